@@ -1,5 +1,5 @@
 //! The thesis's five workloads on trees in pages: `cargo bench -p alluvium-trees --bench
-//! paged`. Without `--bench` it runs with tiny inputs, so that it cannot rot.
+//! paged`. Without `--bench` it runs with tiny inputs, as a test of the bench.
 //!
 //! Keys of 8 bytes, values of 100, pages of 16 KiB; keys are drawn with repetition from as many
 //! as there are operations, by Zipf's distribution with exponent 0.99 over scrambled keys, or

@@ -270,7 +270,7 @@ impl RunMerger {
 }
 
 impl<S: RunMergeInput> RunMerger<S> {
-    /// Like [`Fused::new`], over the inputs that `open` creates for the remaining sources.
+    /// Like [`RunMerger::new`], over the inputs that `open` creates for the remaining sources.
     pub(crate) fn over(
         store: &Arc<Store>,
         mut sources: Vec<RunSource>,

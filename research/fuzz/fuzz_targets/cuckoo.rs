@@ -1,4 +1,4 @@
-//! Filters of cuckoo tags: `cuckoo::Filter`.
+//! Filters of cuckoo tags: `cuckoo::CuckooFilter`.
 //!
 //! Strategy: the input is used as an encoded filter. It is also used to choose a shape, the keys
 //! inserted into a table, and the bytes of the table's filter that are then overwritten.

@@ -1,4 +1,4 @@
-//! Indexes of perfect hash functions: `perfect::Index` and its check.
+//! Indexes of perfect hash functions: `perfect::PerfectHashIndex` and its check.
 //!
 //! Strategy: the input is used as an encoded index. It is also used to choose keys of nine bytes
 //! and the bytes of their index that are then overwritten. Invariants: no panic, no endless loop;

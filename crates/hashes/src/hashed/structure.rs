@@ -139,11 +139,11 @@ impl HashedStructure {
         Ok(HashedStructure::assemble(home, options, version, kept))
     }
 
-    /// As [`Hashed::open`], without the runs whose descriptions are damaged: [`survey`] lists the
-    /// data lost with them. The next checkpoint contains only what is left.
+    /// As [`HashedStructure::open`], without the runs whose descriptions are damaged: [`survey`]
+    /// lists the data lost with them. The next checkpoint contains only what is left.
     ///
     /// # Errors
-    /// The same as [`Hashed::open`], if the list of runs is damaged.
+    /// The same as [`HashedStructure::open`], if the list of runs is damaged.
     ///
     /// [`survey`]: super::survey
     pub fn open_salvaged(

@@ -33,8 +33,8 @@ pub(super) struct ItemHit {
     pub(super) expires_at: u64,
 }
 
-/// A table: [`super::Lossy`] or [`super::Lossless`]. Its methods are called through handles, which
-/// determine who may call them.
+/// A table: [`super::LossyTable`] or [`super::LosslessTable`]. Its methods are called through
+/// handles, which determine who may call them.
 pub trait TableCore: Sized + sealed::SealedTable {
     type Mode: ConcurrencyMode;
 

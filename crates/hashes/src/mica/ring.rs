@@ -3,14 +3,15 @@
 //! One thread writes requests, the other replaces each by its reply in the same frame, and the
 //! first consumes the replies. Two counters determine the owner of a frame. Each is written by a
 //! single thread, once per burst:
+//!
 //! ```text
 //!   answered         asked         answered + frames
 //!      ├── answerer's ──┼── asker's ────┤      what it has asked, and not taken, is behind `answered`
 //! ```
 //!
-//! - **M8** A frame is accessed by a single thread: by the answerer from `answered` up to but
-//!   excluding `asked`, otherwise by the asker. Incrementing a counter transfers frames and their
-//!   contents.
+//! - **M8** A frame is accessed by a single thread: by the responder (answerer) from `answered` up
+//!   to but excluding `asked`, otherwise by the requester (asker). Incrementing a counter transfers
+//!   frames and their contents.
 
 use super::sync::{AtomicU64, HandoffCell, Ordering};
 use std::sync::Arc;
@@ -53,9 +54,9 @@ struct CacheLineCounter(AtomicU64);
 #[derive(Debug)]
 struct FrameRing {
     frames: Box<[HandoffCell<RingFrame>]>,
-    /// Number of frames sent so far. Written by the asker.
+    /// Number of frames sent so far. Written by the requester.
     asked: CacheLineCounter,
-    /// Number of frames answered so far. Written by the answerer.
+    /// Number of frames answered so far. Written by the responder.
     answered: CacheLineCounter,
     /// Whether one of the two ends was dropped.
     is_disconnected: AtomicBool,
@@ -150,7 +151,7 @@ impl RingRequester {
         let number = self.written;
         self.written += 1;
         // SAFETY: the frame's last answer was taken, and it is not handed over before `send`, which
-        // takes `self` mutably: the asker alone reaches it (M8).
+        // takes `self` mutably: the requester alone reaches it (M8).
         Some(unsafe { self.ring.cell(number).reach_mut() })
     }
 
@@ -201,7 +202,7 @@ impl RingRequester {
         self.taken += count as u64;
     }
 
-    /// Returns whether the answerer was dropped.
+    /// Returns whether the responder was dropped.
     #[must_use]
     pub fn is_disconnected(&self) -> bool {
         self.ring.is_disconnected.load(Ordering::Acquire)
@@ -229,7 +230,7 @@ impl RingResponder {
     /// If `index` is out of range.
     #[must_use]
     pub fn bytes(&self, index: usize) -> &[u8] {
-        // SAFETY: it was asked and not answered: the answerer alone reaches it (M8).
+        // SAFETY: it was asked and not answered: the responder alone reaches it (M8).
         unsafe { self.cell(index).reach() }.bytes()
     }
 
@@ -239,11 +240,11 @@ impl RingResponder {
     /// If `index` is out of range.
     pub fn frame(&mut self, index: usize) -> &mut RingFrame {
         // SAFETY: it was asked and not answered, and `self` is borrowed as long as the frame: the
-        // answerer alone reaches it (M8).
+        // responder alone reaches it (M8).
         unsafe { self.cell(index).reach_mut() }
     }
 
-    /// Returns the first `count` frames to the asker, as replies.
+    /// Returns the first `count` frames to the requester, as replies.
     ///
     /// # Panics
     /// If fewer frames are waiting.
@@ -254,7 +255,7 @@ impl RingResponder {
         self.ring.answered.0.store(answered, Ordering::Release);
     }
 
-    /// Returns whether the asker was dropped.
+    /// Returns whether the requester was dropped.
     #[must_use]
     pub fn is_disconnected(&self) -> bool {
         self.ring.is_disconnected.load(Ordering::Acquire)

@@ -309,8 +309,8 @@ pub fn rise(policy: &MergePolicy, unit_bytes: u64, above: &[usize], bytes: u64) 
 #[must_use]
 pub fn landing(policy: &MergePolicy, unit_bytes: u64, runs: &[usize], bytes: u64) -> usize {
     let empty = runs.iter().take_while(|runs| **runs == 0).count();
-    // A level of one run receives another only by a merge.
-    // In an empty structure every level is free.
+    // A level of one run receives another only by a merge. In an empty structure every level is
+    // free.
     let is_new = empty == runs.len();
     let deepest = match policy {
         _ if is_new => MOST_LEVELS,

@@ -25,7 +25,7 @@ pub struct MapletSource {
     pub rewrite: Box<[Option<u16>]>,
 }
 
-/// The progress of a [`Merger`] after a step.
+/// The progress of a [`MapletMerger`] after a step.
 #[derive(Debug)]
 pub enum MapletMergeProgress {
     More,

@@ -7,9 +7,11 @@
 //! tree under the same latches as a split, and no block of messages can be moving to a page that
 //! the merge frees. Until the next checkpoint a merge exists only in memory, or in pages whose old
 //! images are kept.
+//!
+//! Invariants:
+//!
 //! - **PM1** While no writer is in the tree, a leaf is at least a quarter full, and any other node
 //!   has at least an eighth of its possible pivots, except the root. A root with children has at
-//!   least two.
 //!   least two.
 //! - **PM2** The messages of two joined nodes fit into one buffer. If they do not, the messages of
 //!   the under-full node are moved down first: it has few children, so each of them can be split.

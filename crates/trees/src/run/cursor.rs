@@ -19,9 +19,9 @@ use std::ops::Range;
 /// A position among the records of a run within a range. Keys are visited in the cursor's
 /// direction, and the records of a key always newest first.
 ///
-/// A new cursor has no current record; call [`Cursor::start`] or [`Cursor::seek`] first. It holds
-/// no guard between calls: the caller must keep the extents that the range needs. After an error it
-/// has no current record.
+/// A new cursor has no current record; call [`RunRecordCursor::start`] or [`RunRecordCursor::seek`]
+/// first. It holds no guard between calls: the caller must keep the extents that the range needs.
+/// After an error it has no current record.
 ///
 /// ```
 /// # use alluvium_base::{Message, Purpose};
@@ -200,7 +200,7 @@ impl RunRecordCursor {
     /// direction.
     ///
     /// # Errors
-    /// See [`Cursor::start`].
+    /// See [`RunRecordCursor::start`].
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.begin(SeekTarget::Key(key))?;
         self.arrive(SeekTarget::Key(key))
@@ -248,7 +248,7 @@ impl RunRecordCursor {
     /// Moves to the next record. Does nothing if there is no current record.
     ///
     /// # Errors
-    /// See [`Cursor::start`].
+    /// See [`RunRecordCursor::start`].
     #[inline]
     pub fn advance(&mut self) -> Result<()> {
         if !self.is_at_record {
@@ -261,7 +261,7 @@ impl RunRecordCursor {
     /// Moves to the first record of the next key. Does nothing if there is no current record.
     ///
     /// # Errors
-    /// See [`Cursor::start`].
+    /// See [`RunRecordCursor::start`].
     #[inline]
     pub fn pass_key(&mut self) -> Result<()> {
         if !self.is_at_record {
@@ -370,7 +370,7 @@ impl RunRecordCursor {
     /// Keys are passed in two parts, of which the first is the same for all.
     ///
     /// # Errors
-    /// See [`Cursor::start`]. The records passed before the error are valid.
+    /// See [`RunRecordCursor::start`]. The records passed before the error are valid.
     pub fn sweep(
         &mut self,
         at: SequenceNumber,

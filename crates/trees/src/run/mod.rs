@@ -15,7 +15,7 @@
 //! The root is stored in the footer, and stays in memory while the run is open. A lookup therefore
 //! reads one leaf and the index nodes above it, which stay in the cache.
 //!
-//! # What it costs
+//! # Costs
 //!
 //! One of two shared virtual processors, the memory device, 2 M records of 24-byte random keys and
 //! 100-byte values, pages of 4 KiB (`cargo bench -p alluvium-trees --bench run`; medians): building
@@ -169,7 +169,7 @@ impl IndexedRun {
         IndexedRun { base, ..self }
     }
 
-    /// Returns the number set by [`Run::based`]; 0 otherwise.
+    /// Returns the number set by [`IndexedRun::based`]; 0 otherwise.
     #[must_use]
     pub fn base(&self) -> SequenceNumber {
         self.base
@@ -232,10 +232,10 @@ impl IndexedRun {
         &self.inner.uses
     }
 
-    /// Returns the extents that a range of keys needs, with their indices in [`Run::extents`]. The
-    /// bounds of extents and of the run are rounded for long keys, except for runs written by an
-    /// earlier version. A trunk on disk lists the runs that touch a pivot's range, so the run's
-    /// bounds are checked too.
+    /// Returns the extents that a range of keys needs, with their indices in
+    /// [`IndexedRun::extents`]. The bounds of extents and of the run are rounded for long keys,
+    /// except for runs written by an earlier version. A trunk on disk lists the runs that touch a
+    /// pivot's range, so the run's bounds are checked too.
     pub fn extents_for<'a>(&'a self, range: &'a KeyRange) -> impl Iterator<Item = (usize, &'a ExtentUse)> {
         let touched = range.overlaps(self.low(), self.high());
         let needs = move |used: &ExtentUse| touched && range.overlaps(&used.low, &used.high);

@@ -21,8 +21,8 @@
 //! - **T1** In a pivot's stack (its own parts, then its live bundles, oldest to newest) every
 //!   message about a key is older than those about it in later parts. Messages in a node are newer
 //!   than those in its children.
-//! - **T2** A version is immutable except for its digest, to which entries are added (D1). All data
-//!   that a version refers to stays readable while a guard is alive that was pinned before its
+//! - **T2** A version is immutable except for its root filter, to which entries are added (D1). All
+//!   data that a version refers to stays readable while a guard is alive that was pinned before its
 //!   successor was published.
 //! - **T3** A pivot of an index node holds at most 3 F runs after a flush has settled. In a leaf
 //!   whose compactions are done, at most 3 F runs overlap at one key. A lookup therefore asks at

@@ -179,7 +179,7 @@ impl TieredTree {
         self.incorporate_share(MemtableSlice::whole(memtable, cut), class)
     }
 
-    /// Like [`Tree::incorporate`], for a share of a memtable.
+    /// Like [`TieredTree::incorporate`], for a share of a memtable.
     ///
     /// # Errors
     /// See [`RunBuilder::new`](crate::run::RunBuilder::new).
@@ -234,7 +234,7 @@ impl TieredTree {
     }
 }
 
-/// Reads: lookups, scans, and the digest of the root's bundles.
+/// Reads: lookups, scans, and the root filter.
 impl TieredTree {
     /// Returns a reader of the current version.
     ///
@@ -309,7 +309,7 @@ impl TieredTree {
     /// required leaves concurrently.
     ///
     /// # Errors
-    /// See [`Tree::get`].
+    /// See [`TieredTree::get`].
     pub fn multi_get(&self, keys: &[&[u8]], at: SequenceNumber, now_ms: u64) -> Result<Vec<LookupValue>> {
         lookup::multi_get(&self.trunk, keys, at, now_ms)
     }
@@ -320,7 +320,7 @@ impl TieredTree {
         PolledTreeLookup::new(&self.trunk, None, key, at, now_ms)
     }
 
-    /// Like [`Tree::lookup`], through memtables and the tree below them.
+    /// Like [`TieredTree::lookup`], through memtables and the tree below them.
     #[must_use]
     pub fn lookup_with(
         &self,
@@ -345,7 +345,7 @@ impl TieredTree {
         TreeIter::new(&self.scans, None, range, direction, at, now_ms)
     }
 
-    /// Like [`Tree::iter`], over memtables and the tree below them.
+    /// Like [`TieredTree::iter`], over memtables and the tree below them.
     ///
     /// ```
     /// # use alluvium_base::Message;
@@ -399,8 +399,8 @@ impl TieredTree {
         self.scans.hold_bytes()
     }
 
-    /// Starts the construction of a digest of the root's bundles, if lookups have asked enough
-    /// maplets in vain to pay for it.
+    /// Starts the construction of a root filter, if lookups have asked enough maplets in vain to
+    /// pay for it.
     ///
     /// ```
     /// # use alluvium_device::memory::MemoryDirectory;
@@ -417,8 +417,8 @@ impl TieredTree {
         RootFilterBuilder::due(&self.trunk)
     }
 
-    /// Starts the construction of a digest of the root's bundles, regardless of its cost. Returns
-    /// `None` if there is a digest already, or if none is possible.
+    /// Starts the construction of a root filter, regardless of its cost. Returns `None` if there is
+    /// a root filter already, or if none is possible.
     #[must_use]
     pub fn digest(&self) -> Option<RootFilterBuilder> {
         RootFilterBuilder::begin(&self.trunk)
@@ -436,7 +436,7 @@ impl TieredTree {
         self.compactor.next_step()
     }
 
-    /// Returns the next compaction that is due, if any, in the order of `policy::turn`.
+    /// Returns the next compaction that is due, if any, in the order of `policy::priority`.
     ///
     /// # Errors
     /// I/O errors, or [`Error::Full`](alluvium_storage::Error::Full). The compaction then becomes
@@ -485,12 +485,12 @@ impl TieredTree {
         self.checkpointer.prepare()
     }
 
-    /// Writes the rest of a checkpoint and returns the root for [`Tree::open`]. No change to the
-    /// trunk is possible until the cut is dropped, so that the extents can be cut at the same
+    /// Writes the rest of a checkpoint and returns the root for [`TieredTree::open`]. No change to
+    /// the trunk is possible until the cut is dropped, so that the extents can be cut at the same
     /// point.
     ///
     /// # Errors
-    /// See [`Tree::prepare`].
+    /// See [`TieredTree::prepare`].
     pub fn checkpoint_root(&self) -> Result<CheckpointRoot<'_>> {
         self.checkpointer.checkpoint_root()
     }
@@ -544,7 +544,7 @@ impl TieredTree {
     /// Returns the approximate number of bytes of a range on disk, including its share of maplets.
     ///
     /// # Errors
-    /// See [`Tree::weigh`].
+    /// See [`TieredTree::weigh`].
     pub fn size_on_disk(&self, range: &KeyRange) -> Result<u64> {
         show::size_on_disk(&self.trunk, range)
     }
@@ -553,15 +553,15 @@ impl TieredTree {
     /// A key with several retained versions or merge operands counts several times.
     ///
     /// # Errors
-    /// See [`Tree::weigh`].
+    /// See [`TieredTree::weigh`].
     pub fn approximate_len(&self, range: &KeyRange) -> Result<u64> {
         show::approximate_len(&self.trunk, range)
     }
 
-    /// Returns the contents of a range by purpose, with the accuracy of [`Tree::weigh`].
+    /// Returns the contents of a range by purpose, with the accuracy of [`TieredTree::weigh`].
     ///
     /// # Errors
-    /// See [`Tree::weigh`].
+    /// See [`TieredTree::weigh`].
     pub fn holdings(&self, range: &KeyRange) -> Result<RangeHoldings> {
         show::holdings(&self.trunk, range)
     }
@@ -610,7 +610,7 @@ impl TieredTree {
         self.examine_with(depth, &jobs, durable, tell)
     }
 
-    /// Like [`Tree::examine`], with job numbers.
+    /// Like [`TieredTree::examine`], with job numbers.
     pub(super) fn examine_with(
         &self,
         depth: CheckLevel,

@@ -1,4 +1,4 @@
-//! The bytes of a filter of tags, version 1. All integers little-endian.
+//! The bytes of a filter of tags, version 1. All integers are little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING

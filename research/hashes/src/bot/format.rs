@@ -1,6 +1,6 @@
 //! The encoding of a bundle of trees, version 1. All integers are little-endian.
 //!
-//! A node is followed by a list's table and entries (`filters/src/routing/format.rs`):
+//! A node is followed by a list's table and entries (`crates/filters/src/routing/format.rs`):
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -16,7 +16,7 @@
 //! A payload in the list consists, from the lowest bit, of a check character, a next character
 //! and a child number.
 //!
-//! The trailer of each run on a tape (the run's bits: `filters/src/golomb/format.rs`):
+//! The trailer of each run on a tape (the run's bits: `crates/filters/src/golomb/format.rs`):
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING

@@ -1,5 +1,5 @@
 //! Experiments of Lim's thesis (2015): chapter 2, SILT; chapter 3, entropy-coded tries over sorted
-//! data at rest; chapter 4, what merging writes; chapter 5, tables in memory.
+//! data at rest; chapter 4, the write amplification of merges; chapter 5, tables in memory.
 //!
 //! Names: E1 to E9 are the tables and figures of section 3.4 in their order; S1 to S14 are those of
 //! section 2.5; A1 to A13 are those of chapter 4, in `writes/`; M1 to M11 are those of section 5.4,

@@ -1,5 +1,5 @@
-//! The encoding of a leaf page, version 1. All integers little-endian;
-//! a *varint* is LEB128 of at most 10 bytes.
+//! The encoding of a leaf page, version 1. All integers are little-endian; a *varint* is LEB128 of
+//! at most 10 bytes.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING

@@ -177,7 +177,7 @@ impl<'t, B: PageBuffer> PagedTreeScan<'t, B> {
     /// Returns the next pair in descending order.
     ///
     /// # Errors
-    /// The errors of [`Scan::next_pair`].
+    /// The errors of [`PagedTreeScan::next_pair`].
     pub fn next_back(&mut self) -> Result<Option<LeafKeyValue>> {
         loop {
             if let Some(pair) = self.back.pop() {

@@ -125,7 +125,7 @@ impl PolledTreeLookup {
     /// Polls until the value is known, and waits for the reads in between.
     ///
     /// # Errors
-    /// See [`Lookup::poll`].
+    /// See [`PolledTreeLookup::poll`].
     pub fn wait(&mut self) -> Result<LookupValue> {
         loop {
             if let Some(pending) = &mut self.pending {

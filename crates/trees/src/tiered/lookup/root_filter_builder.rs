@@ -1,5 +1,4 @@
-//! Construction of the digest, the filter over the bundles in the root, once lookups have asked
-//! enough maplets of these bundles.
+//! Construction of the root filter, once lookups have asked enough maplets of the root's bundles.
 
 use crate::maplet::MapletEntryIter;
 use crate::tiered::trunk::{MapletGroup, RootFilter, RootFilterCoverage, Trunk, deletes_ranges, waiting};
@@ -10,7 +9,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Minimum number of groups in the root; with fewer, a digest saves little.
+/// Minimum number of groups in the root; with fewer, a root filter saves little.
 /// Tuning: `4` since 2026-11-22.
 const LEAST_GROUPS: usize = 4;
 /// The filter is built once lookups have probed `entries / ENTRIES_PER_QUESTION` maplets without
@@ -18,12 +17,12 @@ const LEAST_GROUPS: usize = 4;
 /// Tuning: `4` since 2026-11-22; probing a maplet costs three to four times as much as adding an
 /// entry.
 const ENTRIES_PER_QUESTION: u64 = 4;
-/// The digest may occupy at most one part in this many of a memtable's size: with tiny records it
-/// would cost more memory than it is worth.
+/// The root filter may occupy at most one part in this many of a memtable's size: with tiny records
+/// it would cost more memory than it is worth.
 /// Tuning: `2` since 2026-11-22.
 const MEMTABLE_PART: u64 = 2;
 
-/// A digest under construction. Dropping it unfinished has no effect.
+/// A root filter under construction. Dropping it unfinished has no effect.
 #[derive(Debug)]
 pub struct RootFilterBuilder {
     trunk: Arc<Trunk>,
@@ -36,8 +35,8 @@ pub struct RootFilterBuilder {
 }
 
 impl RootFilterBuilder {
-    /// Starts the construction of a digest of the root's bundles, if lookups have asked enough
-    /// maplets in vain to pay for it.
+    /// Starts the construction of a root filter, if lookups have asked enough maplets in vain to
+    /// pay for it.
     #[must_use]
     pub(crate) fn due(trunk: &Arc<Trunk>) -> Option<RootFilterBuilder> {
         let questions = trunk.usage.questions();
@@ -57,8 +56,8 @@ impl RootFilterBuilder {
         RootFilterBuilder::begin(trunk)
     }
 
-    /// Starts the construction of a digest of the root's bundles, regardless of its cost. Returns
-    /// `None` if there is a digest already, or if none is possible.
+    /// Starts the construction of a root filter, regardless of its cost. Returns `None` if there is
+    /// a root filter already, or if none is possible.
     #[must_use]
     pub(crate) fn begin(trunk: &Arc<Trunk>) -> Option<RootFilterBuilder> {
         let hold = trunk.store.epochs().hold();
@@ -110,8 +109,8 @@ impl RootFilterBuilder {
                         .digest
                         .add(page.iter().map(|entry| entry.fingerprint().number(bits)))
                     {
-                        // More entries arrived during construction than the digest has capacity
-                        // for, so it is discarded.
+                        // More entries arrived during construction than the root filter has
+                        // capacity for, so it is discarded.
                         return Ok(StepProgress::Done);
                     }
                 }
@@ -121,7 +120,7 @@ impl RootFilterBuilder {
         Ok(StepProgress::More)
     }
 
-    /// Attaches the digest to the current version, unless new bundles must be covered first.
+    /// Attaches the root filter to the current version, unless new bundles must be covered first.
     fn install(&mut self) -> StepProgress {
         let mut writer = self.trunk.lock();
         let version = self.trunk.version();
@@ -203,7 +202,7 @@ mod tests {
             LookupPath::of(&version, LookupKey::new(&key.to_be_bytes()), &mut search, &absent).len()
         };
         assert_eq!(asked(1 << 40), 5, "no lookup has told");
-        // Two digests are built concurrently, during an incorporation.
+        // Two root filters are built concurrently, during an incorporation.
         let digesting = [tree.digest().unwrap(), tree.digest().unwrap()];
         write(&tree, 1000, false);
         digesting.into_iter().for_each(make);

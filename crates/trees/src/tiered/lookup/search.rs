@@ -21,7 +21,7 @@ pub struct TreeSearch {
     hits: maplet::MapletAnswers,
     first: usize,
     asked: usize,
-    /// Whether the key is absent from the digest, once the digest was asked.
+    /// Whether the key is absent from the root filter, once it was asked.
     is_denied: Option<bool>,
     /// Number of completed parts of the path.
     layer: usize,

@@ -1,11 +1,10 @@
-//! One Bloom filter over all bundles that wait in the root.
+//! The root filter (*digest* in code): one Bloom filter over all bundles that wait in the root.
 //!
 //! Every bundle has a maplet, and a lookup asks them all, nearly always in vain: a root holds two
-//! dozen bundles of a memtable each, and a hundred times as much data lies below. The digest is an
-//! in-memory Bloom filter over all of them. A lookup of a key that is not in the digest skips the
-//! root's bundles. The digest is derived data and never written to the device. It is built once
-//! lookups have asked enough maplets in vain to justify its cost (`lookup/digest.rs`); without
-//! lookups, there is none.
+//! dozen bundles of a memtable each, and a hundred times as much data lies below. The root filter
+//! covers all of them, so a lookup of a key that is not in it skips the root's bundles. It is
+//! derived data, in memory only. It is built once lookups have asked enough maplets in vain to
+//! justify its cost (`lookup/root_filter_builder.rs`); without lookups, there is none.
 //!
 //! ```text
 //!   version 7 ──┐                        a version's digest covers every bundle of its root
@@ -15,11 +14,11 @@
 //!
 //! Invariants:
 //!
-//! - **D1** A digest has no false negatives for the bundles in the root of a version that refers to
-//!   it: keys are added before the version is published, and never removed. Keys may be added while
-//!   versions use it, so a search asks it once and keeps the answer.
-//! - **D2** A root with a range delete among its bundles has no digest, because the keys that a
-//!   range delete covers are in no filter.
+//! - **D1** A root filter has no false negatives for the bundles in the root of a version that
+//!   refers to it: keys are added before the version is published, and never removed. Keys may be
+//!   added while versions use it, so a search asks it once and keeps the answer.
+//! - **D2** A root with a range delete among its bundles has no root filter, because the keys that
+//!   a range delete covers are in no filter.
 //!
 //! The filter is blocked by cache line with six bits for each key ([`LineBlock`]), and uses the
 //! fingerprints of the maplets. The false positive rate is about 1% for a full filter and 0.05% for
@@ -67,17 +66,17 @@ impl fmt::Debug for RootFilter {
 }
 
 impl RootFilter {
-    /// Returns the capacity, in fingerprints, of a digest for bundles with `entries` entries.
+    /// Returns the capacity, in fingerprints, of a root filter for bundles with `entries` entries.
     pub(crate) fn capacity_for(entries: u64) -> u64 {
         (entries * CAPACITY_FACTOR).max(MIN_CAPACITY)
     }
 
-    /// Returns the approximate size in bytes of a digest for `room` fingerprints.
+    /// Returns the approximate size in bytes of a root filter for `room` fingerprints.
     pub(crate) fn bytes_for(room: u64) -> u64 {
         room * BITS_PER_KEY / 8
     }
 
-    /// Creates an empty digest for `room` fingerprints.
+    /// Creates an empty root filter for `room` fingerprints.
     pub(crate) fn new(fingerprint_bits: u8, room: u64) -> RootFilter {
         debug_assert!(room > 0, "a digest is made for some keys");
         let blocks = (room * BITS_PER_KEY).div_ceil(u64::from(LineBlock::BITS));
@@ -110,7 +109,7 @@ impl RootFilter {
         hash >> (64 - self.fingerprint_bits)
     }
 
-    /// Prefetches the cache line that [`Digest::may_hold`] reads.
+    /// Prefetches the cache line that [`RootFilter::may_hold`] reads.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
         self.place(self.fingerprint(hash)).prefetch();
@@ -143,7 +142,7 @@ impl RootFilter {
     }
 }
 
-/// A digest and the groups that it covers.
+/// A root filter and the groups that it covers.
 #[derive(Debug)]
 pub(crate) struct RootFilterCoverage {
     digest: Arc<RootFilter>,
@@ -151,7 +150,7 @@ pub(crate) struct RootFilterCoverage {
 }
 
 impl RootFilterCoverage {
-    /// Creates a digest that covers these groups.
+    /// Creates a root filter that covers these groups.
     pub(crate) fn new(digest: Arc<RootFilter>, groups: HashSet<u64>) -> RootFilterCoverage {
         RootFilterCoverage { digest, groups }
     }
@@ -160,13 +159,13 @@ impl RootFilterCoverage {
         self.digest.bytes()
     }
 
-    /// Returns the digest if it covers every bundle of this root (D1, D2).
+    /// Returns the root filter if it covers every bundle of this root (D1, D2).
     pub(super) fn digest_for(&self, root: &TrunkNode) -> Option<Arc<RootFilter>> {
         let is_covered = |group: &Arc<MapletGroup>| self.groups.contains(&group.id) && !deletes_ranges(group);
         waiting(root).all(is_covered).then(|| Arc::clone(&self.digest))
     }
 
-    /// Records that a group was added to `digest`. Ignored if `digest` is not this digest.
+    /// Records that a group was added to `digest`. Ignored if `digest` is not this filter.
     pub(crate) fn add(&mut self, digest: &Arc<RootFilter>, group: u64) {
         if Arc::ptr_eq(&self.digest, digest) {
             let is_new = self.groups.insert(group);

@@ -153,8 +153,8 @@ impl WriterState {
         JobInputs::of(node, index, &self.shape, self.crowding, is_full, &is_lost)
     }
 
-    /// Returns the digest for a version with this root if it covers the root's bundles. Otherwise
-    /// drops the digest.
+    /// Returns the root filter for a version with this root if it covers the root's bundles.
+    /// Otherwise drops the root filter.
     pub(super) fn digest_for(&mut self, root: &TrunkNode) -> Option<Arc<RootFilter>> {
         let digest = self.digest.as_ref()?.digest_for(root);
         if digest.is_none() {
@@ -163,7 +163,7 @@ impl WriterState {
         digest
     }
 
-    /// Records that a group was added to a digest.
+    /// Records that a group was added to a root filter.
     pub(crate) fn cover(&mut self, digest: &Arc<RootFilter>, group: u64) {
         if let Some(covered) = &mut self.digest {
             covered.add(digest, group);

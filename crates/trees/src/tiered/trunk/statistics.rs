@@ -31,7 +31,7 @@ pub struct TreeMemory {
     pub maplets: u64,
     /// Estimated memory of running compactions.
     pub compactions: u64,
-    /// The digest of the root's bundles, and a digest under construction.
+    /// The root filter, and one under construction.
     pub digest: u64,
     /// Reference counts of extents, planned compactions, and usage of leaves.
     pub tables: u64,
@@ -121,8 +121,8 @@ pub(crate) const COPYING: u64 = 15;
 #[derive(Debug, Default)]
 pub(crate) struct UsageTracker {
     leaves: Mutex<LeafUses>,
-    /// Approximate number of times that lookups asked maplets of the root's bundles without a
-    /// digest.
+    /// Approximate number of times that lookups asked maplets of the root's bundles without a root
+    /// filter.
     questions: AtomicU64,
     /// Whether absent keys are common in lookups.
     pub(crate) absent: AbsentKeys,
@@ -212,12 +212,12 @@ impl UsageTracker {
     }
 
     /// Returns the approximate number of times that lookups asked maplets of the root's bundles
-    /// without a digest.
+    /// without a root filter.
     pub(crate) fn questions(&self) -> u64 {
         self.questions.load(Ordering::Relaxed)
     }
 
-    /// Resets the count of questions, because they have paid for a digest.
+    /// Resets the count of questions, because they have paid for a root filter.
     pub(crate) fn answer_questions(&self) {
         self.questions.store(0, Ordering::Relaxed);
     }

@@ -401,7 +401,7 @@ impl TrunkWriter<'_> {
         self.sweep();
     }
 
-    /// Attaches the trunk's digest to `version`, the current version (D1).
+    /// Attaches the trunk's root filter to `version`, the current version (D1).
     pub(crate) fn publish_digest(&mut self, version: &TreeVersion) {
         let version = TreeVersion {
             stamp: version.stamp.advanced(version.stamp.cut),

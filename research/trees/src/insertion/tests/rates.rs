@@ -1,5 +1,5 @@
-//! Compares records per flush with the simulation of `model::recycling` and the figures of the
-//! document (Conway §5.6).
+//! Compares records per flush with the simulation of `research_models::recycling` and the figures
+//! of the document (Conway §5.6).
 
 use super::*;
 use research_models::recycling::{BinChoice, InsertionBuffer, KeyDistribution};

@@ -58,7 +58,7 @@ impl PageSnapshots {
 }
 
 /// A page that is read without a latch and without a pin. Data read from it is valid only if
-/// [`Peek::is_unchanged`] returns true afterwards; until then it may be anything.
+/// [`OptimisticPage::is_unchanged`] returns true afterwards; until then it may be anything.
 pub struct OptimisticPage<'b> {
     frame: &'b PageFrame,
     snapshot: &'b PageSnapshot,
