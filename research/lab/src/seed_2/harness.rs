@@ -318,7 +318,7 @@ impl TreeWorkload {
     }
 }
 
-/// Draws numbers of keys; a key may be drawn repeatedly.
+/// Draws keys; the same key may be drawn several times.
 pub(super) enum KeySampler {
     Uniform(u64),
     Zipf(ZipfGenerator),

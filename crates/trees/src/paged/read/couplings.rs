@@ -122,8 +122,7 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(found.expect("a node stays as it is while its child is latched (PR1)"))
     }
 
-    /// Begins a descent at the root: without a latch if `coupling` and the root's snapshot allow
-    /// it.
+    /// Begins a descent at the root, without a latch if `coupling` and a snapshot permit it.
     pub(in crate::paged) fn begin(&self, coupling: LatchCoupling) -> Result<DescentNode<'_>> {
         let way = Some(&self.root_way);
         if coupling == LatchCoupling::Versions

@@ -308,8 +308,7 @@ impl TreeSearch {
         Poll::Ready(Ok(()))
     }
 
-    /// Searches the run at `place` of the group. Skips the records that an earlier attempt has
-    /// read.
+    /// Searches the run at `place` of the group. Skips records that an earlier attempt has read.
     fn ask<F: NodeFetch>(
         &mut self,
         group: &MapletGroup,
