@@ -34,7 +34,7 @@ pub enum Error {
          without asking for hashed keys, or serve an empty store and copy the keys into it"
     )]
     InOrder {
-        /// The ordered keyspace.
+        /// The keyspace, which holds keys in order.
         keyspace: &'static str,
     },
     /// Hashed keys were requested, but a named snapshot may contain ordered keys.
@@ -76,19 +76,19 @@ pub enum Error {
     /// The backup directory cannot be used.
     #[error("the directory for backups: {why}")]
     BackupDirectory {
-        /// The reason.
+        /// The reason, which completes the message.
         why: String,
     },
     /// The cache could not be created.
     #[error("the cache: {why}")]
     Cache {
-        /// The reason.
+        /// The reason, which completes the message.
         why: String,
     },
     /// The TLS certificate or its private key is invalid.
     #[error("TLS: {why}")]
     Tls {
-        /// The reason.
+        /// The reason, which completes the message.
         why: String,
     },
     /// The operating system has no threads or file descriptors left.
@@ -103,7 +103,7 @@ pub(crate) enum CommandError {
     Refused(Cow<'static, str>),
     /// The command needs more memory than the clients' budget has left. It changed nothing.
     NoRoom {
-        /// Requested memory in bytes.
+        /// Memory in bytes that the command needs in all.
         bytes: usize,
     },
     /// The store failed. No change of the batch was applied.

@@ -51,11 +51,11 @@ impl fmt::Debug for TlsOptions {
 /// Limits on the resources that clients may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Concurrent connections.
+    /// Concurrent connections of both protocols. Further ones are refused.
     pub connections: usize,
     /// Size of a request in bytes.
     pub request: usize,
-    /// Arguments of one request.
+    /// Arguments of one request, including the command's name.
     pub arguments: usize,
     /// Commands of one connection that are executed as one batch. Further commands follow in the
     /// next batch.

@@ -68,12 +68,11 @@ pub(crate) struct ClientHandle {
     pub(crate) queued: AtomicI64,
     /// Milliseconds from `since` to the last command.
     pub(crate) last_ms: AtomicU64,
-    /// Index of the last command in the tally, or [`NO_COMMAND`].
+    /// Index of the last command in the command statistics, or [`NO_COMMAND`].
     last_command: AtomicU16,
     pub(crate) is_killed: AtomicBool,
     /// Whether the connection is being served or waits for the store.
     pub(crate) is_busy: AtomicBool,
-    /// The memory it holds.
     pub(crate) load: ConnectionMemory,
     /// The protocol of the connection.
     pub(crate) language: WireProtocol,
@@ -120,7 +119,7 @@ impl ClientHandle {
     }
 }
 
-/// All connections.
+/// The open connections of both protocols by id. Ids begin at 1 and are not used again.
 #[derive(Debug, Default)]
 pub(crate) struct ClientRegistry {
     all: Mutex<BTreeMap<u64, Arc<ClientHandle>>>,
@@ -261,7 +260,7 @@ pub(crate) struct ServerContext {
     pub(crate) redis_port: u16,
     /// The port of the memcached protocol, or 0.
     pub(crate) memcached_port: u16,
-    /// Number of event loops.
+    /// Number of event loops, which memcached's `stats` reports as threads.
     pub(crate) loops: usize,
     /// Wakes all loops, so that they close killed connections.
     pub(crate) wake: std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -305,7 +304,7 @@ impl ServerContext {
         }
     }
 
-    /// Counts an error reply.
+    /// Counts an error reply, in total and by its first word.
     pub(crate) fn count_error(&self, text: &str) {
         self.counters.errors.fetch_add(1, Ordering::Relaxed);
         self.tally.error(text);

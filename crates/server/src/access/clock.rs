@@ -11,7 +11,7 @@ use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A clock with wake-ups.
+/// A clock that wakes tasks at given times. Tests replace it by one that they advance.
 pub trait WakeupClock: fmt::Debug + Send + Sync {
     /// Returns the time since an arbitrary start. Never decreases.
     fn now(&self) -> Duration;
@@ -51,7 +51,7 @@ pub(crate) struct SystemClock {
 }
 
 impl SystemClock {
-    /// Starts the clock's thread.
+    /// Starts the thread that calls the wakers. It ends when the clock is dropped.
     pub(crate) fn start() -> io::Result<SystemClock> {
         let since = Instant::now();
         let shared = Arc::<(Mutex<WakerQueue>, Condvar)>::default();

@@ -244,7 +244,6 @@ fn read_sum(text: &[u8]) -> Result<PasswordDigest, RuleError> {
     Ok(sum)
 }
 
-/// Formats bytes as hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

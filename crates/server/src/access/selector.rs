@@ -265,7 +265,7 @@ impl AclSelector {
         words.collect::<Vec<_>>().join(&b' ')
     }
 
-    /// Returns all rules.
+    /// Returns all rules as words of ACL SETUSER, separated by blanks.
     pub(super) fn describe(&self) -> Vec<u8> {
         let channels = match self.has_all_channels {
             true => self.channels(),

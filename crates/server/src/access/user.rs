@@ -1,4 +1,4 @@
-//! One user, as its connections see it.
+//! A user, whose rules change for all its connections at once.
 
 use super::rules::{AclRules, PasswordDigest};
 use super::selector::{AccessDenial, AclSelector};

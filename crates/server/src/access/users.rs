@@ -27,12 +27,11 @@ pub(crate) enum LoginResult {
 #[derive(Debug)]
 pub(crate) struct UserRegistry {
     default: Arc<AclUser>,
-    /// All users except `default`.
     others: RwLock<BTreeMap<Box<str>, Arc<AclUser>>>,
     /// The password of `default` as set by an option or CONFIG SET, which CONFIG GET returns.
     given_password: RwLock<Option<Arc<str>>>,
     file: Option<Arc<dyn UserFile>>,
-    /// Serialises changes of users.
+    /// Held during a change of users, from its first read to its last write.
     changing: Mutex<()>,
     pub(crate) denied: DenialLog,
     pub(crate) delays: LoginThrottle,

@@ -30,7 +30,7 @@ const LOCKS: usize = 512;
 /// The eviction policy of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheEvictionPolicy {
-    /// Evicts the oldest item.
+    /// Evicts the item that was set longest ago.
     Fifo,
     /// Evicts the least recently used item.
     Lru,
@@ -135,7 +135,6 @@ pub(crate) struct ItemMetadata {
     pub(crate) expires_ms: u64,
 }
 
-/// Statistics of a cache.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CacheFigures {
     pub(crate) gets: u64,
@@ -150,7 +149,7 @@ pub(crate) struct CacheFigures {
 #[repr(align(64))]
 struct StripeLock(Mutex<()>);
 
-/// Held key locks.
+/// The locks of several keys. Keys with the same stripe share one.
 pub(crate) type CacheLockGuards<'c> = SmallVec<[MutexGuard<'c, ()>; 1]>;
 
 /// The items of a cache.
@@ -159,7 +158,7 @@ pub(crate) struct ItemCache {
     pub(crate) memory: CacheMemory,
     locks: Box<[StripeLock]>,
     clock: StoreClock,
-    /// The last CAS value.
+    /// The last CAS value that was given to an item, or 0.
     cas: AtomicU64,
 }
 
@@ -282,7 +281,6 @@ impl ItemCache {
         cache::MAX_VALUE_BYTES - MAX_HEAD
     }
 
-    /// Returns the statistics.
     pub(crate) fn figures(&self) -> CacheFigures {
         let (stats, content) = (self.cache.stats(), self.cache.content());
         let left_logs = match self.memory.policy {

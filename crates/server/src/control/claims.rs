@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The claimed names.
 #[derive(Debug, Default)]
 pub(super) struct ClaimRegistry {
     taken: Mutex<BTreeSet<Vec<u8>>>,

@@ -30,12 +30,12 @@ pub const MOST_BODY: usize = alluvium::MAX_VALUE + alluvium::MAX_KEY + (1 << 20)
 pub enum ReplyFrame {
     /// A reply; more parts follow.
     Reply(ManagementReply),
-    /// The operation has succeeded.
+    /// The operation has succeeded. No more parts follow.
     Done,
-    /// The operation failed.
+    /// The operation has failed. No more parts follow.
     Failed {
         kind: FailureKind,
-        /// The error message.
+        /// The error message; for [`FailureKind::NoKeyspace`] the name of the keyspace.
         text: String,
     },
 }

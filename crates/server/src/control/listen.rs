@@ -60,7 +60,7 @@ struct ManagementConnections {
 
 impl ManagementServer {
     /// Listens at a socket in the directory of a store. Its clients are `alluvium --db` and
-    /// [`Client`](super::Client).
+    /// [`ManagementClient`](super::ManagementClient).
     ///
     /// # Errors
     /// I/O errors of creating the socket or its thread.
@@ -170,7 +170,7 @@ fn serve(managed: &Arc<ManagementState>, mut stream: UnixStream) -> io::Result<(
         managed: Arc::clone(managed),
         number,
     };
-    // If the thread cannot be started, dropping its closure releases the seat.
+    // If the thread cannot be started, dropping its closure unregisters the connection.
     thread::Builder::new()
         .name("alluvium-manage".to_owned())
         .spawn(move || {

@@ -4,7 +4,7 @@ use alluvium::{Compression, KeyspaceOptions};
 use serde::{Deserialize, Serialize};
 use std::io;
 
-/// An operation.
+/// An operation on a store. A variant that names no reply is answered with success or failure only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ManagementRequest {
     /// Lists all keyspaces with their options: [`ManagementReply::Json`].
@@ -16,9 +16,8 @@ pub enum ManagementRequest {
     /// Drops a keyspace with all its data.
     DropKeyspace(String),
     RenameKeyspace {
-        /// The current name.
         from: String,
-        /// The new name.
+        /// The new name, which no keyspace may have yet.
         to: String,
     },
     /// Reads the values of keys: [`ManagementReply::Values`], repeated as needed, at least once.
@@ -29,12 +28,12 @@ pub enum ManagementRequest {
         key: Vec<u8>,
         value: Vec<u8>,
     },
-    /// Applies all changes atomically.
+    /// Applies all changes in one atomic commit.
     Write(Vec<KeyChange>),
     /// Deletes a range of keys.
     DeleteRange {
         keyspace: String,
-        /// The first key, inclusive.
+        /// The start of the range, inclusive. Empty for the first key.
         from: Vec<u8>,
         /// The end of the range, exclusive. No end if absent.
         to: Option<Vec<u8>>,
@@ -49,16 +48,16 @@ pub enum ManagementRequest {
     Ingest(Vec<(Vec<u8>, Vec<u8>)>),
     /// Makes the loaded records visible.
     FinishIngest,
-    /// Abandons the loaded records.
+    /// Abandons the loaded records, if there are any.
     AbandonIngest,
     /// Returns statistics of the store: [`ManagementReply::Json`].
     Stats,
     /// Returns all figures, the shape of the tree, and the counters of a server:
     /// [`ManagementReply::Json`].
     Figures,
-    /// Describes the tree: [`ManagementReply::Json`].
+    /// Describes the shape of the tree: [`ManagementReply::Json`].
     Outline,
-    /// Draws the tree: [`ManagementReply::Text`].
+    /// Draws the shape of the tree: [`ManagementReply::Text`].
     Drawing,
     /// Describes one run: [`ManagementReply::Json`], null if it does not exist.
     Run {
@@ -93,7 +92,7 @@ pub enum ManagementRequest {
     /// Reads all keys in an arbitrary order, also of a hashed keyspace: [`ManagementReply::Pairs`],
     /// repeated.
     Unordered(UnorderedScanRequest),
-    /// Lists the tiers: [`ManagementReply::Json`].
+    /// Lists the tiers with their capacity and use: [`ManagementReply::Json`].
     Tiers,
     ChangeTiers {
         /// The absolute path of the tier's directory.
@@ -104,7 +103,7 @@ pub enum ManagementRequest {
     /// store advises or to the given one, and lets the store evaluate the change:
     /// [`ManagementReply::Json`], the change, or null if the advice is to change nothing.
     ApplyAdvice {
-        /// The share in thousandths.
+        /// The share in thousandths; `None` for the advised share.
         record_permille: Option<u32>,
     },
     /// Returns the last changes by advice, and their outcomes: [`ManagementReply::Json`].
@@ -125,7 +124,7 @@ pub enum ManagementRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TierChange {
     Add {
-        /// Capacity limit in bytes.
+        /// Capacity limit in bytes; `None` for no limit.
         max_bytes: Option<u64>,
     },
     /// Moves the tier's data to the other tiers and stops writing to it.
@@ -134,7 +133,6 @@ pub enum TierChange {
     Use,
 }
 
-/// Options of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewTransaction {
     pub isolation: IsolationLevel,
@@ -182,18 +180,17 @@ pub enum TransactionStep {
         /// The purpose of the read.
         purpose: ReadPurpose,
     },
-    /// Sets a key.
     Put {
         keyspace: String,
         key: Vec<u8>,
         value: Vec<u8>,
     },
-    /// Deletes a key.
+    /// Deletes a key, which need not exist.
     Delete { keyspace: String, key: Vec<u8> },
     /// Deletes a range of keys.
     DeleteRange {
         keyspace: String,
-        /// The first key, inclusive.
+        /// The start of the range, inclusive. Empty for the first key.
         from: Vec<u8>,
         /// The end of the range, exclusive. No end if absent.
         to: Option<Vec<u8>>,
@@ -206,7 +203,7 @@ pub enum TransactionStep {
     RollbackTo(String),
     /// Commits the transaction. It ends even if the commit fails.
     Commit,
-    /// Rolls the transaction back.
+    /// Rolls the transaction back, which ends it.
     Rollback,
 }
 
@@ -264,14 +261,13 @@ pub enum RedisRequest {
         /// Changes of other keyspaces in the same commit.
         also: Vec<KeyChange>,
     },
-    /// Like [`Redis::Scan`], for the keys after a given one: in byte order, or, for hashed keys, in
-    /// the order of a scan over all keys.
+    /// Like [`RedisRequest::Scan`], for the keys after a given one: in byte order, or, for hashed
+    /// keys, in the order of a scan over all keys.
     ScanBehind {
         database: u8,
         key: Vec<u8>,
         /// Limit on the number of keys.
         limit: Option<u64>,
-        /// What to read.
         what: ScanContent,
     },
 }
@@ -327,14 +323,13 @@ impl NewKeyspace {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanRequest {
     pub keyspace: String,
-    /// The first key, inclusive.
+    /// The start of the range, inclusive. Empty for the first key.
     pub from: Vec<u8>,
     /// The end of the range, exclusive. No end if absent.
     pub to: Option<Vec<u8>>,
     pub direction: ScanOrder,
     /// Limit on the number of keys.
     pub limit: Option<u64>,
-    /// What to read.
     pub what: ScanContent,
 }
 
@@ -346,25 +341,20 @@ pub struct UnorderedScanRequest {
     pub after: Option<Vec<u8>>,
     /// Limit on the number of keys.
     pub limit: Option<u64>,
-    /// What to read.
     pub what: ScanContent,
 }
 
 /// The direction of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ScanOrder {
-    /// Ascending.
     Forward,
-    /// Descending.
     Backward,
 }
 
-/// What a walk reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ScanContent {
     /// Keys only; values are empty.
     Keys,
-    /// Keys and values.
     Pairs,
 }
 
@@ -373,7 +363,7 @@ pub enum ScanContent {
 pub enum CheckExtent {
     /// Only the allocation of space.
     Structure,
-    /// All data.
+    /// The allocation of space, and the checksums of all data.
     Everything,
 }
 
@@ -382,21 +372,16 @@ pub enum CheckExtent {
 pub enum ManagementReply {
     /// The progress of a long operation.
     Progress {
-        /// The current stage.
         stage: JobStage,
-        /// Bytes processed.
         done_bytes: u64,
         total_bytes: u64,
     },
     /// Values in the order of the requested keys.
     Values(Vec<Option<Vec<u8>>>),
-    /// Keys and values.
     Pairs(Vec<(Vec<u8>, Vec<u8>)>),
     Number(u64),
-    /// A boolean.
     Truth(bool),
     Text(String),
-    /// A JSON document.
     Json(String),
     /// A key of Redis clients. Its elements follow.
     Key(RedisKey),
@@ -412,7 +397,6 @@ pub enum JobStage {
     Copying,
     /// Reading data and verifying checksums.
     Checking,
-    /// Rewriting data.
     Compacting,
 }
 
@@ -427,18 +411,12 @@ pub struct RedisKey {
     pub elements: u64,
 }
 
-/// The types of Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RedisKind {
-    /// Bytes.
     String,
-    /// Elements by position.
     List,
-    /// Members.
     Set,
-    /// Members with scores.
     SortedSet,
-    /// Fields with values.
     Hash,
 }
 
@@ -459,17 +437,17 @@ impl RedisKind {
 /// The kind of a failure, which determines the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FailureKind {
-    /// Any other failure.
+    /// Any failure without a kind of its own.
     Failed,
     /// The requested object does not exist.
     NotFound,
     /// The keyspace named in the text does not exist.
     NoKeyspace,
-    /// The request is invalid.
+    /// The request is invalid, by itself or for this keyspace.
     Usage,
     /// The store or a copy is damaged.
     Damaged,
-    /// The disk is full.
+    /// The devices of the store have no space left.
     Full,
     /// The transaction conflicts with another one.
     Conflict,
@@ -498,7 +476,6 @@ pub enum Error {
     /// The caller has stopped receiving the answer.
     #[error("the answer was not wanted to its end")]
     Unheard,
-    /// The connection failed.
     #[error("the connection to the process that has the store open failed: {0}")]
     Connection(io::Error),
 }

@@ -22,7 +22,7 @@ const MOST_AGE: Duration = Duration::from_secs(60 * 60);
 pub(super) struct ManagedTransaction {
     transaction: Transaction,
     mechanism: TransactionConcurrency,
-    /// Savepoints, oldest first.
+    /// Savepoints with their names, oldest first. A later one hides earlier ones of its name.
     savepoints: Vec<(String, Savepoint)>,
 }
 

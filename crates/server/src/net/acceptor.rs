@@ -25,9 +25,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WireProtocol {
-    /// RESP2 and RESP3.
+    /// RESP2 and RESP3, as the client chooses with HELLO.
     Redis,
-    /// Text and meta commands.
+    /// Text and meta commands; the binary protocol is refused.
     Memcached,
 }
 

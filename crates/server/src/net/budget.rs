@@ -29,7 +29,7 @@ pub(crate) const SMALL: usize = 64 << 10;
 const UNASKED_PART: usize = 128;
 const UNASKED: std::ops::RangeInclusive<usize> = (64 << 10)..=(256 << 10);
 
-/// Smallest budget in bytes.
+/// Smallest limit of a budget in bytes. A smaller limit is raised to it.
 pub(crate) const LEAST: usize = 1 << 20;
 
 /// Lower bound of the default budget, which is a quarter of the store's memory.
@@ -43,7 +43,7 @@ pub(crate) fn share_of(memory: u64) -> usize {
 /// The result of a request for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReserveOutcome {
-    /// The memory is charged.
+    /// The memory is charged, by this request or already before.
     Taken,
     /// The memory may be available after other connections have released some.
     Later,
@@ -60,11 +60,11 @@ pub(crate) struct ConnectionBudget {
     pub(super) writing: Mutex<AdmissionQueue>,
     /// Reads of long values in progress that are not charged to a connection.
     pub(super) reading: Mutex<AdmissionQueue>,
-    /// Number of serving threads.
+    /// Number of serving threads, each of which counts as [`PER_THREAD`] bytes.
     threads: AtomicUsize,
     /// Number of connections that wait for memory.
     waiting: AtomicUsize,
-    /// Whether the keeper has been asked to run at once.
+    /// Whether the connection reaper has been asked to run at once.
     is_called: Mutex<bool>,
     called: Condvar,
 }
@@ -88,7 +88,7 @@ impl ConnectionBudget {
         self.limit.load(Relaxed)
     }
 
-    /// Changes the limit. The keeper then closes connections that hold too much.
+    /// Changes the limit. The reaper then closes connections that hold too much.
     pub(crate) fn set_limit(&self, bytes: usize) {
         self.limit.store(bytes.max(LEAST), Relaxed);
         self.wake_reaper();
@@ -116,7 +116,7 @@ impl ConnectionBudget {
     }
 
     /// Returns the largest size of a single reply: what is left of the budget, but at least half of
-    /// it; if the budget is exceeded, a small size. Replies beyond what is left cause the keeper to
+    /// it; if the budget is exceeded, a small size. Replies beyond what is left cause the reaper to
     /// close the slowest readers.
     pub(crate) fn reply_room(&self) -> usize {
         let (used, limit) = (self.used(), self.limit());
@@ -188,7 +188,7 @@ impl ConnectionBudget {
         self.waiting.fetch_sub(1, Relaxed);
     }
 
-    /// Asks the keeper to run at once.
+    /// Asks the connection reaper to run at once.
     pub(crate) fn wake_reaper(&self) {
         let mut is_called = self.is_called.lock();
         if !std::mem::replace(&mut *is_called, true) {
@@ -196,7 +196,7 @@ impl ConnectionBudget {
         }
     }
 
-    /// Waits until the keeper is called, but at most for `most`.
+    /// Waits until the connection reaper is called, but at most for `most`.
     pub(super) fn wait_for_call(&self, most: Duration) {
         let mut is_called = self.is_called.lock();
         if !*is_called {
@@ -308,7 +308,7 @@ impl MemoryAccount {
         ReserveOutcome::Taken
     }
 
-    /// Cancels the reservation.
+    /// Cancels the reservation. The next `settle` uncharges its memory.
     pub(super) fn release(&mut self) {
         self.promised = 0;
     }

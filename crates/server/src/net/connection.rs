@@ -109,13 +109,13 @@ pub(crate) trait ProtocolSession: Send {
 /// What a connection waits for after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TurnOutcome {
-    /// The socket.
+    /// The socket: more input, or space for output.
     Idle,
     /// Its next turn: more input can be served at once.
     Again,
     /// The store, which wakes it.
     Store,
-    /// Memory of clients.
+    /// Memory of clients, until other connections release some.
     Stalled,
     /// A sync of the store.
     Sync,
@@ -198,7 +198,7 @@ impl ProtocolConnection {
         self.transport.socket()
     }
 
-    /// Returns whether a client or the keeper has killed the connection.
+    /// Returns whether a client or the reaper has killed the connection.
     pub(crate) fn is_killed(&self) -> bool {
         self.client.is_killed.load(Relaxed)
     }

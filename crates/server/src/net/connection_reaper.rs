@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_secs(1);
 const WAITING_TICK: Duration = Duration::from_millis(50);
 
-/// Shortest pause between two runs, however often the keeper is called.
+/// Shortest pause between two runs, however often the reaper is woken.
 const MIN_RUN_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Time after closing connections before more are closed on behalf of waiting ones.
@@ -79,7 +79,7 @@ impl ConnectionReaper {
         })
     }
 
-    /// Stops the thread.
+    /// Wakes the thread to end it, and waits until it has ended.
     pub(crate) fn stop(self) {
         self.is_stopping.store(true, Release);
         self.common.budget.wake_reaper();

@@ -44,7 +44,7 @@ const HELD_UP_TICKS: u32 = 50;
 
 /// A message to a loop from another thread.
 pub(crate) enum LoopMessage {
-    /// A newly accepted connection.
+    /// A newly accepted connection, which has no slot yet.
     New(Box<ProtocolConnection>),
     /// A connection of the loop, whose turn has ended on another thread.
     Back(usize, Box<ProtocolConnection>, TurnOutcome),
@@ -174,7 +174,7 @@ struct SpareThreads {
     offers: Vec<usize>,
     /// Threads that wait for a loop.
     idle: usize,
-    /// All live threads.
+    /// Threads that have not ended, including idle and blocked ones.
     alive: usize,
 }
 

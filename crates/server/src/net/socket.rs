@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A non-blocking socket.
+/// A non-blocking TCP or Unix domain socket.
 #[derive(Debug)]
 pub(crate) enum ClientSocket {
     Network(TcpStream),
@@ -27,7 +27,7 @@ impl ClientSocket {
         }
     }
 
-    /// Returns its file descriptor.
+    /// Returns the file descriptor, which CLIENT LIST shows.
     pub(super) fn number(&self) -> i64 {
         i64::from(match self {
             ClientSocket::Network(socket) => socket.as_raw_fd(),

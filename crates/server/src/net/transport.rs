@@ -4,11 +4,9 @@ use super::socket::ClientSocket;
 use rustls::ServerConnection;
 use std::io::{self, ErrorKind, Read, Write};
 
-/// A non-blocking byte stream.
+/// A byte stream whose reads and writes return `WouldBlock` instead of waiting.
 pub(crate) enum Transport {
-    /// In clear.
     Plain(ClientSocket),
-    /// Encrypted.
     Tls(Box<TlsStream>),
 }
 

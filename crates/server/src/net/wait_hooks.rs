@@ -30,7 +30,7 @@ thread_local! {
     static IS_TOLD: Cell<bool> = const { Cell::new(false) };
     /// Number of live [`MayWait`] guards of this thread.
     static WATCHED: Cell<u32> = const { Cell::new(0) };
-    /// Unparks this thread.
+    /// Unparks this thread. Created once for each thread, because a waker is allocated.
     static WAKER: Waker = Waker::from(Arc::new(ThreadWaker(std::thread::current())));
 }
 

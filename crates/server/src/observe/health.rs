@@ -8,14 +8,11 @@ use crate::shared::StoreContext;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-/// The severity of a finding.
+/// The severity of a finding: `Warning` if action is needed soon, `Bad` if it is needed now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum HealthSeverity {
-    /// No action is needed.
     Good,
-    /// Action is needed soon.
     Warning,
-    /// Action is needed now.
     Bad,
 }
 

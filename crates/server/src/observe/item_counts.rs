@@ -16,7 +16,7 @@ pub(crate) struct ItemCounters {
     pub(crate) cas_badval: AtomicU64,
     pub(crate) touch_hits: AtomicU64,
     pub(crate) touch_misses: AtomicU64,
-    /// Meta commands.
+    /// Meta commands on items, reported as `cmd_meta`.
     pub(crate) meta: AtomicU64,
     /// Stored items, for any command.
     pub(crate) stored: AtomicU64,
@@ -74,7 +74,6 @@ impl ItemCounters {
         });
     }
 
-    /// Counts a deletion.
     pub(crate) fn deleted(&self, found: bool) {
         count(if found {
             &self.delete_hits
@@ -99,7 +98,6 @@ pub(crate) enum ArithmeticDirection {
     Down,
 }
 
-/// Adds one.
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

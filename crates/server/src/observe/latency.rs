@@ -22,7 +22,7 @@ pub(crate) struct LatencyHistory {
     pub(crate) most_ms: u64,
 }
 
-/// Events by name.
+/// The histories of slow events, by the names that LATENCY shows.
 #[derive(Debug, Default)]
 pub(crate) struct LatencyMonitor {
     /// Threshold in milliseconds; 0 disables recording.

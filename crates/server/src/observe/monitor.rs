@@ -56,7 +56,6 @@ impl MonitorBacklog {
     }
 }
 
-/// All monitoring connections.
 #[derive(Debug, Default)]
 pub(crate) struct MonitorRegistry {
     count: AtomicUsize,

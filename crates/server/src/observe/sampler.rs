@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Sampling interval.
+/// Interval between samples of the counters.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Samples of the counters per sample of the store, which is slower.
@@ -27,7 +27,7 @@ struct CounterSample {
     counts: [u64; 3],
 }
 
-/// Current rates per second.
+/// Rates per second, averaged over the last [`LOOKS`] samples.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TrafficRates {
     pub(crate) commands: f64,

@@ -7,12 +7,12 @@ use std::borrow::Cow;
 /// Longest key or element in bytes. The rest of the store's limit is needed for the key's prefix.
 pub(super) const MAX_NAME: usize = alluvium::MAX_KEY - 64;
 
-/// Parses an integer.
+/// Parses an integer, or returns the error reply of Redis.
 pub(super) fn integer(text: &[u8]) -> Result<i64, CommandError> {
     number::integer(text).ok_or(CommandError::NOT_INTEGER)
 }
 
-/// Parses a floating-point number.
+/// Parses a floating-point number, or returns the error reply of Redis.
 pub(super) fn double(text: &[u8]) -> Result<f64, CommandError> {
     number::double(text).ok_or(CommandError::NOT_FLOAT)
 }

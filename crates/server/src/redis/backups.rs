@@ -27,7 +27,7 @@ enum BackupOutcome {
     Failed(String),
 }
 
-/// The state of backups.
+/// Permits one backup at a time, and records the outcome of the last one.
 #[derive(Debug, Default)]
 pub(crate) struct BackupManager {
     directory: RwLock<Option<PathBuf>>,
@@ -132,7 +132,7 @@ impl BackupManager {
 }
 
 impl BackupPermit {
-    /// Makes the backup.
+    /// Makes the backup and records its outcome. If it fails, the previous backup is kept.
     pub(crate) fn run(self) -> Result<(), CommandError> {
         let began = Instant::now();
         let made = self.make();

@@ -583,7 +583,7 @@ fn begin(store: &ServerStore, database: u8, is_blind: bool, client: u64) -> Comm
 
 /// The result of prefetching records.
 enum PrefetchOutcome {
-    /// All records are prefetched.
+    /// All records are prefetched, or none are needed.
     Known,
     /// The read is pending; it holds this memory.
     Waits(Box<PendingRead>),

@@ -15,7 +15,7 @@ use std::sync::LazyLock;
 /// The index of an entry in the catalog.
 pub(crate) type CatalogId = usize;
 
-/// A unit of permission.
+/// A unit of permission: a command, a subcommand, or an operation on another port.
 #[derive(Debug)]
 pub(crate) struct CatalogEntry {
     /// The name of a command, or `command|subcommand`.
@@ -27,7 +27,6 @@ pub(crate) struct CatalogEntry {
     pub(crate) is_subcommand: bool,
 }
 
-/// All units of permission.
 #[derive(Debug)]
 pub(crate) struct PermissionCatalog {
     pub(crate) entries: Vec<CatalogEntry>,

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 /// The commands that a pause suspends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PauseScope {
-    /// Commands that write.
     Writes,
     All,
 }

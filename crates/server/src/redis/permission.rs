@@ -11,7 +11,6 @@ use crate::protocol::resp::Args;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A denied access.
 #[derive(Debug)]
 pub(super) struct NotAllowed {
     command: &'static str,
@@ -19,7 +18,7 @@ pub(super) struct NotAllowed {
 }
 
 impl NotAllowed {
-    /// Returns the error message.
+    /// Returns the error reply, which may name the command but never a key.
     pub(super) fn text(&self) -> String {
         match &self.why {
             AccessDenial::Command => format!(

@@ -7,7 +7,7 @@ use crate::store::{CommandTransaction, ServerStore, WorkingMemory};
 /// Largest number of values read at once.
 pub(super) const AT_ONCE: usize = 64;
 
-/// Longest string in bytes.
+/// Longest string in bytes. The rest of the store's limit is for the header of its record.
 const MAX_TEXT: usize = alluvium::MAX_VALUE - 16;
 
 pub(super) fn fits(bytes: usize) -> Result<(), CommandError> {

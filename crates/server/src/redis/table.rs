@@ -36,7 +36,7 @@ const LOCKED: u16 = 2;
 const BLIND: u16 = 4;
 /// It is executed alone, not in a batch.
 const ALONE: u16 = 8;
-/// It locks all keys.
+/// It locks all keys of all databases.
 const ALL: u16 = 16;
 /// An unauthenticated client may send it.
 const STRANGER: u16 = 32;
@@ -588,7 +588,6 @@ static NUMBERED: LazyLock<(Vec<CommandSpec>, Vec<String>)> = LazyLock::new(|| {
     (commands, names)
 });
 
-/// All commands.
 pub(super) fn all() -> impl Iterator<Item = &'static CommandSpec> {
     NUMBERED.0.iter()
 }

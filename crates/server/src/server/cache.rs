@@ -101,7 +101,7 @@ fn usual_loops() -> usize {
 
 impl CacheServer {
     /// Starts to serve a cache. Connections use additional memory, by default a quarter of the
-    /// cache's: see [`Limits::memory`](crate::Limits::memory).
+    /// cache's: see [`ServerLimits::memory`](crate::ServerLimits::memory).
     ///
     /// # Errors
     /// [`Error::Cache`] if the memory cannot be allocated, or an option applies to stores only;

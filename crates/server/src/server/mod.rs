@@ -136,7 +136,7 @@ impl Server {
     /// # Errors
     /// [`Error::Unprotected`] for an address that other machines can reach while neither a password
     /// nor client certificates are required; [`Error::Listen`]; [`Error::Tls`];
-    /// [`Error::BackupDirectory`]; [`Error::ServerStore`].
+    /// [`Error::BackupDirectory`]; [`Error::Store`].
     pub fn start(db: &Db, options: ServerOptions) -> Result<Server> {
         let access = access(&options)?;
         protected(&options, &access)?;

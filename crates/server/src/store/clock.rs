@@ -29,7 +29,7 @@ impl StoreClock {
         }
     }
 
-    /// Returns the current time.
+    /// Returns the current time in milliseconds since 1970.
     pub(crate) fn now_ms(&self) -> u64 {
         self.at(machine_ms(), Instant::now())
     }

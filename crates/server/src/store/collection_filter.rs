@@ -277,7 +277,7 @@ impl MarkChanges {
         self.added.extend(later.added);
     }
 
-    /// Reverts [`MarkChanges::before`] after a failed commit.
+    /// Reverts [`MarkChanges::apply_additions`] after a failed commit.
     pub(super) fn undo(&self, marks: &CollectionFilter) {
         for mark in &self.added {
             marks.remove(mark.database, mark.hash);

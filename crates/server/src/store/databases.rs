@@ -44,7 +44,7 @@ impl DatabaseMap {
         databases
     }
 
-    /// Returns the whole mapping.
+    /// Returns the mapping: the element at `d` is the number that database `d` is stored under.
     pub(crate) fn numbers(&self) -> DatabaseNumbers {
         let packed = self.0.load(Ordering::Acquire);
         std::array::from_fn(|database| (packed >> (4 * database)) as u8 & 15)

@@ -1,7 +1,7 @@
 //! A background thread that deletes the elements of expired collections.
 //!
 //! The store itself expires strings and drops them in compactions. It is compacted when much has
-//! expired (`expiring.rs`). It also expires a collection's record, but not its elements. Each
+//! expired (`expiry_tracker.rs`). It also expires a collection's record, but not its elements. Each
 //! collection with an expiry time is therefore listed in an index by time, which a thread
 //! processes.
 

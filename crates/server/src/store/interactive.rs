@@ -2,9 +2,10 @@
 //! their writes until the commit.
 //!
 //! They are optimistic, so no serving thread ever waits for a client. Each command runs in a
-//! [`Transaction`] nested in the client's transaction (`within.rs`), which adopts the writes of the
-//! command once it has succeeded. In-memory state about collections, namely which keys have
-//! collections and the orders of large sorted sets, is updated at the commit.
+//! [`CommandTransaction`] nested in the client's transaction (`nested_transaction.rs`), which
+//! adopts the writes of the command once it has succeeded. In-memory state about collections,
+//! namely which keys have collections and the orders of large sorted sets, is updated at the
+//! commit.
 
 use super::collection_filter::MarkChanges;
 use super::databases::{DatabaseNumbers, database_of};
@@ -28,7 +29,6 @@ const PER_READ: usize = 96;
 pub(crate) enum ReadTracking {
     /// They are tracked until the commit.
     Tracked,
-    /// They are not tracked.
     None,
 }
 

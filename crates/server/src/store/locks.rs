@@ -91,7 +91,7 @@ impl KeyLocks {
         flags.push(Arc::clone(is_touched));
     }
 
-    /// Removes a watch.
+    /// Removes the watches of a key that set this flag.
     pub(crate) fn unwatch(&self, database: u8, key: &[u8], is_touched: &Arc<AtomicBool>) {
         let mut watchers = self.watchers.lock();
         let place = (database, Box::from(key));

@@ -16,7 +16,6 @@ pub(crate) struct LookupCounts {
 }
 
 impl LookupCounts {
-    /// Counts a hit.
     pub(super) fn found() {
         let LookupCounts { found, missed } = COUNTED.get();
         COUNTED.set(LookupCounts {
@@ -25,7 +24,6 @@ impl LookupCounts {
         });
     }
 
-    /// Counts a miss.
     pub(super) fn missed() {
         let LookupCounts { found, missed } = COUNTED.get();
         COUNTED.set(LookupCounts {

@@ -23,7 +23,6 @@ pub(crate) struct WorkingMemory<'s> {
 }
 
 impl<'s> WorkingMemory<'s> {
-    /// Creates an empty charge.
     pub(crate) fn new(store: &'s ServerStore) -> WorkingMemory<'s> {
         WorkingMemory {
             budget: &store.budget,

@@ -14,9 +14,10 @@
 //!   batch; so are the writes of a whole MULTI. A very large batch is committed in parts, each
 //!   consisting of whole commands. Elements of a new collection may be written earlier, where no
 //!   reader sees them (`staged_writes.rs`).
-//! - **S8** The store and the memory record which keys may have collections (`marks.rs`); a SET of
-//!   any other key needs no read. A key with a collection is recorded from before its commit is
-//!   visible until after the commit that deletes it, under the key's lock.
+//! - **S8** The store and the memory record which keys may have collections
+//!   (`collection_filter.rs`); a SET of any other key needs no read. A key with a collection is
+//!   recorded from before its commit is visible until after the commit that deletes it, under the
+//!   key's lock.
 //! - **S30** A record is in exactly one keyspace: that of its database if keys are hashed,
 //!   otherwise the common one. Writes of a commit to both are one batch.
 //! - **S24** A command works on the keys that its database has while the command holds its locks,
@@ -81,7 +82,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Number of Redis databases.
+/// Number of Redis databases. `databases.rs` packs their numbers into four bits each.
 pub(crate) const DATABASES: u8 = 16;
 
 /// The keyspace of all data of Redis clients, except records if they are hashed.
@@ -213,7 +214,7 @@ impl ServerStore {
         Ok((wait_hooks::wait_for(keyspace.multi_get_async(keys))?, reading))
     }
 
-    /// Like [`Store::read_charged`], for values that are dropped at once.
+    /// Like [`ServerStore::read_charged`], for values that are dropped at once.
     pub(crate) fn read_all(
         &self,
         keyspace: &Keyspace,
@@ -222,7 +223,6 @@ impl ServerStore {
         Ok(self.read_charged(keyspace, keys)?.0)
     }
 
-    /// Reads one key.
     pub(crate) fn read(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Value>> {
         Ok(self.read_all(keyspace, &[key])?.pop().flatten())
     }

@@ -37,7 +37,6 @@ impl OwnRecords {
         self.insert(place, RecordWrite { value, expires_ms });
     }
 
-    /// Deletes a record.
     pub(super) fn delete(&mut self, place: InnerKey) {
         let own = RecordWrite {
             value: None,

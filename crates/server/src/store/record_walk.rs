@@ -31,7 +31,7 @@ enum RecordWalkKind<'t> {
         own: std::vec::IntoIter<OwnedPair>,
         store: Option<CommittedRecords<'t>>,
         hidden: OwnWriteFilter<'t>,
-        /// The last returned pair.
+        /// The pair that was last lent to the caller.
         lent: Option<OwnedPair>,
         _may_wait: MayWait,
     },

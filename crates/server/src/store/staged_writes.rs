@@ -112,7 +112,7 @@ impl<'s> StagingWriter<'s> {
         }
     }
 
-    /// Adds an element.
+    /// Adds an element. Elements of more than [`AT_ONCE`] bytes together are written at once.
     pub(crate) fn put(&mut self, key: InnerKey, value: Vec<u8>) -> Result<(), CommandError> {
         self.bytes += key.len() + value.len() + WRITE_BYTES;
         self.pending.push((key, value));

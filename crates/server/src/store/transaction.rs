@@ -53,7 +53,6 @@ impl BlindBatch {
     }
 }
 
-/// Whether anything was committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommitOutcome {
     Committed,
@@ -175,7 +174,7 @@ impl<'s> CommandTransaction<'s> {
         Ok(())
     }
 
-    /// Stores prefetched records.
+    /// Stores prefetched records, in the order in which commands will read them.
     pub(crate) fn has_read(&mut self, keys: Vec<InnerKey>, values: Vec<Option<Value>>) {
         for value in values.iter().flatten() {
             self.store.sizes.note_kept(value.len());

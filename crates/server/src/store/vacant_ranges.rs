@@ -65,7 +65,6 @@ impl VacantRanges {
         ranges.retain(|(low, high)| low < high);
     }
 
-    /// Forgets all ranges.
     pub(super) fn clear(&mut self) {
         self.ranges.get_mut().clear();
     }

@@ -29,7 +29,6 @@ impl MetricType {
 pub(super) struct MetricsText(String);
 
 impl MetricsText {
-    /// Returns the complete text.
     pub(super) fn finish(self) -> String {
         self.0
     }

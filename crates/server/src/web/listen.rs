@@ -41,7 +41,7 @@ const BUFFER: usize = 128 << 10;
 /// Pause before accepting again after an error of the operating system, such as too few file
 /// descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Interval of activity records.
+/// Interval at which rows are added to the history.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// How the page is served.
@@ -54,7 +54,7 @@ pub(crate) struct WebOptions {
     pub(crate) grace: Duration,
 }
 
-/// A running listener.
+/// A running listener, which stops when it is dropped.
 #[derive(Debug)]
 pub(crate) struct WebServer {
     address: SocketAddr,
@@ -245,7 +245,7 @@ async fn turn_away(mut socket: TcpStream, _slot: OwnedSemaphorePermit) {
     let _ = timeout(GOODBYE, told).await;
 }
 
-/// Records the activity periodically.
+/// Adds a row to the history at every interval, without end.
 async fn note(site: Arc<SiteState>) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -321,7 +321,7 @@ const FAMILIES: &[MetricFamily] = &[
     one("tree_runs", &[("", &["tree.runs"])]),
 ];
 
-/// Writes the store's figures.
+/// Writes the store's figures, without ratios whose denominator is still zero.
 fn store(shared: &StoreContext, text: &mut MetricsText) {
     let figures = shared.store.db.stats().list();
     let find = |name: &str| figures.iter().find(|figure| figure.name == name);

@@ -1,9 +1,8 @@
-//! Error answers.
+//! HTTP error answers.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-/// An error answer.
 #[derive(Debug)]
 pub(super) struct HttpError {
     status: StatusCode,

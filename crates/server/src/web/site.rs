@@ -65,7 +65,6 @@ const FILES: [(&str, &str, &str); 8] = [
     ),
 ];
 
-/// Returns the routes.
 pub(super) fn router(site: &Arc<SiteState>) -> Router {
     let mut router = Router::new();
     for (path, kind, text) in FILES {

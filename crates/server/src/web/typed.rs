@@ -20,17 +20,14 @@ pub(super) struct KeyScope {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KeyInterpretation {
-    /// Plain bytes.
     Plain,
     /// The keys of a Redis database.
     Database(u8),
     /// The hashed keys of a Redis database, in their own keyspace.
     Hashed(u8),
-    /// Items of memcached.
     Items,
 }
 
-/// An interpreted value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ValueDescription<'v> {
     pub(super) kind: &'static str,

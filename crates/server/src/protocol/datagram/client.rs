@@ -30,7 +30,6 @@ pub enum DatagramRequest<'a> {
     Get(&'a [u8]),
     /// Sets the value of a key, optionally with a time to live.
     Set(&'a [u8], &'a [u8], Option<Duration>),
-    /// Deletes a key.
     Delete(&'a [u8]),
 }
 

@@ -26,7 +26,7 @@ struct RecentRequests {
 /// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestStatus {
-    /// It was not executed.
+    /// It was not executed, so the caller executes it.
     Never,
     /// It was executed with this outcome.
     Before(DatagramOutcome),

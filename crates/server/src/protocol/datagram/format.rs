@@ -44,9 +44,7 @@ const REPLY: u8 = 1 << 7;
 pub enum DatagramOperation {
     /// Read the value of a key.
     Get,
-    /// Set a key.
     Set,
-    /// Delete a key.
     Delete,
     /// Read the directory of ports.
     Directory,
@@ -64,7 +62,7 @@ pub enum DatagramOutcome {
     TooLarge,
     /// Another port owns the key.
     WrongPort,
-    /// The request is invalid.
+    /// Reserved: servers do not answer invalid requests.
     Bad,
     /// The tag does not match the shared key.
     Denied,
@@ -119,9 +117,7 @@ impl DatagramOutcome {
 /// The direction of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatagramDirection {
-    /// From a client.
     Request,
-    /// To a client.
     Reply(DatagramOutcome),
 }
 

@@ -88,7 +88,7 @@ pub(super) struct PortForwarder {
 }
 
 impl PortForwarder {
-    /// Creates the channels of all ports. Each port is woken by its bell.
+    /// Creates the channels of all ports. Each port is woken by its [`PortWaker`].
     pub(super) fn between(bells: &[PortWaker], frame_bytes: usize) -> Vec<PortForwarder> {
         let mut all: Vec<PortForwarder> = bells.iter().map(|_| PortForwarder::default()).collect();
         for here in 0..bells.len() {

@@ -21,7 +21,7 @@ pub const MOST_DATAGRAM: usize = 8 << 10;
 /// Interval at which an idle port checks whether to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Largest number of ports.
+/// Largest number of ports. A directory of this size fits into a datagram.
 const MOST_PORTS: usize = 1 << 10;
 
 /// Options for serving datagrams.
@@ -65,7 +65,7 @@ impl DatagramOptions {
 pub struct PortFigures {
     /// System calls that returned datagrams.
     pub bursts: u64,
-    /// Datagrams received.
+    /// Datagrams received, including those that are not answered.
     pub datagrams: u64,
 }
 

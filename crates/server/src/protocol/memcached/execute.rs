@@ -6,7 +6,6 @@ use super::{meta, text};
 use crate::error::CommandError;
 use crate::shared::ServerCounters;
 
-/// Executes an item request.
 pub(super) fn execute(
     request: &MemcachedRequest<'_>,
     items: &mut impl ItemStore,

@@ -25,7 +25,7 @@ pub(super) enum AuthDelayState {
     /// The delay is over; send this reply.
     Over(&'static str),
     StillOn,
-    /// The server stops.
+    /// The server stops: close the connection without a reply.
     Ends,
 }
 

@@ -3,10 +3,10 @@
 
 use smallvec::SmallVec;
 
-/// Longest line in bytes.
+/// Longest line in bytes, including its line end.
 pub const MAX_LINE: usize = 1 << 20;
 
-/// Longest key in bytes.
+/// Longest key in bytes, as in memcached.
 pub const MAX_KEY: usize = 250;
 
 /// Largest number of words in a line other than `get`.
@@ -15,7 +15,7 @@ const MAX_WORDS: usize = 24;
 /// The content at the beginning of a buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParsedInput<'a> {
-    /// An incomplete request.
+    /// An incomplete request: more input is needed.
     Nothing,
     /// A request and its length in bytes.
     Request(MemcachedRequest<'a>, usize),
@@ -73,7 +73,7 @@ fn block_word(command: &[u8]) -> Option<usize> {
     }
 }
 
-/// Parses a number.
+/// Parses a number. `None` if it is malformed or out of range.
 #[must_use]
 pub fn number<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
     std::str::from_utf8(word).ok()?.parse().ok()

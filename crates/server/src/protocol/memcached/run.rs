@@ -10,23 +10,18 @@ use std::borrow::Cow;
 /// Size in bytes at which a run ends.
 const MOST_BYTES: usize = 1 << 20;
 
-/// The next work in a buffer, with its length in bytes.
+/// The next work in a buffer, with its length in bytes. Variants without a description are those of
+/// [`ParsedInput`].
 pub(super) enum NextWork<'a> {
-    /// An incomplete request.
     Nothing,
-    /// Requests to execute together.
+    /// Requests on items, to be executed together.
     Run(Vec<MemcachedRequest<'a>>, usize),
     /// A request to execute alone.
     Alone(MemcachedRequest<'a>, usize),
-    /// As [`ParsedInput::Bad`].
     Bad(&'static str, usize),
-    /// As [`ParsedInput::TooLarge`].
     TooLarge(MemcachedRequest<'a>, usize),
-    /// As [`ParsedInput::Endless`].
     Endless,
-    /// As [`ParsedInput::Http`].
     Http,
-    /// As [`ParsedInput::Binary`].
     Binary(&'a [u8]),
 }
 
@@ -37,7 +32,7 @@ const READ_AHEAD: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunLimits {
     pub(super) requests: usize,
-    /// Requests that only read.
+    /// Requests among them that return items: `get`, `gat`, `mg` and their variants.
     pub(super) reads: usize,
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct MemcachedSession {
     pub(super) user: Arc<AclUser>,
     /// Whether the client has authenticated or need not.
     pub(super) is_authenticated: bool,
-    /// Number of wrong passwords.
+    /// Wrong passwords on this connection. Each lengthens the next delay.
     pub(super) failed_logins: u32,
     pub(super) pause: Option<AuthDelay>,
     /// Bytes of a refused block that are still to be skipped.
@@ -55,7 +55,7 @@ pub(crate) struct MemcachedSession {
     reads: usize,
     /// Whether requests for memory are refused, because they have waited too long.
     refuses: bool,
-    /// The current `lru_crawler metadump`.
+    /// The `lru_crawler metadump` in progress. Later requests wait for its end.
     dump: Option<MetadataDump>,
 }
 

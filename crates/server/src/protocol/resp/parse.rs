@@ -9,7 +9,7 @@ use std::ops::Range;
 pub struct RequestLimits {
     /// Bytes of all its arguments.
     pub bytes: usize,
-    /// Bytes of one argument.
+    /// Bytes of the longest argument.
     pub argument: usize,
     pub arguments: usize,
     /// Bytes of an incomplete line: an inline request or a length. A line that is complete when the
@@ -18,7 +18,7 @@ pub struct RequestLimits {
 }
 
 impl RequestLimits {
-    /// Limits for unauthenticated clients.
+    /// Limits for unauthenticated clients. Those on arguments are the limits of Redis.
     pub const STRANGER: RequestLimits = RequestLimits {
         bytes: 64 << 10,
         argument: 16 << 10,
@@ -41,13 +41,13 @@ pub enum BadRequest {
     Length,
     /// A byte other than `$` before an argument's length.
     NoLength(u8),
-    /// An unbalanced quote.
+    /// A quoted word that has no end, or continues after it.
     Quotes,
     /// A request that exceeds the limits for unauthenticated clients.
     Stranger(&'static str),
     /// The total length of the arguments exceeds the limit.
     TooLong {
-        /// The limit in bytes.
+        /// The limit in bytes: [`RequestLimits::bytes`].
         most: usize,
     },
 }
@@ -249,9 +249,9 @@ const KEPT_PLACES: usize = 4096;
 
 /// The result of a parsing step.
 enum ParseStep {
-    /// Complete, with its length.
+    /// The request is complete and has this length in bytes.
     Done(usize),
-    /// Incomplete.
+    /// More input is needed to complete the request.
     Wait,
 }
 

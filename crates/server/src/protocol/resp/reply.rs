@@ -15,7 +15,6 @@ pub enum RespVersion {
 /// The progress of a long reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReplyProgress {
-    /// More parts follow.
     More,
     Whole,
 }
@@ -70,7 +69,7 @@ impl<'o> ReplyWriter<'o> {
         }
     }
 
-    /// Allows a long reply to be written in parts: see [`Reply::set_tail`].
+    /// Allows a long reply to be written in parts: see [`ReplyWriter::set_tail`].
     #[inline]
     #[must_use]
     pub(crate) fn in_parts(self) -> ReplyWriter<'o> {
@@ -103,7 +102,7 @@ impl<'o> ReplyWriter<'o> {
         }
     }
 
-    /// Limits the buffer to `most` bytes. Long replies check [`Reply::most`] while they are
+    /// Limits the buffer to `most` bytes. Long replies check [`ReplyWriter::most`] while they are
     /// written.
     #[inline]
     #[must_use]
@@ -146,12 +145,11 @@ impl<'o> ReplyWriter<'o> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Writes a simple string.
+    /// Writes a simple string, which must not contain line breaks.
     pub fn simple(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
     }
 
-    /// Writes `OK`.
     pub fn ok(&mut self) {
         self.out.extend_from_slice(b"+OK\r\n");
     }
@@ -170,12 +168,10 @@ impl<'o> ReplyWriter<'o> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Writes an integer.
     pub fn integer(&mut self, value: i64) {
         self.header(b':', value);
     }
 
-    /// Writes a count.
     pub fn count(&mut self, value: usize) {
         self.integer(i64::try_from(value).unwrap_or(i64::MAX));
     }
@@ -185,7 +181,6 @@ impl<'o> ReplyWriter<'o> {
         self.integer(i64::from(value));
     }
 
-    /// Writes a bulk string.
     pub fn bulk(&mut self, bytes: &[u8]) {
         self.header(b'$', bytes.len() as i64);
         self.out.extend_from_slice(bytes);
@@ -200,7 +195,7 @@ impl<'o> ReplyWriter<'o> {
         }
     }
 
-    /// Writes text for people.
+    /// Writes text for people: a verbatim string in RESP3, a bulk string in RESP2.
     pub fn verbatim(&mut self, text: &str) {
         if self.version == RespVersion::Two {
             return self.bulk(text.as_bytes());
@@ -211,7 +206,7 @@ impl<'o> ReplyWriter<'o> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Writes a double.
+    /// Writes a double: its own type in RESP3, a bulk string in RESP2.
     pub fn double(&mut self, value: f64) {
         let mut text = Vec::with_capacity(24);
         write_double(&mut text, value);

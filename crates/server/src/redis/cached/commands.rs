@@ -17,7 +17,7 @@ type CommandResult = Result<(), CommandError>;
 pub(super) type CachedStringHandler =
     fn(&mut CachedTexts<'_>, Args<'_>, &mut ReplyWriter<'_>) -> CommandResult;
 
-/// Executes any other command.
+/// Executes a command on the connection, the server or the whole cache.
 pub(super) type CachedSessionHandler =
     fn(&mut CachedSession, Args<'_>, &mut ReplyWriter<'_>) -> CommandResult;
 

@@ -1,4 +1,4 @@
-//! The connection itself: authentication, protocol version, properties.
+//! Commands on a connection to a cache: authentication, protocol version, properties.
 
 use super::super::args::{OptionParser, integer, is, wrong_number};
 use super::session::CachedSession;

@@ -29,7 +29,7 @@ pub(crate) struct CachedSession {
     pub(super) version: RespVersion,
     /// Whether the client has authenticated or need not.
     pub(super) is_authenticated: bool,
-    /// Number of wrong passwords.
+    /// Wrong passwords on this connection. Each lengthens the next delay.
     pub(super) failed_logins: u32,
     /// Time at which the reply to a wrong password is due.
     pub(super) hold: Option<Duration>,
@@ -49,12 +49,12 @@ pub(crate) struct CachedSession {
     refuses: bool,
 }
 
-/// How execution continues.
+/// Whether all requests are executed, and otherwise when execution continues.
 enum CachedExecutionFlow {
     Done,
     /// After the replies have been sent.
     Send,
-    /// After a login delay.
+    /// After the delay of a wrong password.
     Wait,
     /// After memory of clients has been freed.
     Full,
@@ -80,7 +80,7 @@ impl CachedSession {
         }
     }
 
-    /// Executes requests in order.
+    /// Executes requests in order, until one must wait or the replies exceed [`HIGH_WATER`] bytes.
     fn execute(
         &mut self,
         requests: &ParsedRequests,

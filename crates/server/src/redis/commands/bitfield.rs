@@ -18,11 +18,10 @@ const READ_ONLY: CommandError = CommandError::say("ERR BITFIELD_RO only supports
 /// How to treat a result that overflows the integer.
 #[derive(Clone, Copy)]
 enum OverflowPolicy {
-    /// Keep the low bits.
     Wrap,
     /// Use the nearest representable value.
     Saturate,
-    /// Write nothing.
+    /// Write nothing, and reply null.
     Fail,
 }
 

@@ -1,4 +1,4 @@
-//! The connection itself: authentication, protocol version, properties.
+//! Commands on the connection: authentication, protocol version, database, name.
 
 use super::keys::database;
 use super::monitor_commands;
@@ -64,7 +64,6 @@ pub(crate) fn auth(session: &mut RedisSession, args: Args<'_>, reply: &mut Reply
     Ok(())
 }
 
-/// The arguments of HELLO.
 pub(crate) struct HelloRequest<'a> {
     pub(crate) version: RespVersion,
     /// A user and a password.

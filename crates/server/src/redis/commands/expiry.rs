@@ -63,7 +63,7 @@ pub(crate) fn moment(
         .ok_or_else(|| invalid(command))
 }
 
-/// The conditions of EXPIRE.
+/// The conditions of EXPIRE: NX, XX, GT and LT, in the order of the fields.
 #[derive(Default)]
 struct ExpiryConditions {
     if_never: bool,

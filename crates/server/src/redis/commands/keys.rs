@@ -269,7 +269,7 @@ fn copy_elements(
     Ok(())
 }
 
-/// Parses a database number.
+/// Parses the number of a database, 0 to 15.
 pub(crate) fn database(text: &[u8]) -> Result<u8, CommandError> {
     let number = integer(text)?;
     let number = u8::try_from(number).ok().filter(|&number| number < DATABASES);

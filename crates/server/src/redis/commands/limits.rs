@@ -98,7 +98,7 @@ pub(crate) fn idle_timeout(shared: &StoreContext) -> String {
 
 pub(crate) fn set_idle_timeout(shared: &StoreContext, text: &[u8]) -> CommandResult {
     shared.config.set_idle_timeout(seconds(text)?);
-    // Wake the keeper, which sleeps until the next connection could have been idle for long enough.
+    // Wake the reaper, which sleeps until the next connection could have been idle for long enough.
     shared.budget.wake_reaper();
     Ok(())
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 type CommandResult = Result<(), CommandError>;
 
-/// Replaces a password.
+/// Replaces a password in what MONITOR and SLOWLOG show.
 const REDACTED: &[u8] = b"(redacted)";
 
 /// Returns the arguments that are or may be secrets.

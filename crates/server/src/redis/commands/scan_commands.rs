@@ -64,7 +64,7 @@ impl<'a> ScanOptions<'a> {
 /// Size of a reply in bytes at which a walk stops before COUNT elements.
 const MOST_BYTES: usize = 1 << 20;
 
-/// Parses a cursor.
+/// Parses a cursor: a decimal number without a sign.
 pub(crate) fn cursor(text: &[u8]) -> Result<u64, CommandError> {
     let text = std::str::from_utf8(text).ok();
     let plain = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
@@ -143,7 +143,7 @@ fn separator<'k>(last: &[u8], next: &'k [u8]) -> &'k [u8] {
 /// Largest number of keys that a walk looks up at once.
 const LOOKED_UP: usize = 256;
 
-/// SCAN over hashed keys.
+/// SCAN over hashed keys. Looks up each key of the walk, which may read an old snapshot.
 fn scan_hashed(
     transaction: &mut CommandTransaction<'_>,
     cursor: u64,

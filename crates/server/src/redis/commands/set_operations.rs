@@ -153,7 +153,7 @@ impl SetOperationState {
         Ok(page)
     }
 
-    /// Continues after a member.
+    /// Continues at the smallest member after `last`, which is `last` and a zero byte.
     fn go_on_behind(&mut self, last: &[u8]) {
         self.from.clear();
         self.from.extend_from_slice(last);

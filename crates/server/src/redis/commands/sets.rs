@@ -168,7 +168,6 @@ pub(crate) fn smembers(
     write_all(transaction, reply, &set)
 }
 
-/// Writes all members.
 fn write_all(
     transaction: &CommandTransaction<'_>,
     reply: &mut ReplyWriter<'_>,

@@ -28,7 +28,7 @@ enum SortAccess {
 /// A pattern of BY or GET.
 #[derive(Clone, Copy)]
 enum SortPattern<'a> {
-    /// The element itself.
+    /// The element itself, written as `#`.
     Element,
     /// The value of a key or of a hash's field. The element is inserted between two parts of the
     /// name.

@@ -1,4 +1,4 @@
-//! Strings.
+//! Strings: one record per key.
 
 use super::expiry::{ExpiryUnit, moment};
 use crate::error::CommandError;

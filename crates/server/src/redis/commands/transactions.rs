@@ -113,7 +113,7 @@ impl MultiState {
         Ok(())
     }
 
-    /// Ends MULTI and WATCH.
+    /// Ends MULTI and WATCH: drops the queue and all watches.
     pub(crate) fn end(&mut self, store: &ServerStore) {
         self.queue = None;
         self.bytes = 0;

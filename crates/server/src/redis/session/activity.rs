@@ -19,7 +19,7 @@ impl SessionActivity {
         *self.began.get_or_insert_with(Instant::now)
     }
 
-    /// Abandons the current batch.
+    /// Abandons the current batch, whose commands are executed again in smaller batches.
     pub(in crate::redis) fn cancel(&mut self) {
         self.began = None;
     }

@@ -1,6 +1,5 @@
 //! CLIENT REPLY: suppression of replies.
 
-/// Whether replies are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::redis) enum ReplyMode {
     On,

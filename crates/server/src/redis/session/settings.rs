@@ -6,7 +6,7 @@ use crate::protocol::resp::RespVersion;
 /// The settings of a client. RESET restores the defaults.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::redis) struct SessionSettings {
-    /// The selected database.
+    /// The database chosen with SELECT, 0 to 15.
     pub(in crate::redis) database: u8,
     /// The protocol version chosen with HELLO.
     pub(in crate::redis) version: RespVersion,

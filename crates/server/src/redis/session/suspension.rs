@@ -15,7 +15,7 @@ pub(super) enum Suspension {
         reply: Vec<u8>,
         next: usize,
     },
-    /// CLIENT PAUSE is active.
+    /// CLIENT PAUSE delays the request. On resumption the pause is checked again.
     ClientPause { next: usize },
     /// A batch of `count` requests waits for a read. When it is resumed, its number may differ,
     /// because users' rules may have changed.
@@ -110,7 +110,7 @@ impl RedisSession {
         self.suspend(Suspension::LoginDelay { until, reply, next })
     }
 
-    /// Suspends execution.
+    /// Suspends execution until `resume` finds that the reason has ended.
     pub(super) fn suspend(&mut self, suspension: Suspension) -> ExecutionFlow {
         assert!(
             self.suspension.is_none(),

@@ -72,7 +72,6 @@ use twox_hash::XxHash3_64;
 /// A key of the keyspace, usually short enough to stay on the stack.
 pub(crate) type InnerKey = SmallVec<[u8; 48]>;
 
-/// Number of Redis databases.
 const DATABASES: usize = 16;
 
 const SERVER: u8 = 254;

@@ -51,7 +51,7 @@ pub(super) fn separator<'r>(left: &[u8], right: &'r [u8]) -> &'r [u8] {
 }
 
 impl ChunkIndex {
-    /// Appends a chunk.
+    /// Appends a chunk, which is not marked as changed.
     pub(super) fn push(&mut self, start: &[u8], count: u32) {
         let at = self.counts.len();
         self.insert(at, start, count, false);
@@ -173,7 +173,7 @@ impl ChunkIndex {
         gone.chain(changed.map(|at| (&*self.starts[at], Some(self.counts[at]))))
     }
 
-    /// Marks everything as stored.
+    /// Marks all changes as stored, so that none are left to write.
     pub(super) fn is_stored(&mut self) {
         self.gone.clear();
         self.is_changed.fill(false);

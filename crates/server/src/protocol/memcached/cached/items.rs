@@ -14,7 +14,6 @@ pub(crate) struct CachedItemHandle {
     expires_ms: u64,
 }
 
-/// Decodes a stored item.
 fn item(stored: &[u8], expires_ms: u64) -> MemcachedItem<'_> {
     let (head, length) = CachedItemHeader::read(stored);
     MemcachedItem {

@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(super) struct LoginState {
     /// Whether the client has authenticated or need not.
     pub(super) is_authenticated: bool,
-    /// Number of wrong passwords.
+    /// Wrong passwords on this connection. Each lengthens the next delay.
     failed_logins: u32,
     /// End of a login delay, and the reply to send then.
     pause: Option<(Duration, &'static str)>,

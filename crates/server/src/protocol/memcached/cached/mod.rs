@@ -267,7 +267,7 @@ impl CachedSession {
         }
     }
 
-    /// Answers an invalid request.
+    /// Answers a request that could not be parsed.
     fn refuse_bad(&self, error: &str, output: &mut Vec<u8>) {
         let counters = &self.cached.common.counters;
         counters.errors.fetch_add(1, Ordering::Relaxed);

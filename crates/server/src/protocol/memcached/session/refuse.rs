@@ -28,7 +28,7 @@ impl MemcachedSession {
         self.refuse(&CommandError::NoRoom { bytes }, request, output);
     }
 
-    /// Answers an invalid request.
+    /// Answers a request that could not be parsed.
     pub(super) fn refuse_unread(&self, error: &[u8], output: &mut Vec<u8>) {
         self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
         output.extend_from_slice(error);

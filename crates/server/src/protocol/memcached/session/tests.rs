@@ -1,4 +1,4 @@
-//! Long values of many clients, which are written one at a time.
+//! Tests of long values of many clients, which are written one at a time.
 
 use super::*;
 use crate::net::wait_hooks::{self, OnWait};

@@ -18,7 +18,7 @@ const COUNTED: usize = 1024;
 const PLACES: usize = 8;
 const AT_EACH: usize = 64;
 
-/// Statistics of some records.
+/// Totals of the records that were read. Expired ones count only in `records`.
 #[derive(Debug, Default)]
 struct KeyspaceSample {
     records: u64,

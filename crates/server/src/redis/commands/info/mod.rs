@@ -27,7 +27,7 @@ pub(crate) const REDIS_VERSION: &str = "7.0.15";
 enum SectionVisibility {
     /// If no section is requested explicitly.
     ByDefault,
-    /// With `all` and `everything`.
+    /// If `all` or `everything` is requested.
     WithAll,
     WithEverything,
 }

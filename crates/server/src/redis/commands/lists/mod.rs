@@ -38,7 +38,7 @@ fn place(transaction: &CommandTransaction<'_>, list: &CollectionHeader, position
     format::position_key(transaction.database, list.number, position)
 }
 
-/// Returns the elements of a range of indexes as a stretch of keys.
+/// Returns the elements of a range of indexes as a range of keys.
 fn stretch(
     transaction: &CommandTransaction<'_>,
     list: &CollectionHeader,
@@ -450,7 +450,7 @@ pub(crate) fn linsert(
     Ok(())
 }
 
-/// The arguments of LPOS.
+/// RANK, COUNT and MAXLEN of LPOS. A negative rank counts from the end of the list.
 struct LposOptions {
     rank: i64,
     count: Option<usize>,

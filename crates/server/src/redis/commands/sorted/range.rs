@@ -48,7 +48,7 @@ impl RangeMembers {
     }
 }
 
-/// Calls `each` with the members of a stretch, until it returns false.
+/// Calls `each` with the members of an element range, until it returns false.
 pub(super) fn visit(
     transaction: &CommandTransaction<'_>,
     stretch: &ElementRange,
@@ -71,7 +71,7 @@ pub(super) fn visit(
     Ok(())
 }
 
-/// Returns the members of a stretch, or `None` if they exceed a page.
+/// Returns the members of an element range, or `None` if they exceed a page.
 fn few(
     transaction: &CommandTransaction<'_>,
     stretch: &ElementRange,
@@ -89,7 +89,7 @@ fn few(
     Ok((bytes <= PAGE).then_some(found))
 }
 
-/// Locates members by rank.
+/// Locates the members at these ranks, which count from the last member if backward.
 pub(super) fn by_rank(
     transaction: &mut CommandTransaction<'_>,
     set: &CollectionHeader,

@@ -11,7 +11,7 @@ use crate::store::model::format::{self, InnerKey};
 use crate::store::{ChunkCounter, CommandTransaction, StagingWriter, WalkDirection};
 use std::ops::ControlFlow;
 
-/// Rewrites a set without the members of a stretch.
+/// Rewrites a set without the members of an element range.
 fn without(
     transaction: &mut CommandTransaction<'_>,
     key: &[u8],
@@ -41,7 +41,7 @@ fn without(
     Ok(())
 }
 
-/// Returns the first key of a stretch, and the key after its last one.
+/// Returns the first key of an element range, and the key after its last one.
 fn ends(
     transaction: &CommandTransaction<'_>,
     stretch: &ElementRange,
@@ -73,7 +73,7 @@ const REMOVED_SINGLY: usize = 2 << 20;
 /// Memory of a member besides its bytes.
 const MEMBER_BYTES: usize = 64;
 
-/// Returns the members of a stretch, unless they are too large to be removed one by one.
+/// Returns the members of an element range, unless they are too large to be removed one by one.
 fn few(
     transaction: &CommandTransaction<'_>,
     stretch: &ElementRange,
