@@ -41,13 +41,12 @@ use clap::{CommandFactory, Parser};
 use context::CommandContext;
 use std::process::ExitCode;
 
-/// Executes the command line.
+/// Executes the command line of this process, and returns its exit code.
 #[must_use]
 pub fn main() -> ExitCode {
     kit::program(|| run(CliArguments::parse()))
 }
 
-/// Executes a command line.
 fn run(arguments: CliArguments) -> Result<CommandExit> {
     let context = CommandContext::new(&arguments);
     match arguments.verb {

@@ -7,7 +7,6 @@ use std::ops::Range;
 pub enum RowChange<'a> {
     /// Sets a value, optionally with a time to live in milliseconds.
     Put(&'a [u8], &'a [u8], Option<u64>),
-    /// Deletes the key.
     Delete(&'a [u8]),
     /// A Redis command in the wire format of requests.
     Command(&'a [u8]),
@@ -20,7 +19,7 @@ enum ChangeSpan {
     Command(Range<usize>),
 }
 
-/// A list of changes.
+/// A list of changes, whose keys and values share one buffer.
 #[derive(Clone, Debug, Default)]
 pub struct RowChanges {
     bytes: Vec<u8>,
@@ -28,7 +27,6 @@ pub struct RowChanges {
 }
 
 impl RowChanges {
-    /// Creates an empty list.
     #[must_use]
     pub fn new() -> RowChanges {
         RowChanges::default()

@@ -30,7 +30,6 @@ pub struct JsonReader {
 }
 
 impl JsonReader {
-    /// Creates a reader.
     #[must_use]
     pub fn new(shape: JsonMapping) -> JsonReader {
         JsonReader { shape }

@@ -3,7 +3,6 @@
 
 use std::io::{self, Write};
 
-/// The byte order mark.
 pub(super) const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Writes the beginning of a file so that a reader finds the same rows, even if the first one

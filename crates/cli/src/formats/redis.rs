@@ -160,7 +160,7 @@ impl RedisFormat {
         Ok(Ok(()))
     }
 
-    /// Returns the words found.
+    /// Returns the words of the command that was found last.
     fn found<'w>(&'w self, source: &'w InputSource) -> Vec<&'w [u8]> {
         let bytes = self.typed.as_deref().unwrap_or(source.rest());
         self.words.iter().map(|word| &bytes[word.clone()]).collect()

@@ -24,7 +24,7 @@ pub struct InputSource {
     /// Position of `start` in the stream.
     offset: u64,
     is_over: bool,
-    /// Longest row in bytes.
+    /// Longest row in bytes. A longer one is an error.
     longest: usize,
     /// The last consumed bytes that are no longer in the buffer.
     tail: Vec<u8>,
@@ -118,13 +118,13 @@ impl InputSource {
     /// Buffers at least this number of bytes, unless the stream ends before.
     ///
     /// # Errors
-    /// As [`Source::fill`].
+    /// As [`InputSource::fill`].
     pub fn at_least(&mut self, bytes: usize) -> io::Result<&[u8]> {
         while self.rest().len() < bytes && self.fill()? {}
         Ok(self.rest())
     }
 
-    /// Consumes bytes.
+    /// Consumes bytes, which must be in the window.
     pub fn take(&mut self, bytes: usize) {
         assert!(bytes <= self.end - self.start, "only what was read is taken away");
         self.start += bytes;
@@ -134,7 +134,7 @@ impl InputSource {
     /// Consumes the byte order mark, if the stream begins with it. Returns whether it does.
     ///
     /// # Errors
-    /// As [`Source::fill`].
+    /// As [`InputSource::fill`].
     pub fn take_mark(&mut self) -> io::Result<bool> {
         let is_there = self.offset == 0 && self.at_least(MARK.len())?.starts_with(MARK);
         if is_there {
@@ -155,7 +155,7 @@ impl InputSource {
     /// empty at the end.
     ///
     /// # Errors
-    /// As [`Source::fill`].
+    /// As [`InputSource::fill`].
     pub fn line(&mut self) -> io::Result<&[u8]> {
         let mut seen = 0;
         loop {

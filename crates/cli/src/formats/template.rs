@@ -10,7 +10,6 @@ pub struct KeyTemplate {
 /// A part of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TemplatePart {
-    /// Literal bytes.
     Text(Vec<u8>),
     /// The content of a field.
     Field(String),

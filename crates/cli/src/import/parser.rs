@@ -19,7 +19,7 @@ pub(super) const EXTRA: usize = 32;
 /// Contents of the store from the rows before a fault that ends the import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RowRetention {
-    /// All of them.
+    /// All of them: blocks are written as they are read.
     #[default]
     Before,
     /// None, because they are sorted first.
@@ -57,7 +57,6 @@ pub(super) struct RowBlock {
 /// The order of a block's keys.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum BlockOrder {
-    /// There are no keys.
     #[default]
     Empty,
     /// Strictly ascending, from the first key to the last. Every change sets a value without an

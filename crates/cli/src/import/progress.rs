@@ -26,7 +26,7 @@ impl ImportIdentity {
     }
 }
 
-/// The stored progress.
+/// The progress of an import, committed together with the rows it covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ImportProgress {
     /// The options that determine the meaning of rows.

@@ -38,7 +38,6 @@ pub(crate) struct ImportSorter {
 /// The result of reading the input.
 #[derive(Default)]
 struct InputReadResult {
-    /// The progress of reading.
     saved: ImportProgress,
     /// The error of passing rows on.
     failed: Option<Error>,
@@ -176,7 +175,7 @@ struct SortedLoader<'w> {
     input: ImportProgress,
     /// Number of keys that an earlier import has written.
     skipped: u64,
-    /// The current progress.
+    /// The progress after the last block that was written.
     saved: ImportProgress,
     name: String,
 }

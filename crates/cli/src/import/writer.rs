@@ -55,7 +55,7 @@ pub(crate) enum ImportTarget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyUniqueness {
     Replaced,
-    /// It ends the import.
+    /// Such a row ends the import.
     Refused,
 }
 
@@ -66,7 +66,7 @@ enum KeyContinuity {
     No,
 }
 
-/// A load in progress.
+/// A load in progress, which takes effect at its end.
 struct RowLoad {
     /// Number of records passed to the store.
     records: u64,
@@ -103,7 +103,7 @@ impl<'a> BlockWriter<'a> {
         self.enough = 1;
     }
 
-    /// Writes a block.
+    /// Writes a block as a batch, or loads it if enough keys have ascended.
     pub(super) fn take(&mut self, block: &RowBlock) -> Result<()> {
         if self.follow(block) == KeyContinuity::No {
             self.settle()?;

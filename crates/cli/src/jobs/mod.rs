@@ -1,4 +1,4 @@
-//! What long jobs share: their progress, their interruption, sorting with several threads.
+//! Shared parts of long jobs: progress, interruption, sorting with several threads.
 //!
 //! *Scope*: progress bars, Ctrl-C, threads that sort.
 //!

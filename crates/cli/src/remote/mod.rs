@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// Time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Largest answer in bytes.
+/// Largest answer in bytes. More is not read.
 const LONGEST: u64 = 64 << 20;
 
 /// Which server a command asks in the place of the store's own process, and as whom.
@@ -54,7 +54,7 @@ impl RemoteServerArgs {
 /// The web page of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct RemoteServer {
-    /// Host and port.
+    /// Host and port. The port is 80 if the URL has none.
     authority: String,
     login: RemoteCredentials,
 }

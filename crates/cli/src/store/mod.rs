@@ -44,9 +44,7 @@ pub(crate) type RedisElements = [(Vec<u8>, Vec<u8>)];
 /// The process that has the store open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreOwner {
-    /// This process.
     Us,
-    /// Another process.
     Others,
 }
 
@@ -287,7 +285,7 @@ impl StoreHandle {
         Ok(self.values(keyspace, &[key.to_vec()])?.pop().flatten())
     }
 
-    /// Applies all changes atomically.
+    /// Applies all changes in one atomic commit.
     pub(crate) fn write(&self, changes: Vec<KeyChange>) -> Result<()> {
         self.change(&ManagementRequest::Write(changes))
     }
@@ -381,7 +379,7 @@ pub(crate) type ExecuteResult = std::result::Result<Vec<Vec<u8>>, (usize, String
 /// A part of the content of Redis keys.
 #[derive(Debug)]
 pub(crate) enum RedisKeyPart {
-    /// The next key.
+    /// The next key, whose elements follow.
     Key(RedisKey),
     /// Elements of the last key.
     Elements(Vec<(Vec<u8>, Vec<u8>)>),

@@ -34,7 +34,6 @@ pub(crate) struct RedisKeyPrinter<'o> {
     out: &'o mut ScreenOutput,
     encoding: ByteEncoding,
     is_json: bool,
-    /// Whether values are printed.
     has_values: bool,
     open: Option<OpenKey>,
 }
@@ -60,7 +59,6 @@ impl<'o> RedisKeyPrinter<'o> {
         }
     }
 
-    /// Returns the underlying output.
     pub(crate) fn out(&mut self) -> &mut ScreenOutput {
         self.out
     }
@@ -121,7 +119,7 @@ impl<'o> RedisKeyPrinter<'o> {
         Ok(())
     }
 
-    /// Ends the current key.
+    /// Ends the current key, if there is one.
     pub(crate) fn end(&mut self) -> Result<()> {
         if let Some(open) = self.open.take()
             && self.is_json
@@ -223,7 +221,7 @@ impl RedisKeyWriter {
         self.rows.begin(out)
     }
 
-    /// Begins the next key.
+    /// Ends the current key and begins the next one, unless that does not exist.
     pub(crate) fn key(&mut self, out: &mut dyn Write, key: RedisKey) -> Result<()> {
         self.end_key(out)?;
         let Some(kind) = key.kind else { return Ok(()) };

@@ -10,21 +10,19 @@ use std::process::ExitCode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CommandExit {
-    /// Success.
     Done = 0,
     /// The requested key or keyspace does not exist.
     NotFound = 1,
     /// The command line is invalid.
     Usage = 2,
-    /// Any other failure.
+    /// Any failure without a code of its own.
     Failed = 3,
     /// The input has rows that cannot be imported.
     BadRows = 4,
-    /// The store is damaged.
     Damaged = 5,
     /// The store is open in another process.
     Busy = 6,
-    /// The disk is full.
+    /// The devices of the store have no space left.
     Full = 7,
     /// The transaction conflicts with another one.
     Conflict = 8,

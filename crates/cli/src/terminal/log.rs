@@ -14,7 +14,7 @@ pub(crate) fn level() -> LogLevel {
     LEVEL.clone()
 }
 
-/// Starts to print events.
+/// Prints events on standard error from now on, unless the program has its own subscriber.
 pub(crate) fn begin() {
     let lines = tracing_subscriber::fmt()
         .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)

@@ -1,5 +1,4 @@
-//! What people and scripts see of a verb: output, confirmations, errors with their exit codes, the
-//! log.
+//! The terminal side of verbs: output, confirmations, errors with their exit codes, the log.
 //!
 //! *Scope*: standard output and standard error, whether they are a terminal, the exit codes.
 //!

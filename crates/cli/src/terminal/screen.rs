@@ -13,7 +13,7 @@ pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) const KEY: Style = AnsiColor::Cyan.on_default();
 const BAD: Style = AnsiColor::Red.on_default().bold();
 
-/// Buffered standard output.
+/// Standard output, buffered, and locked until this is dropped.
 #[derive(Debug)]
 pub struct ScreenOutput {
     inner: BufWriter<StdoutLock<'static>>,
@@ -28,7 +28,6 @@ impl Default for ScreenOutput {
 }
 
 impl ScreenOutput {
-    /// Locks standard output.
     #[must_use]
     pub fn new() -> ScreenOutput {
         let stdout = io::stdout();

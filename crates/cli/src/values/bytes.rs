@@ -21,7 +21,6 @@ pub struct ByteEncoding {
 }
 
 impl ByteEncoding {
-    /// Decodes an argument.
     pub(crate) fn read(self, text: &OsStr) -> Result<Vec<u8>> {
         self.decode(text.as_bytes())
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierDirectory {
     pub path: PathBuf,
-    /// Capacity limit in bytes.
+    /// Capacity limit in bytes; `None` for no limit.
     pub max_bytes: Option<u64>,
 }
 

@@ -299,7 +299,6 @@ fn beside(file: &Path) -> PathBuf {
 }
 
 impl RowExport<'_> {
-    /// Writes all records.
     fn copy(self, out: &mut dyn Write, bar: &ProgressBar) -> Result<ExportCounts> {
         let scan = walk(self.keyspace, self.bounds, ScanOrder::Forward, ScanContent::Pairs);
         let mut written = ExportCounts::default();

@@ -136,7 +136,6 @@ fn held(commits: Option<u64>) -> String {
     }
 }
 
-/// Formats an age.
 fn age(ms: u64) -> String {
     let age = Duration::from_millis(ms);
     match age.as_secs() {

@@ -48,7 +48,6 @@ pub fn encode_head(key: u32, value: u32) -> [u8; HEAD] {
     head
 }
 
-/// Encodes the end marker.
 #[must_use]
 pub fn encode_end(records: u64) -> [u8; END_LEN] {
     let mut end = [0xff; END_LEN];

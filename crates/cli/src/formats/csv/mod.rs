@@ -35,7 +35,6 @@ pub enum CsvValueSource {
 /// How rows are converted to keys and values.
 #[derive(Clone, Debug)]
 pub struct CsvOptions {
-    /// The field separator.
     pub separator: u8,
     /// The template of the key.
     pub key: KeyTemplate,
@@ -47,12 +46,9 @@ pub struct CsvOptions {
 /// The end of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LineEnd {
-    /// `\n`.
     #[default]
     Lf,
-    /// `\r\n`.
     CrLf,
-    /// `\r`.
     Cr,
 }
 
@@ -161,6 +157,6 @@ pub enum CsvContent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderPolicy {
     Written,
-    /// It is omitted.
+    /// The output begins with the first row.
     Left,
 }

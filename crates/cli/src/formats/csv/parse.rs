@@ -64,7 +64,7 @@ pub(super) enum ScannedRow {
 
 /// A buffer that can be extended at its end.
 pub(super) trait InputWindow {
-    /// Returns the buffered bytes.
+    /// Returns the buffered bytes that are not consumed yet.
     fn rest(&self) -> &[u8];
 
     /// Reads more. Returns false at the end of the stream.

@@ -19,7 +19,7 @@ const ENOUGH: f64 = 1000.0;
 pub(super) enum WorkloadSource {
     /// A keyspace of a store.
     Keyspace(String),
-    /// A recorded trace.
+    /// A recorded trace, by the path of its file.
     Trace(String),
 }
 

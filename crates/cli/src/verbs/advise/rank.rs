@@ -17,7 +17,7 @@ pub(super) struct RankedChoice {
 
 #[derive(Clone, Debug)]
 pub(super) struct StructureAdvice {
-    /// All choices, cheapest first.
+    /// Sorted by cost, the cheapest first. Never empty.
     pub(super) choices: Vec<RankedChoice>,
     pub(super) verdict: String,
     /// Whether the advice is to change nothing.

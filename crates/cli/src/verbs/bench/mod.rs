@@ -431,7 +431,7 @@ fn publish(context: &CommandContext, file: Option<&Path>, report: &BenchReport) 
     ))
 }
 
-/// Runs the measurements.
+/// Measures all engines, after checking that each is available.
 fn measure(orders: &RunPlan) -> Result<BenchReport> {
     for engine in &orders.engines {
         // Check that all engines are available before the first is measured.

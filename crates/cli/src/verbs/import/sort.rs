@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use std::path::{Path, PathBuf};
 
-/// Default memory for sorting.
+/// Default of --sort-memory, in bytes.
 const MEMORY: u64 = 256 << 20;
 
 /// How rows are sorted.

@@ -14,7 +14,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Default memory for sorting.
+/// Default of --memory for sorting, in bytes.
 const MEMORY: u64 = 512 << 20;
 
 fn memory(context: &CommandContext) -> usize {
@@ -142,7 +142,7 @@ impl IndexConvertCommand {
     }
 }
 
-/// Reports the result.
+/// Reports the number of records and the rate.
 fn say(context: &CommandContext, what: &str, records: u64, started: Instant) -> Result<CommandExit> {
     let took = started.elapsed();
     if context.is_json() {

@@ -42,7 +42,7 @@ pub struct CostModelArgs {
     pub endurance: Option<ByteSize>,
 }
 
-/// Parses a number.
+/// Parses a finite number, as in 250 or 1e8.
 pub(crate) fn number(text: &str) -> Result<f64, String> {
     let parsed = text.parse::<f64>().ok();
     let wrong = || format!("{text:?} is no number: write one as in 250 or 1e8");

@@ -5,7 +5,7 @@ use alluvium_model::structures::{CostBand, MachineProfile, StructureCost, Worklo
 use serde_json::{Value, json};
 use std::io;
 
-/// Describes the question.
+/// Describes the question in lines: the data, the operations, the machine.
 pub(crate) fn asked(workload: &WorkloadProfile, machine: &MachineProfile) -> Vec<String> {
     let all = &workload.operations;
     let percent = |count: f64| 100.0 * count / all.total();
@@ -50,7 +50,7 @@ fn band(band: &CostBand) -> String {
     format!("{:.2} ({:.2}–{:.2})", band.middle, band.p10, band.p90)
 }
 
-/// Prints costs in order.
+/// Prints a table of costs, in the given order.
 pub(crate) fn print(out: &mut ScreenOutput, costs: &[StructureCost]) -> io::Result<()> {
     let title = format!(
         "{:22} {:>20} {:>9} {:>18} {:>18} {:>8} {:>6} {:>20}  {}",

@@ -24,7 +24,7 @@ pub(super) fn write(path: &Path, measured: &DeviceMeasurements) -> Result<()> {
     written.with_context(|| format!("keeping the samples in {}", file.display()))
 }
 
-/// Reads stored samples.
+/// Reads the samples that are stored next to a store.
 pub(super) fn read(path: &Path) -> Result<DeviceMeasurements> {
     let file = path.join(FILE);
     if file.exists() {

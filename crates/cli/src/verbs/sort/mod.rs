@@ -35,7 +35,7 @@ Lines are compared byte by byte, as `LC_ALL=C sort` does. Records with equal key
 goes to temporary files, which have no names: nothing is left of them, however the command ends. A file appears under the name of --output when it is \
 complete; it may be the input itself.";
 
-/// Default memory for records.
+/// Default of --memory, in bytes.
 const MEMORY: u64 = 512 << 20;
 const MEMORY_FLAG: &str = "--memory";
 /// Further threads would be idle.
@@ -212,7 +212,7 @@ impl SortCommand {
     }
 }
 
-/// Opens an input.
+/// Opens an input; `-` is standard input.
 fn open(path: &Path) -> Result<Box<dyn Read>> {
     if path.as_os_str() == "-" {
         return Ok(Box::new(io::stdin().lock()));

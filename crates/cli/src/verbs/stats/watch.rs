@@ -192,7 +192,7 @@ struct FiguresDelta<'a> {
     page: String,
 }
 
-/// Renders the page.
+/// Renders the page: the activity between two snapshots, and the state at the later one.
 fn frame(before: &FiguresSnapshot, now: &FiguresSnapshot, out: &ScreenOutput) -> String {
     let mut between = FiguresDelta {
         before,
@@ -357,7 +357,7 @@ fn bar(part: f64) -> String {
     "█".repeat((part.clamp(0.0, 1.0) * BAR as f64).round() as usize)
 }
 
-/// Formats a duration.
+/// Formats nanoseconds with three significant digits.
 fn duration(ns: f64) -> String {
     for (unit, size) in [("s", 1e9), ("ms", 1e6), ("µs", 1e3)] {
         if ns >= size {

@@ -3,18 +3,16 @@
 use crate::values::bytes::{ByteEncoding, unescape};
 use alluvium_server::control::{ReadPurpose, ScanContent, ScanOrder, ScanRequest, TransactionStep};
 
-/// The operations, for messages.
+/// The operations, as the error for an unknown one lists them.
 const OPERATIONS: &str = "use, get, get-for-update, put, delete, delete-range, scan, savepoint, rollback-to, \
                           commit, rollback";
 
-/// A parsed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ScriptLine {
     /// An empty line or a comment.
     Blank,
     /// Sets the default keyspace of later lines.
     Use(String),
-    /// An operation.
     Step(TransactionStep),
 }
 

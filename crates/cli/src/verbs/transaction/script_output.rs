@@ -7,7 +7,6 @@ use alluvium_server::control::TransactionStep;
 use anyhow::Result;
 use std::io::Write;
 
-/// Prints what was executed.
 pub(super) struct ScriptOutput {
     out: ScreenOutput,
     encoding: ByteEncoding,
