@@ -1,4 +1,5 @@
-//! `cargo run -p xtask -- tidy`: checks the rules of the project.
+//! The command line of `cargo run -p xtask`: `tidy` checks the rules of the project, `api` lists
+//! the public API.
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};

@@ -8,7 +8,6 @@ use syn::{Item, UseTree, Visibility};
 /// Path of a module from the crate root.
 pub(super) type ModulePath = Vec<String>;
 
-/// A parsed crate.
 pub(super) struct CrateSource {
     modules: BTreeMap<ModulePath, Vec<Item>>,
 }

@@ -6,7 +6,6 @@ use proc_macro2::{TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::{Attribute, Fields, ImplItem, Item, ItemImpl, TraitItem, Type};
 
-/// A rendered public item.
 pub(super) struct RenderedItem {
     pub(super) text: String,
     /// Items of inner crates that this item mentions and the crate does not re-export.

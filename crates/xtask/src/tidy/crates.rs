@@ -7,7 +7,7 @@
 /// A crate of the workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrateLayer {
-    /// Folder name in `crates/`.
+    /// Name of its folder in `crates/`, by which `uses` refers to it.
     pub name: &'static str,
     /// Package name. Bindings have one package per language; each package name starts with this
     /// prefix.
@@ -22,9 +22,8 @@ pub struct CrateLayer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CratePurpose {
-    /// The store itself.
     Product,
-    /// Tests, benchmarks and tools.
+    /// Not part of the store itself: tests, benchmarks and tools.
     Workshop,
 }
 

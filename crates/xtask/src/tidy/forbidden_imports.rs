@@ -5,7 +5,6 @@ use super::headers::paragraph;
 use super::{SourceFile, TidyFinding, Workspace, crates};
 use std::collections::BTreeMap;
 
-/// Label of the paragraph.
 const MUST_NOT_DEPEND: &str = "*Must not depend on*";
 
 /// Checks the header of every library and of every product folder against the imports of the files

@@ -7,7 +7,6 @@ use super::{TidyFinding, Workspace};
 /// Files with the licence texts, required in the folder of every publishable crate.
 const LICENSES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
-/// Checks every publishable package.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<TidyFinding> {
     let mut findings = Vec::new();

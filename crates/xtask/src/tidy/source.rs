@@ -9,18 +9,17 @@ pub enum TokenKind {
     Word(String),
     /// The contents of a string, byte string or character literal.
     Text(String),
-    /// One punctuation character.
+    /// One punctuation character: `::` is two marks.
     Mark(char),
 }
 
 /// A token with its line range.
 #[derive(Clone, Debug)]
 pub struct SourceToken {
-    /// Kind and text.
     pub kind: TokenKind,
-    /// First line, from 1.
+    /// First line, counted from 1.
     pub line: usize,
-    /// Last line, inclusive.
+    /// Last line, inclusive. Differs from `line` in a literal of several lines.
     pub last_line: usize,
 }
 
@@ -45,13 +44,11 @@ impl SourceToken {
 #[derive(Clone, Debug)]
 pub struct CommentLine {
     pub line: usize,
-    /// Text after the slashes.
     pub text: String,
     /// Width of the whole line in columns, including any code before the comment.
     pub width: usize,
 }
 
-/// A parsed Rust file.
 #[derive(Clone, Debug)]
 pub struct SourceFile {
     /// Path relative to the workspace, with forward slashes.

@@ -5,7 +5,6 @@ use super::{TidyFinding, Workspace};
 /// Macros that are placeholders or debugging aids.
 const MACROS: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
 
-/// Markers of postponed work.
 const MARKS: [&str; 4] = ["FIXME", "XXX", "TODO", "HACK"];
 
 /// Checks every file and every feature.

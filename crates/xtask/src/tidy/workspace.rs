@@ -49,12 +49,10 @@ pub struct PublicationMetadata {
     pub local: Vec<(String, bool)>,
 }
 
-/// A Markdown file.
 #[derive(Clone, Debug)]
 pub struct MarkdownDocument {
     /// Path relative to the workspace, with forward slashes.
     pub path: String,
-    /// Full text.
     pub text: String,
 }
 
@@ -65,7 +63,6 @@ pub struct Workspace {
     pub root: PathBuf,
     /// Rust files below `src`, `tests`, `benches`, `examples` and `fuzz_targets` of every package.
     pub sources: Vec<SourceFile>,
-    /// All Markdown files.
     pub documents: Vec<MarkdownDocument>,
     pub packages: Vec<Package>,
     /// All files except build output and version control, relative to the workspace.
