@@ -7,13 +7,12 @@ use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Number of distinct keys.
+/// Number of distinct keys, small so that operations overlap.
 const KEYS: u64 = 500;
 
 /// The expected state of an engine after reopening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReopenExpectation {
-    /// All data is present.
     WithEverything,
     /// The engine stores nothing when it is closed, and refuses to open its remaining files.
     Refused,

@@ -97,7 +97,6 @@ impl ControlGroup {
         self.write("cgroup.procs", &process.to_string())
     }
 
-    /// Returns the group's directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

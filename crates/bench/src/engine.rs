@@ -20,7 +20,6 @@ pub struct EngineSetup {
     pub threads: usize,
     /// Length of a value in bytes.
     pub value_bytes: usize,
-    /// Number of records loaded.
     pub records: u64,
     /// Engine options by name, with their values.
     pub options: Vec<(String, String)>,
@@ -56,7 +55,7 @@ impl EngineSetup {
 /// An option of one engine, such as `rocksdb.background-jobs=4`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EngineOption {
-    /// Name of the engine.
+    /// Engine that the option is for, with its label if it has one.
     pub engine: String,
     pub name: String,
     pub value: String,

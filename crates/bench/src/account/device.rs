@@ -19,12 +19,11 @@ use std::path::Path;
 /// Reads and writes counted by one source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceTraffic {
-    /// Number of read requests.
+    /// Number of read requests; zero if the source does not count them.
     pub reads: u64,
     pub read_bytes: u64,
-    /// Number of write requests.
+    /// Number of write requests; zero if the source does not count them.
     pub writes: u64,
-    /// Bytes written.
     pub write_bytes: u64,
     /// Number of flushes of the device's own cache, if counted.
     #[serde(default)]
@@ -58,7 +57,6 @@ pub struct TrafficCounters {
 }
 
 impl TrafficCounters {
-    /// Reads the current counters.
     #[must_use]
     pub fn now(process: &ProcfsProcess, directory: &Path, blkio: Option<&Path>) -> TrafficCounters {
         let device = fs::metadata(directory).map(|metadata| split(metadata.dev())).ok();

@@ -21,13 +21,9 @@ pub struct PhaseRecorder {
 /// The reported latencies, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatencyPercentiles {
-    /// Median.
     pub p50_us: f64,
-    /// 99th percentile.
     pub p99_us: f64,
-    /// 99.9th percentile.
     pub p999_us: f64,
-    /// Maximum.
     pub max_us: f64,
     /// Pairs of a percentile and its latency, for plots.
     pub curve: Vec<(f64, f64)>,
@@ -89,7 +85,6 @@ impl PhaseRecorder {
         &self.counts
     }
 
-    /// Returns the reported latencies.
     #[must_use]
     pub fn percentiles(&self) -> LatencyPercentiles {
         let us = |ns: u64| ns as f64 / 1000.0;

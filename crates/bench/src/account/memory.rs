@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 
-/// Memory counters, in bytes.
+/// Memory counters of a process and its group, in bytes; `None` if not available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryCounters {
     /// Peak resident size since the last reset, including pages of mapped files.
@@ -18,7 +18,7 @@ pub struct MemoryCounters {
     pub group_refusals: Option<u64>,
 }
 
-/// Resets the peak counters.
+/// Resets the peaks of the process and of the group, and the group's refusals.
 pub fn reset(process: &ProcfsProcess, group: Option<&Path>) {
     // Where this is not permitted, the peak of the whole run is reported, which is at least as
     // large.
@@ -30,7 +30,6 @@ pub fn reset(process: &ProcfsProcess, group: Option<&Path>) {
 }
 
 impl MemoryCounters {
-    /// Reads the current counters.
     #[must_use]
     pub fn now(process: &ProcfsProcess, group: Option<&Path>) -> MemoryCounters {
         let status = process.read("status");

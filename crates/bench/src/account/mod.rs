@@ -16,7 +16,7 @@ use std::time::Instant;
 /// A process, as Linux exposes it to other processes.
 #[derive(Clone, Debug)]
 pub struct ProcfsProcess {
-    /// Its directory in `/proc`.
+    /// Directory of the process in `/proc`.
     place: PathBuf,
 }
 
@@ -64,7 +64,6 @@ fn ticks_of(stat: &str) -> u64 {
 /// All monotonic counters at one time.
 #[derive(Clone, Debug)]
 pub struct CostSnapshot {
-    /// Time of the snapshot.
     pub at: Instant,
     /// CPU time of the process in microseconds, user and system, all threads.
     pub cpu_us: u64,

@@ -4,7 +4,7 @@ use crate::engine::{BenchEngine, CapEnforcement, EachPair, EngineSession, Engine
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options, Structure};
 use anyhow::{Context, Result, bail};
 
-/// Alluvium's minimum memory.
+/// Lower bound of the memory configured for Alluvium, in bytes.
 const LEAST: u64 = 16 << 20;
 
 struct AlluviumEngine {

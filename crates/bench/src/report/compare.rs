@@ -5,14 +5,10 @@ use super::table::figures;
 use crate::run::ResultRow;
 use serde::{Deserialize, Serialize};
 
-/// A figure that differs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FigureDifference {
-    /// Name of the engine.
     pub engine: String,
-    /// Name of the phase.
     pub phase: String,
-    /// Name of the figure.
     pub figure: String,
     /// Value in the earlier report.
     pub before: f64,
@@ -100,7 +96,6 @@ pub fn compare(before: &BenchReport, after: &BenchReport, by: f64) -> Vec<Figure
     differences
 }
 
-/// Formats one human-readable line.
 impl std::fmt::Display for FigureDifference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let word = if self.worse > 0.0 { "worse" } else { "better" };

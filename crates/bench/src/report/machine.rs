@@ -4,15 +4,14 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 
-/// Properties of the machine.
+/// The machine and its state at the start of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MachineInfo {
-    /// Processor model.
+    /// Model of the processor, as Linux names it.
     pub processor: String,
     /// Number of processors available to the process.
     pub cores: usize,
     pub memory_bytes: u64,
-    /// Kernel version.
     pub kernel: String,
     /// Block device of the files, and its read-ahead.
     pub device: String,

@@ -22,9 +22,9 @@ use std::path::Path;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BenchReport {
     pub machine: MachineInfo,
-    /// The requested measurements.
+    /// What the user asked for: names and values, in order.
     pub orders: Vec<(String, String)>,
-    /// Settings of every engine.
+    /// Settings of each engine, as names with values.
     pub settings: Vec<(String, Vec<(String, String)>)>,
     /// One row per engine and phase: the medians of its repetitions.
     pub results: Vec<ResultRow>,

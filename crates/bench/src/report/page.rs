@@ -59,7 +59,6 @@ pub fn page(report: &BenchReport, plots: &[SvgPlot]) -> String {
     page
 }
 
-/// Escapes text for HTML.
 #[must_use]
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")

@@ -9,7 +9,6 @@ use crate::run::ResultRow;
 use anyhow::Result;
 use plotters::prelude::*;
 
-/// Column names.
 const HEAD: [&str; 8] = [
     "phase",
     "engine",

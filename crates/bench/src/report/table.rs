@@ -3,7 +3,6 @@
 use super::{BenchReport, transactions};
 use crate::run::ResultRow;
 
-/// Column names.
 const HEAD: [&str; 15] = [
     "phase",
     "engine",
@@ -126,7 +125,7 @@ pub fn markdown(report: &BenchReport) -> String {
     text
 }
 
-/// Formats a result briefly.
+/// Formats the few figures that a comparison of engines shows.
 fn short(row: &ResultRow) -> String {
     let mut words = Vec::new();
     if row.operations > 0 {

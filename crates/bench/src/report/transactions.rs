@@ -8,7 +8,6 @@ use crate::transactions::phase::TransactionPhase;
 use anyhow::Result;
 use plotters::prelude::*;
 
-/// Column names.
 const HEAD: [&str; 13] = [
     "phase",
     "engine",
@@ -25,7 +24,7 @@ const HEAD: [&str; 13] = [
     "rss MiB",
 ];
 
-/// Height of a panel.
+/// Height of a panel in pixels.
 const HEIGHT: u32 = 260;
 
 /// Returns whether a report is of transactions.

@@ -17,7 +17,7 @@ pub(super) struct RecordDeletion {
     pub(super) before: u64,
     /// Number of records that remain, at least one.
     pub(super) kept: u64,
-    /// Key of the permutation.
+    /// Selects the permutation; derived from the seed.
     key: u64,
     /// Half of the number of bits in a place.
     half: u32,

@@ -13,13 +13,11 @@ use std::path::PathBuf;
 /// All work of an engine in one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EngineJob {
-    /// Name of the engine.
     pub engine: String,
     /// Number of the repetition, from 1.
     pub repetition: usize,
-    /// Directory for its files.
+    /// Directory for the engine's files.
     pub directory: PathBuf,
-    /// Number of records loaded.
     pub records: u64,
     /// How keys are assigned to records.
     pub keys: KeyOrdering,
@@ -108,29 +106,25 @@ impl EngineJob {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChildEvent {
-    /// The engine is open.
     Opened {
-        /// Settings of the engine.
+        /// Names and values, as the engine reports them.
         settings: Vec<(String, String)>,
     },
-    /// Progress of a phase.
     Progress {
         /// The phase, and its part.
         phase: String,
-        /// Number of completed operations.
+        /// Operations completed in this part.
         operations: u64,
         /// Total number of operations, if known.
         of: Option<u64>,
-        /// Seconds since the start.
+        /// Seconds since the start of the part.
         seconds: f64,
     },
-    /// A phase has ended.
+    /// A phase has ended, with these costs.
     Measured(Box<ResultRow>),
     Failed {
-        /// The reason.
         why: String,
     },
-    /// The engine was closed.
     Closed {
         /// Duration of closing in seconds.
         seconds: f64,
@@ -140,12 +134,10 @@ pub enum ChildEvent {
 /// The costs of one phase of one engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResultRow {
-    /// Name of the engine.
     pub engine: String,
     /// Text of the phase; `settle` is the engine's background work after the load.
     pub phase: String,
     pub threads: usize,
-    /// Operations per second.
     pub ops_per_s: f64,
     /// Latencies, from the intended start of an operation to its end.
     #[serde(flatten)]
@@ -170,7 +162,6 @@ pub struct ResultRow {
     pub space_amplification: Option<f64>,
     /// Peak resident size in bytes.
     pub rss_peak_bytes: u64,
-    /// Further memory counters.
     pub memory: MemoryCounters,
     /// Device counters of each source.
     pub device: TrafficCounters,
@@ -179,15 +170,15 @@ pub struct ResultRow {
     /// Difference between the fastest and the slowest repetition relative to the median; only for
     /// medians.
     pub spread: Option<f64>,
-    /// Number of measured operations.
+    /// Number of measured operations, without the warm-up.
     pub operations: u64,
-    /// Measured time in seconds.
+    /// Duration of the measurement in seconds.
     pub seconds: f64,
     /// Scheduled operations per second, if a rate was chosen.
     pub target_per_s: Option<f64>,
     /// Number of records at the end.
     pub records: u64,
-    /// Operations in each interval.
+    /// Number of operations that ended in each interval.
     pub series: Vec<u64>,
     /// Length of an interval in milliseconds.
     pub interval_ms: u64,
@@ -204,7 +195,7 @@ pub struct ResultRow {
     /// users of the device.
     #[serde(default)]
     pub flushes_per_op: Option<f64>,
-    /// The engine's own report.
+    /// The engine's own report, for people; may be empty.
     pub remarks: String,
 }
 

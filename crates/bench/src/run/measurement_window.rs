@@ -80,7 +80,7 @@ impl MeasurementWindow {
         Ok((sum, end.duration_since(start).as_secs_f64()))
     }
 
-    /// Runs one thread's part.
+    /// Runs a thread's share of the operations. Returns their latencies, and the time at its end.
     fn work(
         &self,
         worker: &mut impl OperationStepper,

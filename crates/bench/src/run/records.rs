@@ -14,7 +14,6 @@ pub(super) struct LiveRecords {
     /// For each thread, a lower bound of the place that it is inserting; `NOTHING` if it is not
     /// inserting.
     pending: Vec<AtomicU64>,
-    /// Deletions in chronological order.
     deletions: Vec<RecordDeletion>,
 }
 
@@ -77,7 +76,7 @@ impl LiveRecords {
         number
     }
 
-    /// Acknowledges the thread's insertion.
+    /// Ends the thread's insertion, whose record may be read from then on.
     pub(super) fn end(&self, thread: usize) {
         self.pending[thread].store(NOTHING, Ordering::SeqCst);
     }

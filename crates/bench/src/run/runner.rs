@@ -18,16 +18,14 @@ use std::time::Duration;
 /// How a child's memory is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapMethod {
-    /// By a control group.
+    /// By a control group of the memory controller, which includes the page cache.
     Group,
     /// Not limited: engines are configured with a memory size, and the page cache is unlimited.
     None,
 }
 
-/// The requested runs.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
-    /// Names of the engines.
     pub engines: Vec<String>,
     /// Number of repetitions per engine.
     pub repetitions: usize,
@@ -35,7 +33,6 @@ pub struct RunPlan {
     pub loads: LoadFrequency,
     /// The work of each engine; engine, repetition, directory and groups are filled in.
     pub job: EngineJob,
-    /// Whether memory is capped.
     pub cap: CapMethod,
     /// What happens to an engine's files afterwards.
     pub files: FileRetention,
@@ -51,10 +48,9 @@ pub enum LoadFrequency {
     Once,
 }
 
-/// What happens to files.
+/// What happens to an engine's files after a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileRetention {
-    /// They are removed.
     Removed,
     /// They are kept for another run.
     Kept,
@@ -65,9 +61,8 @@ pub enum FileRetention {
 pub struct BenchOutcome {
     /// All rows in order of measurement.
     pub rows: Vec<ResultRow>,
-    /// Settings of every engine.
+    /// Settings of each engine, as it reported them when first opened.
     pub settings: Vec<(String, Vec<(String, String)>)>,
-    /// Measurements that failed.
     pub failures: Vec<RepetitionFailure>,
     /// Whether the run was stopped early.
     pub was_stopped: bool,
@@ -76,11 +71,10 @@ pub struct BenchOutcome {
 /// A failed repetition of an engine; earlier measurements remain valid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepetitionFailure {
-    /// Name of the engine.
     pub engine: String,
     /// Number of the repetition, from 1.
     pub repetition: usize,
-    /// The reason.
+    /// Message of the error, with its causes.
     pub why: String,
 }
 
@@ -95,7 +89,6 @@ pub trait RunListener: Sync {
     /// Returns whether the user wants to stop.
     fn is_stopped(&self) -> bool;
 
-    /// Reports an event.
     fn on_event(&self, engine: &str, repetition: usize, event: &ChildEvent);
 
     /// Reports a failed repetition of an engine; the others continue.
@@ -373,7 +366,6 @@ fn line_of(
 /// The purpose of a process, independent of the kind of job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChildTask<'a> {
-    /// Name of the engine.
     pub(crate) engine: &'a str,
     pub(crate) repetition: usize,
     /// Parent directory of the engine's directory.
@@ -382,7 +374,6 @@ pub(crate) struct ChildTask<'a> {
     pub(crate) files: FileRetention,
     /// Whether the directory exists and is kept unchanged.
     pub(crate) is_loaded: bool,
-    /// Whether memory is capped.
     pub(crate) cap: CapMethod,
     pub(crate) cap_bytes: u64,
 }
@@ -494,7 +485,6 @@ fn drive(
     }
 }
 
-/// How a child ended.
 enum ChildEnd {
     Closed,
     Failed(String),

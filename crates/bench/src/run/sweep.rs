@@ -5,7 +5,6 @@ use crate::workload::phase::{MOST_RECORDS, MOST_THREADS, PhaseDefaults, PhaseTas
 use crate::workload::values;
 use anyhow::{Result, bail};
 
-/// The parameter that varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterSweep {
     /// Percentage of records that are loaded in sequential order.

@@ -17,11 +17,10 @@ use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
-    /// Sets every record once.
     Load,
-    /// Sets uniformly drawn records.
+    /// Sets records that are drawn uniformly.
     Set,
-    /// Gets uniformly drawn records.
+    /// Gets records that are drawn uniformly.
     Get,
 }
 
@@ -39,7 +38,7 @@ pub struct LoadClient {
     pub records: u64,
     /// Length of a value in bytes.
     pub value_bytes: usize,
-    /// Seed of the draws.
+    /// Seed, from which each thread derives its own.
     pub seed: u64,
     /// Interval of the throughput series.
     pub interval: Duration,
@@ -51,7 +50,7 @@ pub struct LoadResult {
     /// Latencies, from sending a request together with those of its pipeline until its reply
     /// arrives.
     pub recorder: PhaseRecorder,
-    /// Duration in seconds.
+    /// Duration of the run in seconds.
     pub seconds: f64,
 }
 
@@ -198,7 +197,7 @@ impl LoadRun<'_> {
     }
 }
 
-/// State of a thread.
+/// State of a thread that drives connections.
 struct LoadThread {
     random: fastrand::Rng,
     chooser: RecordChooser,
@@ -207,7 +206,7 @@ struct LoadThread {
     answered: u64,
 }
 
-/// One connection.
+/// A connection and its pipeline of requests.
 struct LoadConnection {
     stream: TcpStream,
     request: Vec<u8>,
@@ -309,7 +308,7 @@ impl LoadConnection {
         }
     }
 
-    /// Processes all complete replies.
+    /// Processes all complete replies, and fails at the first wrong one.
     fn take(&mut self, shared: &LoadRun<'_>, teller: &mut LoadThread) -> Result<()> {
         let now = Instant::now();
         let mut start = 0;

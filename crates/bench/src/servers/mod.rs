@@ -25,17 +25,15 @@ use client::{LoadClient, LoadResult};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The requested measurements.
 #[derive(Clone, Debug)]
 pub struct ServerPlan {
-    /// Names of the servers.
     pub servers: Vec<String>,
     /// Number of repetitions per server.
     pub repetitions: usize,
     /// Pipeline depths per connection, one per point.
     pub depths: Vec<usize>,
     pub connections: usize,
-    /// Number of client threads.
+    /// Number of threads of the client, which share the connections.
     pub threads: usize,
     /// Number of records set first.
     pub records: u64,
@@ -47,13 +45,12 @@ pub struct ServerPlan {
     pub settle: Duration,
     /// Amount of unmeasured warm-up per phase.
     pub warm: WindowLength,
-    /// Amount measured per phase.
     pub run: WindowLength,
-    /// Seed of the draws.
+    /// Seed of the records that are drawn.
     pub seed: u64,
     /// Directory for the files of the servers, which are removed at the end.
     pub directory: PathBuf,
-    /// Alluvium's own executable.
+    /// Executable of Alluvium, which is also a server.
     pub own: PathBuf,
 }
 

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 /// A server that can be started by name.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerKind {
-    /// Name in reports.
     pub name: &'static str,
     pub protocol: ServerProtocol,
     /// Executable; `None` for Alluvium's own.

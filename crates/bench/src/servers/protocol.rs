@@ -12,10 +12,8 @@ pub enum ServerProtocol {
     Memcached,
 }
 
-/// A server's reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerReply {
-    /// The value was stored.
     Stored,
     /// The value, as a range of the received bytes.
     Value(Range<usize>),

@@ -9,7 +9,7 @@ use crate::engine::{CapEnforcement, EngineSetup};
 use alluvium::{Concurrency, Db, ErrorKind, Isolation, Keyspace, Options, TransactionOptions};
 use anyhow::Result;
 
-/// Alluvium's minimum memory.
+/// Lower bound of the memory configured for Alluvium, in bytes.
 const LEAST: u64 = 16 << 20;
 
 /// Alluvium with serializable isolation, optimistic (the default) or locking; and with optimistic

@@ -97,7 +97,7 @@ pub trait EngineTransaction {
 pub enum IsolationMechanism {
     /// A commit checks for conflicts.
     Optimistic,
-    /// Keys are locked.
+    /// Operations lock keys until the transaction ends.
     Locking,
     /// Only one writing transaction at a time.
     OneWriter,

@@ -10,18 +10,16 @@ use std::path::PathBuf;
 /// All work of an engine in one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TransactionJob {
-    /// Name of the engine.
     pub engine: String,
     /// Number of the repetition, from 1.
     pub repetition: usize,
-    /// Directory for its files.
+    /// Directory for the engine's files.
     pub directory: PathBuf,
     pub counters: u64,
-    /// The phases to run.
     pub phases: Vec<TransactionPhase>,
     /// Amount of unmeasured warm-up per phase.
     pub warm: WindowLength,
-    /// Amount measured per phase.
+    /// Amount measured per phase, after the warm-up.
     pub run: WindowLength,
     /// Seed of all random choices.
     pub seed: u64,

@@ -6,7 +6,6 @@ use crate::workload::phase::{topic, words_of};
 use crate::workload::values;
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of clients.
 const MOST_CLIENTS: usize = 4096;
 
 /// Maximum size of a pair in bytes.
@@ -38,9 +37,8 @@ pub enum TransactionTask {
     },
     /// Increments several counters, drawn from a Zipf distribution.
     Add {
-        /// Number of distinct counters.
+        /// Number of distinct counters per transaction.
         keys: usize,
-        /// Order of access.
         order: CounterOrder,
     },
 }
@@ -48,9 +46,8 @@ pub enum TransactionTask {
 /// The work of a phase, and its number of clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransactionPhase {
-    /// Text of the phase.
+    /// The phase as text, which identifies it in reports.
     pub name: String,
-    /// Work of a transaction.
     pub task: TransactionTask,
     /// Number of clients; each is a thread that runs one transaction at a time.
     pub clients: usize,

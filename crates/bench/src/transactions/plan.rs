@@ -8,16 +8,13 @@ use crate::run::{
 use anyhow::Result;
 use std::path::Path;
 
-/// The requested measurements.
 #[derive(Clone, Debug)]
 pub struct TransactionPlan {
-    /// Names of the engines.
     pub engines: Vec<String>,
     /// Number of repetitions per engine.
     pub repetitions: usize,
     /// The work of each engine; engine, repetition, directory and groups are filled in.
     pub job: TransactionJob,
-    /// Whether memory is capped.
     pub cap: CapMethod,
 }
 

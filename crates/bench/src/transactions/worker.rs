@@ -50,7 +50,7 @@ pub(super) fn count(value: &[u8]) -> Result<u64> {
 pub(super) struct ClientCounts {
     /// Attempts that met a conflict.
     pub(super) aborts: u64,
-    /// Committed increments.
+    /// Increments of counters in committed transactions.
     pub(super) increments: u64,
     /// Committed bytes of keys and values.
     pub(super) written: u64,
@@ -74,7 +74,7 @@ pub(super) struct TransactionWorker<'a> {
 /// State shared by all clients of a phase.
 pub(super) struct PhaseContext<'a> {
     pub(super) phase: &'a TransactionPhase,
-    /// Index of the phase.
+    /// Index of the phase, from which its random choices derive.
     pub(super) place: usize,
     pub(super) seed: u64,
     pub(super) counters: u64,
@@ -107,7 +107,7 @@ impl<'a> TransactionWorker<'a> {
         }
     }
 
-    /// Draws the next transaction.
+    /// Draws the keys of the next transaction, and the value of a put.
     fn draw(&mut self) {
         self.keys.clear();
         match self.phase.task {

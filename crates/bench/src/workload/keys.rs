@@ -4,7 +4,6 @@
 /// Length of a key in bytes.
 pub const KEY_BYTES: usize = 24;
 
-/// A record's key.
 pub type RecordKey = [u8; KEY_BYTES];
 
 /// Scatters numbers by a bijection (the finaliser of SplitMix64), so distinct records have distinct

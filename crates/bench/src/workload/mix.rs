@@ -7,13 +7,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OperationKind {
-    /// Reads a record.
     Read,
     /// Updates the value of a record.
     Update,
-    /// Inserts a new record.
     Insert,
-    /// Reads consecutive records.
     Scan,
     /// Reads a record and updates it.
     ReadModifyWrite,
@@ -24,7 +21,6 @@ pub enum OperationKind {
 /// Percentages of operations; they add up to a hundred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct YcsbMix {
-    /// Reads.
     pub read: u8,
     pub update: u8,
     pub insert: u8,
@@ -51,11 +47,9 @@ const fn mix(read: u8, update: u8, insert: u8, scan: u8, read_modify_write: u8, 
 /// YCSB", SoCC 2010, table 2.
 #[derive(Clone, Copy, Debug)]
 pub struct YcsbWorkload {
-    /// Letter of the workload.
+    /// Letter of the workload in lower case.
     pub name: &'static str,
-    /// Mix of operations.
     pub mix: YcsbMix,
-    /// Distribution of records.
     pub distribution: RecordDistribution,
 }
 

@@ -139,13 +139,11 @@ pub(crate) fn topic(word: &str) -> &str {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PhaseTask {
-    /// Inserts every record once.
     Load,
     /// Operations of a mix, on records drawn from a distribution.
     Mix {
-        /// Mix of operations.
         mix: YcsbMix,
-        /// Distribution of records.
+        /// Which records are drawn, and how often.
         distribution: RecordDistribution,
     },
     /// Deletes some of the records, selected by the seed.
@@ -155,7 +153,6 @@ pub enum PhaseTask {
     },
     /// Replays the operations of a trace.
     Trace {
-        /// File of the trace.
         file: std::path::PathBuf,
     },
 }
@@ -163,17 +160,15 @@ pub enum PhaseTask {
 /// A unit of work that is measured separately.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadPhase {
-    /// Text of the phase.
+    /// The phase as text, which identifies it in reports.
     pub name: String,
-    /// Work of the phase.
     pub task: PhaseTask,
     pub scan: ScanLengths,
     /// Which keys single-key reads request.
     #[serde(default)]
     pub wanted: KeyPresence,
-    /// Amount of unmeasured warm-up.
+    /// Amount of work before the measurement, which is not counted.
     pub warm: WindowLength,
-    /// Amount measured.
     pub run: WindowLength,
     /// Scheduled operations per second of all threads together; `None` for unlimited.
     pub rate: Option<f64>,
@@ -183,7 +178,6 @@ pub struct WorkloadPhase {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyPresence {
-    /// Keys of existing records.
     #[default]
     Present,
     /// Keys that no record ever has.
@@ -200,7 +194,6 @@ pub enum ScanLengths {
 }
 
 impl ScanLengths {
-    /// Draws the next length.
     pub fn draw(self, random: &mut fastrand::Rng) -> usize {
         match self {
             ScanLengths::Uniform(most) => random.usize(1..=most),
@@ -212,15 +205,13 @@ impl ScanLengths {
 /// Default values for phases that do not specify them.
 #[derive(Clone, Copy, Debug)]
 pub struct PhaseDefaults {
-    /// Amount of unmeasured warm-up.
     pub warm: WindowLength,
-    /// Amount measured.
     pub run: WindowLength,
-    /// Scheduled operations per second.
+    /// Scheduled operations per second; `None` for unlimited.
     pub rate: Option<f64>,
 }
 
-/// YCSB's maximum scan length.
+/// Maximum length of a scan in YCSB, in records.
 const SCAN: usize = 100;
 
 impl WorkloadPhase {

@@ -100,7 +100,7 @@ fn read(part: &str, is_first: bool, rate: Option<f64>) -> Result<WorkloadPhase, 
     Ok(phase)
 }
 
-/// Parses `=90%`.
+/// Parses the share of a deletion, such as `=90%`; from 1 to 99.
 fn percent(share: &str) -> Result<u8, String> {
     let number = share
         .strip_prefix('=')

@@ -38,7 +38,7 @@ impl ZipfGenerator {
         self.eta = eta(count, self.zeta);
     }
 
-    /// Draws the next rank.
+    /// Draws a rank, from 0 for the most frequent to below `count`.
     pub fn draw(&self, random: &mut fastrand::Rng) -> u64 {
         let uniform = random.f64();
         let scaled = uniform * self.zeta;

@@ -23,7 +23,6 @@ use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// One operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceOperation {
     pub kind: OperationKind,

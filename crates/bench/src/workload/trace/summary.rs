@@ -18,9 +18,7 @@ const SAMPLES: u64 = 128;
 pub struct TracePart {
     /// Reads, including batched reads and reads before a write.
     pub reads: u64,
-    /// Writes of existing records.
     pub updates: u64,
-    /// Writes of new records.
     pub inserts: u64,
     pub scans: u64,
     /// Number of records read by the scans.
@@ -57,7 +55,7 @@ pub struct TraceSummary {
     pub head: TraceHeader,
     /// Parts of the trace in order, with equal numbers of operations.
     pub parts: Vec<TracePart>,
-    /// Number of sampled records.
+    /// Number of sampled operations, whose records are compared.
     pub samples: u64,
     /// Number of pairs of samples with the same record.
     pub same_pairs: u64,
