@@ -66,7 +66,7 @@ pub enum ErrorKind {
     Deadlock,
     /// Waiting for a lock took too long, or the transaction exceeded its age limit.
     TimedOut,
-    /// The transaction has ended.
+    /// The transaction was committed, rolled back or aborted earlier.
     Ended,
     /// A limit on the size of a transaction is reached.
     LimitReached,
@@ -143,7 +143,7 @@ pub enum Error {
     /// writes.
     #[error("work in the background failed: {cause}")]
     Background {
-        /// Message of the error.
+        /// Message of the error that the background met.
         cause: String,
     },
     /// The keyspace rejects writes, because a change found its pages damaged. Other keyspaces still
@@ -153,21 +153,21 @@ pub enum Error {
         "the keyspace {keyspace:?} takes no writes, for its pages are damaged ({cause}): see `alluvium check`; restore a backup, run `alluvium repair`, or drop the keyspaces in pages"
     )]
     KeyspaceDamaged {
-        /// The keyspace.
+        /// Name of the keyspace that was to be written to or created.
         keyspace: String,
-        /// Description of the damage.
+        /// Message of the error, or that it was met before the store was opened.
         cause: String,
     },
     /// No keyspace has this name.
     #[error("there is no keyspace {name:?}: create it with `Db::keyspace`")]
     NoSuchKeyspace {
-        /// The name.
+        /// Name that the caller asked for.
         name: String,
     },
     /// A keyspace with this name already exists.
     #[error("there is a keyspace {name:?} already")]
     KeyspaceExists {
-        /// The name.
+        /// Name of the existing keyspace.
         name: String,
     },
     /// The keyspace was dropped while a handle to it was alive.
@@ -181,7 +181,7 @@ pub enum Error {
         "the keyspace {keyspace:?} uses the {what} {name:?}, which is not registered: register it in `Options`, or choose one that is ({known})"
     )]
     NotRegistered {
-        /// The keyspace.
+        /// Name of the keyspace whose options require the operator or filter.
         keyspace: String,
         /// "merge operator" or "compaction filter".
         what: &'static str,
@@ -195,13 +195,13 @@ pub enum Error {
         "the keyspace {keyspace:?} was created with the {option} {has}, not {asked}, and the options of a keyspace cannot be changed: take it as it is with `Db::keyspace`, or copy what it holds into another one"
     )]
     OptionsDiffer {
-        /// The keyspace.
+        /// Name of the existing keyspace, which stays unchanged.
         keyspace: String,
-        /// The option that differs.
+        /// The first option that differs, in words: "value threshold".
         option: &'static str,
         /// Value of the option in the existing keyspace.
         has: String,
-        /// Requested value.
+        /// Value that the caller requested, as text.
         asked: String,
     },
     /// The keyspace was not created: all keyspaces of its structure in a store share these options,
@@ -210,13 +210,13 @@ pub enum Error {
         "the keyspace {keyspace:?} cannot be created with the {option} {asked}: all keyspaces of that structure in a store share it, and in this store it is {has}; create it with that, or in another store"
     )]
     SharedOptionsDiffer {
-        /// The keyspace.
+        /// Name of the keyspace that was to be created.
         keyspace: String,
-        /// The option that differs.
+        /// The first option that differs, in words: "options of levels".
         option: &'static str,
         /// Value that the existing keyspaces share.
         has: String,
-        /// Requested value.
+        /// Value that the caller requested, as text.
         asked: String,
     },
     /// The keyspace uses a kind of structure that this version does not support.
@@ -224,7 +224,7 @@ pub enum Error {
         "the keyspace {keyspace:?} is in a structure of kind {kind}, which this version of Alluvium does not know: open the store with the version that wrote it, or with a newer one"
     )]
     UnknownStructure {
-        /// The keyspace.
+        /// Name of the keyspace in the catalog.
         keyspace: String,
         /// Number of the kind in the file format.
         kind: u8,
@@ -234,19 +234,19 @@ pub enum Error {
         "the keys of the keyspace {keyspace:?} have no order, as it is hashed: ask for keys, walk over all of them (`Keyspace::unordered`, or `alluvium scan` without a range), or delete all of them"
     )]
     NotOrdered {
-        /// The keyspace.
+        /// Name of the hashed keyspace.
         keyspace: String,
     },
     /// A merge was requested on a keyspace without a merge operator.
     #[error("the keyspace {keyspace:?} has no merge operator: choose one when it is created")]
     NoOperator {
-        /// The keyspace.
+        /// Name of the keyspace, whose options have no `merge_operator`.
         keyspace: String,
     },
     /// The merge operator rejected the operand.
     #[error("the merge operator of keyspace {keyspace:?} refuses an operand: {why}")]
     BadOperand {
-        /// The keyspace.
+        /// Name of the keyspace that the merge was for.
         keyspace: String,
         /// Description of the operands that the operator accepts.
         why: String,
@@ -260,11 +260,11 @@ pub enum Error {
         key.escape_ascii()
     )]
     BadBase {
-        /// The keyspace.
+        /// Name of the keyspace; empty if the catalog no longer has it.
         keyspace: String,
-        /// The key.
+        /// The user's key, whose value is invalid.
         key: Vec<u8>,
-        /// The operator.
+        /// Registered name of the merge operator.
         operator: String,
         /// What is wrong with the value.
         why: String,
@@ -274,9 +274,9 @@ pub enum Error {
     TooLong {
         /// The kind of object that is too long.
         what: &'static str,
-        /// Its length in bytes.
+        /// Length of the rejected object, in bytes.
         bytes: usize,
-        /// Maximum length in bytes.
+        /// Maximum length of such an object, in bytes.
         most: usize,
     },
     /// The volatile keyspaces have reached their memory limit.
@@ -284,9 +284,9 @@ pub enum Error {
         "volatile keyspaces hold {held} of the {most} bytes that they may, and {bytes} more do not fit: delete something, which makes space once it is merged in the background, or give them more when they are created (`Structure::Volatile`)"
     )]
     VolatileFull {
-        /// Bytes in use.
+        /// Memory that all volatile keyspaces use together, in bytes.
         held: u64,
-        /// Limit in bytes.
+        /// Limit for all volatile keyspaces together, in bytes.
         most: u64,
         /// Bytes that the rejected write would have added.
         bytes: u64,
@@ -294,13 +294,13 @@ pub enum Error {
     /// No named snapshot has this name.
     #[error("there is no snapshot {name:?}")]
     NoSuchSnapshot {
-        /// The name.
+        /// Name that the caller asked for.
         name: String,
     },
     /// A named snapshot with this name already exists.
     #[error("there is a snapshot {name:?} already: remove it first")]
     SnapshotExists {
-        /// The name.
+        /// Name of the existing snapshot.
         name: String,
     },
     /// The handle belongs to another store.
@@ -312,11 +312,11 @@ pub enum Error {
         key.escape_ascii(), after.escape_ascii()
     )]
     Unsorted {
-        /// The keyspace.
+        /// Name of the keyspace that is loaded.
         keyspace: String,
         /// The key that is out of order.
         key: Vec<u8>,
-        /// The preceding key.
+        /// The key passed before it, which is greater or equal.
         after: Vec<u8>,
     },
     /// The log no longer holds all commits that a follower requested.
@@ -342,7 +342,7 @@ pub enum Error {
         findings.first().map_or("", String::as_str)
     )]
     BadBackup {
-        /// Directory of the source.
+        /// Directory of the backup's first tier.
         from: String,
         /// The defects found, one sentence each.
         findings: Vec<String>,
@@ -365,7 +365,7 @@ pub enum Error {
         key.escape_ascii()
     )]
     Conflict {
-        /// The keyspace.
+        /// Name of the keyspace that contains the key.
         keyspace: String,
         /// The key, or the lower bound of the range.
         key: Vec<u8>,
@@ -390,11 +390,11 @@ pub enum Error {
         holders.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
     )]
     LockTimedOut {
-        /// The keyspace.
+        /// Name of the keyspace that contains the key.
         keyspace: String,
         /// The key, or the lower bound of the range.
         key: Vec<u8>,
-        /// Time spent waiting.
+        /// The timeout that was exceeded.
         waited: Duration,
         /// Numbers of the transactions that hold the lock.
         holders: Vec<u64>,
@@ -405,13 +405,13 @@ pub enum Error {
         "the transaction was ended because it was open for longer than {most:?}: begin another one, or allow more (`TransactionOptions::timeout`)"
     )]
     TransactionTooOld {
-        /// Age limit.
+        /// Value of `TransactionOptions::timeout` that was exceeded.
         most: Duration,
     },
     /// The transaction has already ended.
     #[error("the transaction has ended: {why}: begin another one")]
     TransactionEnded {
-        /// How it ended.
+        /// How it ended, as a clause: "it was committed".
         why: &'static str,
     },
     /// The savepoint does not exist: it was released, an earlier one was rolled back to, or it
@@ -426,7 +426,7 @@ pub enum Error {
     TransactionLimit {
         /// The resource that is limited.
         what: &'static str,
-        /// The limit.
+        /// The maximum: in bytes for writes and memory, otherwise a count.
         most: usize,
         /// The option that raises the limit, with its type.
         option: &'static str,
@@ -436,7 +436,7 @@ pub enum Error {
         "the transaction was run {tries} times and failed each time: try again later, or allow more (`TransactionOptions::max_tries`); the last time: {cause}"
     )]
     RetriesExhausted {
-        /// Number of attempts.
+        /// Number of attempts, which `TransactionOptions::max_tries` limits.
         tries: u32,
         /// Error of the last attempt.
         cause: Box<Error>,
@@ -444,7 +444,7 @@ pub enum Error {
     /// An option is out of bounds.
     #[error("option {option}: {why}")]
     BadOption {
-        /// The option's name.
+        /// Name of the option in words, such as "value threshold".
         option: &'static str,
         /// What is wrong, and which values are valid.
         why: String,

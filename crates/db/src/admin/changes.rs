@@ -17,49 +17,49 @@ const READ: u64 = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
-    /// A value was set.
+    /// A key was set to a value.
     Put {
-        /// The keyspace.
+        /// Current name of the keyspace.
         keyspace: String,
-        /// The key.
+        /// The key as the program wrote it.
         key: Vec<u8>,
-        /// The value.
+        /// The whole value, however long.
         value: Vec<u8>,
         /// Expiry time, if the value expires.
         expires: Option<SystemTime>,
     },
-    /// A key was deleted.
+    /// A key was deleted, whether or not it had a value.
     Delete {
-        /// The keyspace.
+        /// Current name of the keyspace.
         keyspace: String,
-        /// The key.
+        /// The key as the program wrote it.
         key: Vec<u8>,
     },
     /// An operand was merged into the value of a key.
     Merge {
-        /// The keyspace.
+        /// Current name of the keyspace.
         keyspace: String,
-        /// The key.
+        /// The key as the program wrote it.
         key: Vec<u8>,
-        /// The operand.
+        /// The operand, which the keyspace's merge operator combines.
         operand: Vec<u8>,
     },
     /// All keys from `start` (inclusive) to `end` (exclusive) were deleted.
     DeleteRange {
-        /// The keyspace.
+        /// Current name of the keyspace.
         keyspace: String,
-        /// Lower bound, inclusive.
+        /// Lower bound, inclusive; empty for the first key.
         start: Vec<u8>,
         /// Upper bound, exclusive; `None` if the range is unbounded.
         end: Option<Vec<u8>>,
     },
     /// Records were ingested, which the log does not contain: read the range again.
     Ingest {
-        /// The keyspace.
+        /// Current name of the keyspace.
         keyspace: String,
-        /// First ingested key.
+        /// Smallest key of the ingested records.
         first: Vec<u8>,
-        /// Last ingested key.
+        /// Largest key of the ingested records.
         last: Vec<u8>,
     },
 }

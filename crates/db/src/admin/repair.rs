@@ -17,7 +17,7 @@ use std::path::Path;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// Actions of the repair.
+    /// What the repair did, one sentence each.
     pub done: Vec<String>,
     /// Data that may have been acknowledged and is lost.
     pub lost: Vec<String>,
@@ -202,7 +202,7 @@ struct RepairTrial {
     keeps_log_to: Option<u64>,
 }
 
-/// The chosen generation.
+/// The generation of the store that a repair starts from.
 #[derive(Default)]
 struct GenerationChoice {
     /// Use the generation before this one; `None` for the newest.

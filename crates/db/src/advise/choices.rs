@@ -13,7 +13,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SettingChoice {
-    /// Name of the setting.
+    /// Name of the setting, such as "log limit".
     pub name: &'static str,
     /// Its value, with the unit.
     pub value: String,

@@ -30,7 +30,7 @@ const SOON: Duration = Duration::from_millis(4);
 /// Sleep after an error before the next attempt.
 const AFTER_ERROR: Duration = Duration::from_millis(100);
 
-/// Period of the keeper.
+/// Maximum period of the keeper; a shorter sync interval shortens it.
 const ROUND: Duration = Duration::from_millis(100);
 
 /// Maximum bytes of maintenance in a round, while there is no other work.

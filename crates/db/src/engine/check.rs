@@ -32,11 +32,11 @@ pub struct CheckReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckedStructure {
-    /// Name of the structure.
+    /// Name of the structure, such as "run footers".
     pub name: &'static str,
     /// Number of nodes or pages, or of files for a structure without nodes.
     pub nodes: u64,
-    /// Bytes on the device.
+    /// Size of the nodes or files on the device, in bytes.
     pub bytes: u64,
 }
 

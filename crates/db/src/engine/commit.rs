@@ -79,7 +79,7 @@ impl<'a> CommitPreconditions<'a> {
 
 /// Result of evaluating a condition.
 pub(crate) enum ConditionVerdict {
-    /// The condition holds.
+    /// The condition holds; the write is committed.
     Go,
     /// The condition does not hold; nothing is written.
     Stop,
@@ -485,7 +485,7 @@ fn assigned_keys(writes: LogWriteIter<'_>) -> impl Iterator<Item = &[u8]> {
 #[derive(Debug)]
 pub(crate) enum ApplyError {
     Full,
-    /// The record is malformed.
+    /// The record is malformed, for this reason.
     Damaged(String),
 }
 

@@ -10,7 +10,7 @@ pub(crate) struct CommitRecord<'a> {
     pub(crate) record: Vec<u8>,
     /// The end of the record if it is a long operand: a slice of the caller's buffer, not copied.
     pub(crate) tail: &'a [u8],
-    /// Number of writes.
+    /// Number of writes, and so of sequence numbers.
     pub(crate) count: u32,
     /// Number of point writes of each kind; the other writes are range deletes.
     pub(crate) kinds: [u32; 3],

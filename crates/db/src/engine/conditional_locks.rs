@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Number of lock stripes that keys are hashed to.
 const STRIPES: usize = 1024;
 
-/// The striped locks.
+/// Striped locks, which ordinary writes take as well after the first conditional write.
 #[derive(Debug)]
 pub(crate) struct ConditionalLocks {
     table: LockTable,

@@ -116,7 +116,7 @@ impl EngineCounters {
         }
     }
 
-    /// Counts a commit.
+    /// Counts a commit, and its writes by kind.
     pub(crate) fn committed(&self, commit: &CommitRecord) {
         let of = |kind: MessageKind| u64::from(commit.kinds[kind as usize]);
         let (puts, deletes, merges) = (

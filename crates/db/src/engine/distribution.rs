@@ -6,7 +6,7 @@ const STEPS: usize = 4;
 /// Number of doublings covered, starting at the first bound.
 const DOUBLINGS: usize = 27;
 const BOUNDS: usize = STEPS * DOUBLINGS + 1;
-/// Lowest bound, in nanoseconds.
+/// Upper bound of the first bucket, in nanoseconds.
 const FIRST_NS: u64 = 128;
 /// Factors of the bounds within a doubling, in 65,536ths: 1 and the fourth roots of two, four and
 /// eight.

@@ -80,7 +80,7 @@ pub(crate) struct RunningIngest {
 
 /// Ingests that become part of the store as one commit.
 pub(crate) struct IngestAttachment<'a> {
-    /// One ingest per structure.
+    /// One ingest for each structure that is written to.
     pub(crate) ingests: &'a [&'a RunningIngest],
     /// The first and last key written in each keyspace, as dictionary keys.
     pub(crate) stretches: &'a [(TreeKey, TreeKey)],

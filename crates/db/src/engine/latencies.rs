@@ -30,23 +30,23 @@ const DIGITS: u8 = 2;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct LatencySummary {
-    /// Number of timed operations.
+    /// Number of timed operations, a sample or all.
     pub timed: u64,
-    /// Mean latency.
+    /// Mean latency; zero if none was timed.
     pub mean_ns: f64,
-    /// Median.
+    /// Median, to two significant digits.
     pub p50_ns: u64,
-    /// 99th percentile.
+    /// 99th percentile, to two significant digits.
     pub p99_ns: u64,
-    /// 99.9th percentile.
+    /// 99.9th percentile, to two significant digits.
     pub p999_ns: u64,
-    /// 99.99th percentile.
+    /// 99.99th percentile, to two significant digits.
     pub p9999_ns: u64,
     /// Longest timed latency. Operations that were not timed may have taken longer.
     pub longest_ns: u64,
 }
 
-/// Latencies of user operations.
+/// Sampled latencies of user operations, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct OperationLatencies {

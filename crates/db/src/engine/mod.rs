@@ -118,7 +118,6 @@ use transaction_locks::TransactionLocks;
 use unlogged_voids::UnloggedVoids;
 use visible_sequence::VisibleSequence;
 
-/// An open store.
 pub(crate) struct Engine {
     pub(crate) store: Arc<Store>,
     pub(crate) dictionaries: DictionarySet,

@@ -32,7 +32,6 @@ pub(crate) enum TransactionEnd {
     Conflict,
     /// It was chosen as the victim of a deadlock.
     Deadlock,
-    /// It exceeded its timeout.
     TooOld,
 }
 
@@ -114,7 +113,7 @@ impl OpenTransaction {
 #[derive(Debug, Default)]
 pub(crate) struct OpenTransactions {
     list: Mutex<TransactionList>,
-    /// Length of the list.
+    /// Length of `list.open`, readable without the mutex.
     open: AtomicU64,
     begun: AtomicU64,
     committed: AtomicU64,
@@ -137,11 +136,11 @@ struct TransactionList {
 pub struct TransactionInfo {
     /// The transaction's number. Later transactions have higher numbers.
     pub number: u64,
-    /// Time since it began.
+    /// Time since the transaction began.
     pub age: Duration,
-    /// Its isolation level.
+    /// Its isolation level, fixed when it began.
     pub isolation: Isolation,
-    /// Its concurrency control.
+    /// Its concurrency control, fixed when it began.
     pub concurrency: Concurrency,
     /// The sequence number that it reads at: old versions visible there are kept. `None` if it
     /// reads the newest versions under locks.
@@ -162,7 +161,7 @@ pub struct TransactionInfo {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TransactionStats {
-    /// Open transactions.
+    /// Transactions that are open now.
     pub open: u64,
     /// Age of the oldest open transaction, in milliseconds; zero if none is open.
     pub oldest_ms: u64,
@@ -170,9 +169,9 @@ pub struct TransactionStats {
     pub write_bytes: u64,
     /// Bytes that open transactions have spilled to disk.
     pub spilled_bytes: u64,
-    /// Transactions begun.
+    /// Transactions begun, including those still open.
     pub begun: u64,
-    /// Transactions committed.
+    /// Transactions committed, including those without writes.
     pub committed: u64,
     /// Transactions rolled back by the program.
     pub rolled_back: u64,
@@ -345,7 +344,6 @@ impl Engine {
         list.open.values().map(info).collect()
     }
 
-    /// Returns the transaction counts.
     pub(crate) fn transaction_stats(&self) -> TransactionStats {
         let transactions = &self.transactions;
         let list = transactions.list.lock();

@@ -28,7 +28,6 @@ pub(crate) struct SchedulingInput {
 pub(crate) enum BackgroundTask {
     /// Flush a slice of a memtable.
     Incorporate,
-    /// Make a checkpoint.
     Checkpoint,
     /// Run a slice of a compaction.
     Compact,
@@ -40,11 +39,10 @@ pub(crate) enum BackgroundTask {
 pub(crate) enum WorkerDuty {
     /// Prepare log space and memory for the next writes.
     Prepare,
-    /// Flush memtables.
+    /// Flush sealed memtables into the dictionaries.
     Incorporate,
     /// Make checkpoints and reclaim space. This thread mostly waits for the device.
     Checkpoint,
-    /// Run compactions.
     Compact,
 }
 
@@ -94,7 +92,6 @@ pub(crate) struct WorkBacklog {
     pub(crate) sealed: usize,
     /// Unflushed parts of memtables, including the newest.
     pub(crate) parts: u64,
-    /// Compactions that are due.
     pub(crate) compactions: usize,
     /// Read amplification in percent of its limit. The number of due compactions does not show
     /// this: while one waits, its pivot may receive any number of runs.

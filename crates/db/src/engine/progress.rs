@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Current stage.
+    /// The stage that the byte counts refer to.
     pub stage: ProgressStage,
     /// Bytes processed in this stage.
     pub done_bytes: u64,

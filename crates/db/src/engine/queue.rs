@@ -56,7 +56,7 @@ pub(crate) struct MemtableSlot {
     cut: AtomicU64,
     /// Bytes reserved in the memtable.
     reserved: CachePadded<AtomicU64>,
-    /// Limit of `reserved`.
+    /// Upper bound of `reserved`, in bytes.
     capacity_bytes: u64,
     /// How many of the [`PARTS`] parts are flushed.
     written_out: AtomicU64,
@@ -129,7 +129,7 @@ impl MemtableSlot {
 /// How long a memtable added by [`MemtableQueue::append_oldest`] stays in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemtableRetention {
-    /// Until it is flushed.
+    /// Until it is flushed, like any other memtable.
     Ordinary,
     /// Forever: a dictionary that is set aside accepts no flush.
     Forever,
@@ -142,7 +142,7 @@ pub(crate) struct SequenceAssignment {
     pub(crate) first: SequenceNumber,
 }
 
-/// The memtables, newest first.
+/// The memtables, newest first, and the counter that assigns sequence numbers.
 #[derive(Debug)]
 pub(crate) struct MemtableQueue {
     slots: ArcSwap<Vec<Arc<MemtableSlot>>>,
@@ -465,7 +465,7 @@ impl MemtableQueue {
         Arc::ptr_eq(&slots[slots.len() - 1 - self.held()], slot)
     }
 
-    /// Removes a flushed memtable.
+    /// Removes the oldest sealed memtable, which is flushed. Its memory may be reused.
     pub(crate) fn remove(&self, slot: &Arc<MemtableSlot>) {
         let _sealing = self.sealing.lock();
         let slots = self.slots.load_full();

@@ -219,7 +219,7 @@ impl contract::LookupReader for StructureReader<'_> {
 pub(crate) enum StructureScan {
     Tiered(tiered::TreeIter),
     Levels(levels::LevelsIter),
-    /// In hash order.
+    /// In the order of the keys' hashes.
     #[cfg(not(test))]
     Hashed(hashed::UnorderedIter),
     /// In key order, which tests expect of every structure.

@@ -41,7 +41,7 @@ pub(crate) struct WriteThrottle {
     deletes: AtomicBool,
     /// Consecutive steps that found their tier full and became due on another tier.
     moved: AtomicU64,
-    /// Completed steps.
+    /// Steps of background work completed since the store was opened.
     steps: AtomicU64,
     /// Bytes written since a writer last computed the backlog.
     since: SharedAccumulator,
@@ -380,7 +380,7 @@ impl Engine {
         }
     }
 
-    /// Wakes all background threads.
+    /// Wakes all background threads, so that they look for work.
     pub(crate) fn call_all(&self) {
         self.throttle.call_all();
     }

@@ -79,7 +79,7 @@ impl GatheredReads {
 /// ```
 pub struct Reads<T> {
     shared: Arc<SharedStore>,
-    /// Oldest first.
+    /// Reads without a result, in the order of their submission.
     under_way: VecDeque<Box<TaggedRead<T>>>,
     done: VecDeque<(T, Result<Option<Value>>)>,
     /// Number of reads that need device reads which are not submitted yet.

@@ -7,7 +7,7 @@ use alluvium_storage::NodeCodec;
 /// Compression of a keyspace's pages on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Compression {
-    /// No compression.
+    /// Pages are stored as they are.
     #[default]
     None,
     /// LZ4: about half the space for compressible data, at little processor time.

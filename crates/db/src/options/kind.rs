@@ -14,7 +14,6 @@ pub(crate) enum StructureKind {
     Tiered,
     /// The ordered map in memory, a reference implementation that no option chooses.
     Map,
-    /// Levels of runs.
     Levels,
     /// The hashed structure, without key order.
     Hashed,
@@ -31,7 +30,6 @@ struct StructureFacts {
     dictionary: DictionaryId,
     /// Whether the contents survive closing the store.
     lasts: bool,
-    /// Whether keys are ordered.
     is_ordered: bool,
     name: &'static str,
 }

@@ -35,7 +35,7 @@ pub struct BackgroundLimits {
 }
 
 impl BackgroundLimits {
-    /// Returns unlimited background work.
+    /// Returns limits with neither cap set.
     #[must_use]
     pub fn new() -> BackgroundLimits {
         BackgroundLimits::default()
@@ -77,7 +77,6 @@ impl BackgroundLimits {
 /// Decision about the next slice of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SliceDecision {
-    /// The slice may run.
     Go,
     /// The slice runs in spite of the cap, because writers would be throttled otherwise.
     Yield,

@@ -14,7 +14,7 @@ pub struct StoreScale {
     pub memtable: u64,
     /// Size of the page cache in bytes.
     pub cache: u64,
-    /// Sizes of the log.
+    /// Limit, segments and lanes of the log.
     pub log: LogOptions,
     /// Sizes of extents and of the reserve.
     pub extents: ExtentOptions,

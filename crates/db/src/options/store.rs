@@ -132,7 +132,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Returns the default options.
+    /// Returns the defaults, some of which depend on the machine.
     #[must_use]
     pub fn new() -> Options {
         Options::default()

@@ -16,7 +16,7 @@ pub enum Isolation {
     Snapshot,
 }
 
-/// Concurrency control between transactions.
+/// Whether conflicts between transactions are detected at commit or prevented by locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Concurrency {
     /// Transactions never wait. A commit fails with a conflict if another commit has changed data
@@ -44,7 +44,7 @@ pub enum Concurrency {
 pub struct TransactionOptions {
     /// Visibility of the effects of concurrent transactions.
     pub isolation: Isolation,
-    /// Concurrency control.
+    /// How conflicts with concurrent transactions are handled.
     pub concurrency: Concurrency,
     /// Durability of the commit; the store's default if `None`.
     pub durability: Option<Durability>,
@@ -89,14 +89,14 @@ impl TransactionOptions {
         TransactionOptions::default()
     }
 
-    /// Sets the isolation level.
+    /// Sets the isolation level. Default: [`Isolation::Serializable`].
     #[must_use]
     pub fn isolation(mut self, isolation: Isolation) -> TransactionOptions {
         self.isolation = isolation;
         self
     }
 
-    /// Sets the concurrency control.
+    /// Sets the concurrency control. Default: [`Concurrency::Optimistic`].
     #[must_use]
     pub fn concurrency(mut self, concurrency: Concurrency) -> TransactionOptions {
         self.concurrency = concurrency;

@@ -24,7 +24,6 @@ pub(crate) struct KeyspaceDefinition {
     /// First tree key after its keys.
     pub(crate) end: TreeKey,
     pub(crate) options: KeyspaceOptions,
-    /// Structure that stores it.
     pub(crate) structure: StructureKind,
     /// Maximum key length of its structure, in bytes.
     pub(crate) longest_key: usize,
@@ -59,7 +58,7 @@ impl KeyspaceDefinition {
         }
     }
 
-    /// Returns the current name.
+    /// Returns the current name, which a rename changes.
     pub(crate) fn name(&self) -> String {
         self.name.read().clone()
     }
@@ -108,7 +107,6 @@ impl KeyspaceDefinition {
 pub(crate) enum CommitKeyspaces<'a> {
     /// Only the catalog, which cannot be dropped.
     Catalog,
-    /// One keyspace.
     One(&'a KeyspaceDefinition),
     /// The keyspaces of a batch.
     Batch(&'a BatchKeyspaces),
@@ -259,7 +257,7 @@ impl KeyspaceCatalog {
             .insert(definition.id, Arc::clone(definition));
     }
 
-    /// Publishes a keyspace.
+    /// Publishes a keyspace under its name. Later keyspaces get higher numbers.
     pub(crate) fn add(&self, name: &str, definition: Arc<KeyspaceDefinition>) {
         let mut state = self.state.write();
         state.next = state.next.max(definition.id + 1);

@@ -125,20 +125,20 @@ pub fn tree_key(prefix: &[u8], key: &[u8]) -> TreeKey {
 pub enum LogWrite<'a> {
     /// A message for one key; its sequence number is not part of the encoding.
     One {
-        /// The tree key.
+        /// Tree key: the prefix of the keyspace, then the user's key.
         key: &'a [u8],
         /// The kind of the message.
         kind: MessageKind,
         /// Expiry time in milliseconds since 1970; zero means never.
         expires_ms: u64,
-        /// The value or operand.
+        /// Value of a put, operand of a merge; empty for a delete.
         operand: &'a [u8],
     },
     /// Deletes the keys from `start` (inclusive) to `end` (exclusive).
     Range {
-        /// Lower bound, inclusive.
+        /// Lower bound, a tree key; inclusive.
         start: &'a [u8],
-        /// Upper bound, exclusive.
+        /// Upper bound, a tree key; exclusive.
         end: &'a [u8],
     },
     /// Runs with keys from `first` to `last` were attached to the tree. The checkpoint that
@@ -361,20 +361,15 @@ fn catalog_key(kind: u8, name: &str) -> TreeKey {
 /// A record of the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatalogRecord {
-    /// A keyspace.
     Keyspace {
-        /// Name of the keyspace.
         name: String,
-        /// Number of the keyspace.
         id: KeyspaceId,
-        /// Kind of its structure.
+        /// Number of its structure's kind, which a newer version may have added.
         kind: u8,
-        /// Options at its creation.
+        /// Options given when it was created; they never change.
         options: KeyspaceOptions,
     },
-    /// A named snapshot.
     Snapshot {
-        /// Name of the snapshot.
         name: String,
         /// Sequence number of the snapshot.
         at: SequenceNumber,

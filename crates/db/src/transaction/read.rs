@@ -11,7 +11,7 @@ use crate::read::value::Value;
 use crate::schema::format::TreeKey;
 use alluvium_dictionary::batch::LongValues;
 
-/// Purpose of a read.
+/// Purpose of a read, which determines its lock and what is tracked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadIntent {
     Read,

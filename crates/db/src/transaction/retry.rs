@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Maximum of the first pause; the maximum doubles with each attempt.
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 
-/// Maximum of all pauses.
+/// Bound at which the maximum stops doubling.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 impl Db {

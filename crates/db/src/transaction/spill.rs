@@ -70,7 +70,7 @@ impl Transaction {
         self.handle.open.spilled_bytes.store(spilled, Ordering::Relaxed);
     }
 
-    /// Discards overwritten writes.
+    /// Frees the memory of overwritten writes.
     fn forget_overwritten(&mut self) {
         for set in self.writes.values_mut() {
             set.forget_overwritten();

@@ -7,7 +7,7 @@ use alluvium_dictionary::range::KeyRange;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Tracked reads.
+/// Keys and ranges that the transaction depends on.
 #[derive(Debug, Default)]
 pub(super) struct ReadTracker {
     footprint: AccessSet,
@@ -17,7 +17,7 @@ pub(super) struct ReadTracker {
 }
 
 impl ReadTracker {
-    /// Tracks keys.
+    /// Tracks keys. At `most` keys and ranges, keys are combined; fails if that is not enough.
     pub(super) fn add_points<'k>(
         &mut self,
         definition: &Arc<KeyspaceDefinition>,

@@ -42,7 +42,7 @@ struct AsyncCommitQueue {
 
 #[derive(Debug, Default)]
 struct AsyncCommitState {
-    /// Submitted writes, oldest first.
+    /// Submitted writes that no round has taken yet, oldest first.
     promises: VecDeque<CompletionGuard>,
     phase: CommitThreadPhase,
 }
@@ -53,7 +53,7 @@ enum CommitThreadPhase {
     #[default]
     Idle,
     Running(JoinHandle<()>),
-    /// The store is closed.
+    /// The store is closed, and accepts no further write.
     Stopped,
 }
 

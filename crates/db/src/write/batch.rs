@@ -45,7 +45,7 @@ pub struct WriteBatch {
 }
 
 impl WriteBatch {
-    /// Returns an empty batch.
+    /// Returns an empty batch, which its first write binds to a store.
     #[must_use]
     pub fn new() -> WriteBatch {
         WriteBatch::default()

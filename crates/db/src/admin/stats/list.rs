@@ -7,13 +7,13 @@ use alluvium_base::Purpose;
 use alluvium_storage::CopyStats;
 use std::fmt;
 
-/// One number of [`Stats`].
+/// One figure of [`Stats`], with its name, unit and meaning.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StatsMetric {
     /// Name: words and dots, such as `device.lookup.reads`. Names are stable.
     pub name: String,
-    /// Unit of the value.
+    /// Unit of `value`; a ratio has none.
     pub unit: StatsMetricUnit,
     /// Whether the figure only grows.
     pub nature: StatsMetricKind,

@@ -51,23 +51,23 @@ pub struct DiskSpace {
 pub struct OperationCounts {
     /// Commits: batches and single writes.
     pub commits: u64,
-    /// Puts in commits.
+    /// Puts in commits, with or without an expiry.
     pub puts: u64,
-    /// Deletes in commits.
+    /// Deletes of single keys in commits.
     pub deletes: u64,
-    /// Merges in commits.
+    /// Merges in commits, one per operand.
     pub merges: u64,
-    /// Range deletes in commits.
+    /// Range deletes in commits, each counted once.
     pub range_deletes: u64,
     /// Gets of one key, non-blocking ones included.
     pub gets: u64,
-    /// Gets of several keys.
+    /// Gets of several keys, each counted once.
     pub multi_gets: u64,
-    /// Keys of those gets.
+    /// Keys requested by gets of several keys.
     pub multi_get_keys: u64,
-    /// Iterators that were started.
+    /// Iterators that were started, ordered and unordered.
     pub scans: u64,
-    /// Records that iterators returned.
+    /// Records that iterators returned, in either direction.
     pub scanned: u64,
     /// Lookups of one key that found a value.
     pub found: u64,
@@ -101,15 +101,15 @@ impl WriteDelays {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Counts of user operations.
+    /// Counts of user operations, by kind.
     pub operations: OperationCounts,
-    /// Latencies of user operations.
+    /// Sampled latencies of user operations, by kind.
     pub latencies: OperationLatencies,
     /// Acknowledged writes: puts, deletes, merges, range deletes.
     pub writes: u64,
     /// Bytes of those writes: keys, values and headers.
     pub written_bytes: u64,
-    /// Completed checkpoints.
+    /// Checkpoints completed since the store was opened.
     pub checkpoints: u64,
     /// Number of times that a writer stalled until background work caught up.
     pub waits: u64,
@@ -134,7 +134,7 @@ pub struct Stats {
     pub transactions: TransactionStats,
     /// Space of the data files.
     pub space: SpaceUsage,
-    /// State of the log.
+    /// Space, segments and syncs of the log.
     pub log: LogUsage,
     /// Counters of the page cache.
     pub cache: CacheStats,
@@ -211,7 +211,6 @@ impl Stats {
 }
 
 impl Engine {
-    /// Collects the statistics.
     pub(crate) fn stats(&self, recorders: &LatencyRecorders) -> Stats {
         let (usage, log) = self.store.usage();
         let tallies = &self.counters;

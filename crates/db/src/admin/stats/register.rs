@@ -5,15 +5,15 @@
 
 use super::Stats;
 
-/// Unit of a figure.
+/// Unit in which a figure's value is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StatsMetricUnit {
-    /// A plain count.
+    /// A number of events or objects.
     Count,
-    /// Bytes.
+    /// An amount of memory or data.
     Bytes,
-    /// Nanoseconds.
+    /// A latency, a delay or processor time.
     Nanoseconds,
     /// A quotient of two numbers.
     Ratio,
@@ -24,7 +24,7 @@ pub enum StatsMetricUnit {
 pub enum StatsMetricKind {
     /// Accumulated since the store was opened.
     Counter,
-    /// A current value.
+    /// A current value, which may also shrink.
     Gauge,
 }
 
@@ -80,7 +80,6 @@ macro_rules! rows {
     };
 }
 
-/// User operations and transactions.
 pub(super) const OPERATIONS: &[MetricRow] = rows! {
     "operations.commits", Count, Counter, |s| s.operations.commits,
         "Commits: batches, and writes outside of any.";
@@ -122,7 +121,6 @@ pub(super) const OPERATIONS: &[MetricRow] = rows! {
         "Bytes that open transactions have written to disk.";
 };
 
-/// Amplification factors.
 pub(super) const AMPLIFICATION: &[MetricRow] = rows! {
     "amplification.write", Ratio, Gauge, |s| s.write_amplification(),
         "Bytes written to the device for each byte of users' writes.";
@@ -132,7 +130,6 @@ pub(super) const AMPLIFICATION: &[MetricRow] = rows! {
         "Bytes in use for each byte that something refers to.";
 };
 
-/// Caches and memory.
 pub(super) const CACHES: &[MetricRow] = rows! {
     "cache.pages.hit_rate", Ratio, Gauge, |s| s.page_hit_rate(),
         "Share of node reads that the page cache answered.";

@@ -35,7 +35,7 @@ pub struct TierOutline {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TierRun {
-    /// Name of the run.
+    /// Position of the run: in a group of a tree, or in a level.
     pub name: RunName,
     /// Records of the run, on all tiers.
     pub records: u64,

@@ -8,7 +8,7 @@ use alluvium_storage::extents::TierUsage as SpaceUsage;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TierStats {
-    /// Path of the directory.
+    /// Path of the tier's directory, or a description if it has no path.
     pub directory: String,
     /// Capacity in bytes, within the configured limit.
     pub capacity_bytes: u64,

@@ -26,7 +26,7 @@ pub(crate) struct TierLocations {
     paths: Vec<PathBuf>,
 }
 
-/// A located further tier.
+/// A further tier and the directory that was found or created for it.
 #[derive(Clone, Debug)]
 struct LocatedTier {
     path: PathBuf,

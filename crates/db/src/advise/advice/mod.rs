@@ -37,7 +37,7 @@ pub(crate) const KEPT: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TrialOutcome {
-    /// It is being observed.
+    /// The change is still being observed.
     Watched,
     /// The measurement was within the predicted band. The change lasts until the store is closed.
     Kept,
@@ -59,7 +59,7 @@ impl TrialOutcome {
         }
     }
 
-    /// Returns the outcome's name.
+    /// Returns the outcome in words, with the reason for a rollback.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -89,11 +89,11 @@ pub struct Trial {
     pub before: Option<f64>,
     /// Device reads per lookup in the last complete interval after the change.
     pub measured: Option<f64>,
-    /// The outcome.
+    /// Whether the change was kept, reverted, or is still observed.
     pub outcome: TrialOutcome,
 }
 
-/// The change being observed.
+/// The change being observed, and the share to which it can be reverted.
 #[derive(Debug)]
 pub(crate) struct OpenTrial {
     pub(crate) watch: TrialWatch,

@@ -10,11 +10,10 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Milliseconds per hour.
 const HOUR_MS: u64 = 3_600_000;
 /// User bytes written before the first mark.
 const LEAST_MARK: u64 = 1 << 20;
-/// Number of hours kept.
+/// Number of hours kept (N11).
 const HOURS: usize = 48;
 
 /// The beginning of an hour.

@@ -92,11 +92,11 @@ const CLOSE: f64 = 0.02;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CostComparison {
-    /// The quantity.
+    /// The predicted and measured quantity, which determines the unit.
     pub what: CostQuantity,
     /// 10th percentile of the quantity, over stores like this one.
     pub p10: f64,
-    /// The prediction.
+    /// The middle of the model's prediction.
     pub predicted: f64,
     /// 90th percentile of the quantity, over stores like this one.
     pub p90: f64,
@@ -151,7 +151,7 @@ pub struct Forecast {
     pub keyspace: String,
     /// The modelled structure and its settings, in the notation of `advise`.
     pub structure: String,
-    /// Approximate number of keys.
+    /// Estimated number of keys in the keyspace.
     pub keys: f64,
     /// Skew of its requests: the exponent of Zipf's law.
     pub skew: f64,

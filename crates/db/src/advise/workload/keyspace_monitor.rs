@@ -3,9 +3,8 @@
 use super::{HourlyRequests, KeyspaceRequests};
 use std::collections::VecDeque;
 
-/// Milliseconds in an hour.
 const HOUR_MS: u64 = 3_600_000;
-/// Number of retained hours.
+/// Number of hours retained; older ones are dropped.
 const HOURS: usize = 48;
 /// Number of retained request hashes, whose equal pairs estimate the skew.
 const HASHES: usize = 4096;

@@ -36,15 +36,15 @@ const MOST: usize = 1024;
 pub struct HourlyRequests {
     /// Start of the hour in milliseconds since 1970.
     pub began_ms: u64,
-    /// Puts and merges.
+    /// Puts and merges, counted together.
     pub puts: u64,
-    /// Deletes.
+    /// Deletes of single keys only.
     pub deletes: u64,
     /// Lookups that found a value.
     pub hits: u64,
     /// Lookups that found no value.
     pub misses: u64,
-    /// Scans.
+    /// Ordered iterators, counted when they end.
     pub scans: u64,
     /// Records that the scans returned.
     pub scanned: u64,
@@ -62,7 +62,7 @@ impl HourlyRequests {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct KeyspaceRequests {
-    /// Name of the keyspace.
+    /// Current name of the keyspace.
     pub keyspace: String,
     /// Retained hours with requests, oldest first.
     pub hours: Vec<HourlyRequests>,

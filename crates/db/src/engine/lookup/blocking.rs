@@ -28,7 +28,7 @@ struct LookupBatch<'k, 'op> {
     offers: SmallVec<[bool; 64]>,
 }
 
-/// Returns an empty lookup.
+/// Returns the state of a lookup that has searched nothing yet.
 fn gather_of<'op>(
     moment: &ReadView,
     operator: Option<&'op dyn MergeOperator>,

@@ -121,7 +121,7 @@ impl PolledRead {
         self.pending = Some(pending);
     }
 
-    /// Discards all progress.
+    /// Discards all answers and the read view; the next poll takes a new one.
     fn begin_again(&mut self) {
         self.moment = None;
         self.open = self.keys.len();
@@ -135,7 +135,7 @@ impl PolledRead {
 /// One reader for each structure that a read needs.
 struct ReaderSet<'e> {
     dictionaries: &'e DictionarySet,
-    /// Indexed by structure.
+    /// Indexed by `StructureKind`; `None` until a key needs the structure.
     all: [Option<StructureReader<'e>>; StructureKind::ALL.len()],
 }
 

@@ -55,7 +55,7 @@ impl GhostTable {
         (count > 0).then(|| &mut self.buckets[pick(hash, count)])
     }
 
-    /// Adds a key.
+    /// Adds a key in place of the oldest one of its bucket.
     pub(super) fn note(&mut self, hash: u64) {
         if let Some(bucket) = self.bucket(hash) {
             bucket.rotate_right(1);

@@ -122,9 +122,9 @@ pub struct RecordStats {
     /// Offered records that had been rejected or evicted recently: a larger cache might have
     /// answered their lookups.
     pub ghost_hits: u64,
-    /// Number of kept records.
+    /// Number of records in the cache now.
     pub records: u64,
-    /// Memory budget in bytes.
+    /// Maximum of `bytes`; zero without a record cache.
     pub budget_bytes: u64,
     /// Memory of the full cache in bytes.
     pub bytes: u64,

@@ -14,7 +14,7 @@ use alluvium_base::Sequence;
 use alluvium_dictionary::key::Key;
 use std::sync::Arc;
 
-/// The planted mistakes.
+/// Mistakes in the ordering, which the checker must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mistake {
     None,

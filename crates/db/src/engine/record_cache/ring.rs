@@ -21,7 +21,7 @@ pub(super) struct RecordRing {
     /// again: `head <= tail` then.
     end: usize,
     records: usize,
-    /// Bytes occupied by records.
+    /// Bytes occupied by records, headers included.
     filled: usize,
 }
 

@@ -207,7 +207,7 @@ impl CacheShard {
         len <= LONGEST_FRESH && (is_sampled(hash) || self.fresh.are_worth_it())
     }
 
-    /// Admits such a key.
+    /// Admits a flushed key for which [`CacheShard::wants_fresh`] is true, if the record fits.
     pub(super) fn keep_fresh(&mut self, hash: u64, key: &[u8], value: &[u8]) {
         let CacheShard { table, ring, .. } = self;
         let is_here = table.find(hash, |place| ring.key(place) == key).is_some();
@@ -266,7 +266,6 @@ impl CacheShard {
         }
     }
 
-    /// Removes a key.
     pub(super) fn forget(&mut self, hash: u64, key: &[u8]) {
         let CacheShard { table, ring, .. } = self;
         table.remove(hash, |place| ring.key(place) == key);

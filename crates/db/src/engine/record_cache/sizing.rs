@@ -19,7 +19,7 @@ pub(crate) struct CacheSample {
     pub(crate) ghost_bytes: u64,
     /// Lookups answered by the record cache.
     pub(crate) hits: u64,
-    /// Device reads of scans.
+    /// Device reads of scans since the previous sample.
     pub(crate) scan_reads: u64,
     /// Bytes of the tree on disk.
     pub(crate) data: u64,
@@ -95,7 +95,7 @@ fn misses_guides(view: &CacheSample, percent: u64) -> bool {
     view.lookups >= ENOUGH && view.guides * 100 > view.lookups * percent
 }
 
-/// State from earlier samples.
+/// What earlier samples have shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CacheTrend {
     /// Consecutive samples in which index and maplet pages were missing.

@@ -4,7 +4,6 @@
 use super::ring::RingOffset;
 use alluvium_base::prefetch_line;
 
-/// Slots per bucket.
 const SLOTS: usize = 8;
 
 /// Limit of a record's use count.

@@ -34,7 +34,7 @@ pub(super) struct QuarantinedPages {
     behind: DictionaryBacklog,
     /// All writes to their keys up to this commit are in the pages or in `behind`.
     through: SequenceNumber,
-    /// The damage.
+    /// Message of the error, or that it was met before the store was opened.
     cause: String,
     /// Whether the damage was met since the store was opened.
     is_new: bool,

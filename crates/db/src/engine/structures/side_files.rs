@@ -29,7 +29,6 @@ impl DictionarySet {
 /// generation needs them.
 #[derive(Debug, Default)]
 pub(super) enum UnusedPages {
-    /// No such pages.
     #[default]
     Nothing,
     /// The durable generation lists them with this root.

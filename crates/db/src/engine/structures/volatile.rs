@@ -25,7 +25,7 @@ pub(super) struct VolatileMap {
 /// The part of a commit that is logged.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::engine) enum LoggedPart {
-    /// The whole record.
+    /// The whole record, because no write is volatile.
     All,
     /// This record, with a sequence number for each omitted write.
     Part(Vec<u8>),

@@ -38,7 +38,7 @@ mod real {
             }
         }
 
-        /// Wakes every sleeper.
+        /// Wakes all waiting threads, which check their condition again.
         pub(crate) fn open(&self) {
             drop(self.lock.lock());
             self.changed.notify_all();
@@ -84,7 +84,7 @@ mod checked {
             self.changed.notify_all();
         }
 
-        /// Injects a lost wake-up.
+        /// Makes later wake-ups be lost, for the model checker.
         pub(crate) fn turn_deaf(&self) {
             self.is_deaf.store(true, Ordering::Relaxed);
         }

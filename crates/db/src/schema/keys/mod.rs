@@ -25,7 +25,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("a key is not {expected} at byte {at}")]
 pub struct BadKey {
-    /// The expected type.
+    /// What was expected at this position, such as "text".
     pub expected: &'static str,
     /// Offset in the key, in bytes.
     pub at: usize,
@@ -70,7 +70,7 @@ impl<'a> KeyDecoder<'a> {
         Ok(taken)
     }
 
-    /// Returns the remaining bytes.
+    /// Returns the bytes that no part has consumed yet.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]

@@ -45,12 +45,11 @@ const FIRST_VERSION: u8 = 1;
 const HERE: u8 = 0;
 const APART: u8 = 1;
 
-/// Entry of a dictionary.
+/// A dictionary, as the manifest lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DictionaryEntry {
-    /// Number of the dictionary.
     pub id: DictionaryId,
-    /// Kind of the structure.
+    /// Number of the structure's kind: see `options/kind.rs`.
     pub kind: u8,
     /// Root that the structure is opened from.
     pub root: Vec<u8>,
@@ -78,9 +77,9 @@ pub struct Manifest {
 pub struct DictionaryBacklog {
     /// Sequence number of the last commit that the dictionary holds.
     pub cut: u64,
-    /// Number of missing writes.
+    /// Number of writes in `writes`.
     pub count: u64,
-    /// Encoded writes.
+    /// Sequence, length and record of each write, as in the manifest.
     pub writes: Vec<u8>,
 }
 
@@ -118,14 +117,12 @@ impl DictionaryBacklog {
 /// Decoded payload of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SuperblockPayload {
-    /// The manifest itself.
     Inline(Manifest),
-    /// Location of the manifest.
+    /// Location of a manifest that is too long for the payload.
     External(ValuePointer),
 }
 
 impl SuperblockPayload {
-    /// Encodes the payload.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
@@ -176,7 +173,6 @@ impl SuperblockPayload {
 }
 
 impl Manifest {
-    /// Encodes the manifest.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();

@@ -146,7 +146,7 @@ impl WriteSet {
         self.memory + self.journal.memory()
     }
 
-    /// Removes all writes.
+    /// Removes all writes; the set can be used again.
     pub fn clear(&mut self) {
         self.writes = WriteBuffer::new(self.keyspace.definition().prefix.len());
         self.deleted = RangeSet::default();
@@ -166,7 +166,7 @@ impl WriteSet {
         self.insert(key.as_ref(), KeyWrite::Put { value, expires_ms });
     }
 
-    /// Deletes a key.
+    /// Deletes a key, whether or not it has a value.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) {
         self.insert(key.as_ref(), KeyWrite::Delete);
     }
@@ -252,7 +252,7 @@ impl WriteSet {
         self.insert(key, KeyWrite::of(value, expires_ms));
     }
 
-    /// Discards overwritten writes.
+    /// Frees the memory of writes that later ones to the same key replace.
     pub(crate) fn forget_overwritten(&mut self) {
         self.writes.by_key_mut(&mut self.memory);
     }
