@@ -197,7 +197,7 @@ pub enum Error {
     OptionsDiffer {
         /// Name of the existing keyspace, which stays unchanged.
         keyspace: String,
-        /// The first option that differs, in words: "value threshold".
+        /// The first option that differs, in words, such as "value threshold".
         option: &'static str,
         /// Value of the option in the existing keyspace.
         has: String,
@@ -212,7 +212,7 @@ pub enum Error {
     SharedOptionsDiffer {
         /// Name of the keyspace that was to be created.
         keyspace: String,
-        /// The first option that differs, in words: "options of levels".
+        /// The first option that differs, in words, such as "options of levels".
         option: &'static str,
         /// Value that the existing keyspaces share.
         has: String,

@@ -1,4 +1,4 @@
-//! One engine in its own process: opened, driven through its phases, closed.
+//! The process of one engine, in which it is opened, driven through its phases, and closed.
 
 use super::job::{ChildEvent, EngineJob, PhaseFlow, ResultRow};
 use super::measurement_window::MeasurementWindow;

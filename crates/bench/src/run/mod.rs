@@ -1,5 +1,5 @@
-//! Running: a runner starts a child for every engine and repetition; the child opens the engine,
-//! runs the phases and reports their costs.
+//! Benchmark runs: a runner starts a child for every engine and repetition; the child opens the
+//! engine, runs the phases and reports their costs.
 //!
 //! *Scope*: jobs, threads, windows, schedules; processes and their messages.
 //!

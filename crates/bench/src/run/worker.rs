@@ -1,4 +1,4 @@
-//! One thread: draws operations, executes them, verifies results, and counts.
+//! A worker thread, which draws operations, executes them, verifies their results, and counts.
 
 use super::deletion::RecordDeletion;
 use super::job::EngineJob;

@@ -1,4 +1,5 @@
-//! One engine in its own process: opened, driven through its phases, verified, closed.
+//! The process of one engine with transactions: it is opened, driven through its phases, verified,
+//! and closed.
 
 use super::engine::{AckDurability, AttemptError, TransactionalEngine, TransactionalEntry, find};
 use super::job::TransactionJob;

@@ -1,4 +1,4 @@
-//! One client: draws transactions, retries each until it commits, and counts.
+//! A client thread, which draws transactions, retries each until it commits, and counts.
 
 use super::engine::{AttemptError, AttemptResult, EngineTransaction, TransactionClient};
 use super::phase::{CounterOrder, TransactionPhase, TransactionTask};

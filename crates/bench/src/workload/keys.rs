@@ -1,4 +1,4 @@
-//! KeyOrdering: `user` and twenty digits, 24 bytes. Record numbers are scattered over the key
+//! Keys of records: `user` and twenty digits, 24 bytes. Record numbers are scattered over the key
 //! space, so that consecutive records have hashed order.
 
 /// Length of a key in bytes.

@@ -79,7 +79,7 @@ impl<'a> CommitPreconditions<'a> {
 
 /// Result of evaluating a condition.
 pub(crate) enum ConditionVerdict {
-    /// The condition holds; the write is committed.
+    /// The condition holds; the commit proceeds.
     Go,
     /// The condition does not hold; nothing is written.
     Stop,
@@ -195,7 +195,7 @@ impl Engine {
         }
     }
 
-    /// Fails for a commit to a keyspace whose pages are set aside. Dropping such a keyspace is
+    /// Fails for a commit to a keyspace whose pages are quarantined. Dropping such a keyspace is
     /// allowed.
     #[cold]
     fn reject_quarantined_writes(

@@ -1,5 +1,5 @@
-//! Structures whose compactions have met damage. The background skips them for a while, so that
-//! other compactions proceed and writers of other keyspaces are not affected.
+//! Backoff of compactions that have met damage. The background skips their structures for a while,
+//! so that other compactions proceed and writers of other keyspaces are not affected.
 //!
 //! A compaction that fails because of damage changes nothing. Reads of damaged data fail with its
 //! location; other reads and all writes continue, but new data is not merged with damaged data.

@@ -34,8 +34,8 @@ use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Maximum number of retries, each after a nap, of a checkpoint that finds the disk full before the
-/// store gives up.
+/// Maximum number of retries, each after a poll interval, of a checkpoint that finds the disk full
+/// before the store gives up.
 const TRIES: u32 = 500;
 
 /// Units of space needed by a checkpoint that makes few layers durable, without the units per

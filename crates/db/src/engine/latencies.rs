@@ -30,7 +30,7 @@ const DIGITS: u8 = 2;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct LatencySummary {
-    /// Number of timed operations, a sample or all.
+    /// Number of timed operations: a sample, or all for durable commits.
     pub timed: u64,
     /// Mean latency; zero if none was timed.
     pub mean_ns: f64,

@@ -111,8 +111,8 @@ pub(crate) struct LargeCommitGate {
     before: Mutex<Weak<Memtable>>,
 }
 
-/// Maximum number of naps in which a long commit waits for the memory of the previous one after its
-/// flush: readers may hold it longer.
+/// Maximum number of poll intervals for which a long commit waits for the memory of the previous
+/// one after its flush: readers may hold it longer.
 const MOST_NAPS: u32 = 50;
 
 /// The store's memory budget and the state of its division.

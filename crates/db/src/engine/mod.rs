@@ -10,7 +10,7 @@
 //!
 //! - **E1** A memtable holds exactly the commits above its base, up to its cut; a dictionary holds
 //!   exactly the commits to its keys, up to its cut. At a checkpoint all dictionaries have the same
-//!   cut, except pages that were set aside: the manifest holds the writes they have not received.
+//!   cut, except quarantined pages: the manifest holds the writes that they have not received.
 //! - **E2** A reader at sequence number S sees every commit up to S and none above it: it picks S
 //!   first, then loads the list of memtables, then the version of the tree, and skips the memtables
 //!   that this version already contains.

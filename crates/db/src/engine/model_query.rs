@@ -1,5 +1,5 @@
-//! What the engine counts for predictions of its costs: the workload of each keyspace, the contents
-//! of its files, and the measurements with which a prediction is compared.
+//! Inputs for predictions of the engine's costs: the workload of each keyspace, the contents of its
+//! files, and the measurements with which a prediction is compared.
 
 use super::{Engine, EngineCounter};
 use crate::advise::forecast::measurement::{ForecastSample, processor_us};

@@ -131,7 +131,7 @@ impl MemtableSlot {
 pub(crate) enum MemtableRetention {
     /// Until it is flushed, like any other memtable.
     Ordinary,
-    /// Forever: a dictionary that is set aside accepts no flush.
+    /// Forever: a quarantined dictionary accepts no flush.
     Forever,
 }
 
@@ -158,13 +158,12 @@ pub(crate) struct MemtableQueue {
     /// An empty memtable for when no retired one is free. It is prepared in advance because a
     /// writer that allocated it at a seal would wait for the system.
     spare: Mutex<Option<Memtable>>,
-    /// Number of the oldest memtables that stay, because a dictionary that is set aside accepts no
-    /// flush.
+    /// Number of the oldest memtables that stay, because a quarantined dictionary accepts no flush.
     held: AtomicUsize,
     /// Reservable bytes of an ordinary memtable.
     memtable_bytes: u64,
-    /// Bytes that the last ordinary memtable actually used. Less than `room`, because reservations
-    /// are upper bounds.
+    /// Bytes that the last ordinary memtable actually used. Less than `memtable_bytes`, because
+    /// reservations are upper bounds.
     usual: AtomicU64,
     /// Key ranges that scans found empty.
     empty: EmptyRanges,

@@ -12,7 +12,7 @@ use alluvium_dictionary::contract::Dictionary;
 /// Maximum number of slices to wait for the compaction of a leaf.
 const MOST_SLICES: usize = 100_000;
 
-/// Naps without progress after which a full compaction fails on a full disk: a second.
+/// Number of polls without progress after which a full compaction fails on a full disk: a second.
 const FULL_NAPS: usize = 500;
 
 impl Engine {

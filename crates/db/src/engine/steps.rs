@@ -374,7 +374,7 @@ impl Engine {
         self.guarded("writing a memtable out", || self.incorporate_some(records, turn))
     }
 
-    /// Sets aside pages in which a flush met damage. If another thread is making a checkpoint, the
+    /// Quarantines pages in which a flush met damage. If another thread is making a checkpoint, the
     /// flush is retried instead. Returns whether the flush can continue.
     fn quarantine_damaged_pages(&self, damage: &alluvium_storage::Error, turn: FlushCaller) -> Result<bool> {
         let _alone = match turn {

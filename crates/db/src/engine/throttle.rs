@@ -18,16 +18,16 @@ use std::time::{Duration, Instant};
 /// Tuning: `Duration::from_millis(2)` since 2026-11-22.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Maximum number of naps in which a delete waits for space on a full disk before it is refused,
-/// and any write while another tier has space: five seconds.
+/// Maximum number of poll intervals for which a delete waits for space on a full disk before it is
+/// refused, and any write while another tier has space: five seconds.
 /// Tuning: `2500` since 2026-11-22.
 pub(super) const FULL_TURNS: u32 = 2500;
 
-/// Number of naps after which a writer that waits for space looks for some itself.
+/// Number of poll intervals after which a writer that waits for space looks for some itself.
 /// Tuning: `16` since 2026-11-27.
 const LOOK_TURNS: u32 = 16;
 
-/// The pressure state of the store: full disks, delays and waiting threads.
+/// State of write throttling: full disks, delays and waiting threads.
 #[derive(Debug, Default)]
 pub(crate) struct WriteThrottle {
     /// Whether the disk had no space for a write that may not use the reserve.

@@ -1,4 +1,4 @@
-//! Validation: checks whether commits above a sequence number have written to the footprint of a
+//! Validation: checks whether commits above a sequence number have written to the access set of a
 //! transaction.
 //!
 //! Memtables record the sequence number of every write. If the memtables do not reach back to the
@@ -15,7 +15,7 @@
 //! there was one (G2 of `dictionary/merge`), and does not reset any sequence number above it to
 //! zero (G4).
 //!
-//! The caller holds the locks of the footprint: a writer applies its commit before it releases its
+//! The caller holds the locks of the access set: a writer applies its commit before it releases its
 //! locks, so the memtables have it. Reading from a dictionary takes a while, and other writers
 //! would wait for the locks. A transaction whose read position is below all memtables therefore
 //! validates first without locks, up to a recent sequence number, and under the locks only what was
@@ -58,7 +58,7 @@ pub(crate) enum RangeValidation {
     ByWrites,
 }
 
-/// A sequence number up to which the footprint was not written. Pinned until dropped.
+/// A sequence number up to which the access set was not written. Pinned until dropped.
 #[derive(Debug)]
 pub(crate) struct ValidatedSnapshot<'e> {
     engine: &'e Engine,
@@ -92,8 +92,8 @@ struct LaterCommits<'e> {
 }
 
 impl Engine {
-    /// Returns a conflict of a commit above a pinned sequence number with a footprint, if there is
-    /// one.
+    /// Returns a conflict of a commit above a pinned sequence number with an access set, if there
+    /// is one.
     pub(crate) fn written_above(
         &self,
         place: SequenceNumber,
@@ -103,9 +103,9 @@ impl Engine {
         self.above(place, MAX_SEQUENCE).find_conflict(footprint, ranges)
     }
 
-    /// Validates a footprint without locks: returns a recent sequence number up to which no commit
-    /// above `place` has written to it, or the conflict. If the memtables reach back to `place`,
-    /// returns `place` itself, because validation under locks is cheap then.
+    /// Validates an access set without locks: returns a recent sequence number up to which no
+    /// commit above `place` has written to it, or the conflict. If the memtables reach back to
+    /// `place`, returns `place` itself, because validation under locks is cheap then.
     pub(crate) fn validate_without_locks(
         &self,
         place: SequenceNumber,
@@ -207,7 +207,7 @@ impl Engine {
 }
 
 impl LaterCommits<'_> {
-    /// Returns a conflict of the commits with the footprint, if there is one.
+    /// Returns a conflict of the commits with the access set, if there is one.
     fn find_conflict(&self, footprint: &AccessSet, ranges: RangeValidation) -> Result<Option<WriteConflict>> {
         for space in footprint.spaces() {
             let structure = space.definition.structure;

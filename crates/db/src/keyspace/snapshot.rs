@@ -1,4 +1,4 @@
-//! Reads at one commit.
+//! Snapshots: consistent reads of all keyspaces at one commit.
 
 use crate::engine::ReadPosition;
 use crate::error::{Error, Result};

@@ -130,7 +130,7 @@ impl AccessSet {
         self.spaces.values()
     }
 
-    /// Adds locks that exclude commits of other writes to the footprint.
+    /// Adds locks that exclude commits of other writes to the access set.
     pub(crate) fn lock(&self, set: &mut LockSet) {
         for space in self.spaces.values() {
             for point in &space.points {

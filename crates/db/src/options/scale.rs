@@ -1,4 +1,4 @@
-//! Sizes of a store's parts.
+//! The scale of a store: the sizes of its memtables, caches, log, extents and nodes.
 
 use alluvium_storage::extents::{ExtentOptions, UNIT};
 use alluvium_storage::log::{LogOptions, SegmentAccess};

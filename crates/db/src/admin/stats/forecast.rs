@@ -1,4 +1,4 @@
-//! Predictions as figures.
+//! Predicted costs as figures of the statistics.
 
 use super::{StatsMetric, StatsMetricKind, StatsMetricUnit};
 use crate::advise::forecast::{CostComparison, CostQuantity, Forecast};

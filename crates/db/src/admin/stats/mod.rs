@@ -116,7 +116,7 @@ pub struct Stats {
     /// Time for which writers were throttled, in small steps, to avoid stalls.
     pub delays: WriteDelays,
     /// Time in microseconds that compactions paused because of the caps of
-    /// [`Background`](crate::Background).
+    /// [`BackgroundLimits`](crate::BackgroundLimits).
     pub capped_us: u64,
     /// Slices of compactions that exceeded the caps, because writers would have been throttled
     /// otherwise.

@@ -86,7 +86,7 @@ impl TrialWatch {
         self.measured
     }
 
-    /// Evaluates the counters since the last interval, and decides about the change.
+    /// Evaluates the counters once an interval has passed, and decides about the change.
     pub(crate) fn look(&mut self, now: LookupCounters) -> TrialDecision {
         let age_ms = now.at_ms.saturating_sub(self.began_ms);
         if age_ms < SETTLE_MS {

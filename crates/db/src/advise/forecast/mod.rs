@@ -6,7 +6,7 @@
 //!
 //! *Must not depend on*: how costs are computed (`alluvium_model`), who asks, how it is displayed.
 //!
-//! `engine/forecast.rs` passes in what the engine counts.
+//! `engine/model_query.rs` passes in what the engine counts.
 //!
 //! A prediction is a pure function of its inputs. For each hour, the store therefore keeps only the
 //! inputs and the counters at its beginning. Predictions are computed on request.

@@ -60,14 +60,14 @@ struct ReadView {
 }
 
 impl ReadView {
-    /// Returns the same moment with another clock.
+    /// Returns the same read view with another clock.
     fn by_clock(self, now_ms: u64) -> ReadView {
         ReadView { now_ms, ..self }
     }
 }
 
 impl Engine {
-    /// Returns the moment of a read that begins now.
+    /// Returns the view of a read that begins now.
     fn moment(&self, at: ReadPosition) -> ReadView {
         let sequence = match at {
             ReadPosition::Now => self.visible.at(),
@@ -83,7 +83,7 @@ impl Engine {
 
     /// Returns whether versions that the reader needs may have been dropped since: a compaction has
     /// begun to merge versions up to a later sequence number (E3). The reader must then take a new
-    /// moment. This cannot happen to pinned sequence numbers.
+    /// view. This cannot happen to pinned sequence numbers.
     fn is_forgotten(&self, moment: &ReadView) -> bool {
         moment.at == ReadPosition::Now && self.dictionaries.horizon().sequence() > moment.sequence
     }

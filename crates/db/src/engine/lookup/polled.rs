@@ -29,7 +29,7 @@ use std::task::{Poll, Waker};
 #[derive(Debug)]
 pub(crate) struct PolledRead {
     at: ReadPosition,
-    /// The moment of the read. `None` until it begins.
+    /// `None` until the read begins.
     moment: Option<ReadView>,
     keys: SmallVec<[PolledKey; 1]>,
     /// Number of keys without an answer.

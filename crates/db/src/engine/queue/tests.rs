@@ -1,4 +1,4 @@
-//! Sealing, settling and the memory of memtables.
+//! Sealing of memtables, assignment of sequence numbers, and the memory of memtables.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Cutting all dictionaries for a checkpoint.
+//! Cuts of all dictionaries at one sequence number, for checkpoints.
 
 use super::DictionarySet;
 use crate::error::Result;
@@ -76,8 +76,8 @@ impl DictionarySet {
         }))
     }
 
-    /// Handles a structure that cannot be cut. If the reason is damage in pages, they are set aside
-    /// and `None` is returned: the next attempt works without them.
+    /// Handles a structure that cannot be cut. If the reason is damage in pages, they are
+    /// quarantined and `None` is returned: the next attempt works without them.
     fn without<'s>(
         &self,
         structure: StructureKind,

@@ -70,7 +70,7 @@ pub(crate) struct DictionarySet {
     paged: OnceLock<PagedDictionary>,
     /// Memory of the buffer of `paged`, in bytes.
     paged_bytes: usize,
-    /// The pages that are set aside and accept no writes, and whether there are any.
+    /// The quarantined pages, which accept no writes, and whether there are any.
     aside: Mutex<Option<QuarantinedPages>>,
     has_aside: AtomicBool,
     /// Whether the durable generation lists damaged pages that no keyspace uses.

@@ -1,9 +1,10 @@
-//! Pages in which a change has met damage. The rest of the store continues without them.
+//! Quarantine of pages in which a change has met damage. The rest of the store continues without
+//! them.
 //!
 //! Pages are changed in place, so a change that fails halfway leaves them between two states. They
-//! are then set aside: nothing more is written to them, and every later generation lists them as in
-//! the last generation before, along with the writes that they have not received. The log keeps
-//! these writes until the first of the later generations is durable.
+//! are then set aside in quarantine: nothing more is written to them, and every later generation
+//! lists them as in the last generation before, along with the writes that they have not received.
+//! The log keeps these writes until the first of the later generations is durable.
 //!
 //! ```text
 //!   set aside      reads and writes of keyspaces in pages fail with the damage; drops are taken
@@ -25,12 +26,11 @@ use std::sync::atomic::Ordering;
 /// Bytes of the log read at a time.
 const READ_AT_ONCE: u64 = 1 << 20;
 
-/// The pages that are set aside.
+/// The quarantined pages and the writes that they have not received.
 #[derive(Clone, Debug)]
 pub(super) struct QuarantinedPages {
     /// Their manifest entry in the last generation before.
     entry: DictionaryEntry,
-    /// Writes that they have not received.
     behind: DictionaryBacklog,
     /// All writes to their keys up to this commit are in the pages or in `behind`.
     through: SequenceNumber,
@@ -46,25 +46,24 @@ pub(in crate::engine) struct BacklogReplay {
     pub(in crate::engine) behind: DictionaryBacklog,
     /// The last commit that the memtable holds.
     pub(in crate::engine) cut: SequenceNumber,
-    /// Whether the dictionary is set aside.
+    /// Whether the dictionary is quarantined.
     pub(in crate::engine) is_aside: bool,
 }
 
 impl DictionarySet {
-    /// Returns whether the pages are set aside.
     #[inline]
     pub(in crate::engine) fn has_quarantined_pages(&self) -> bool {
         self.has_aside.load(Ordering::Acquire)
     }
 
-    /// Returns all dictionaries except pages that are set aside.
+    /// Returns all dictionaries except quarantined pages.
     pub(in crate::engine) fn live(&self) -> impl Iterator<Item = (StructureKind, &dyn Dictionary)> {
         let has_aside = self.has_quarantined_pages();
         let is_live = move |of: &StructureKind| !(has_aside && *of == StructureKind::Paged);
         self.all().filter(move |(structure, _)| is_live(structure))
     }
 
-    /// Sets the pages aside because of this damage. No checkpoint may be in progress. Returns
+    /// Quarantines the pages because of this damage. No checkpoint may be in progress. Returns
     /// whether it did: this is impossible if no durable generation contains the pages.
     pub(in crate::engine) fn quarantine_pages(&self, damage: &alluvium_storage::Error) -> Result<bool> {
         let store = &self.home.store;
@@ -90,7 +89,7 @@ impl DictionarySet {
         Ok(true)
     }
 
-    /// Keeps the pages set aside if they were when this generation was made.
+    /// Keeps the pages in quarantine if they were there when this generation was made.
     pub(super) fn stays_aside(&mut self, manifest: &Manifest, cut: SequenceNumber) {
         let id = StructureKind::Paged.dictionary();
         if let (Some(behind), Some(entry)) = (manifest.behind.get(&id), manifest.entry(id)) {
@@ -118,7 +117,7 @@ impl DictionarySet {
         *self.has_aside.get_mut() = false;
     }
 
-    /// Returns the manifest entry and the pending writes of set-aside pages for a generation at
+    /// Returns the manifest entry and the pending writes of quarantined pages for a generation at
     /// `at`.
     pub(super) fn aside_at(
         &self,
@@ -169,7 +168,7 @@ impl DictionarySet {
         Ok(Some((aside.entry.clone(), aside.behind.clone())))
     }
 
-    /// Fails if the pages are set aside.
+    /// Fails if the pages are quarantined. `keyspace` returns the name for the error.
     pub(crate) fn require_pages(&self, keyspace: impl FnOnce() -> String) -> Result<()> {
         match &*self.aside.lock() {
             None => Ok(()),
@@ -193,8 +192,8 @@ impl DictionarySet {
         own.next()
     }
 
-    /// Returns a sentence about the pages that are set aside, and whether they cannot be checked
-    /// until the store is reopened.
+    /// Returns a sentence about the quarantined pages, and whether they cannot be checked until the
+    /// store is reopened.
     pub(in crate::engine) fn aside_finding(&self) -> Option<(String, bool)> {
         let aside = self.aside.lock();
         let aside = aside.as_ref()?;

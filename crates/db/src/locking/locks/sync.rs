@@ -84,7 +84,7 @@ mod checked {
             self.changed.notify_all();
         }
 
-        /// Makes later wake-ups be lost, for the model checker.
+        /// Loses all later wake-ups, for the model checker.
         pub(crate) fn turn_deaf(&self) {
             self.is_deaf.store(true, Ordering::Relaxed);
         }
