@@ -7,7 +7,7 @@ use std::path::Path;
 /// The machine and its state at the start of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MachineInfo {
-    /// Model of the processor, as Linux names it.
+    /// Its `model name` in `/proc/cpuinfo`; empty if that is missing.
     pub processor: String,
     /// Number of processors available to the process.
     pub cores: usize,

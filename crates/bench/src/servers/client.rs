@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
     Load,
-    /// Sets records that are drawn uniformly.
+    /// Overwrites existing records, drawn uniformly.
     Set,
-    /// Gets records that are drawn uniformly.
+    /// Reads existing records, drawn uniformly.
     Get,
 }
 
@@ -50,7 +50,6 @@ pub struct LoadResult {
     /// Latencies, from sending a request together with those of its pipeline until its reply
     /// arrives.
     pub recorder: PhaseRecorder,
-    /// Duration of the run in seconds.
     pub seconds: f64,
 }
 

@@ -50,7 +50,7 @@ pub struct ServerPlan {
     pub seed: u64,
     /// Directory for the files of the servers, which are removed at the end.
     pub directory: PathBuf,
-    /// Executable of Alluvium, which is also a server.
+    /// Executable of Alluvium, which starts its servers.
     pub own: PathBuf,
 }
 

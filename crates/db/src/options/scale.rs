@@ -1,4 +1,4 @@
-//! The scale of a store: the sizes of its memtables, caches, log, extents and nodes.
+//! The scale of a store: the sizes of its memtables, cache, log and extents, and its tree's shape.
 
 use alluvium_storage::extents::{ExtentOptions, UNIT};
 use alluvium_storage::log::{LogOptions, SegmentAccess};
