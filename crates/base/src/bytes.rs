@@ -18,7 +18,7 @@ pub struct TruncatedInput {
 /// A cursor over untrusted bytes. Every read is bounds-checked and returns an error past the end.
 ///
 /// ```
-/// use alluvium_base::bytes::Reader;
+/// use alluvium_base::bytes::ByteReader;
 /// let mut reader = ByteReader::new(&[1, 0, 2, 0, 0, 0, 9]);
 /// assert_eq!(reader.u16().unwrap(), 1);
 /// assert_eq!(reader.u32().unwrap(), 2);
@@ -108,7 +108,7 @@ impl<'a> ByteReader<'a> {
 /// Appends little-endian integers to a byte vector.
 ///
 /// ```
-/// use alluvium_base::bytes::{Reader, Writer};
+/// use alluvium_base::bytes::{ByteReader, ByteWriter};
 /// let mut bytes = Vec::new();
 /// ByteWriter::new(&mut bytes).u16(7).varint(300).bytes(b"xy");
 /// let mut reader = ByteReader::new(&bytes);

@@ -49,7 +49,7 @@ impl ProbePoint {
     /// Returns a point of random reads, one at a time.
     ///
     /// ```
-    /// use alluvium_base::measured::Point;
+    /// use alluvium_base::measurements::ProbePoint;
     /// assert_eq!(ProbePoint::reads(4096).at_depth(8).depth, 8);
     /// ```
     #[must_use]

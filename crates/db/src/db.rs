@@ -647,10 +647,10 @@ impl Db {
     /// # let db = alluvium::Db::open(place.path().join("store"))?;
     /// # let rivers = db.keyspace("rivers")?;
     /// # for river in 0..10_000u32 { rivers.put(river.to_be_bytes(), "long")?; }
-    /// use alluvium::Outcome;
+    /// use alluvium::TrialOutcome;
     /// if let Some(advice) = db.advice_for(0.5)? {
     ///     db.apply_advice(&advice)?;
-    ///     assert_eq!(db.trials()[0].outcome, Outcome::Watched);
+    ///     assert_eq!(db.trials()[0].outcome, TrialOutcome::Watched);
     /// }
     /// # Ok::<(), alluvium::Error>(())
     /// ```

@@ -71,7 +71,7 @@ impl IoOutcome {
 ///
 /// ```
 /// use alluvium_base::Purpose;
-/// use alluvium_device::{Batch, Buffer};
+/// use alluvium_device::{IoBatch, AlignedBuffer};
 /// let mut batch = IoBatch::new();
 /// batch.write(0, AlignedBuffer::zeroed(512), Purpose::Other);
 /// batch.read(512, AlignedBuffer::zeroed(512), Purpose::Other);

@@ -16,8 +16,8 @@ use std::sync::Arc;
 /// that it keeps alive.
 ///
 /// ```
-/// use alluvium_device::Buffer;
-/// let mut buffer = Buffer::zeroed(4096);
+/// use alluvium_device::AlignedBuffer;
+/// let mut buffer = AlignedBuffer::zeroed(4096);
 /// buffer[0] = 7;
 /// assert_eq!(buffer.len(), 4096);
 /// ```

@@ -49,7 +49,7 @@ struct CounterRow {
 ///
 /// ```
 /// use alluvium_base::Purpose;
-/// use alluvium_device::Counters;
+/// use alluvium_device::DeviceCounters;
 /// let counters = DeviceCounters::new();
 /// counters.read(Purpose::Lookup, 4096);
 /// assert_eq!(counters.snapshot().of(Purpose::Lookup).read_bytes, 4096);

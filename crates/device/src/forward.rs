@@ -20,7 +20,7 @@ use std::sync::Arc;
 ///
 /// ```
 /// use alluvium_device::forward::ForwardDirectory;
-/// use alluvium_device::{Device, Directory, Error, FileOptions, Operation, Result, memory::MemoryDirectory};
+/// use alluvium_device::{Device, Directory, Error, FileOptions, DeviceOperation, Result, memory::MemoryDirectory};
 /// use std::sync::Arc;
 /// /// A directory in which nothing can be removed.
 /// #[derive(Debug)]
@@ -30,7 +30,7 @@ use std::sync::Arc;
 ///         &self.0
 ///     }
 ///     fn remove(&self, name: &str) -> Result<()> {
-///         let (operation, file) = (Operation::Remove, name.to_owned());
+///         let (operation, file) = (DeviceOperation::Remove, name.to_owned());
 ///         Err(Error::ReadOnly { operation, file })
 ///     }
 /// }

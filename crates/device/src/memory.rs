@@ -24,11 +24,11 @@ const CHUNK: u64 = 64 << 10;
 ///
 /// ```
 /// use alluvium_base::Purpose;
-/// use alluvium_device::{Buffer, Device, Directory, FileOptions, memory::MemoryDirectory};
+/// use alluvium_device::{AlignedBuffer, Device, Directory, FileOptions, memory::MemoryDirectory};
 /// let directory = MemoryDirectory::new();
 /// let file = directory.create("tier-0", FileOptions::DIRECT)?;
 /// file.grow(4096)?;
-/// file.write_at(512, Buffer::padded(b"hello"), Purpose::Other)?;
+/// file.write_at(512, AlignedBuffer::padded(b"hello"), Purpose::Other)?;
 /// assert_eq!(&file.read_at(512, 512, Purpose::Other)?[..5], b"hello");
 /// # Ok::<(), alluvium_device::Error>(())
 /// ```

@@ -27,13 +27,13 @@ const PAGE: u64 = 4096;
 ///
 /// ```
 /// use alluvium_base::Purpose;
-/// use alluvium_device::{Buffer, Device, Directory, FileOptions, OverlayDirectory, memory::MemoryDirectory};
+/// use alluvium_device::{AlignedBuffer, Device, Directory, FileOptions, OverlayDirectory, memory::MemoryDirectory};
 /// use std::sync::Arc;
 /// let below = MemoryDirectory::new();
 /// below.create("tier-0", FileOptions::DIRECT)?.grow(4096)?;
 /// let overlay = OverlayDirectory::new(Arc::new(below.clone()))?;
 /// let file = overlay.open("tier-0", FileOptions::DIRECT)?;
-/// file.write_at(512, Buffer::padded(b"hello"), Purpose::Other)?;
+/// file.write_at(512, AlignedBuffer::padded(b"hello"), Purpose::Other)?;
 /// assert_eq!(&file.read_at(512, 512, Purpose::Other)?[..5], b"hello");
 /// let below = below.open("tier-0", FileOptions::DIRECT)?;
 /// assert_eq!(&below.read_at(512, 512, Purpose::Other)?[..5], [0; 5]);

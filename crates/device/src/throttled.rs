@@ -24,13 +24,13 @@ use std::time::{Duration, Instant};
 ///
 /// ```
 /// use alluvium_base::Purpose;
-/// use alluvium_base::cost::{Access, CostClock, CostFault};
+/// use alluvium_base::cost::{DeviceAccess, CostClock, CostFault};
 /// use alluvium_device::memory::MemoryDirectory;
-/// use alluvium_device::{Buffer, Device, Directory, FileOptions, ThrottledDirectory};
+/// use alluvium_device::{AlignedBuffer, Device, Directory, FileOptions, ThrottledDirectory};
 /// use std::{sync::Arc, time::Instant};
 /// struct Slow(u64);
 /// impl CostClock for Slow {
-///     fn charge(&mut self, now_ns: u64, access: &Access) -> Result<u64, CostFault> {
+///     fn charge(&mut self, now_ns: u64, access: &DeviceAccess) -> Result<u64, CostFault> {
 ///         self.0 = self.0.max(now_ns) + 1_000_000 + access.len;
 ///         Ok(self.0)
 ///     }

@@ -12,8 +12,8 @@ pub const SEED: u64 = 0;
 /// record cache and the maplets of a tree.
 ///
 /// ```
-/// use alluvium_dictionary::key::Key;
-/// let key = Key::new(b"river");
+/// use alluvium_dictionary::key::LookupKey;
+/// let key = LookupKey::new(b"river");
 /// assert_eq!(key.bytes(), b"river");
 /// assert_eq!(key.hash(), alluvium_filters::hash(0, b"river"));
 /// ```

@@ -23,19 +23,19 @@ pub type LookupValue = Option<Vec<u8>>;
 /// ```
 /// use alluvium_base::{Message, message::LAST};
 /// use alluvium_dictionary::memtable::Memtable;
-/// use alluvium_dictionary::merge::Append;
-/// use alluvium_dictionary::gather::Gather;
-/// use alluvium_dictionary::key::Key;
+/// use alluvium_dictionary::merge::AppendOperator;
+/// use alluvium_dictionary::lookup_state::LookupState;
+/// use alluvium_dictionary::key::LookupKey;
 ///
 /// let memtable = Memtable::new(1 << 20);
 /// memtable.insert(b"river", Message::put(1, b"Elbe")).unwrap();
 /// memtable.insert(b"river", Message::merge(2, b", Oder")).unwrap();
-/// let mut gather = LookupState::new(LAST, 0, Some(&Append));
-/// gather.memtable(&memtable, Key::new(b"river"));
+/// let mut gather = LookupState::new(LAST, 0, Some(&AppendOperator));
+/// gather.memtable(&memtable, LookupKey::new(b"river"));
 /// assert!(gather.is_decided());
 /// assert_eq!(gather.value(), Some(&b"Elbe, Oder"[..]));
-/// gather.reset(1, 0, Some(&Append));
-/// gather.memtable(&memtable, Key::new(b"river"));
+/// gather.reset(1, 0, Some(&AppendOperator));
+/// gather.memtable(&memtable, LookupKey::new(b"river"));
 /// assert_eq!(gather.finish(), Some(b"Elbe".to_vec()));
 /// ```
 #[derive(Debug)]
@@ -161,10 +161,10 @@ impl<'op> LookupState<'op> {
     ///
     /// ```
     /// use alluvium_base::{Message, message::LAST};
-    /// use alluvium_dictionary::gather::Gather;
-    /// use alluvium_dictionary::merge::Append;
+    /// use alluvium_dictionary::lookup_state::LookupState;
+    /// use alluvium_dictionary::merge::AppendOperator;
     ///
-    /// let mut gather = LookupState::new(LAST, 0, Some(&Append));
+    /// let mut gather = LookupState::new(LAST, 0, Some(&AppendOperator));
     /// assert!(gather.message(&Message::merge(7, b"new")).is_continue());
     /// gather.end_at(Some(6));
     /// assert!(gather.is_decided());

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// use alluvium_base::Message;
 /// use alluvium_dictionary::memtable::Memtable;
 /// use alluvium_dictionary::range::KeyRange;
-/// use alluvium_dictionary::share::Share;
+/// use alluvium_dictionary::memtable_slice::MemtableSlice;
 /// use std::sync::Arc;
 ///
 /// let memtable = Arc::new(Memtable::new(1 << 20));
@@ -74,7 +74,7 @@ impl MemtableSlice {
     /// ```
     /// use alluvium_dictionary::memtable::Memtable;
     /// use alluvium_dictionary::range::KeyRange;
-    /// use alluvium_dictionary::share::Share;
+    /// use alluvium_dictionary::memtable_slice::MemtableSlice;
     /// use std::sync::Arc;
     ///
     /// let memtable = Arc::new(Memtable::new(1 << 20));

@@ -54,7 +54,7 @@ impl PlacementRequest {
     /// all tiers.
     ///
     /// ```
-    /// use alluvium_dictionary::placement::Demand;
+    /// use alluvium_dictionary::placement::PlacementRequest;
     /// // The newest tenth of a structure, in a store that holds ten times as much.
     /// assert_eq!(PlacementRequest::of_share(10, 100, 1000, 7), PlacementRequest::older(100, 7));
     /// ```
@@ -78,7 +78,7 @@ impl PlacementRequest {
 /// Returns the tier for a request.
 ///
 /// ```
-/// use alluvium_dictionary::placement::{Demand, choose};
+/// use alluvium_dictionary::placement::{PlacementRequest, choose};
 /// use alluvium_storage::store::TierSpace;
 /// let tier = |gib: u64| TierSpace {
 ///     capacity_bytes: gib << 30,
@@ -87,8 +87,8 @@ impl PlacementRequest {
 ///     is_open: true,
 /// };
 /// let tiers = [tier(16), tier(1024)];
-/// assert_eq!(choose(&tiers, &Demand::newest(64 << 20)), 0);
-/// assert_eq!(choose(&tiers, &Demand::older(100 << 30, 1 << 30)), 1);
+/// assert_eq!(choose(&tiers, &PlacementRequest::newest(64 << 20)), 0);
+/// assert_eq!(choose(&tiers, &PlacementRequest::older(100 << 30, 1 << 30)), 1);
 /// ```
 ///
 /// # Panics

@@ -8,13 +8,13 @@ use std::sync::Arc;
 /// Maps keys to keyspaces. A keyspace is the set of keys that begin with its prefix.
 ///
 /// ```
-/// use alluvium_storage::Codec;
-/// use alluvium_dictionary::rules::{KeyspaceRules, Schema};
+/// use alluvium_storage::NodeCodec;
+/// use alluvium_dictionary::rules::{KeyspaceRules, KeyspaceSchema};
 /// use std::sync::Arc;
 /// /// Keyspaces have numbers of one byte.
 /// #[derive(Debug)]
 /// struct Numbered(Vec<Arc<KeyspaceRules>>);
-/// impl Schema for Numbered {
+/// impl KeyspaceSchema for Numbered {
 ///     fn prefix_len(&self, _key: &[u8]) -> usize {
 ///         1
 ///     }

@@ -97,8 +97,8 @@ impl BloomBlock for LineBlock {
 /// A blocked in-memory Bloom filter.
 ///
 /// ```
-/// use alluvium_filters::{Bloom, Line, hash};
-/// let filter: Bloom<Line> = Bloom::new(100);
+/// use alluvium_filters::{BloomFilter, LineBlock, hash};
+/// let filter: BloomFilter<LineBlock> = BloomFilter::new(100);
 /// filter.of(hash(0, b"pear")).add();
 /// assert!(filter.of(hash(0, b"pear")).may_be_there());
 /// assert!(!filter.of(hash(0, b"plum")).may_be_there());

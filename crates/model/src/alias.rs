@@ -6,7 +6,7 @@ use crate::parameter::{BadParameter, require};
 /// A table that draws indexes with probabilities proportional to their weights.
 ///
 /// ```
-/// use alluvium_model::{Alias, Random};
+/// use alluvium_model::{AliasTable, SplitMix64};
 /// let dice = AliasTable::new(&[1.0, 0.0, 3.0])?;
 /// let mut random = SplitMix64::from_seed(1);
 /// let twos = (0..1000).filter(|_| dice.draw(&mut random) == 2).count();

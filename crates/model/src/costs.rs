@@ -8,10 +8,10 @@ use std::collections::HashMap;
 /// An access pays for every block that it touches; accesses are serialised.
 ///
 /// ```
-/// use alluvium_base::cost::{Access, AccessKind, CostClock};
-/// use alluvium_model::Dam;
-/// let mut dam = Dam::new(4096, 100);
-/// let access = Access { file: 0, offset: 4095, len: 2, kind: AccessKind::Read };
+/// use alluvium_base::cost::{DeviceAccess, AccessKind, CostClock};
+/// use alluvium_model::DamClock;
+/// let mut dam = DamClock::new(4096, 100);
+/// let access = DeviceAccess { file: 0, offset: 4095, len: 2, kind: AccessKind::Read };
 /// assert_eq!(dam.charge(0, &access), Ok(200)); // it touches two blocks
 /// ```
 #[derive(Clone, Debug)]
@@ -49,10 +49,10 @@ impl CostClock for DamClock {
 /// serialised (a disk has one arm).
 ///
 /// ```
-/// use alluvium_base::cost::{Access, AccessKind, CostClock};
-/// use alluvium_model::Affine;
+/// use alluvium_base::cost::{DeviceAccess, AccessKind, CostClock};
+/// use alluvium_model::AffineClock;
 /// let mut disk = AffineClock::new(15_000_000, 33_000, 4096);
-/// let access = Access { file: 0, offset: 0, len: 8192, kind: AccessKind::Read };
+/// let access = DeviceAccess { file: 0, offset: 0, len: 8192, kind: AccessKind::Read };
 /// assert_eq!(disk.charge(0, &access), Ok(15_066_000));
 /// assert_eq!(disk.charge(0, &access), Ok(30_132_000));
 /// assert_eq!(disk.half_bandwidth(), 1_861_818); // where the setup costs as much as the transfer
@@ -117,10 +117,10 @@ impl CostClock for AffineClock {
 /// conflicting access is a [`CostFault`]; its blocks before the conflict stay charged.
 ///
 /// ```
-/// use alluvium_base::cost::{Access, AccessKind, CostClock};
-/// use alluvium_model::Pdam;
+/// use alluvium_base::cost::{DeviceAccess, AccessKind, CostClock};
+/// use alluvium_model::PdamClock;
 /// let mut ssd = PdamClock::new(2, 4096, 100);
-/// let read = |block: u64| Access { file: 0, offset: block * 4096, len: 4096, kind: AccessKind::Read };
+/// let read = |block: u64| DeviceAccess { file: 0, offset: block * 4096, len: 4096, kind: AccessKind::Read };
 /// assert_eq!(ssd.charge(0, &read(1)), Ok(100));
 /// assert_eq!(ssd.charge(0, &read(5)), Ok(100));
 /// assert_eq!(ssd.charge(0, &read(3)), Ok(200)); // the step was full

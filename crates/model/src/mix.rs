@@ -49,8 +49,8 @@ impl TreeOperationMix {
     /// Returns the optimal nodes of a B-tree, with at most `most` elements.
     ///
     /// ```
-    /// use alluvium_model::mix::Mix;
-    /// let lookups = Mix { inserts: 0.0, queries: 1.0, ranges: 0.0, range: 0.0 };
+    /// use alluvium_model::mix::TreeOperationMix;
+    /// let lookups = TreeOperationMix { inserts: 0.0, queries: 1.0, ranges: 0.0, range: 0.0 };
     /// let alpha = 0.0022 * 100.0 / 4096.0;
     /// let best = lookups.best_b_tree(alpha, 10.0, 1e6)?;
     /// assert_eq!((best.node * 100.0 / 1024.0).round(), 263.0); // KiB

@@ -17,7 +17,7 @@ const STEPS: usize = 30;
 /// skews below 0.5 from uniform requests.
 ///
 /// ```
-/// use alluvium_model::{Popularity, Random, observed};
+/// use alluvium_model::{Popularity, SplitMix64, observed};
 /// let requests = Popularity::zipf(1_000_000, 0.99)?.requests()?;
 /// let mut random = SplitMix64::from_seed(1);
 /// let hashes: Vec<u64> = (0..4096).map(|_| requests.draw(&mut random) as u64).collect();

@@ -3,7 +3,7 @@
 /// A pseudorandom number generator.
 ///
 /// ```
-/// use alluvium_model::Random;
+/// use alluvium_model::SplitMix64;
 /// let (mut one, mut other) = (SplitMix64::from_seed(7), SplitMix64::from_seed(7));
 /// assert_eq!(one.below(1000), other.below(1000));
 /// ```

@@ -22,7 +22,7 @@ const PLACE_BYTES: f64 = 4.0;
 /// A SILT store under updates.
 ///
 /// ```
-/// use alluvium_model::silt::Silt;
+/// use alluvium_model::silt::SiltModel;
 /// let costs = SiltModel::example().costs()?;
 /// assert!((costs.write_amplification - 5.4).abs() < 0.02);
 /// assert!(costs.read_amplification < 1.01 && costs.memory_bytes < 0.74);

@@ -119,10 +119,10 @@ impl ActionMix {
     /// Returns the steps of a run.
     ///
     /// ```
-    /// use alluvium_sim::generate::Mix;
-    /// let steps = Mix::default().steps(7, 100);
+    /// use alluvium_sim::generate::ActionMix;
+    /// let steps = ActionMix::default().steps(7, 100);
     /// assert_eq!(steps.len(), 100);
-    /// assert_eq!(steps, Mix::default().steps(7, 100), "the seed is all there is");
+    /// assert_eq!(steps, ActionMix::default().steps(7, 100), "the seed is all there is");
     /// ```
     #[must_use]
     pub fn steps(&self, seed: u64, count: usize) -> Vec<RunStep<WorkloadAction>> {

@@ -34,12 +34,12 @@ pub enum WriteOp {
 /// `get` reads one key, `keys` lists the keys from its first argument up to its second, exclusive.
 ///
 /// ```
-/// use alluvium_sim::ops::{Op, outcome};
+/// use alluvium_sim::ops::{WriteOp, outcome};
 /// let (key, operand) = (b"a".to_vec(), b"!".to_vec());
 /// let get = |_: &[u8]| Ok(Some(b"old".to_vec()));
-/// let writes = outcome(&[Op::Merge { key, operand }], get, |_, _| Ok(Vec::new()))?;
+/// let writes = outcome(&[WriteOp::Merge { key, operand }], get, |_, _| Ok(Vec::new()))?;
 /// assert_eq!(writes[0].value.as_deref(), Some(&b"old!"[..]));
-/// # Ok::<(), alluvium_sim::Trouble>(())
+/// # Ok::<(), alluvium_sim::StoryError>(())
 /// ```
 ///
 /// # Errors

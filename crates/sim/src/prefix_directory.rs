@@ -9,7 +9,7 @@ use std::sync::Arc;
 ///
 /// ```
 /// use alluvium_device::{Directory, FileOptions, memory::MemoryDirectory};
-/// use alluvium_sim::Part;
+/// use alluvium_sim::PrefixDirectory;
 /// use std::sync::Arc;
 /// let whole: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
 /// let (one, other) = (PrefixDirectory::of(&whole, "one."), PrefixDirectory::of(&whole, "other."));

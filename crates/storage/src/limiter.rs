@@ -8,7 +8,7 @@ use std::time::Duration;
 /// charge may therefore exceed the burst, while the long-term rate still holds.
 ///
 /// ```
-/// use alluvium_storage::limiter::Limiter;
+/// use alluvium_storage::limiter::RateLimiter;
 /// use std::time::Duration;
 /// let mut limiter = RateLimiter::new(1000, 500);
 /// let begin = Duration::ZERO;

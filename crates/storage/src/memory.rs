@@ -17,7 +17,7 @@ const _: () = assert!(HUGE_PAGE.is_power_of_two() && MAPPED < HUGE_PAGE);
 /// are written.
 ///
 /// ```
-/// use alluvium_storage::memory::{Anonymous, HUGE_PAGE};
+/// use alluvium_storage::memory::{AnonymousMemory, HUGE_PAGE};
 /// let memory = AnonymousMemory::reserve(1 << 30)?;
 /// assert_eq!((memory.len(), memory.start().as_ptr() as usize % HUGE_PAGE), (1 << 30, 0));
 /// # Ok::<(), std::io::Error>(())
@@ -159,7 +159,7 @@ const MAPPED: usize = 64 << 10;
 /// later request may be longer.
 ///
 /// ```
-/// use alluvium_storage::memory::Bytes;
+/// use alluvium_storage::memory::ZeroedBuffer;
 /// let mut bytes = ZeroedBuffer::zeroed(1 << 20);
 /// bytes[7] = 1;
 /// assert_eq!((bytes.len(), bytes[6], bytes[7]), (1 << 20, 0, 1));

@@ -15,7 +15,7 @@ pub const PLACE_BITS: u32 = 48;
 /// The size of a lossless index: full buckets chain spare buckets.
 ///
 /// ```
-/// use research_models::mica::Index;
+/// use research_models::mica::ChainedIndexSize;
 /// // A tenth of spare buckets is enough for 11 items to a bucket.
 /// let index = ChainedIndexSize::holding(11.0)?;
 /// assert!(index.spare < 0.1 && index.in_main > 0.98);

@@ -22,9 +22,9 @@ fn blocks(access: &DeviceAccess, block: u64) -> Range<u64> {
 /// its ends, then writes every block it touches.
 ///
 /// ```
-/// use alluvium_base::cost::{Access, AccessKind};
+/// use alluvium_base::cost::{DeviceAccess, AccessKind};
 /// use research_models::translate::to_blocks;
-/// let write = Access { file: 0, offset: 100, len: 4096, kind: AccessKind::Write };
+/// let write = DeviceAccess { file: 0, offset: 100, len: 4096, kind: AccessKind::Write };
 /// let kinds: Vec<_> = to_blocks(&write, 4096).iter().map(|access| access.kind).collect();
 /// assert_eq!(kinds, [AccessKind::Read, AccessKind::Read, AccessKind::Write]);
 /// ```

@@ -22,7 +22,7 @@ const LONGEST_REST: Duration = Duration::from_millis(100);
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
 /// # let path = place.path().join("store");
-/// use alluvium::{Background, Options};
+/// use alluvium::{BackgroundLimits, Options};
 /// let caps = BackgroundLimits::new().bytes_per_second(50 << 20).cpu_percent(25);
 /// let db = Options::new().background(caps).open(&path)?;
 /// # drop(db);

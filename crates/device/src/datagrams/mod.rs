@@ -20,11 +20,11 @@ use linux as system;
 /// Datagrams with their addresses. The memory is reused for replies.
 ///
 /// ```
-/// use alluvium_device::datagrams::Burst;
+/// use alluvium_device::datagrams::DatagramBurst;
 /// use std::net::UdpSocket;
 /// let (one, other) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
 /// one.send_to(b"question", other.local_addr()?)?;
-/// let mut burst = Burst::new(8, 2048);
+/// let mut burst = DatagramBurst::new(8, 2048);
 /// assert_eq!(burst.receive(&other)?, 1);
 /// assert_eq!(burst.bytes(0), b"question");
 /// burst.buffer(0)[..6].copy_from_slice(b"answer");

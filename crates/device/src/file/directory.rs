@@ -30,7 +30,7 @@ use std::sync::{Arc, OnceLock};
 ///
 /// ```
 /// use alluvium_base::Purpose;
-/// use alluvium_device::{Buffer, Device, Directory, FileOptions, file::FileDirectory};
+/// use alluvium_device::{AlignedBuffer, Device, Directory, FileOptions, file::FileDirectory};
 /// # let place = tempfile::tempdir().unwrap();
 /// # let path = place.path().join("store");
 /// let directory = FileDirectory::create(&path)?;

@@ -160,9 +160,9 @@ impl From<Error> for ProbeFailure {
 /// Measures the device of a directory. Calls `follow` with the progress several times a second.
 ///
 /// ```
-/// use alluvium_device::probe::{self, Flow, Place, Plan, ProcessWatch};
+/// use alluvium_device::probe::{self, ProbeControl, FileSystemInfo, ProbePlan, ProcessClock};
 /// use alluvium_device::memory::MemoryDirectory;
-/// let plan = Plan { budget_ns: 50_000_000, space_bytes: probe::LEAST_SPACE, rounds: 1, seed: 1 };
+/// let plan = ProbePlan { budget_ns: 50_000_000, space_bytes: probe::LEAST_SPACE, rounds: 1, seed: 1 };
 /// let directory = MemoryDirectory::new();
 /// let (place, watch) = (FileSystemInfo::memory(), ProcessClock::new());
 /// let measured = probe::measure(&directory, &place, &plan, &watch, &mut |_| ProbeControl::GoOn)?;

@@ -29,8 +29,8 @@ pub enum FaultDuration {
 /// One planned fault, such as "the third sync of `log-1` fails".
 ///
 /// ```
-/// use alluvium_device::{Directory, FileOptions, Operation};
-/// use alluvium_device::simulated::{Fault, SimDirectory};
+/// use alluvium_device::{Directory, FileOptions, DeviceOperation};
+/// use alluvium_device::simulated::{InjectedFault, SimDirectory};
 /// let directory = SimDirectory::new(1);
 /// directory.inject(InjectedFault::failing(DeviceOperation::Create).at(2));
 /// assert!(directory.create("a", FileOptions::DIRECT).is_ok());

@@ -24,14 +24,14 @@
 //!
 //! ```
 //! use alluvium_base::Purpose;
-//! use alluvium_device::simulated::{SimDirectory, Survival};
-//! use alluvium_device::{Buffer, Directory, FileOptions};
+//! use alluvium_device::simulated::{SimDirectory, CrashSurvival};
+//! use alluvium_device::{AlignedBuffer, Directory, FileOptions};
 //! let directory = SimDirectory::new(7);
 //! let file = directory.create("log", FileOptions::DIRECT)?;
 //! file.grow(4096)?;
 //! file.sync(Purpose::Log)?;
 //! directory.sync()?;
-//! file.write_at(0, Buffer::padded(b"not synced"), Purpose::Log)?;
+//! file.write_at(0, AlignedBuffer::padded(b"not synced"), Purpose::Log)?;
 //!
 //! let after_power_loss = directory.image(CrashSurvival::None, 1).open("log", FileOptions::DIRECT)?;
 //! assert_eq!(after_power_loss.read_at(0, 512, Purpose::Log)?[0], 0);

@@ -91,14 +91,14 @@ pub struct MemtableFull;
 ///
 /// ```
 /// use alluvium_base::Message;
-/// use alluvium_dictionary::key::Key;
+/// use alluvium_dictionary::key::LookupKey;
 /// use alluvium_dictionary::memtable::Memtable;
 /// let memtable = Memtable::new(1 << 20);
 /// memtable.insert(b"river", Message::put(1, b"Elbe")).unwrap();
 /// memtable.insert(b"river", Message::put(2, b"Oder")).unwrap();
-/// assert_eq!(memtable.get(Key::new(b"river"), 2).next().unwrap().operand, b"Oder");
-/// assert_eq!(memtable.get(Key::new(b"river"), 1).next().unwrap().operand, b"Elbe");
-/// assert!(memtable.get(Key::new(b"lake"), 2).next().is_none());
+/// assert_eq!(memtable.get(LookupKey::new(b"river"), 2).next().unwrap().operand, b"Oder");
+/// assert_eq!(memtable.get(LookupKey::new(b"river"), 1).next().unwrap().operand, b"Elbe");
+/// assert!(memtable.get(LookupKey::new(b"lake"), 2).next().is_none());
 /// ```
 #[derive(Debug)]
 pub struct Memtable {
@@ -129,12 +129,12 @@ impl Memtable {
     ///
     /// ```
     /// # use alluvium_base::Message;
-    /// # use alluvium_dictionary::key::Key;
+    /// # use alluvium_dictionary::key::LookupKey;
     /// # use alluvium_dictionary::memtable::Memtable;
     /// let full = Memtable::new(1 << 20);
     /// full.insert(b"river", Message::put(1, b"Elbe")).unwrap();
     /// let empty = full.cleared();
-    /// assert!(empty.is_empty() && empty.get(Key::new(b"river"), 1).next().is_none());
+    /// assert!(empty.is_empty() && empty.get(LookupKey::new(b"river"), 1).next().is_none());
     /// ```
     #[must_use]
     pub fn cleared(self) -> Memtable {
@@ -147,12 +147,12 @@ impl Memtable {
     ///
     /// ```
     /// # use alluvium_base::Message;
-    /// # use alluvium_dictionary::key::Key;
+    /// # use alluvium_dictionary::key::LookupKey;
     /// # use alluvium_dictionary::memtable::Memtable;
     /// let memtable = Memtable::new(64 << 20);
     /// memtable.insert(b"river", Message::put(1, &[7; 1 << 20])).unwrap();
     /// while memtable.provide(32 << 20) {}
-    /// assert_eq!(memtable.get(Key::new(b"river"), 1).next().unwrap().operand.len(), 1 << 20);
+    /// assert_eq!(memtable.get(LookupKey::new(b"river"), 1).next().unwrap().operand.len(), 1 << 20);
     /// ```
     pub fn provide(&self, most: usize) -> bool {
         self.arena.provide(most)

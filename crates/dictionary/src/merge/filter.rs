@@ -30,21 +30,21 @@ pub enum FilterVerdict {
 /// candidate only. Invariant G5 lists the values it is applied to.
 ///
 /// ```
-/// use alluvium_dictionary::merge::{Candidate, CompactionFilter, Verdict};
+/// use alluvium_dictionary::merge::{FilterCandidate, CompactionFilter, FilterVerdict};
 /// /// Keeps a day of values that begin with the second in which they were written.
 /// #[derive(Debug)]
 /// struct OneDay;
 /// impl CompactionFilter for OneDay {
-///     fn decide(&self, candidate: &Candidate<'_>) -> Verdict {
+///     fn decide(&self, candidate: &FilterCandidate<'_>) -> FilterVerdict {
 ///         let Some(written_s) = candidate.value.first_chunk() else { return FilterVerdict::Keep };
 ///         let old = u32::from_be_bytes(*written_s) as u64 + 86_400 <= candidate.now_ms / 1000;
 ///         if old { FilterVerdict::Remove } else { FilterVerdict::Keep }
 ///     }
 /// }
 /// let value = 100u32.to_be_bytes();
-/// let candidate = Candidate { key: b"k", value: &value, expires_ms: 0, now_ms: 200_000 };
+/// let candidate = FilterCandidate { key: b"k", value: &value, expires_ms: 0, now_ms: 200_000 };
 /// assert_eq!(OneDay.decide(&candidate), FilterVerdict::Keep);
-/// assert_eq!(OneDay.decide(&Candidate { now_ms: 86_500_000, ..candidate }), FilterVerdict::Remove);
+/// assert_eq!(OneDay.decide(&FilterCandidate { now_ms: 86_500_000, ..candidate }), FilterVerdict::Remove);
 /// ```
 pub trait CompactionFilter: Send + Sync + fmt::Debug {
     /// Returns what a compaction does with the value of a put.

@@ -33,9 +33,9 @@ pub trait SortedSource {
 /// Sources merged into one order. The current source is the newest of those with the next key.
 ///
 /// ```
-/// use alluvium_dictionary::merge::{Direction, Merged, Source};
+/// use alluvium_dictionary::merge::{MergeDirection, MergingIter, SortedSource};
 /// struct Slice(&'static [&'static str]);
-/// impl Source for Slice {
+/// impl SortedSource for Slice {
 ///     type Error = std::convert::Infallible;
 ///     fn key(&self) -> Option<&[u8]> { self.0.first().map(|key| key.as_bytes()) }
 ///     fn advance(&mut self) -> Result<(), Self::Error> { self.0 = &self.0[1..]; Ok(()) }

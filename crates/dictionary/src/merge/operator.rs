@@ -59,9 +59,9 @@ pub trait MergeOperator: Send + Sync + fmt::Debug {
 /// Wrapping addition of signed 64-bit little-endian integers.
 ///
 /// ```
-/// use alluvium_dictionary::merge::{Add, Operator};
+/// use alluvium_dictionary::merge::{AddOperator, MergeOperator};
 /// let mut value = 40i64.to_le_bytes().to_vec();
-/// Add.fold(&mut value, &2i64.to_le_bytes());
+/// AddOperator.fold(&mut value, &2i64.to_le_bytes());
 /// assert_eq!(value, 42i64.to_le_bytes());
 /// ```
 #[derive(Clone, Copy, Debug, Default)]

@@ -84,7 +84,7 @@ impl SequenceArray {
 /// An index of range deletes.
 ///
 /// ```
-/// use alluvium_dictionary::deletes::RangeDeletes;
+/// use alluvium_dictionary::range_tombstones::RangeTombstoneIndex;
 /// let (first, second) = ((b"a".to_vec(), b"m".to_vec(), 3), (b"g".to_vec(), b"z".to_vec(), 7));
 /// let deletes = RangeTombstoneIndex::new(&[first, second]);
 /// assert_eq!(deletes.len(), 2);

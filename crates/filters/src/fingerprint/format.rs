@@ -23,7 +23,7 @@ impl FingerprintFamily {
     /// Encodes the function.
     ///
     /// ```
-    /// use alluvium_filters::fingerprint::{Family, Independence};
+    /// use alluvium_filters::fingerprint::{FingerprintFamily, HashIndependence};
     /// let family = FingerprintFamily::new(9, 64, HashIndependence::Words(16)).unwrap();
     /// let again = FingerprintFamily::decode(&family.encode()).unwrap();
     /// assert_eq!(again.of(b"key"), family.of(b"key"));

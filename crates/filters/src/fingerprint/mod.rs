@@ -33,7 +33,7 @@ pub const MAX_INDEPENDENCE: u16 = 1024;
 /// A fingerprint function: seed, length and independence.
 ///
 /// ```
-/// use alluvium_filters::fingerprint::{Alphabet, Family, Independence};
+/// use alluvium_filters::fingerprint::{FingerprintAlphabet, FingerprintFamily, HashIndependence};
 /// let family = FingerprintFamily::new(7, 64, HashIndependence::Words(32)).unwrap();
 /// let fingerprint = family.of(b"apple");
 /// let alphabet = FingerprintAlphabet::new(64, 4).unwrap(); // characters of 2 bits

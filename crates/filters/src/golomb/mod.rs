@@ -55,7 +55,7 @@ impl RiceCode {
     /// Returns the maximum number of bits in a list of `entries` (F10).
     ///
     /// ```
-    /// use alluvium_filters::golomb::Rice;
+    /// use alluvium_filters::golomb::RiceCode;
     /// assert_eq!(RiceCode::new(1000, 20).worst_bits(1000, 4), 1000 * (1 + 10 + 4) + 1024);
     /// ```
     #[must_use]

@@ -36,9 +36,9 @@ pub fn write(shape: ListedShape, hashes: impl IntoIterator<Item = u64>, space: &
 /// Returns the filter of ascending hashes.
 ///
 /// ```
-/// use alluvium_filters::listed::{Filter, Shape, encode};
+/// use alluvium_filters::listed::{ListedFilter, ListedShape, encode};
 /// let bytes = encode(ListedShape::new(3, 10)?, [1 << 60, 3 << 60, 9 << 60])?;
-/// let filter = Filter::open(&bytes[..])?;
+/// let filter = ListedFilter::open(&bytes[..])?;
 /// assert!(filter.may_hold(3 << 60)? && !filter.may_hold(5 << 60)?);
 /// # Ok::<(), alluvium_filters::Error>(())
 /// ```

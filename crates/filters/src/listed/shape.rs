@@ -24,7 +24,7 @@ const SPARE_BITS: u32 = 2;
 /// The parameters of a filter.
 ///
 /// ```
-/// use alluvium_filters::listed::Shape;
+/// use alluvium_filters::listed::ListedShape;
 /// let shape = ListedShape::new(1_000_000, 10)?;
 /// assert_eq!((shape.known_bits(), shape.pages()), (20 + 10 + 2, 977));
 /// assert_eq!(shape.page_of(0), 0);

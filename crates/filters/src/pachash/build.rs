@@ -8,12 +8,12 @@ use crate::{Error, Result};
 /// Builds the index of a store whose objects are added in hash order.
 ///
 /// ```
-/// use alluvium_filters::pachash::{Builder, Index, Shape};
+/// use alluvium_filters::pachash::{BlockIndexBuilder, BlockIndex, BlockIndexShape};
 /// let mut builder = BlockIndexBuilder::new(BlockIndexShape::new(9000, 4096)?);
 /// builder.push(1 << 60, 5000)?;
 /// builder.push(9 << 60, 4000)?;
 /// let bytes = builder.finish()?;
-/// let index = Index::open(&bytes)?;
+/// let index = BlockIndex::open(&bytes)?;
 /// assert_eq!(index.blocks(1 << 60)?, 0..2);
 /// assert_eq!(index.blocks(9 << 60)?, 1..3);
 /// # Ok::<(), alluvium_filters::Error>(())

@@ -14,7 +14,7 @@ const MAX_BLOCKS: u64 = 1 << 40;
 /// The parameters of an index.
 ///
 /// ```
-/// use alluvium_filters::pachash::Shape;
+/// use alluvium_filters::pachash::BlockIndexShape;
 /// let shape = BlockIndexShape::new(10_000, 4096)?;
 /// assert_eq!((shape.blocks(), shape.bins()), (3, 24));
 /// # Ok::<(), alluvium_filters::Error>(())

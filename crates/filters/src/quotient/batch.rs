@@ -27,13 +27,13 @@ const _: () = assert!(RING > 2 * AHEAD && RING.is_power_of_two());
 /// may belong to different filters.
 ///
 /// ```
-/// use alluvium_filters::{Entry, Found, Geometry, Image, Maplet, Shape, hash, lookup_many};
-/// let geometry = Geometry::for_entries(100, Shape::new(40, 4))?;
-/// let mut maplet = Maplet::new(geometry);
+/// use alluvium_filters::{Entry, PageLookup, FilterGeometry, FilterImage, QuotientMaplet, FilterShape, hash, lookup_many};
+/// let geometry = FilterGeometry::for_entries(100, FilterShape::new(40, 4))?;
+/// let mut maplet = QuotientMaplet::new(geometry);
 /// let fingerprint = |key: u32| geometry.fingerprint(hash(0, &key.to_le_bytes()));
 /// maplet.insert(Entry::new(fingerprint(1), 6))?;
 /// let bytes = maplet.to_bytes();
-/// let image = Image::new(&geometry, &bytes)?;
+/// let image = FilterImage::new(&geometry, &bytes)?;
 ///
 /// let probes = [0, 1, 2].map(|key| (image.view(fingerprint(key)).unwrap(), fingerprint(key)));
 /// let mut found = Vec::new();

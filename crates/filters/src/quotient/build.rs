@@ -22,8 +22,8 @@ pub struct BuildStats {
 /// pages. Memory: one page, and the spilled records.
 ///
 /// ```
-/// use alluvium_filters::{Builder, Entry, Error, Geometry, Shape, hash};
-/// let geometry = FilterGeometry::for_entries(1000, Shape::new(36, 4))?;
+/// use alluvium_filters::{FilterBuilder, Entry, Error, FilterGeometry, FilterShape, hash};
+/// let geometry = FilterGeometry::for_entries(1000, FilterShape::new(36, 4))?;
 /// let mut entries: Vec<Entry> = (0u32..1000)
 ///     .map(|key| FilterEntry::new(geometry.fingerprint(hash(0, &key.to_le_bytes())), 3))
 ///     .collect();

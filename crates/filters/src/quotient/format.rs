@@ -244,7 +244,7 @@ impl FilterGeometry {
     /// Decodes a geometry, and checks that this version could have created it.
     ///
     /// ```
-    /// use alluvium_filters::{Geometry, Shape};
+    /// use alluvium_filters::{FilterGeometry, FilterShape};
     /// let geometry = FilterGeometry::for_entries(1000, FilterShape::new(36, 4))?;
     /// let mut bytes = Vec::new();
     /// geometry.encode(&mut bytes);

@@ -63,7 +63,7 @@ impl FilterShape {
 /// together with the filter ([`FilterGeometry::encode`]).
 ///
 /// ```
-/// use alluvium_filters::{Fingerprint, Geometry, Shape};
+/// use alluvium_filters::{Fingerprint, FilterGeometry, FilterShape};
 /// // 2^20 keys in a store whose fingerprints have 33 bits, 16 runs to tell apart.
 /// let geometry = FilterGeometry::for_entries(1 << 20, FilterShape::new(33, 4))?;
 /// assert_eq!(geometry.remainder_bits(), 13);

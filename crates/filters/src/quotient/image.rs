@@ -12,9 +12,9 @@ use crate::{Error, Fingerprint, Result};
 /// The concatenated pages produced by a [`crate::FilterBuilder`].
 ///
 /// ```
-/// use alluvium_filters::{Entry, Geometry, Image, Maplet, Shape, hash};
-/// let geometry = FilterGeometry::for_entries(100, Shape::new(40, 4))?;
-/// let mut maplet = Maplet::new(geometry);
+/// use alluvium_filters::{Entry, FilterGeometry, FilterImage, QuotientMaplet, FilterShape, hash};
+/// let geometry = FilterGeometry::for_entries(100, FilterShape::new(40, 4))?;
+/// let mut maplet = QuotientMaplet::new(geometry);
 /// for key in 0u32..100 {
 ///     maplet.insert(Entry::new(geometry.fingerprint(hash(0, &key.to_le_bytes())), (key % 16) as u16))?;
 /// }

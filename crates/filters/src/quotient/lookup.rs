@@ -16,9 +16,9 @@ use alluvium_base::prefetch;
 /// any bytes, and wrong bytes give an error or a wrong answer.
 ///
 /// ```
-/// use alluvium_filters::{Entry, Found, Geometry, Maplet, PageView, Shape, hash};
-/// let geometry = FilterGeometry::for_entries(1000, Shape::new(36, 4))?;
-/// let mut maplet = Maplet::new(geometry);
+/// use alluvium_filters::{Entry, PageLookup, FilterGeometry, QuotientMaplet, PageView, FilterShape, hash};
+/// let geometry = FilterGeometry::for_entries(1000, FilterShape::new(36, 4))?;
+/// let mut maplet = QuotientMaplet::new(geometry);
 /// let apple = geometry.fingerprint(hash(0, b"apple"));
 /// maplet.insert(Entry::new(apple, 3))?; // the key "apple" is in run 3 …
 /// maplet.insert(Entry::new(apple, 9))?; // … and in the newer run 9

@@ -20,8 +20,8 @@ use std::ops::RangeInclusive;
 /// many entries, sort them and use a [`FilterBuilder`].
 ///
 /// ```
-/// use alluvium_filters::{Entry, Geometry, Maplet, Shape, hash};
-/// let geometry = FilterGeometry::for_entries(1000, Shape::new(40, 4))?;
+/// use alluvium_filters::{Entry, FilterGeometry, QuotientMaplet, FilterShape, hash};
+/// let geometry = FilterGeometry::for_entries(1000, FilterShape::new(40, 4))?;
 /// let mut maplet = QuotientMaplet::new(geometry);
 /// let pear = geometry.fingerprint(hash(0, b"pear"));
 /// maplet.insert(FilterEntry::new(pear, 2))?;

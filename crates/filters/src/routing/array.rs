@@ -73,7 +73,7 @@ impl RoutingArray {
 /// Writes a filter with an additional run, reading the old filter once from front to back.
 ///
 /// ```
-/// use alluvium_filters::routing::{Latest, Update};
+/// use alluvium_filters::routing::{RoutingArray, RoutingUpdate};
 /// let shape = RoutingArray::new(4, 2).unwrap();
 /// let mut first = RoutingUpdate::<&[u8]>::new(shape, None, 0);
 /// assert_eq!(first.group(5).unwrap(), None);

@@ -187,11 +187,11 @@ impl RoutingGeometry {
 /// Writes a list and its table in one pass.
 ///
 /// ```
-/// use alluvium_filters::routing::{Builder, Entry, Geometry};
+/// use alluvium_filters::routing::{RoutingListBuilder, RoutingEntry, RoutingGeometry};
 /// let geometry = RoutingGeometry::new(3, 8, 4, 2).unwrap();
 /// let mut builder = RoutingListBuilder::new(geometry);
 /// for (prefix, payload) in [(7, 1), (7, 2), (200, 3)] {
-///     builder.push(Entry { prefix, payload });
+///     builder.push(RoutingEntry { prefix, payload });
 /// }
 /// let (bits, list, table) = builder.finish();
 /// let place = geometry.table_place(7);

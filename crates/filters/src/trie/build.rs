@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// Memory: the index, 16 bytes per bucket, and one bucket's keys.
 ///
 /// ```
-/// use alluvium_filters::trie::{Builder, Codes, Index, Shape, key_of};
+/// use alluvium_filters::trie::{TrieIndexBuilder, TrieCodes, TrieIndex, TrieShape, key_of};
 /// let codes = TrieCodes::new(64);
 /// let mut builder = TrieIndexBuilder::new(&codes, TrieShape::new(8), 1)?;
 /// for hash in [3 << 60, 5 << 60, 6 << 60] {

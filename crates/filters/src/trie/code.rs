@@ -23,7 +23,7 @@ const _: () = assert!(MAX_HMAX <= 1 << u8::BITS, "a symbol is a byte");
 /// milliseconds, so a program creates them once.
 ///
 /// ```
-/// use alluvium_filters::trie::Codes;
+/// use alluvium_filters::trie::TrieCodes;
 /// let codes = TrieCodes::new(64);
 /// assert_eq!(codes.bits(1, 2), 1);
 /// assert_eq!(codes.bits(0, 64), codes.bits(64, 64), "all left and all right share a word");

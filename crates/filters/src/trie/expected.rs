@@ -11,7 +11,7 @@ impl TrieCodes {
     /// `E[n]`, which occurs in two terms of the sum.
     ///
     /// ```
-    /// use alluvium_filters::trie::Codes;
+    /// use alluvium_filters::trie::TrieCodes;
     /// let bits = TrieCodes::new(64).expected_trie_bits(256);
     /// assert!((bits[256] / 256.0 - 2.379).abs() < 0.001);
     /// ```

@@ -29,10 +29,10 @@ pub(super) const MAX_BLOCK_ITEMS: u32 = 1 << 20;
 /// The parameters of an index.
 ///
 /// ```
-/// use alluvium_filters::trie::Shape;
+/// use alluvium_filters::trie::TrieShape;
 /// let dense = TrieShape::new(20);
 /// assert_eq!(dense.buckets(1_000_000), 3906);
-/// let sparse = Shape { block_items: 16, ..dense };
+/// let sparse = TrieShape { block_items: 16, ..dense };
 /// assert_eq!(sparse.buckets(10), 1);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -37,7 +37,7 @@ pub struct BatchMerge<O: Iterator, B: Iterator> {
 /// in both, the batch takes precedence. Deleted keys are omitted, and no tombstones remain.
 ///
 /// ```
-/// use alluvium_filters::trie::{Change, Source, merge};
+/// use alluvium_filters::trie::{BatchChange, ItemSource, merge};
 /// let batch = [(2, BatchChange::Put), (3, BatchChange::Delete), (9, BatchChange::Delete)];
 /// let merged: Vec<_> = merge([1, 2, 3].into_iter(), batch.into_iter()).collect();
 /// assert_eq!(merged, [(ItemSource::Old, 1), (ItemSource::Batch, 2)]);

@@ -39,13 +39,13 @@ impl HashedStructure {
     ///
     /// ```
     /// # use alluvium_device::memory::MemoryDirectory;
-    /// # use alluvium_dictionary::home::Home;
+    /// # use alluvium_dictionary::structure_context::StructureContext;
     /// # use alluvium_dictionary::rules::OneKeyspace;
-    /// # use alluvium_hashes::hashed::{Hashed, HashedOptions, HashedStats};
+    /// # use alluvium_hashes::hashed::{HashedStructure, HashedOptions, HashedStats};
     /// # use alluvium_storage::store::{Store, StoreOptions};
     /// # use std::sync::Arc;
     /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
-    /// # let home = Home {
+    /// # let home = StructureContext {
     /// #     store: Arc::new(store),
     /// #     schema: Arc::new(OneKeyspace::default()),
     /// #     horizon: Arc::default(),

@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use alluvium_device::memory::MemoryDirectory;
-//! use alluvium_hashes::index::{Builder, Index, Options, Updater};
+//! use alluvium_hashes::index::{StaticIndexBuilder, StaticIndex, StaticIndexOptions, IndexUpdater};
 //! use std::sync::Arc;
 //! let directory = Arc::new(MemoryDirectory::new());
 //! let mut builder = StaticIndexBuilder::new(directory.clone(), "users", StaticIndexOptions::new(4, 2))?;

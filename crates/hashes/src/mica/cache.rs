@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// ```
 /// use alluvium_hashes::{Cache, CacheOptions};
-/// use alluvium_hashes::mica::Eviction;
+/// use alluvium_hashes::mica::CacheEviction;
 /// let options = CacheOptions { eviction: CacheEviction::Lru, ..CacheOptions::new(8 << 20) };
 /// let cache = Cache::new(&options)?;
 /// # Ok::<(), alluvium_hashes::mica::Error>(())

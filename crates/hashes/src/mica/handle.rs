@@ -14,8 +14,8 @@ use std::sync::Arc;
 /// A table that is used by a single thread (EREW).
 ///
 /// ```
-/// use alluvium_hashes::mica::{Exclusive, HashedKey, Lossy, LossyOptions, NEVER};
-/// let mut table = ExclusiveTable::new(Lossy::new(&LossyOptions::new(1 << 20, 64))?);
+/// use alluvium_hashes::mica::{ExclusiveTable, HashedKey, LossyTable, LossyOptions, NEVER};
+/// let mut table = ExclusiveTable::new(LossyTable::new(&LossyOptions::new(1 << 20, 64))?);
 /// let key = HashedKey::new(0, b"river");
 /// table.set(key, b"Rhine", NEVER, 0)?;
 /// assert_eq!(table.get(key, 0), Some(&b"Rhine"[..]));
@@ -178,8 +178,8 @@ impl<C: TableCore<Mode = Erew>, E: FnMut(&mut ExclusiveTable<C>, usize)> Pipelin
 /// The writer of a table that others read concurrently (CREW).
 ///
 /// ```
-/// use alluvium_hashes::mica::{HashedKey, Lossy, LossyOptions, NEVER, Writer};
-/// let mut writer = TableWriter::new(Lossy::new(&LossyOptions::new(1 << 20, 64))?);
+/// use alluvium_hashes::mica::{HashedKey, LossyTable, LossyOptions, NEVER, TableWriter};
+/// let mut writer = TableWriter::new(LossyTable::new(&LossyOptions::new(1 << 20, 64))?);
 /// let reader = writer.reader();
 /// let key = HashedKey::new(0, b"river");
 /// writer.set(key, b"Rhine", NEVER, 0)?;
@@ -296,8 +296,8 @@ impl<C: TableCore<Mode = Crew>> TableReader<C> {
 /// A table that all threads read and write (CRCW).
 ///
 /// ```
-/// use alluvium_hashes::mica::{HashedKey, Lossy, LossyOptions, NEVER, Shared};
-/// let table = SharedTable::new(Lossy::new(&LossyOptions::new(1 << 20, 64))?);
+/// use alluvium_hashes::mica::{HashedKey, LossyTable, LossyOptions, NEVER, SharedTable};
+/// let table = SharedTable::new(LossyTable::new(&LossyOptions::new(1 << 20, 64))?);
 /// let other = table.clone();
 /// let key = HashedKey::new(0, b"river");
 /// std::thread::spawn(move || other.set(key, b"Rhine", NEVER, 0)).join().unwrap()?;

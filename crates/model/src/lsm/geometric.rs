@@ -17,7 +17,7 @@ use crate::parameter::{BadParameter, positive, require};
 ///
 /// ```
 /// use alluvium_model::Popularity;
-/// use alluvium_model::lsm::Geometric;
+/// use alluvium_model::lsm::GeometricLevels;
 /// let keys = Popularity::uniform(100_000_000)?;
 /// let shape = GeometricLevels::holding(keys.keys(), 4194.304, 4)?;
 /// assert_eq!(shape.levels, 8);

@@ -15,7 +15,7 @@ use crate::parameter::{BadParameter, at_least, positive, require};
 ///
 /// ```
 /// use alluvium_model::Popularity;
-/// use alluvium_model::lsm::{LevelDb, Stage};
+/// use alluvium_model::lsm::{LevelDb, ItemStage};
 /// let keys = Popularity::uniform(100_000_000)?;
 /// let costs = LevelDb::standard(keys.keys())?.estimate(&keys)?;
 /// assert!((costs.total() - 25.83).abs() < 0.01, "{}", costs.total());

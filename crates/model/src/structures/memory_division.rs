@@ -3,7 +3,7 @@
 /// Sizes of the parts of a store's memory in bytes.
 ///
 /// ```
-/// use alluvium_model::structures::MemoryCut;
+/// use alluvium_model::structures::MemoryDivision;
 /// let cut = MemoryDivision::of(64 << 20, None);
 /// assert_eq!((cut.memtable_bytes, cut.log_bytes), (4 << 20, 16 << 20));
 /// assert_eq!(cut.cache_bytes, 32 << 20);

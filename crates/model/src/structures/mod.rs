@@ -195,10 +195,10 @@ impl StructureModel {
     /// Predicts the costs of the structure.
     ///
     /// ```
-    /// use alluvium_model::structures::{Machine, Setting, Structure, Workload};
+    /// use alluvium_model::structures::{MachineProfile, TieredSettings, StructureModel, WorkloadProfile};
     /// let ours = StructureModel::Tiered(TieredSettings::USUAL);
-    /// let cost = runs.cost(&Workload::default(), &Machine::default())?;
-    /// let tree = StructureModel::BTree.cost(&Workload::default(), &Machine::default())?;
+    /// let cost = runs.cost(&WorkloadProfile::default(), &MachineProfile::default())?;
+    /// let tree = StructureModel::BTree.cost(&WorkloadProfile::default(), &MachineProfile::default())?;
     /// assert!(10.0 * cost.write_amplification.middle < tree.write_amplification.middle);
     /// # Ok::<(), alluvium_model::BadParameter>(())
     /// ```
@@ -226,10 +226,10 @@ impl StructureModel {
     /// seventh of the time.
     ///
     /// ```
-    /// use alluvium_model::structures::{Machine, Setting, Structure, Workload};
+    /// use alluvium_model::structures::{MachineProfile, TieredSettings, StructureModel, WorkloadProfile};
     /// let ours = StructureModel::Tiered(TieredSettings::USUAL);
-    /// let whole = runs.cost(&Workload::default(), &Machine::default())?;
-    /// let alone = runs.cost_alone(&Workload::default(), &Machine::default())?;
+    /// let whole = runs.cost(&WorkloadProfile::default(), &MachineProfile::default())?;
+    /// let alone = runs.cost_alone(&WorkloadProfile::default(), &MachineProfile::default())?;
     /// assert_eq!(alone.total_ns.middle, whole.total_ns.middle);
     /// # Ok::<(), alluvium_model::BadParameter>(())
     /// ```

@@ -54,10 +54,10 @@ impl OperationRates {
 /// The contents of a store and the operations on it.
 ///
 /// ```
-/// use alluvium_model::structures::Workload;
-/// let workload = Workload { keys: 1e6, skew: 0.99, ..WorkloadProfile::default() };
+/// use alluvium_model::structures::WorkloadProfile;
+/// let workload = WorkloadProfile { keys: 1e6, skew: 0.99, ..WorkloadProfile::default() };
 /// assert!(workload.checked().is_ok());
-/// let wrong = Workload { skew: -1.0, ..workload };
+/// let wrong = WorkloadProfile { skew: -1.0, ..workload };
 /// assert_eq!(wrong.checked().unwrap_err().name, "the skew");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -21,8 +21,8 @@ const MOST_MEMTABLES: f64 = 2e6;
 ///
 /// ```
 /// use alluvium_model::Popularity;
-/// use alluvium_model::tiered::{Flow, Lengths, Records, Shape};
-/// let records = Records { key_bytes: 24.0, value_bytes: 100.0, values: Lengths::Equal };
+/// use alluvium_model::tiered::{WriteSimulation, ValueLengths, RecordProfile, TreeShape};
+/// let records = RecordProfile { key_bytes: 24.0, value_bytes: 100.0, values: ValueLengths::Equal };
 /// let keys = Popularity::uniform(20_000_000)?;
 /// let mut flow = WriteSimulation::new(TreeShape::default(), records, keys)?;
 /// flow.load(20e6)?;

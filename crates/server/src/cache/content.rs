@@ -65,7 +65,7 @@ impl CacheEvictionPolicy {
 /// The memory of a cache, and its use.
 ///
 /// ```
-/// use alluvium_server::{CacheMemory, Policy};
+/// use alluvium_server::{CacheMemory, CacheEvictionPolicy};
 /// let memory = CacheMemory { policy: CacheEvictionPolicy::Lru, ..CacheMemory::new(1 << 30) };
 /// assert_eq!(memory.bytes, 1 << 30);
 /// ```

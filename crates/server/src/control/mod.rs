@@ -11,7 +11,7 @@
 //! ```
 //! # let place = tempfile::tempdir().unwrap();
 //! # let path = place.path().join("store");
-//! use alluvium_server::control::{Client, Control, Reply, Request};
+//! use alluvium_server::control::{ManagementClient, ManagementServer, ManagementReply, ManagementRequest};
 //! let db = alluvium::Db::open(&path)?;
 //! db.keyspace("rivers")?.put("Elbe", "1094 km")?;
 //! let control = ManagementServer::start(&db, &path)?;

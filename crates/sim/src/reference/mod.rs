@@ -139,9 +139,9 @@ impl StoreContents {
 /// The history of one store, as its callers saw it.
 ///
 /// ```
-/// use alluvium_sim::reference::{Contents, Crash, Durability, Reference, Write};
+/// use alluvium_sim::reference::{StoreContents, CrashHistory, PromisedDurability, ReferenceModel, ModelWrite};
 /// let mut reference = ReferenceModel::new();
-/// let put = |key: &str| vec![Write { key: key.into(), value: Some(b"v".to_vec()) }];
+/// let put = |key: &str| vec![ModelWrite { key: key.into(), value: Some(b"v".to_vec()) }];
 /// let first = reference.begin(&put("a"));
 /// reference.acknowledge(first, PromisedDurability::Disk);
 /// reference.begin(&put("b")); // no answer yet

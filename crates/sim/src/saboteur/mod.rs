@@ -69,7 +69,7 @@ impl PlantedBug {
 ///
 /// ```
 /// use alluvium_device::{Directory, FileOptions, simulated::SimDirectory};
-/// use alluvium_sim::saboteur::{Sabotage, Saboteur};
+/// use alluvium_sim::saboteur::{PlantedBug, SabotagedDirectory};
 /// use std::sync::Arc;
 /// let honest: Arc<dyn Directory> = Arc::new(SimDirectory::new(1));
 /// let directory = SabotagedDirectory::wrap(honest, PlantedBug::SkipRemove);

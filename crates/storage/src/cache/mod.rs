@@ -130,21 +130,21 @@ pub enum CacheRetention {
 ///
 /// ```
 /// use alluvium_base::{Purpose, checksum};
-/// use alluvium_device::{Buffer, Directory, memory::MemoryDirectory};
-/// use alluvium_storage::{Cache, Codec, Epochs, NodePointer, PageSize, Tiers};
+/// use alluvium_device::{AlignedBuffer, Directory, memory::MemoryDirectory};
+/// use alluvium_storage::{NodeCache, NodeCodec, Epochs, NodePointer, PageSize, TierFiles};
 /// use std::sync::Arc;
 ///
 /// let directory = MemoryDirectory::new();
 /// let tiers = Arc::new(TierFiles::create(&[&directory])?);
-/// let node = Buffer::padded(&[7; 4096]);
+/// let node = AlignedBuffer::padded(&[7; 4096]);
 /// let pointer = NodePointer {
 ///     offset: 8192, birth: 1, checksum: checksum(&node), encoded_len: 4096, tier: 0, pages: 1,
-///     codec: Codec::None,
+///     codec: NodeCodec::None,
 /// };
 /// tiers.get(0)?.grow(1 << 20)?;
 /// tiers.get(0)?.write_at(pointer.offset, node, Purpose::Other)?;
 ///
-/// let cache = Cache::new(tiers, Epochs::new(), PageSize::default(), 1 << 20)?;
+/// let cache = NodeCache::new(tiers, Epochs::new(), PageSize::default(), 1 << 20)?;
 /// let guard = cache.epochs().pin();
 /// assert!(cache.peek(&pointer, &guard).is_none());
 /// assert_eq!(cache.get(&pointer, &guard, Purpose::Lookup)?[..], [7; 4096]);

@@ -29,7 +29,7 @@ impl Extents {
     ///
     /// ```
     /// use alluvium_device::memory::MemoryDirectory;
-    /// use alluvium_storage::{Tiers, extents::{Class, ExtentOptions, Extents}};
+    /// use alluvium_storage::{TierFiles, extents::{AllocationClass, ExtentOptions, Extents}};
     /// use std::sync::Arc;
     /// let tiers = Arc::new(TierFiles::create(&[&MemoryDirectory::new()])?);
     /// let extents = Extents::create(tiers, ExtentOptions::default())?;

@@ -47,10 +47,10 @@ pub struct LogExpectation {
 ///
 /// ```
 /// use alluvium_device::{Directory, memory::MemoryDirectory};
-/// use alluvium_storage::log::{Log, LogOptions, check};
+/// use alluvium_storage::log::{WriteAheadLog, LogOptions, check};
 /// use std::sync::Arc;
 /// let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
-/// Log::create(&directory, LogOptions::with_limit(1 << 20), 1)?.close()?;
+/// WriteAheadLog::create(&directory, LogOptions::with_limit(1 << 20), 1)?.close()?;
 /// assert_eq!(check::check(&directory, check::LogExpectation::default())?, []);
 /// # Ok::<(), alluvium_storage::Error>(())
 /// ```

@@ -137,18 +137,18 @@ pub struct RepairReport {
 ///
 /// ```
 /// use alluvium_device::{Directory, memory::MemoryDirectory};
-/// use alluvium_storage::log::{Durability, Log, LogOptions};
+/// use alluvium_storage::log::{LogDurability, WriteAheadLog, LogOptions};
 /// use std::sync::Arc;
 /// let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
 /// let options = LogOptions::with_limit(1 << 20);
-/// let log = Log::create(&directory, options, 1)?;
+/// let log = WriteAheadLog::create(&directory, options, 1)?;
 /// log.append(1, 1, b"one", LogDurability::Process)?;
 /// log.append(2, 3, b"two to four", LogDurability::Disk)?;
 /// assert_eq!((log.completed(), log.synced()), (4, 4));
 /// log.close()?;
 ///
 /// let mut seen = Vec::new();
-/// let log = Log::open(&directory, options, 0, 1, 0, &mut |record| {
+/// let log = WriteAheadLog::open(&directory, options, 0, 1, 0, &mut |record| {
 ///     seen.push((record.first, record.count, record.payload.to_vec()));
 ///     Ok(())
 /// })?;

@@ -84,9 +84,9 @@ impl NodeCodec {
 /// cost: Zstd uses about half a megabyte.
 ///
 /// ```
-/// use alluvium_storage::Codec;
-/// use alluvium_storage::node::codec::Encoder;
-/// let (mut encoder, mut out) = (Encoder::new(NodeCodec::Zstd), Vec::new());
+/// use alluvium_storage::NodeCodec;
+/// use alluvium_storage::node::codec::NodeEncoder;
+/// let (mut encoder, mut out) = (NodeEncoder::new(NodeCodec::Zstd), Vec::new());
 /// assert_eq!(encoder.encode(&[7; 4096], &mut out), NodeCodec::Zstd);
 /// assert!(out.len() < 100);
 /// ```

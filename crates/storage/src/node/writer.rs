@@ -71,8 +71,8 @@ pub struct WriterOutput {
 /// ```
 /// use alluvium_base::Purpose;
 /// use alluvium_device::memory::MemoryDirectory;
-/// use alluvium_storage::{Codec, PageSize, Tiers};
-/// use alluvium_storage::extents::{Class, ExtentOptions, Extents};
+/// use alluvium_storage::{NodeCodec, PageSize, TierFiles};
+/// use alluvium_storage::extents::{AllocationClass, ExtentOptions, Extents};
 /// use alluvium_storage::node::{NodeWriter, WriterOptions, read_node};
 /// use std::sync::Arc;
 /// let tiers = Arc::new(TierFiles::create(&[&MemoryDirectory::new()])?);

@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use alluvium_device::memory::MemoryDirectory;
-//! use alluvium_storage::sort::{Layout, Options, Sorter};
+//! use alluvium_storage::sort::{SortRecordLayout, SortOptions, ExternalSorter};
 //! use std::sync::Arc;
 //! let directory = Arc::new(MemoryDirectory::new());
 //! let mut sorter = ExternalSorter::new(directory, "words", SortOptions::new(SortRecordLayout::Variable))?;

@@ -44,9 +44,9 @@ pub enum EqualKeyPolicy {
 /// Options of a sort.
 ///
 /// ```
-/// use alluvium_storage::sort::{Equal, Layout, Options};
+/// use alluvium_storage::sort::{EqualKeyPolicy, SortRecordLayout, SortOptions};
 /// let lines = SortOptions::new(SortRecordLayout::Variable);
-/// let newest = Options { equal: EqualKeyPolicy::KeepLast, memory_bytes: 64 << 20, ..lines };
+/// let newest = SortOptions { equal: EqualKeyPolicy::KeepLast, memory_bytes: 64 << 20, ..lines };
 /// assert_eq!(newest.fan_in(), 62);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use super::spool::{SortSpool, SortedInput};
 /// Sorted inputs of one output stream. While there are too many, groups of them are merged first.
 ///
 /// ```
-/// use alluvium_storage::sort::{Merge, Passes, Result, Spool};
-/// fn merged(spool: &Spool, mut passes: Passes) -> Result<Merge> {
+/// use alluvium_storage::sort::{SortMerge, MergePasses, Result, SortSpool};
+/// fn merged(spool: &SortSpool, mut passes: MergePasses) -> Result<SortMerge> {
 ///     while let Some(group) = passes.group() {
 ///         passes.put(group.merge(spool)?);
 ///     }

@@ -114,10 +114,10 @@ impl SortSpool {
     ///
     /// ```
     /// # use alluvium_device::memory::MemoryDirectory;
-    /// # use alluvium_storage::sort::{Layout, Options, Spool};
+    /// # use alluvium_storage::sort::{SortRecordLayout, SortOptions, SortSpool};
     /// # use std::sync::Arc;
     /// let directory = Arc::new(MemoryDirectory::new());
-    /// let spool = SortSpool::new(directory, "words", SortOptions::new(Layout::Variable))?;
+    /// let spool = SortSpool::new(directory, "words", SortOptions::new(SortRecordLayout::Variable))?;
     /// spool.claim(1 << 20)?;
     /// assert!(spool.claimed_bytes() > 1 << 20);
     /// # Ok::<(), alluvium_storage::sort::Error>(())

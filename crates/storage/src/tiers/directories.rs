@@ -12,7 +12,7 @@ use std::sync::Arc;
 ///
 /// ```
 /// use alluvium_device::memory::MemoryDirectory;
-/// use alluvium_storage::tiers::Directories;
+/// use alluvium_storage::tiers::TierDirectories;
 /// use std::sync::Arc;
 /// let fast = Arc::new(MemoryDirectory::new());
 /// let large = Arc::new(MemoryDirectory::new());

@@ -59,7 +59,7 @@ pub const MAX_TIERS: usize = 8;
 ///
 /// ```
 /// use alluvium_device::{Directory, memory::MemoryDirectory};
-/// use alluvium_storage::Tiers;
+/// use alluvium_storage::TierFiles;
 /// let directory = MemoryDirectory::new();
 /// let tiers = TierFiles::create(&[&directory])?;
 /// assert_eq!(tiers.get(0)?.len(), 0);

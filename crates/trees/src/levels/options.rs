@@ -27,11 +27,11 @@ pub struct LevelFanout {
 /// When runs are merged.
 ///
 /// ```
-/// use alluvium_trees::levels::Policy;
-/// assert_eq!("samt,k=4".parse::<Policy>()?, MergePolicy::default());
-/// assert_eq!("cola,r=3".parse::<Policy>()?, MergePolicy::Cola { ratio: 3 });
-/// assert_eq!("samt,k=4x2/8".parse::<Policy>()?.to_string(), "samt,k=4x2/8");
-/// assert!("samt,k=1".parse::<Policy>().is_err());
+/// use alluvium_trees::levels::MergePolicy;
+/// assert_eq!("samt,k=4".parse::<MergePolicy>()?, MergePolicy::default());
+/// assert_eq!("cola,r=3".parse::<MergePolicy>()?, MergePolicy::Cola { ratio: 3 });
+/// assert_eq!("samt,k=4x2/8".parse::<MergePolicy>()?.to_string(), "samt,k=4x2/8");
+/// assert!("samt,k=1".parse::<MergePolicy>().is_err());
 /// # Ok::<(), alluvium_storage::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -81,16 +81,16 @@ impl LevelsDictionary {
     /// ```
     /// use alluvium_base::{Message, message::LAST};
     /// use alluvium_device::memory::MemoryDirectory;
-    /// use alluvium_dictionary::contract::{Dictionary, Lookup, Progress};
-    /// use alluvium_dictionary::gather::Gather;
-    /// use alluvium_dictionary::key::Key;
+    /// use alluvium_dictionary::contract::{Dictionary, PointLookup, StepProgress};
+    /// use alluvium_dictionary::lookup_state::LookupState;
+    /// use alluvium_dictionary::key::LookupKey;
     /// use alluvium_dictionary::lookup;
     /// use alluvium_dictionary::memtable::Memtable;
     /// use alluvium_dictionary::rules::OneKeyspace;
-    /// use alluvium_dictionary::share::Share;
-    /// use alluvium_storage::extents::Class;
+    /// use alluvium_dictionary::memtable_slice::MemtableSlice;
+    /// use alluvium_storage::extents::AllocationClass;
     /// use alluvium_storage::store::{Store, StoreOptions};
-    /// use alluvium_trees::levels::{Levels, LevelsOptions};
+    /// use alluvium_trees::levels::{LevelsDictionary, LevelsOptions};
     /// use alluvium_trees::map::Home;
     /// use std::sync::Arc;
     ///
@@ -101,21 +101,21 @@ impl LevelsDictionary {
     ///     horizon: Arc::default(),
     /// };
     /// let options = LevelsOptions::default().with_policy("samt,k=4".parse()?);
-    /// let levels = Levels::create(home.clone(), options.clone(), 0)?;
+    /// let levels = LevelsDictionary::create(home.clone(), options.clone(), 0)?;
     /// for at in 1..=5 {
     ///     let memtable = Memtable::new(1 << 20);
     ///     memtable.insert(b"Elbe", Message::put(at, b"1094 km")).unwrap();
-    ///     let mut taking = levels.incorporate(Share::whole(Arc::new(memtable), at), Class::Normal)?;
-    ///     while taking.poll(1000)? == Progress::More {}
+    ///     let mut taking = levels.incorporate(MemtableSlice::whole(Arc::new(memtable), at), AllocationClass::Normal)?;
+    ///     while taking.poll(1000)? == StepProgress::More {}
     ///     taking.publish()?;
     /// }
     /// assert_eq!(levels.runs(), [5]);
     /// let mut merge = levels.next_step()?.expect("four of five runs are to become one");
-    /// while merge.poll(1000)? == Progress::More {}
+    /// while merge.poll(1000)? == StepProgress::More {}
     /// let root = levels.checkpoint_root()?.root;
-    /// let levels = Levels::open(home, &options, &root, 5)?;
-    /// let mut gather = Gather::new(LAST, 0, None);
-    /// lookup::gather(&levels.reader(), Key::new(b"Elbe"), &mut gather)?;
+    /// let levels = LevelsDictionary::open(home, &options, &root, 5)?;
+    /// let mut gather = LookupState::new(LAST, 0, None);
+    /// lookup::gather(&levels.reader(), LookupKey::new(b"Elbe"), &mut gather)?;
     /// assert_eq!(gather.finish().unwrap(), b"1094 km");
     /// # Ok::<(), alluvium_storage::Error>(())
     /// ```

@@ -133,16 +133,16 @@ impl OrderedMap {
     /// ```
     /// use alluvium_base::{Message, message::LAST};
     /// use alluvium_device::memory::MemoryDirectory;
-    /// use alluvium_dictionary::contract::{Dictionary, Lookup};
-    /// use alluvium_dictionary::gather::Gather;
-    /// use alluvium_dictionary::key::Key;
+    /// use alluvium_dictionary::contract::{Dictionary, PointLookup};
+    /// use alluvium_dictionary::lookup_state::LookupState;
+    /// use alluvium_dictionary::key::LookupKey;
     /// use alluvium_dictionary::lookup;
     /// use alluvium_dictionary::memtable::Memtable;
     /// use alluvium_dictionary::rules::OneKeyspace;
-    /// use alluvium_dictionary::share::Share;
-    /// use alluvium_storage::extents::Class;
+    /// use alluvium_dictionary::memtable_slice::MemtableSlice;
+    /// use alluvium_storage::extents::AllocationClass;
     /// use alluvium_storage::store::{Store, StoreOptions};
-    /// use alluvium_trees::map::{Home, Map};
+    /// use alluvium_trees::map::{Home, OrderedMap};
     /// use std::sync::Arc;
     ///
     /// let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
@@ -151,16 +151,16 @@ impl OrderedMap {
     ///     schema: Arc::new(OneKeyspace::default()),
     ///     horizon: Arc::default(),
     /// };
-    /// let map = Map::create(home.clone(), 0);
+    /// let map = OrderedMap::create(home.clone(), 0);
     /// let memtable = Memtable::new(1 << 20);
     /// memtable.insert(b"Elbe", Message::put(1, b"1094 km")).unwrap();
-    /// let mut taking = map.incorporate(Share::whole(Arc::new(memtable), 1), Class::Normal)?;
+    /// let mut taking = map.incorporate(MemtableSlice::whole(Arc::new(memtable), 1), AllocationClass::Normal)?;
     /// taking.poll(usize::MAX)?;
     /// taking.publish()?;
     /// let root = map.checkpoint_root()?.root;
-    /// let map = Map::open(home, &root, 1)?;
-    /// let mut gather = Gather::new(LAST, 0, None);
-    /// lookup::gather(&map.reader(), Key::new(b"Elbe"), &mut gather)?;
+    /// let map = OrderedMap::open(home, &root, 1)?;
+    /// let mut gather = LookupState::new(LAST, 0, None);
+    /// lookup::gather(&map.reader(), LookupKey::new(b"Elbe"), &mut gather)?;
     /// assert_eq!(gather.finish().unwrap(), b"1094 km");
     /// # Ok::<(), alluvium_storage::Error>(())
     /// ```

@@ -56,7 +56,7 @@ use std::sync::Arc;
 ///
 /// ```
 /// use alluvium_base::Purpose;
-/// use alluvium_storage::extents::Class;
+/// use alluvium_storage::extents::AllocationClass;
 /// use alluvium_trees::maplet::MapletSpec;
 /// let (purpose, class) = (Purpose::Compact, AllocationClass::Normal);
 /// let spec = MapletSpec { fingerprint_bits: 36, purpose, class, tier: 0 };

@@ -80,10 +80,10 @@ impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
     /// Returns an iterator over the keys of a range. It is double-ended.
     ///
     /// ```
-    /// use alluvium_trees::paged::beps::{BepsTree, TreeOptions};
-    /// use alluvium_trees::paged::buffer::Arena;
-    /// use alluvium_trees::paged::read::Bounds;
-    /// let tree = BepsTree::create(Arena::new(4096)?, TreeOptions::new(16, 32))?;
+    /// use alluvium_trees::paged::beps::{BepsTree, BepsOptions};
+    /// use alluvium_trees::paged::buffer::PageArena;
+    /// use alluvium_trees::paged::lookup::ScanBounds;
+    /// let tree = BepsTree::create(PageArena::new(4096)?, BepsOptions::new(16, 32))?;
     /// for key in [b"a", b"b", b"c"] {
     ///     tree.insert(key, b"1")?;
     /// }

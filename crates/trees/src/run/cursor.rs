@@ -27,13 +27,13 @@ use std::ops::Range;
 /// # use alluvium_base::{Message, Purpose};
 /// # use alluvium_device::memory::MemoryDirectory;
 /// # use alluvium_storage::store::{Store, StoreOptions};
-/// # use alluvium_trees::run::{Builder, RunOptions};
+/// # use alluvium_trees::run::{RunBuilder, RunOptions};
 /// # use std::sync::Arc;
-/// use alluvium_dictionary::merge::Direction;
+/// use alluvium_dictionary::merge::MergeDirection;
 /// use alluvium_dictionary::range::KeyRange;
-/// use alluvium_trees::run::Access;
+/// use alluvium_trees::run::CursorAccess;
 /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
-/// # let mut builder = Builder::new(&store, &RunOptions::new(Purpose::Other))?;
+/// # let mut builder = RunBuilder::new(&store, &RunOptions::new(Purpose::Other))?;
 /// # for (sequence, key) in (1..).zip([b"a", b"b", b"c", b"d"]) {
 /// #     builder.push(key, Message::put(sequence, b"").into())?;
 /// # }

@@ -181,7 +181,7 @@ impl StitchPolicy {
     /// defaults if there are none.
     ///
     /// ```
-    /// use alluvium_trees::levels::{SameScan, Stitching};
+    /// use alluvium_trees::levels::{SameScan, StitchPolicy};
     /// let (policy, stitching) = StitchPolicy::split("samt,k=4,f=3,scan=8,always=2048")?;
     /// assert_eq!((policy, stitching.threshold), ("samt,k=4", 3));
     /// assert_eq!(stitching.same_scan, Some(SameScan::Prefix(8)));

@@ -195,15 +195,15 @@ impl TieredTree {
     ///
     /// ```
     /// use alluvium_base::Message;
-    /// use alluvium_dictionary::contract::Ingest;
+    /// use alluvium_dictionary::contract::BulkIngest;
     /// use alluvium_base::message::LAST;
     /// use alluvium_device::memory::MemoryDirectory;
-    /// use alluvium_storage::extents::Class;
+    /// use alluvium_storage::extents::AllocationClass;
     /// use alluvium_storage::store::{Store, StoreOptions};
-    /// use alluvium_trees::tiered::{Tree, TreeOptions};
+    /// use alluvium_trees::tiered::{TieredTree, BepsOptions};
     /// use std::sync::Arc;
     /// let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
-    /// let tree = Tree::create(Arc::new(store), TreeOptions::default());
+    /// let tree = TieredTree::create(Arc::new(store), BepsOptions::default());
     /// let mut ingest = tree.ingest(AllocationClass::Normal)?;
     /// ingest.push(b"lake", Message::put(0, b"Como"))?;
     /// ingest.push(b"river", Message::put(0, b"Oder"))?;
@@ -241,17 +241,17 @@ impl TieredTree {
     /// ```
     /// # use alluvium_base::{Message, message::LAST};
     /// # use alluvium_device::memory::MemoryDirectory;
-    /// # use alluvium_storage::extents::Class;
+    /// # use alluvium_storage::extents::AllocationClass;
     /// # use alluvium_storage::store::{Store, StoreOptions};
     /// # use std::sync::Arc;
     /// use alluvium_dictionary::memtable::Memtable;
-    /// use alluvium_trees::tiered::{Tree, TreeOptions};
-    /// use alluvium_dictionary::contract::Reader;
-    /// use alluvium_dictionary::lookup_state::Gather;
-    /// use alluvium_dictionary::key::Key;
+    /// use alluvium_trees::tiered::{TieredTree, BepsOptions};
+    /// use alluvium_dictionary::contract::LookupReader;
+    /// use alluvium_dictionary::lookup_state::LookupState;
+    /// use alluvium_dictionary::key::LookupKey;
     /// use alluvium_dictionary::lookup;
     /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
-    /// # let tree = Tree::create(Arc::new(store), TreeOptions::default());
+    /// # let tree = TieredTree::create(Arc::new(store), BepsOptions::default());
     /// # let older = Memtable::new(1 << 20);
     /// # older.insert(b"river", Message::put(1, b"Elbe")).unwrap();
     /// # tree.incorporate(Arc::new(older), 1, AllocationClass::Normal)?.poll(usize::MAX)?;
@@ -259,8 +259,8 @@ impl TieredTree {
     /// memtable.insert(b"lake", Message::put(2, b"Bodensee")).unwrap();
     /// let reader = tree.reader();
     /// let get = |key: &[u8]| {
-    ///     let key = Key::new(key);
-    ///     let mut gather = Gather::new(LAST, 0, None);
+    ///     let key = LookupKey::new(key);
+    ///     let mut gather = LookupState::new(LAST, 0, None);
     ///     if base >= reader.cut() {
     ///         gather.memtable(&memtable, key);
     ///     }
@@ -282,15 +282,15 @@ impl TieredTree {
     /// ```
     /// use alluvium_base::{Message, message::LAST};
     /// use alluvium_device::{Directory, memory::MemoryDirectory};
-    /// use alluvium_storage::extents::Class;
+    /// use alluvium_storage::extents::AllocationClass;
     /// use alluvium_storage::store::{Store, StoreOptions};
     /// use alluvium_dictionary::memtable::Memtable;
-    /// use alluvium_trees::tiered::{Tree, TreeOptions};
+    /// use alluvium_trees::tiered::{TieredTree, BepsOptions};
     /// use std::sync::Arc;
     ///
     /// let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
     /// let store = Arc::new(Store::create(directory, &StoreOptions::default(), b"")?);
-    /// let tree = Tree::create(store, TreeOptions::default());
+    /// let tree = TieredTree::create(store, BepsOptions::default());
     /// let memtable = Memtable::new(1 << 20);
     /// memtable.insert(b"river", Message::put(1, b"Elbe")).unwrap();
     /// tree.incorporate(Arc::new(memtable), 1, AllocationClass::Normal)?.poll(usize::MAX)?;
@@ -352,21 +352,21 @@ impl TieredTree {
     /// # use alluvium_device::memory::MemoryDirectory;
     /// # use alluvium_storage::store::{Store, StoreOptions};
     /// use alluvium_dictionary::memtable::Memtable;
-    /// use alluvium_dictionary::merge::Direction;
+    /// use alluvium_dictionary::merge::MergeDirection;
     /// use alluvium_dictionary::range::KeyRange;
-    /// use alluvium_trees::tiered::{Tree, TreeOptions};
-    /// use alluvium_dictionary::memtables::{MemtableEntry, MemtableList, Memtables};
+    /// use alluvium_trees::tiered::{TieredTree, BepsOptions};
+    /// use alluvium_dictionary::memtables::{MemtableEntry, MemtableList, MemtableOwner};
     /// use std::sync::Arc;
     ///
     /// #[derive(Debug)]
     /// struct One(MemtableList);
-    /// impl Memtables for One {
+    /// impl MemtableOwner for One {
     ///     fn newest_first(&self) -> MemtableList {
     ///         Arc::clone(&self.0)
     ///     }
     /// }
     /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
-    /// # let tree = Tree::create(Arc::new(store), TreeOptions::default());
+    /// # let tree = TieredTree::create(Arc::new(store), BepsOptions::default());
     /// let memtable = Arc::new(Memtable::new(1 << 20));
     /// memtable.insert(b"river", Message::put(1, b"Elbe")).unwrap();
     /// let above = One(Arc::new(vec![MemtableEntry { memtable, base: 0 }]));
@@ -405,10 +405,10 @@ impl TieredTree {
     /// ```
     /// # use alluvium_device::memory::MemoryDirectory;
     /// # use alluvium_storage::store::{Store, StoreOptions};
-    /// # use alluvium_trees::tiered::{Tree, TreeOptions};
+    /// # use alluvium_trees::tiered::{TieredTree, BepsOptions};
     /// # use std::sync::Arc;
     /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
-    /// # let tree = Tree::create(Arc::new(store), TreeOptions::default());
+    /// # let tree = TieredTree::create(Arc::new(store), BepsOptions::default());
     /// assert!(tree.digest_due().is_none()); // there was no lookup
     /// # Ok::<(), alluvium_storage::Error>(())
     /// ```
@@ -509,10 +509,10 @@ impl TieredTree {
     /// ```
     /// # use alluvium_device::memory::MemoryDirectory;
     /// # use alluvium_storage::store::{Store, StoreOptions};
-    /// # use alluvium_trees::tiered::{Tree, TreeOptions};
+    /// # use alluvium_trees::tiered::{TieredTree, BepsOptions};
     /// # use std::sync::Arc;
     /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
-    /// # let tree = Tree::create(Arc::new(store), TreeOptions::default());
+    /// # let tree = TieredTree::create(Arc::new(store), BepsOptions::default());
     /// assert!(tree.memory().total() < 4096); // an empty tree
     /// # Ok::<(), alluvium_storage::Error>(())
     /// ```

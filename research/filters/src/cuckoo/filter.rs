@@ -8,9 +8,9 @@ use crate::Result;
 /// An encoded filter. It answers whether a hash may be present, and in which slots.
 ///
 /// ```
-/// use research_filters::cuckoo::{Filter, Shape, Table, encode};
+/// use research_filters::cuckoo::{CuckooFilter, CuckooShape, CuckooTable, encode};
 /// use alluvium_filters::hash;
-/// let mut table = Table::new(CuckooShape::xor(4, 15)?, 7);
+/// let mut table = CuckooTable::new(CuckooShape::xor(4, 15)?, 7);
 /// table.insert(hash(0, b"apple"), 4096)?;
 /// let bytes = encode(&table);
 /// let filter = CuckooFilter::open(&bytes)?;

@@ -29,7 +29,7 @@ pub enum CuckooVariant {
 /// The size and the variant of a table.
 ///
 /// ```
-/// use research_filters::cuckoo::{Shape, Variant};
+/// use research_filters::cuckoo::{CuckooShape, CuckooVariant};
 /// let shape = CuckooShape::alternate(15)?;
 /// assert_eq!((shape.variant(), shape.slots()), (CuckooVariant::Alternate, 4 * 32_767));
 /// assert_eq!(CuckooShape::xor(12, 15)?.slots(), 16_384);

@@ -15,7 +15,7 @@ pub const MAX_DISPLACEMENTS: usize = 128;
 /// the owner finds its slot first and updates it with [`CuckooTable::set`].
 ///
 /// ```
-/// use research_filters::cuckoo::{Shape, Table};
+/// use research_filters::cuckoo::{CuckooShape, CuckooTable};
 /// use alluvium_filters::hash;
 /// let mut table = CuckooTable::new(CuckooShape::alternate(15)?, 7);
 /// table.insert(hash(0, b"apple"), 4096)?;

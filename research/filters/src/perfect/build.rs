@@ -13,9 +13,9 @@ use std::fmt;
 /// order of insertion.
 ///
 /// ```
-/// use research_filters::perfect::{Builder, Index};
+/// use research_filters::perfect::{PerfectHashBuilder, PerfectHashIndex};
 /// let mut places = Vec::new();
-/// let mut builder = Builder::new(8, 1, |first, of_keys| {
+/// let mut builder = PerfectHashBuilder::new(8, 1, |first, of_keys| {
 ///     places.extend(of_keys.iter().map(|place| first + u64::from(*place)));
 /// })?;
 /// for key in [b"a hash 1", b"a hash 2", b"a hash 3"] {

@@ -28,7 +28,7 @@ pub enum BlockFault {
 /// either is a bug of the table.
 ///
 /// ```
-/// use research_hashes::blocks::{MemorySpace, Space};
+/// use research_hashes::blocks::{MemoryBlockSpace, BlockSpace};
 /// let space = MemoryBlockSpace::new(64, 1 << 20).with_meter(64, 640);
 /// let extent = space.allocate(128).unwrap();
 /// space.write(extent.at, b"bytes").unwrap();

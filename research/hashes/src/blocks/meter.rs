@@ -47,7 +47,7 @@ struct LruSlot {
 /// of an ideal cache. Evicted dirty blocks are written.
 ///
 /// ```
-/// use research_hashes::blocks::Meter;
+/// use research_hashes::blocks::TransferMeter;
 /// let mut meter = TransferMeter::new(100, 400);
 /// meter.write(0, 250); // blocks 0 to 2
 /// meter.read(100, 1);

@@ -7,8 +7,8 @@ use std::cell::RefCell;
 /// A space in which allocations and releases take effect together or not at all (B2).
 ///
 /// ```
-/// use research_hashes::blocks::{Draft, MemorySpace, Space};
-/// let space = MemorySpace::new(64, 1 << 20);
+/// use research_hashes::blocks::{SpaceTransaction, MemoryBlockSpace, BlockSpace};
+/// let space = MemoryBlockSpace::new(64, 1 << 20);
 /// let draft = SpaceTransaction::new(&space);
 /// draft.allocate(100).unwrap();
 /// drop(draft); // as an error would

@@ -32,10 +32,10 @@ pub enum DuplicateHandling {
 /// The options of a table of levels.
 ///
 /// ```
-/// use research_hashes::boa::{Kind, Options};
-/// let options = Options { growth: 16, ..BoaOptions::new(BoaStructure::Routed, 4096, 1 << 20) };
+/// use research_hashes::boa::{BoaStructure, BoaOptions};
+/// let options = BoaOptions { growth: 16, ..BoaOptions::new(BoaStructure::Routed, 4096, 1 << 20) };
 /// assert!(options.checked().is_ok());
-/// let odd = Options { growth: 6, ..options }.checked().unwrap_err();
+/// let odd = BoaOptions { growth: 6, ..options }.checked().unwrap_err();
 /// assert!(odd.to_string().contains("power of two"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

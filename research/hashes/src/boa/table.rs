@@ -54,10 +54,10 @@ pub struct BoaCounters {
 /// table must preserve them.
 ///
 /// ```
-/// use research_hashes::blocks::MemorySpace;
-/// use research_hashes::boa::{Boa, Kind, Options};
+/// use research_hashes::blocks::MemoryBlockSpace;
+/// use research_hashes::boa::{BoaTable, BoaStructure, BoaOptions};
 /// let options = BoaOptions::new(BoaStructure::Routed, 512, 16384);
-/// let mut table = Boa::create(MemorySpace::new(512, 1 << 24), options)?;
+/// let mut table = BoaTable::create(MemoryBlockSpace::new(512, 1 << 24), options)?;
 /// for key in 0u32..1000 {
 ///     table.insert(&key.to_le_bytes(), b"value")?;
 /// }
@@ -65,7 +65,7 @@ pub struct BoaCounters {
 /// assert_eq!(table.get(&8u32.to_le_bytes())?.as_deref(), Some(&b"value"[..]));
 /// assert_eq!(table.get(&7u32.to_le_bytes())?, None);
 /// table.commit()?;
-/// let again = Boa::open(table.into_space().crashed())?;
+/// let again = BoaTable::open(table.into_space().crashed())?;
 /// assert_eq!(again.get(&7u32.to_le_bytes())?, None);
 /// # Ok::<(), research_hashes::blocks::Error>(())
 /// ```

@@ -68,9 +68,9 @@ pub struct BotCounters {
 /// table must preserve them.
 ///
 /// ```
-/// use research_hashes::blocks::MemorySpace;
-/// use research_hashes::bot::{Bot, BotOptions};
-/// let mut table = Bot::create(MemorySpace::new(512, 1 << 24), BotOptions::new(512, 16384))?;
+/// use research_hashes::blocks::MemoryBlockSpace;
+/// use research_hashes::bot::{BotTable, BotOptions};
+/// let mut table = BotTable::create(MemoryBlockSpace::new(512, 1 << 24), BotOptions::new(512, 16384))?;
 /// for key in 0u32..1000 {
 ///     table.insert(&key.to_le_bytes(), b"value")?;
 /// }
@@ -78,7 +78,7 @@ pub struct BotCounters {
 /// assert_eq!(table.get(&8u32.to_le_bytes())?.as_deref(), Some(&b"value"[..]));
 /// assert_eq!(table.get(&7u32.to_le_bytes())?, None);
 /// table.commit()?;
-/// let again = Bot::open(table.into_space().crashed())?;
+/// let again = BotTable::open(table.into_space().crashed())?;
 /// assert_eq!(again.get(&7u32.to_le_bytes())?, None);
 /// # Ok::<(), research_hashes::blocks::Error>(())
 /// ```

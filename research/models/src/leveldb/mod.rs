@@ -104,7 +104,7 @@ impl CompactionRules {
     /// ```
     /// use alluvium_model::Popularity;
     /// use alluvium_model::lsm::LevelDb;
-    /// use research_models::leveldb::Rules;
+    /// use research_models::leveldb::CompactionRules;
     /// let keys = Popularity::uniform(50_000)?;
     /// let shape = LevelDb::standard(keys.keys())?;
     /// let model = shape.estimate(&keys)?.total();

@@ -32,8 +32,8 @@ pub enum NodePlacement {
 /// A B-tree queried by clients.
 ///
 /// ```
-/// use research_models::pdam::{Nodes, Tree};
-/// let tree = Tree { keys: 1 << 30, block: 64, parallel: 8 };
+/// use research_models::pdam::{NodePlacement, PdamTreeModel};
+/// let tree = PdamTreeModel { keys: 1 << 30, block: 64, parallel: 8 };
 /// // One client is served as with large nodes, eight as with small ones.
 /// assert_eq!((tree.steps(NodePlacement::VanEmdeBoas, 1.0)? * 100.0).round(), 333.0);
 /// assert_eq!((tree.steps(NodePlacement::VanEmdeBoas, 8.0)? * 100.0).round(), 500.0);

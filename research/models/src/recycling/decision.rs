@@ -8,7 +8,7 @@ use std::collections::HashMap;
 /// A game with all of its states enumerated.
 ///
 /// ```
-/// use research_models::recycling::{Choice, Decision};
+/// use research_models::recycling::{BinChoice, DecisionProcess};
 /// let game = DecisionProcess::new(&[0.7, 0.2, 0.1], 3)?;
 /// let best = game.best();
 /// assert!(best > game.rate(BinChoice::FullestBin) && best < 3.0);

@@ -8,8 +8,8 @@ use alluvium_model::{AliasTable, SplitMix64};
 /// A game of ball recycling.
 ///
 /// ```
-/// use research_models::recycling::{Choice, Game};
-/// let game = RecyclingGame::new(&[1.0; 100], 1000, Choice::GoldenGate)?;
+/// use research_models::recycling::{BinChoice, RecyclingGame};
+/// let game = RecyclingGame::new(&[1.0; 100], 1000, BinChoice::GoldenGate)?;
 /// let outcome = game.play(2_000, 20_000, 1)?;
 /// assert!((outcome.rate - 2.0 * 1000.0 / 101.0).abs() < 0.1, "{outcome:?}");
 /// # Ok::<(), alluvium_model::BadParameter>(())

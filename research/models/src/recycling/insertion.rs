@@ -11,7 +11,7 @@ use alluvium_model::parameter::{BadParameter, at_least, require};
 /// The insertion buffer of a tree that starts with one leaf.
 ///
 /// ```
-/// use research_models::recycling::{Choice, InsertionBuffer, Keys};
+/// use research_models::recycling::{BinChoice, InsertionBuffer, KeyDistribution};
 /// let buffer = InsertionBuffer {
 ///     keys: KeyDistribution::Uniform { below: 1000.0 },
 ///     buffered: 250,

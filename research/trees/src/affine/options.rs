@@ -68,7 +68,7 @@ pub enum TuningGoal {
 /// Sizes and limits. The file stores all of them except `memory_bytes`.
 ///
 /// ```
-/// use research_trees::affine::{AffineOptions, Goal, Variant};
+/// use research_trees::affine::{AffineOptions, TuningGoal, AffineVariant};
 /// let usual = AffineOptions::default();
 /// assert_eq!((usual.node_bytes, usual.fanout), (4 << 20, 16));
 /// // A disk of Table 2, and elements of 100 bytes: the node at which inserts cost least.

@@ -38,11 +38,11 @@ impl<S: NodeSpace> AffineTree<S> {
     ///
     /// ```
     /// use research_trees::affine::{AffineOptions, AffineTree, MemorySpace};
-    /// use alluvium_trees::paged::node::Last;
+    /// use alluvium_trees::paged::node::ReplaceOperator;
     /// use std::ops::ControlFlow;
     /// use std::sync::Arc;
     /// let space = MemorySpace::new(1 << 24);
-    /// let mut tree = AffineTree::create(space, AffineOptions::default(), Arc::new(Last))?;
+    /// let mut tree = AffineTree::create(space, AffineOptions::default(), Arc::new(ReplaceOperator))?;
     /// for river in ["Elbe", "Oder", "Rhine"] {
     ///     tree.insert(river.as_bytes(), b"")?;
     /// }

@@ -18,10 +18,10 @@ use std::sync::Arc;
 ///
 /// ```
 /// use research_trees::affine::{AffineOptions, AffineTree, MemorySpace};
-/// use alluvium_trees::paged::node::Last;
+/// use alluvium_trees::paged::node::ReplaceOperator;
 /// use std::sync::Arc;
 /// let options = AffineOptions { node_bytes: 8192, fanout: 8, ..AffineOptions::default() };
-/// let mut tree = AffineTree::create(MemorySpace::new(1 << 20), options, Arc::new(Last))?;
+/// let mut tree = AffineTree::create(MemorySpace::new(1 << 20), options, Arc::new(ReplaceOperator))?;
 /// tree.insert(b"Elbe", b"1094")?;
 /// tree.insert(b"Oder", b"840")?;
 /// tree.delete(b"Elbe")?;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 /// assert_eq!(tree.get(b"Elbe")?, None);
 /// tree.commit(b"")?;
 /// let space = tree.space().crashed();
-/// let (tree, _) = AffineTree::open(space, 0, Arc::new(Last))?;
+/// let (tree, _) = AffineTree::open(space, 0, Arc::new(ReplaceOperator))?;
 /// assert_eq!(tree.get(b"Oder")?.unwrap(), b"840");
 /// # Ok::<(), research_trees::affine::Error>(())
 /// ```

@@ -122,9 +122,9 @@ impl InsertionCounters {
 ///
 /// ```
 /// use alluvium_device::{Directory, FileOptions, memory::MemoryDirectory};
-/// use research_trees::insertion::{Absorption, Options, Policy, Tree};
+/// use research_trees::insertion::{AbsorptionMode, InsertionOptions, FlushPolicy, InsertionTree};
 /// let file = MemoryDirectory::new().create("leaves", FileOptions::DIRECT)?;
-/// let mut tree = InsertionTree::new(file, Options {
+/// let mut tree = InsertionTree::new(file, InsertionOptions {
 ///     page_bytes: 4096,
 ///     leaf_records: 160,
 ///     waiting_records: 100,

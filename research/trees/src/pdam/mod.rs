@@ -59,7 +59,7 @@ use std::sync::Arc;
 ///
 /// ```
 /// use alluvium_device::{Device, Directory, FileOptions, memory::MemoryDirectory};
-/// use research_trees::pdam::{Shape, Tree};
+/// use research_trees::pdam::{PdamShape, PdamTree};
 /// let file = MemoryDirectory::new().create("tree", FileOptions::DIRECT)?;
 /// // Eight blocks of 512 bytes in a node, keys and values of eight bytes.
 /// let shape = PdamShape::new(512, 8, 8, 8)?;

@@ -49,10 +49,10 @@ const MOST_READERS: usize = 1 << 16;
 ///
 /// ```
 /// use alluvium_device::{Directory, FileOptions, memory::MemoryDirectory};
-/// use research_trees::pdam::{ReadAhead, Readers, Remainder, Shape, Tree};
+/// use research_trees::pdam::{ReadAhead, ReaderScheduler, RemainderPolicy, PdamShape, PdamTree};
 /// let file = MemoryDirectory::new().create("tree", FileOptions::DIRECT)?;
 /// let records = (0..5000_u64).map(|key| (key.to_be_bytes(), []));
-/// let tree = PdamTree::build(file, Shape::new(512, 8, 8, 0)?, 1, records)?;
+/// let tree = PdamTree::build(file, PdamShape::new(512, 8, 8, 0)?, 1, records)?;
 /// let mut readers = ReaderScheduler::new(&tree, ReadAhead::Shared, 8, RemainderPolicy::Refused)?;
 /// readers.seek(0, &7_u64.to_be_bytes())?;
 /// readers.seek(1, &5000_u64.to_be_bytes())?;

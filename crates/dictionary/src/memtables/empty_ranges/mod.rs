@@ -48,11 +48,11 @@ use table::{EmptyRangeClaim, EmptyRangeTable};
 ///
 /// ```
 /// use alluvium_dictionary::memtables::empty_ranges::EmptyRanges;
-/// use alluvium_dictionary::memtables::{MemtableList, Memtables};
+/// use alluvium_dictionary::memtables::{MemtableList, MemtableOwner};
 ///
 /// #[derive(Debug)]
 /// struct NoMemtables;
-/// impl Memtables for NoMemtables {
+/// impl MemtableOwner for NoMemtables {
 ///     fn newest_first(&self) -> MemtableList {
 ///         MemtableList::default()
 ///     }

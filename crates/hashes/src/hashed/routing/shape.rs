@@ -7,7 +7,7 @@ use alluvium_storage::{Error, Result};
 /// The bits of a hash that are the prefix and the check character of a level.
 ///
 /// ```
-/// use alluvium_hashes::hashed::routing::Shape;
+/// use alluvium_hashes::hashed::routing::RoutingFilterShape;
 /// // λ = 16, of a level that a run of 1000 records opens, in one of four parts.
 /// let shape = RoutingFilterShape::plain(2, 4, 1000);
 /// assert_eq!(shape.prefix_bits, 10 + 4);

@@ -16,9 +16,9 @@ const SOURCES_LOG: u8 = if cfg!(test) { 2 } else { 8 };
 /// How the hashes of a forest are cut.
 ///
 /// ```
-/// use alluvium_hashes::hashed::trees::Cut;
+/// use alluvium_hashes::hashed::trees::HashLayout;
 /// // λ = 16, leaves of up to 1024 records, one part of four.
-/// let cut = Cut::of_leaf(2, 4, 1000);
+/// let cut = HashLayout::of_leaf(2, 4, 1000);
 /// assert_eq!((cut.prefix_bits(1), cut.prefix_bits(2)), (14, 18));
 /// let hash = 0x0123_4567_89ab_cdef;
 /// assert_eq!(cut.prefix(hash, 2), cut.prefix(hash, 1) << 4 | u64::from(cut.next(hash, 1)));

@@ -31,18 +31,18 @@ impl<B: PageBuffer> BepsTree<B> {
     /// best for disjoint ranges; each path begins at the root, whose latch they take in turn.
     ///
     /// ```
-    /// use alluvium_trees::paged::beps::{BepsTree, TreeOptions};
-    /// use alluvium_trees::paged::buffer::Arena;
-    /// use alluvium_trees::paged::read::Bounds;
-    /// let tree = BepsTree::create(Arena::new(4096)?, TreeOptions::new(8, 8))?;
+    /// use alluvium_trees::paged::beps::{BepsTree, BepsOptions};
+    /// use alluvium_trees::paged::buffer::PageArena;
+    /// use alluvium_trees::paged::lookup::ScanBounds;
+    /// let tree = BepsTree::create(PageArena::new(4096)?, BepsOptions::new(8, 8))?;
     /// for number in 0..10_000u64 {
     ///     tree.insert(&number.to_be_bytes(), b"value")?;
     /// }
     /// let middle = Some(5_000u64.to_be_bytes().to_vec());
     /// std::thread::scope(|scope| {
-    ///     let upper = Bounds { from: middle.clone(), below: None };
+    ///     let upper = ScanBounds { from: middle.clone(), below: None };
     ///     let upper = scope.spawn(|| tree.flush_within(upper));
-    ///     tree.flush_within(Bounds { from: None, below: middle.clone() })?;
+    ///     tree.flush_within(ScanBounds { from: None, below: middle.clone() })?;
     ///     upper.join().unwrap()
     /// })?;
     /// assert_eq!(tree.examine()?.messages, 0);

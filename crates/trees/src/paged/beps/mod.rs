@@ -139,9 +139,9 @@ pub struct BepsStatistics {
 /// A Bε-tree over a page buffer. All methods may be called from any thread.
 ///
 /// ```
-/// use alluvium_trees::paged::beps::{BepsTree, TreeOptions};
-/// use alluvium_trees::paged::buffer::Arena;
-/// let tree = BepsTree::create(Arena::new(4096)?, BepsOptions::new(16, 32))?;
+/// use alluvium_trees::paged::beps::{BepsTree, BepsOptions};
+/// use alluvium_trees::paged::buffer::PageArena;
+/// let tree = BepsTree::create(PageArena::new(4096)?, BepsOptions::new(16, 32))?;
 /// tree.insert(b"river", b"Elbe")?;
 /// tree.insert(b"lake", b"Como")?;
 /// tree.delete(b"lake")?;

@@ -24,10 +24,10 @@ use std::sync::Arc;
 ///
 /// ```
 /// use alluvium_trees::paged::bplus::BplusTree;
-/// use alluvium_trees::paged::buffer::Arena;
-/// use alluvium_trees::paged::node::Last;
+/// use alluvium_trees::paged::buffer::PageArena;
+/// use alluvium_trees::paged::node::ReplaceOperator;
 /// use std::sync::Arc;
-/// let tree = BplusTree::create(Arena::new(4096)?, 16, 32, Arc::new(Last))?;
+/// let tree = BplusTree::create(PageArena::new(4096)?, 16, 32, Arc::new(ReplaceOperator))?;
 /// tree.insert(b"river", b"Elbe")?;
 /// tree.update(b"river", b"Labe")?;
 /// assert_eq!(tree.get(b"river")?.as_deref(), Some(&b"Labe"[..]));
@@ -78,13 +78,13 @@ impl<B: PageBuffer> BplusTree<B> {
     /// Creates an empty tree with the given treatment of under-full nodes.
     ///
     /// ```
-    /// use alluvium_trees::paged::Merging;
+    /// use alluvium_trees::paged::UnderfullPolicy;
     /// use alluvium_trees::paged::bplus::BplusTree;
-    /// use alluvium_trees::paged::buffer::Arena;
-    /// use alluvium_trees::paged::node::Last;
+    /// use alluvium_trees::paged::buffer::PageArena;
+    /// use alluvium_trees::paged::node::ReplaceOperator;
     /// use std::sync::Arc;
-    /// let arena = Arena::new(512)?;
-    /// let tree = BplusTree::create_merging(arena, (8, 8), Arc::new(Last), UnderfullPolicy::UnderFull)?;
+    /// let arena = PageArena::new(512)?;
+    /// let tree = BplusTree::create_merging(arena, (8, 8), Arc::new(ReplaceOperator), UnderfullPolicy::UnderFull)?;
     /// for number in 0..1000u64 {
     ///     tree.insert(&number.to_be_bytes(), b"value")?;
     /// }

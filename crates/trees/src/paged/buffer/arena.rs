@@ -25,8 +25,8 @@ const _: () = assert!(
 /// Pages that stay in memory. The number of a page is its index.
 ///
 /// ```
-/// use alluvium_trees::paged::buffer::{Arena, PageBuffer};
-/// let arena = Arena::new(4096)?;
+/// use alluvium_trees::paged::buffer::{PageArena, PageBuffer};
+/// let arena = PageArena::new(4096)?;
 /// let mut page = arena.allocate()?;
 /// page[0] = 7;
 /// let number = page.number();

@@ -162,11 +162,11 @@ impl BepsTree<PagePool> {
     ///
     /// ```
     /// use alluvium_device::memory::MemoryDirectory;
-    /// use alluvium_trees::paged::Place;
-    /// use alluvium_trees::paged::beps::{BepsTree, FlushOrder, TreeOptions};
+    /// use alluvium_trees::paged::TreeLocation;
+    /// use alluvium_trees::paged::beps::{BepsTree, FlushOrder, BepsOptions};
     /// use alluvium_trees::paged::buffer::PoolOptions;
     /// let directory = MemoryDirectory::new();
-    /// let place = Place { directory: &directory, name: "rivers" };
+    /// let place = TreeLocation { directory: &directory, name: "rivers" };
     /// let (pool, options) = (PoolOptions::default(), BepsOptions::new(16, 32));
     /// let operator = options.operator.clone();
     /// let tree = BepsTree::create_in(place, 7, pool, options)?;

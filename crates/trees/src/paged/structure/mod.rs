@@ -306,17 +306,17 @@ impl PagedDictionary {
     /// ```
     /// use alluvium_base::{Message, message::LAST};
     /// use alluvium_device::memory::MemoryDirectory;
-    /// use alluvium_dictionary::contract::{Dictionary, Lookup};
-    /// use alluvium_dictionary::gather::Gather;
-    /// use alluvium_dictionary::key::Key;
+    /// use alluvium_dictionary::contract::{Dictionary, PointLookup};
+    /// use alluvium_dictionary::lookup_state::LookupState;
+    /// use alluvium_dictionary::key::LookupKey;
     /// use alluvium_dictionary::lookup;
     /// use alluvium_dictionary::memtable::Memtable;
     /// use alluvium_dictionary::rules::OneKeyspace;
-    /// use alluvium_dictionary::share::Share;
-    /// use alluvium_storage::extents::Class;
+    /// use alluvium_dictionary::memtable_slice::MemtableSlice;
+    /// use alluvium_storage::extents::AllocationClass;
     /// use alluvium_storage::store::{Store, StoreOptions};
     /// use alluvium_trees::map::Home;
-    /// use alluvium_trees::paged::{Paged, PagedOptions};
+    /// use alluvium_trees::paged::{PagedDictionary, PagedOptions};
     /// use std::sync::Arc;
     /// let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
     /// let home = Home {
@@ -324,14 +324,14 @@ impl PagedDictionary {
     ///     schema: Arc::new(OneKeyspace::default()),
     ///     horizon: Arc::default(),
     /// };
-    /// let paged = Paged::create(home, PagedOptions::default(), 0)?;
+    /// let paged = PagedDictionary::create(home, PagedOptions::default(), 0)?;
     /// let memtable = Memtable::new(1 << 20);
     /// memtable.insert(b"Elbe", NodeMessage::put(1, b"1094 km")).unwrap();
-    /// let mut taking = paged.incorporate(Share::whole(Arc::new(memtable), 1), Class::Normal)?;
+    /// let mut taking = paged.incorporate(MemtableSlice::whole(Arc::new(memtable), 1), AllocationClass::Normal)?;
     /// taking.poll(usize::MAX)?;
     /// taking.publish()?;
-    /// let mut gather = Gather::new(LAST, 0, None);
-    /// lookup::gather(&paged.reader(), Key::new(b"Elbe"), &mut gather)?;
+    /// let mut gather = LookupState::new(LAST, 0, None);
+    /// lookup::gather(&paged.reader(), LookupKey::new(b"Elbe"), &mut gather)?;
     /// assert_eq!(gather.finish().unwrap(), b"1094 km");
     /// # Ok::<(), alluvium_storage::Error>(())
     /// ```

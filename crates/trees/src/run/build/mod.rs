@@ -42,8 +42,8 @@ const MAX_WAITING: u64 = MIB;
 /// use alluvium_base::{Message, Purpose};
 /// use alluvium_device::memory::MemoryDirectory;
 /// use alluvium_storage::store::{Store, StoreOptions};
-/// use alluvium_trees::run::{Builder, Run, RunOptions};
-/// use alluvium_dictionary::record::{Value};
+/// use alluvium_trees::run::{RunBuilder, IndexedRun, RunOptions};
+/// use alluvium_dictionary::record::{RecordValue};
 /// use std::ops::ControlFlow;
 /// use std::sync::Arc;
 /// let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
@@ -55,7 +55,7 @@ const MAX_WAITING: u64 = MIB;
 /// let built = builder.finish()?.expect("something was pushed");
 /// store.extents().install(&built.extents);
 ///
-/// let run = Run::open(&store, built.run.pointer(), Purpose::Other)?;
+/// let run = IndexedRun::open(&store, built.run.pointer(), Purpose::Other)?;
 /// let guard = store.epochs().pin();
 /// let mut found = Vec::new();
 /// run.find(b"river", 9, store.cache(), &guard, Purpose::Lookup, |record| {

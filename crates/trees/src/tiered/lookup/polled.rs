@@ -25,19 +25,19 @@ use std::task::Poll;
 /// ```
 /// # use alluvium_base::{Message, message::LAST};
 /// # use alluvium_device::memory::MemoryDirectory;
-/// # use alluvium_storage::extents::Class;
+/// # use alluvium_storage::extents::AllocationClass;
 /// # use alluvium_storage::store::{Store, StoreOptions};
 /// # use alluvium_dictionary::memtable::Memtable;
-/// # use alluvium_trees::tiered::{Tree, TreeOptions};
+/// # use alluvium_trees::tiered::{TieredTree, BepsOptions};
 /// # use std::sync::Arc;
-/// use alluvium_trees::tiered::Lookup;
+/// use alluvium_trees::tiered::PolledTreeLookup;
 /// use std::task::Poll;
 /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
-/// # let tree = Tree::create(Arc::new(store), TreeOptions::default());
+/// # let tree = TieredTree::create(Arc::new(store), BepsOptions::default());
 /// # let memtable = Memtable::new(1 << 20);
 /// # memtable.insert(b"river", Message::put(1, b"Elbe")).unwrap();
-/// # tree.incorporate(Arc::new(memtable), 1, Class::Normal)?.poll(usize::MAX)?;
-/// let mut lookups: Vec<Lookup> = [b"river", b"lakes"].map(|key| tree.lookup(key, LAST, 0)).into();
+/// # tree.incorporate(Arc::new(memtable), 1, AllocationClass::Normal)?.poll(usize::MAX)?;
+/// let mut lookups: Vec<PolledTreeLookup> = [b"river", b"lakes"].map(|key| tree.lookup(key, LAST, 0)).into();
 /// let mut found = Vec::new();
 /// while !lookups.is_empty() {
 ///     lookups.retain_mut(|lookup| match lookup.poll() {

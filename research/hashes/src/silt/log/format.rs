@@ -51,7 +51,7 @@ impl<'b> SiltLogRecord<'b> {
     /// Appends the encoded record to the log with the given number.
     ///
     /// ```
-    /// use research_hashes::silt::log::{Kind, Record};
+    /// use research_hashes::silt::log::{SiltRecordKind, SiltLogRecord};
     /// let record = SiltLogRecord { kind: SiltRecordKind::Put, key: b"k", value: b"value" };
     /// let mut log = Vec::new();
     /// record.encode(5, &mut log)?;

@@ -44,9 +44,9 @@ pub struct SiltSlot<'b> {
 /// The number of a store, and the size of its slots.
 ///
 /// ```
-/// use research_hashes::silt::slots::{Layout, Slot, State};
-/// let layout = Layout { store: 5, slot_bytes: 64 };
-/// let slot = Slot { state: SiltSlotState::Value, key: b"k", value: b"value" };
+/// use research_hashes::silt::slots::{SiltSlotLayout, SiltSlot, SiltSlotState};
+/// let layout = SiltSlotLayout { store: 5, slot_bytes: 64 };
+/// let slot = SiltSlot { state: SiltSlotState::Value, key: b"k", value: b"value" };
 /// let mut bytes = Vec::new();
 /// layout.encode(Some(&slot), &mut bytes)?;
 /// layout.encode(None, &mut bytes)?;

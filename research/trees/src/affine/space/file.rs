@@ -20,7 +20,7 @@ const _: () = assert!(GROWTH.is_multiple_of(BLOCK) && SHARE > 0);
 ///
 /// ```
 /// use alluvium_device::simulated::SimDirectory;
-/// use research_trees::affine::{FileSpace, Space};
+/// use research_trees::affine::{FileSpace, NodeSpace};
 /// let directory = SimDirectory::new(1);
 /// let space = FileSpace::create(&directory, "dictionary")?;
 /// let extent = space.allocate(5)?;

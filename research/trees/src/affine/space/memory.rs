@@ -21,7 +21,7 @@ pub enum SpaceFault {
 /// allocated: either is a bug of the dictionary (AS1).
 ///
 /// ```
-/// use research_trees::affine::{MemorySpace, Space};
+/// use research_trees::affine::{MemorySpace, NodeSpace};
 /// let space = MemorySpace::new(1 << 20);
 /// let extent = space.allocate(5)?;
 /// space.write(extent, b"bytes")?;

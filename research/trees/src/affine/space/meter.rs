@@ -12,7 +12,7 @@ pub enum SpaceRequest {
 /// The number of requests and of their bytes.
 ///
 /// ```
-/// use research_trees::affine::{Meter, Request};
+/// use research_trees::affine::{RequestMeter, SpaceRequest};
 /// let mut meter = RequestMeter::default();
 /// meter.count(SpaceRequest::Read(100));
 /// meter.count(SpaceRequest::Write(300));
