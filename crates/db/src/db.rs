@@ -703,7 +703,7 @@ impl Db {
     /// # let place = tempfile::tempdir().unwrap();
     /// # let db = alluvium::Db::open(place.path().join("store"))?;
     /// use alluvium::{KeyspaceOptions, PagedOptions, Structure};
-    /// let paged = KeyspaceOptions::new().structure(StructureKind::Paged(PagedOptions::beps()));
+    /// let paged = KeyspaceOptions::new().structure(Structure::Paged(PagedOptions::beps()));
     /// db.keyspace_with("counters", &paged)?.put("Elbe", "1094")?;
     /// db.checkpoint()?;
     /// let pages = db.outline_pages()?.expect("a keyspace is in pages");
