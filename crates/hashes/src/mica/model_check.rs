@@ -9,9 +9,12 @@
 //! The tables are the real ones, with two entries per bucket and a log of two items, so that a
 //! single append overwrites an item that a reader copies.
 
-use super::core::Core;
+use super::core::TableCore;
 use super::mode::{Crcw, Crew};
-use super::{Eviction, HashedKey, Lossless, LosslessOptions, Lossy, LossyOptions, NEVER, Shared, Writer};
+use super::{
+    CacheEviction, HashedKey, LosslessOptions, LosslessTable, LossyOptions, LossyTable, NEVER, SharedTable,
+    TableWriter,
+};
 use loom::thread;
 
 /// Keys in different buckets of two, with different tags.
@@ -27,7 +30,7 @@ fn value(version: u8) -> [u8; 8] {
     [version; 8]
 }
 
-fn lossy(eviction: Eviction) -> LossyOptions {
+fn lossy(eviction: CacheEviction) -> LossyOptions {
     LossyOptions {
         // Two items of four words each.
         log_bytes: 32,
@@ -39,9 +42,9 @@ fn lossy(eviction: Eviction) -> LossyOptions {
     }
 }
 
-fn lossless<C>() -> Lossless<C>
+fn lossless<C>() -> LosslessTable<C>
 where
-    C: super::mode::Mode,
+    C: super::mode::ConcurrencyMode,
 {
     let options = LosslessOptions {
         heap_bytes: 48,
@@ -49,13 +52,16 @@ where
         spare_buckets: 1,
         seed: 0,
     };
-    Lossless::new(&options).unwrap()
+    LosslessTable::new(&options).unwrap()
 }
 
 /// Reads a key once, concurrently with `write`. Returns the version in the value, if there is one.
-fn read_beside<C>(mut writer: Writer<C>, write: impl FnOnce(&mut Writer<C>) + Send + 'static) -> Option<u8>
+fn read_beside<C>(
+    mut writer: TableWriter<C>,
+    write: impl FnOnce(&mut TableWriter<C>) + Send + 'static,
+) -> Option<u8>
 where
-    C: Core<Mode = Crew> + Send + Sync + 'static,
+    C: TableCore<Mode = Crew> + Send + Sync + 'static,
 {
     let reader = writer.reader();
     let writing = thread::spawn(move || write(&mut writer));
@@ -74,7 +80,7 @@ where
 #[test]
 fn a_reader_never_returns_what_an_append_for_another_bucket_writes() {
     loom::model(|| {
-        let mut writer = Writer::new(Lossy::<Crew>::new(&lossy(Eviction::Fifo)).unwrap());
+        let mut writer = TableWriter::new(LossyTable::<Crew>::new(&lossy(CacheEviction::Fifo)).unwrap());
         writer.set(key(0), &value(1), NEVER, 0).unwrap();
         writer.set(key(1), &value(2), NEVER, 0).unwrap();
         // The log is full, so this overwrites the first item.
@@ -86,7 +92,7 @@ fn a_reader_never_returns_what_an_append_for_another_bucket_writes() {
 #[test]
 fn a_reader_returns_the_value_before_or_after_an_update_in_place() {
     loom::model(|| {
-        let mut writer = Writer::new(Lossy::<Crew>::new(&lossy(Eviction::Fifo)).unwrap());
+        let mut writer = TableWriter::new(LossyTable::<Crew>::new(&lossy(CacheEviction::Fifo)).unwrap());
         writer.set(key(0), &value(1), NEVER, 0).unwrap();
         let read = read_beside(writer, |writer| writer.set(key(0), &value(2), NEVER, 0).unwrap());
         assert!(matches!(read, Some(1 | 2)), "{read:?}");
@@ -96,7 +102,7 @@ fn a_reader_returns_the_value_before_or_after_an_update_in_place() {
 #[test]
 fn a_reader_finds_an_item_that_its_writer_moves() {
     loom::model(|| {
-        let mut writer = Writer::new(Lossy::<Crew>::new(&lossy(Eviction::Lru)).unwrap());
+        let mut writer = TableWriter::new(LossyTable::<Crew>::new(&lossy(CacheEviction::Lru)).unwrap());
         writer.set(key(0), &value(1), NEVER, 0).unwrap();
         writer.set(key(1), &value(2), NEVER, 0).unwrap();
         // The item is the oldest, and is moved to its own position.
@@ -110,7 +116,7 @@ fn a_reader_finds_an_item_that_its_writer_moves() {
 #[test]
 fn a_reader_never_returns_memory_that_was_freed_and_used_again() {
     loom::model(|| {
-        let mut writer = Writer::new(lossless::<Crew>());
+        let mut writer = TableWriter::new(lossless::<Crew>());
         writer.set(key(0), &value(1), NEVER, 0).unwrap();
         let read = read_beside(writer, |writer| {
             assert!(writer.delete(key(0), 0));
@@ -123,7 +129,7 @@ fn a_reader_never_returns_memory_that_was_freed_and_used_again() {
 #[test]
 fn two_writers_leave_one_of_their_values() {
     loom::model(|| {
-        let table = Shared::new(Lossy::<Crcw>::new(&lossy(Eviction::Fifo)).unwrap());
+        let table = SharedTable::new(LossyTable::<Crcw>::new(&lossy(CacheEviction::Fifo)).unwrap());
         let other = table.clone();
         let writing = thread::spawn(move || other.set(key(0), &value(1), NEVER, 0).unwrap());
         table.set(key(0), &value(2), NEVER, 0).unwrap();
@@ -140,9 +146,9 @@ fn an_access_that_counts_beside_a_writer_does_no_harm() {
     loom::model(|| {
         let options = LossyOptions {
             log_bytes: 320,
-            ..lossy(Eviction::S3Fifo)
+            ..lossy(CacheEviction::S3Fifo)
         };
-        let table = Shared::new(Lossy::<Crcw>::new(&options).unwrap());
+        let table = SharedTable::new(LossyTable::<Crcw>::new(&options).unwrap());
         table.set(key(0), &value(1), NEVER, 0).unwrap();
         let other = table.clone();
         let writing = thread::spawn(move || {

@@ -7,7 +7,7 @@ mod chosen {
 
     /// A value that is passed between two threads.
     #[derive(Debug)]
-    pub(crate) struct Cell<T>(loom::cell::UnsafeCell<T>);
+    pub(crate) struct HandoffCell<T>(loom::cell::UnsafeCell<T>);
 
     impl<T> HandoffCell<T> {
         pub(crate) fn new(value: T) -> HandoffCell<T> {

@@ -1,11 +1,11 @@
 //! Model checks of the cache's lock-free cores under loom: see `crate::sync` for the command.
 
-use super::frame::{FrameId, Header, Key, Manner, State};
-use super::table::{Change, Found, Table};
-use super::turn::{Progress, Turn};
-use crate::epoch::ledger::Ledger;
+use super::frame::{FrameHeader, FrameId, FrameState, InitialHeat, NodeKey};
+use super::page_table::{PageTable, PageTableLookup, PageTableUpdate};
+use super::single_flight::{JobProgress, SingleFlight};
+use crate::epoch::ledger::EpochLedger;
 use crate::sync::Mutex;
-use crate::{Codec, NodePointer};
+use crate::{NodeCodec, NodePointer};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
@@ -14,33 +14,33 @@ use loom::thread;
 const FRAME: FrameId = FrameId(0);
 const OTHER: FrameId = FrameId(1);
 
-fn key(birth: u64) -> Key {
-    Key::of(&NodePointer {
+fn key(birth: u64) -> NodeKey {
+    NodeKey::of(&NodePointer {
         offset: 0,
         birth,
         checksum: birth,
         encoded_len: 4096,
         tier: 0,
         pages: 1,
-        codec: Codec::None,
+        codec: NodeCodec::None,
     })
 }
 
 /// Two frames, a page table and a ledger. The content of a frame is the birth of its node.
-struct World {
-    ledger: Ledger,
-    table: Table,
-    headers: [Header; 2],
+struct CacheModel {
+    ledger: EpochLedger,
+    table: PageTable,
+    headers: [FrameHeader; 2],
     contents: [UnsafeCell<u64>; 2],
 }
 
-impl World {
+impl CacheModel {
     /// Creates a world with cached nodes of births 1 and up, one for each frame.
-    fn new(nodes: u64) -> Arc<World> {
-        let world = World {
-            ledger: Ledger::new(),
-            table: Table::new(1).unwrap(),
-            headers: [Header::default(), Header::default()],
+    fn new(nodes: u64) -> Arc<CacheModel> {
+        let world = CacheModel {
+            ledger: EpochLedger::new(),
+            table: PageTable::new(1).unwrap(),
+            headers: [FrameHeader::default(), FrameHeader::default()],
             contents: [UnsafeCell::new(0), UnsafeCell::new(0)],
         };
         for birth in 1..=nodes {
@@ -49,7 +49,7 @@ impl World {
         Arc::new(world)
     }
 
-    fn header(&self, frame: FrameId) -> &Header {
+    fn header(&self, frame: FrameId) -> &FrameHeader {
         &self.headers[frame.0 as usize]
     }
 
@@ -57,8 +57,8 @@ impl World {
         self.header(frame).take();
         // SAFETY: this is what the model is to show: a frame that is being filled is not read.
         self.contents[frame.0 as usize].with_mut(|content| unsafe { *content = birth });
-        self.header(frame).publish(&key(birth), Manner::Proven);
-        assert_eq!(self.table.insert(key(birth).hash(), frame), Change::Made);
+        self.header(frame).publish(&key(birth), InitialHeat::Proven);
+        assert_eq!(self.table.insert(key(birth).hash(), frame), PageTableUpdate::Made);
     }
 
     fn find(&self, birth: u64) -> Option<FrameId> {
@@ -67,8 +67,8 @@ impl World {
             .table
             .find(key.hash(), |frame| self.header(frame).holds(&key))
         {
-            Found::Frame(frame) => Some(frame),
-            Found::Nothing | Found::Moved => None,
+            PageTableLookup::Frame(frame) => Some(frame),
+            PageTableLookup::Nothing | PageTableLookup::Moved => None,
         }
     }
 
@@ -81,7 +81,7 @@ impl World {
     /// Evicts the node of birth 1. If the epochs allow, frees its frame and fills it with the node
     /// of birth 9.
     fn replace(&self, advances: usize) -> bool {
-        if self.table.remove(key(1).hash(), FRAME) != Change::Made {
+        if self.table.remove(key(1).hash(), FRAME) != PageTableUpdate::Made {
             return false;
         }
         let header = self.header(FRAME);
@@ -100,7 +100,7 @@ impl World {
 #[test]
 fn a_frame_found_under_a_guard_is_not_filled_anew() {
     loom::model(|| {
-        let world = World::new(1);
+        let world = CacheModel::new(1);
         let slot = world.ledger.claim().unwrap();
         let reader = {
             let world = Arc::clone(&world);
@@ -122,7 +122,7 @@ fn a_frame_found_under_a_guard_is_not_filled_anew() {
 #[test]
 fn a_frame_that_is_retained_under_a_guard_is_not_filled_anew_after_it() {
     loom::model(|| {
-        let world = World::new(1);
+        let world = CacheModel::new(1);
         let slot = world.ledger.claim().unwrap();
         let reader = {
             let world = Arc::clone(&world);
@@ -147,11 +147,11 @@ fn a_frame_that_is_retained_under_a_guard_is_not_filled_anew_after_it() {
 #[test]
 fn of_two_who_evict_one_frame_one_does() {
     loom::model(|| {
-        let world = World::new(2);
+        let world = CacheModel::new(2);
         let evictors: Vec<_> = (0..2)
             .map(|_| {
                 let world = Arc::clone(&world);
-                thread::spawn(move || world.table.remove(key(1).hash(), FRAME) == Change::Made)
+                thread::spawn(move || world.table.remove(key(1).hash(), FRAME) == PageTableUpdate::Made)
             })
             .collect();
         // The neighbour stays findable during the evictions.
@@ -160,7 +160,7 @@ fn of_two_who_evict_one_frame_one_does() {
         assert_eq!(evicted.filter(|&evicted| evicted).count(), 1);
         assert_eq!(
             (world.find(1), world.header(FRAME).state()),
-            (None, State::Resident)
+            (None, FrameState::Resident)
         );
     });
 }
@@ -168,39 +168,39 @@ fn of_two_who_evict_one_frame_one_does() {
 #[test]
 fn a_lookup_misses_nothing_while_buckets_move_to_a_newer_table() {
     loom::model(|| {
-        let older = World::new(1);
-        let newer = Arc::new(Table::new(1).unwrap());
+        let older = CacheModel::new(1);
+        let newer = Arc::new(PageTable::new(1).unwrap());
         let mover = {
             let (older, newer) = (Arc::clone(&older), Arc::clone(&newer));
             thread::spawn(move || {
                 for bucket in 0..older.table.bucket_count() {
                     older.table.move_bucket(bucket, |frame| {
-                        assert_eq!(newer.insert(key(1).hash(), frame), Change::Made);
+                        assert_eq!(newer.insert(key(1).hash(), frame), PageTableUpdate::Made);
                     });
                 }
             })
         };
         let hash = key(1).hash();
         let found = match older.table.find(hash, |_| true) {
-            Found::Frame(frame) => Found::Frame(frame),
+            PageTableLookup::Frame(frame) => PageTableLookup::Frame(frame),
             // A reader that only knows the older table must continue in the newer one.
             missed => {
-                assert_eq!(missed, Found::Moved);
+                assert_eq!(missed, PageTableLookup::Moved);
                 newer.find(hash, |_| true)
             }
         };
-        assert_eq!(found, Found::Frame(FRAME));
+        assert_eq!(found, PageTableLookup::Frame(FRAME));
         mover.join().unwrap();
-        assert_eq!(older.table.insert(hash, OTHER), Change::Moved);
-        assert_eq!(older.table.remove(hash, FRAME), Change::Moved);
+        assert_eq!(older.table.insert(hash, OTHER), PageTableUpdate::Moved);
+        assert_eq!(older.table.remove(hash, FRAME), PageTableUpdate::Moved);
     });
 }
 
 #[test]
 fn a_frame_evicted_while_its_bucket_moves_is_in_neither_table() {
     loom::model(|| {
-        let older = World::new(1);
-        let newer = Arc::new(Table::new(1).unwrap());
+        let older = CacheModel::new(1);
+        let newer = Arc::new(PageTable::new(1).unwrap());
         let hash = key(1).hash();
         let mover = {
             let (older, newer) = (Arc::clone(&older), Arc::clone(&newer));
@@ -213,19 +213,19 @@ fn a_frame_evicted_while_its_bucket_moves_is_in_neither_table() {
             })
         };
         let removed = match older.table.remove(hash, FRAME) {
-            Change::Made => Change::Made,
+            PageTableUpdate::Made => PageTableUpdate::Made,
             _ => newer.remove(hash, FRAME),
         };
-        assert_eq!(removed, Change::Made);
+        assert_eq!(removed, PageTableUpdate::Made);
         mover.join().unwrap();
-        assert_eq!(newer.find(hash, |_| true), Found::Nothing);
+        assert_eq!(newer.find(hash, |_| true), PageTableLookup::Nothing);
     });
 }
 
 #[test]
 fn two_who_wait_for_one_read_have_it_done_once() {
     loom::model(|| {
-        let turn = Arc::new(Turn::<u64, u64>::new());
+        let turn = Arc::new(SingleFlight::<u64, u64>::new());
         let done = Arc::new(AtomicUsize::new(0));
         let waiters: Vec<_> = (0..2)
             .map(|_| {
@@ -256,7 +256,7 @@ fn two_who_wait_for_one_read_have_it_done_once() {
 #[test]
 fn a_read_in_the_thread_that_began_it_reaches_those_that_join_it() {
     loom::model(|| {
-        let turn = Arc::new(Turn::<u64, u64>::new());
+        let turn = Arc::new(SingleFlight::<u64, u64>::new());
         let waiter = {
             let turn = Arc::clone(&turn);
             thread::spawn(move || turn.finish(|_| unreachable!("it is never ready")))
@@ -270,49 +270,50 @@ fn a_read_in_the_thread_that_began_it_reaches_those_that_join_it() {
 #[test]
 fn whoever_waits_for_an_abandoned_read_is_told() {
     loom::model(|| {
-        let turn = Arc::new(Turn::<u64, u64>::new());
+        let turn = Arc::new(SingleFlight::<u64, u64>::new());
         let waiter = {
             let turn = Arc::clone(&turn);
             thread::spawn(move || turn.finish(|job| job))
         };
         turn.abandon();
         assert_eq!(waiter.join().unwrap(), None);
-        assert_eq!(turn.try_finish(|_| true, |job| job), Progress::Abandoned);
+        assert_eq!(turn.try_finish(|_| true, |job| job), JobProgress::Abandoned);
     });
 }
 
 #[test]
 fn two_who_miss_one_node_read_it_once() {
     loom::model(|| {
-        let world = World::new(0);
-        let flights = Arc::new(Mutex::new(None::<Arc<Turn<(), ()>>>));
+        let world = CacheModel::new(0);
+        let flights = Arc::new(Mutex::new(None::<Arc<SingleFlight<(), ()>>>));
         let reads = Arc::new(AtomicUsize::new(0));
         // As in `read.rs`: the second lookup and the registration of the flight are one step, and
         // so are publication and the removal of the flight.
-        let look_up =
-            |world: Arc<World>, flights: Arc<Mutex<Option<Arc<Turn<(), ()>>>>>, reads: Arc<AtomicUsize>| {
+        let look_up = |world: Arc<CacheModel>,
+                       flights: Arc<Mutex<Option<Arc<SingleFlight<(), ()>>>>>,
+                       reads: Arc<AtomicUsize>| {
+            if world.find(1).is_some() {
+                return;
+            }
+            let turn = {
+                let mut flight = flights.lock();
                 if world.find(1).is_some() {
                     return;
                 }
-                let turn = {
-                    let mut flight = flights.lock();
-                    if world.find(1).is_some() {
-                        return;
-                    }
-                    Arc::clone(flight.get_or_insert_with(|| {
-                        let turn = Turn::new();
-                        turn.ready(());
-                        Arc::new(turn)
-                    }))
-                };
-                turn.finish(|()| {
-                    reads.fetch_add(1, Ordering::Relaxed);
-                    let mut flight = flights.lock();
-                    world.fill(FRAME, 1);
-                    *flight = None;
-                });
-                assert_eq!(world.find(1), Some(FRAME));
+                Arc::clone(flight.get_or_insert_with(|| {
+                    let turn = SingleFlight::new();
+                    turn.ready(());
+                    Arc::new(turn)
+                }))
             };
+            turn.finish(|()| {
+                reads.fetch_add(1, Ordering::Relaxed);
+                let mut flight = flights.lock();
+                world.fill(FRAME, 1);
+                *flight = None;
+            });
+            assert_eq!(world.find(1), Some(FRAME));
+        };
         let other = {
             let (world, flights, reads) = (Arc::clone(&world), Arc::clone(&flights), Arc::clone(&reads));
             thread::spawn(move || look_up(world, flights, reads))
@@ -327,7 +328,7 @@ fn two_who_miss_one_node_read_it_once() {
 #[should_panic(expected = "Causality violation")]
 fn the_model_finds_a_frame_that_is_filled_without_waiting_for_epochs() {
     loom::model(|| {
-        let world = World::new(1);
+        let world = CacheModel::new(1);
         let slot = world.ledger.claim().unwrap();
         let reader = {
             let world = Arc::clone(&world);
@@ -339,7 +340,7 @@ fn the_model_finds_a_frame_that_is_filled_without_waiting_for_epochs() {
                 world.ledger.slot(slot).leave();
             })
         };
-        assert_eq!(world.table.remove(key(1).hash(), FRAME), Change::Made);
+        assert_eq!(world.table.remove(key(1).hash(), FRAME), PageTableUpdate::Made);
         world.header(FRAME).retire(world.ledger.current());
         if world.header(FRAME).recycle() {
             world.fill(FRAME, 9);

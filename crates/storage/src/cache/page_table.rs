@@ -119,7 +119,7 @@ mod memory {
     use super::{AtomicU64, PageTableBucket};
 
     #[derive(Debug)]
-    pub(super) struct Buckets(Vec<PageTableBucket>);
+    pub(super) struct PageTableBuckets(Vec<PageTableBucket>);
 
     impl PageTableBuckets {
         #[allow(clippy::unnecessary_wraps)]

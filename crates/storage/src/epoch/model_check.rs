@@ -1,14 +1,14 @@
 //! Model checks of the ledger under loom: see `crate::sync` for the command.
 
-use super::ledger::Ledger;
+use super::ledger::EpochLedger;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
 /// A link to one of two objects, the ledger that protects them, and whether they were freed.
-struct World {
-    ledger: Ledger,
+struct EpochModel {
+    ledger: EpochLedger,
     link: AtomicUsize,
     /// Written when freed; loom reports a read that is not ordered with it.
     things: [UnsafeCell<u32>; 2],
@@ -16,10 +16,10 @@ struct World {
 
 const ALIVE: u32 = 7;
 
-impl World {
-    fn new() -> Arc<World> {
-        Arc::new(World {
-            ledger: Ledger::new(),
+impl EpochModel {
+    fn new() -> Arc<EpochModel> {
+        Arc::new(EpochModel {
+            ledger: EpochLedger::new(),
             link: AtomicUsize::new(0),
             things: [UnsafeCell::new(ALIVE), UnsafeCell::new(ALIVE)],
         })
@@ -51,7 +51,7 @@ impl World {
 #[test]
 fn nothing_is_freed_under_a_pinned_slot() {
     loom::model(|| {
-        let world = World::new();
+        let world = EpochModel::new();
         let slot = world.ledger.claim().unwrap();
         let reader = {
             let world = Arc::clone(&world);
@@ -71,7 +71,7 @@ fn nothing_is_freed_under_a_pinned_slot() {
 #[test]
 fn nothing_is_freed_under_a_pinned_slot_while_another_thread_advances() {
     loom::model(|| {
-        let world = World::new();
+        let world = EpochModel::new();
         let slot = world.ledger.claim().unwrap();
         let reader = {
             let world = Arc::clone(&world);
@@ -97,7 +97,7 @@ fn nothing_is_freed_under_a_pinned_slot_while_another_thread_advances() {
 #[test]
 fn nothing_is_freed_under_a_counted_participant() {
     loom::model(|| {
-        let world = World::new();
+        let world = EpochModel::new();
         let reader = {
             let world = Arc::clone(&world);
             thread::spawn(move || {
@@ -114,7 +114,7 @@ fn nothing_is_freed_under_a_counted_participant() {
 #[test]
 fn a_hold_taken_under_a_guard_protects_what_the_guard_saw() {
     loom::model(|| {
-        let world = World::new();
+        let world = EpochModel::new();
         let slot = world.ledger.claim().unwrap();
         let reader = {
             let world = Arc::clone(&world);
@@ -136,7 +136,7 @@ fn a_hold_taken_under_a_guard_protects_what_the_guard_saw() {
 #[test]
 fn without_readers_two_advances_free() {
     loom::model(|| {
-        let world = World::new();
+        let world = EpochModel::new();
         assert!(!world.replace(1));
         assert!(world.replace(2));
     });
@@ -146,7 +146,7 @@ fn without_readers_two_advances_free() {
 #[should_panic(expected = "Causality violation")]
 fn the_model_finds_a_thing_that_is_freed_one_epoch_early() {
     loom::model(|| {
-        let world = World::new();
+        let world = EpochModel::new();
         let slot = world.ledger.claim().unwrap();
         let reader = {
             let world = Arc::clone(&world);

@@ -1,7 +1,7 @@
 //! Model checks of group commit and of the completion watermark under loom: see `crate::sync` for
 //! the command.
 
-use super::commit::Commit;
+use super::commit::GroupCommit;
 use crate::Error;
 use crate::watermark::Watermark;
 use loom::cell::UnsafeCell;
@@ -10,9 +10,9 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 
 /// A log of numbers: the complete ones, the ones on the device, and the acknowledgements.
-struct World {
+struct CommitModel {
     watermark: Watermark,
-    commit: Commit,
+    commit: GroupCommit,
     /// The device contains everything up to this number.
     device: AtomicU64,
     /// Number of syncs that still succeed.
@@ -20,11 +20,11 @@ struct World {
     syncs: AtomicU64,
 }
 
-impl World {
-    fn new(good: u64) -> Arc<World> {
-        Arc::new(World {
+impl CommitModel {
+    fn new(good: u64) -> Arc<CommitModel> {
+        Arc::new(CommitModel {
             watermark: Watermark::new(0),
-            commit: Commit::new(0),
+            commit: GroupCommit::new(0),
             device: AtomicU64::new(0),
             good,
             syncs: AtomicU64::new(0),
@@ -67,7 +67,7 @@ impl World {
 #[test]
 fn nothing_is_acknowledged_that_no_sync_covered() {
     loom::model(|| {
-        let world = World::new(u64::MAX);
+        let world = CommitModel::new(u64::MAX);
         let other = {
             let world = Arc::clone(&world);
             thread::spawn(move || world.write(2))
@@ -81,7 +81,7 @@ fn nothing_is_acknowledged_that_no_sync_covered() {
 #[test]
 fn a_record_without_a_waiter_is_not_taken_for_synced() {
     loom::model(|| {
-        let world = World::new(u64::MAX);
+        let world = CommitModel::new(u64::MAX);
         let other = {
             let world = Arc::clone(&world);
             thread::spawn(move || world.append(2))
@@ -95,7 +95,7 @@ fn a_record_without_a_waiter_is_not_taken_for_synced() {
 #[test]
 fn after_a_failed_sync_nothing_is_acknowledged_and_no_thread_sleeps_on() {
     loom::model(|| {
-        let world = World::new(1);
+        let world = CommitModel::new(1);
         let other = {
             let world = Arc::clone(&world);
             thread::spawn(move || world.write(2))
@@ -108,7 +108,7 @@ fn after_a_failed_sync_nothing_is_acknowledged_and_no_thread_sleeps_on() {
 #[test]
 fn a_failure_wakes_who_waits_for_a_lower_sequence() {
     loom::model(|| {
-        let world = World::new(u64::MAX);
+        let world = CommitModel::new(u64::MAX);
         let waiter = {
             let world = Arc::clone(&world);
             thread::spawn(move || {
@@ -122,14 +122,14 @@ fn a_failure_wakes_who_waits_for_a_lower_sequence() {
 }
 
 /// Sequences that threads complete, and the bytes of each, which loom checks.
-struct Pages {
+struct WatermarkModel {
     watermark: Watermark,
     bytes: [UnsafeCell<u64>; 4],
 }
 
-impl Pages {
-    fn new() -> Arc<Pages> {
-        Arc::new(Pages {
+impl WatermarkModel {
+    fn new() -> Arc<WatermarkModel> {
+        Arc::new(WatermarkModel {
             watermark: Watermark::new(0),
             bytes: std::array::from_fn(|_| UnsafeCell::new(0)),
         })
@@ -155,7 +155,7 @@ impl Pages {
 #[test]
 fn the_watermark_passes_over_everything_that_is_complete_and_nothing_else() {
     loom::model(|| {
-        let pages = Pages::new();
+        let pages = WatermarkModel::new();
         let threads: Vec<_> = [2, 3]
             .into_iter()
             .map(|sequence| {

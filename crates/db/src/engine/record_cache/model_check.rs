@@ -8,15 +8,15 @@
 //! The cache is the real one; tree, memtables and watermark are minimal models that satisfy E2.
 //! Each mistake that the ordering prevents is planted once, and the checker must find it.
 
-use super::Records;
+use super::RecordCache;
 use super::sync::{AtomicU64, Mutex, Ordering};
-use alluvium_base::Sequence;
-use alluvium_dictionary::key::Key;
+use alluvium_base::SequenceNumber;
+use alluvium_dictionary::key::LookupKey;
 use std::sync::Arc;
 
 /// Mistakes in the ordering, which the checker must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mistake {
+enum PlantedMistake {
     None,
     /// A reader offers a value without a check of `begun`.
     KeepsUnasked,
@@ -34,27 +34,27 @@ const KEYS: [&[u8]; 2] = [b"river", b"lake"];
 
 /// Commit n adds n to the first key and puts n for the second, so both values are known at every
 /// sequence number.
-struct World {
+struct CoherenceModel {
     /// Newest first: the base of each memtable and its commits.
-    memtables: Mutex<Vec<(Sequence, Vec<Sequence>)>>,
+    memtables: Mutex<Vec<(SequenceNumber, Vec<SequenceNumber>)>>,
     /// The cut of the published version.
     version: AtomicU64,
     visible: AtomicU64,
-    records: Records,
-    mistake: Mistake,
+    records: RecordCache,
+    mistake: PlantedMistake,
 }
 
-fn sum(through: Sequence) -> u64 {
+fn sum(through: SequenceNumber) -> u64 {
     through * (through + 1) / 2
 }
 
-impl World {
-    fn new(mistake: Mistake) -> World {
-        World {
+impl CoherenceModel {
+    fn new(mistake: PlantedMistake) -> CoherenceModel {
+        CoherenceModel {
             memtables: Mutex::new(vec![(1, Vec::new())]),
             version: AtomicU64::new(1),
             visible: AtomicU64::new(1),
-            records: Records::new(64 << 10, 1),
+            records: RecordCache::new(64 << 10, 1),
             mistake,
         }
     }
@@ -71,18 +71,18 @@ impl World {
         let cut = self.visible.load(Ordering::SeqCst);
         self.memtables.lock().insert(0, (cut, Vec::new()));
         let forget = || {
-            self.records.forget(Key::new(KEYS[0]));
+            self.records.forget(LookupKey::new(KEYS[0]));
             let newest = cut.to_string();
             self.records
-                .renew(Key::new(KEYS[1]), newest.as_bytes(), true, || true);
+                .renew(LookupKey::new(KEYS[1]), newest.as_bytes(), true, || true);
         };
         match self.mistake {
-            Mistake::PublishesFirst => {
+            PlantedMistake::PublishesFirst => {
                 self.version.store(cut, Ordering::SeqCst);
                 self.records.raise(cut);
                 forget();
             }
-            Mistake::ForgetsFirst => {
+            PlantedMistake::ForgetsFirst => {
                 forget();
                 self.records.raise(cut);
                 self.version.store(cut, Ordering::SeqCst);
@@ -97,11 +97,11 @@ impl World {
     }
 
     /// Returns the read position and both values.
-    fn read(&self) -> (Sequence, [u64; 2]) {
+    fn read(&self) -> (SequenceNumber, [u64; 2]) {
         let place = self.visible.load(Ordering::SeqCst);
         let memtables = self.memtables.lock().clone();
         let cut = self.version.load(Ordering::SeqCst);
-        let above: Vec<Sequence> = memtables
+        let above: Vec<SequenceNumber> = memtables
             .iter()
             .filter(|(base, _)| *base >= cut)
             .flat_map(|(_, commits)| commits.iter().copied())
@@ -118,25 +118,32 @@ impl World {
 
     /// Returns the value below the memtables, which contain no message for the key or only merges.
     /// It comes from the cache, or else from the tree, whose value is `tree`.
-    fn below(&self, key: &[u8], cut: Sequence, place: Sequence, is_untouched: bool, tree: u64) -> u64 {
+    fn below(
+        &self,
+        key: &[u8],
+        cut: SequenceNumber,
+        place: SequenceNumber,
+        is_untouched: bool,
+        tree: u64,
+    ) -> u64 {
         let mut seen = if is_untouched { place } else { place.min(cut) };
-        if self.mistake == Mistake::AnswersUnasked {
-            seen = Sequence::MAX;
-        } else if self.mistake == Mistake::FoldsUponAnything {
+        if self.mistake == PlantedMistake::AnswersUnasked {
+            seen = SequenceNumber::MAX;
+        } else if self.mistake == PlantedMistake::FoldsUponAnything {
             seen = place;
         }
         let mut value = Vec::new();
-        if self.records.get(Key::new(key), seen, &mut value) {
+        if self.records.get(LookupKey::new(key), seen, &mut value) {
             let text = std::str::from_utf8(&value).unwrap();
             return text.parse().unwrap();
         }
         if is_untouched {
             let seen = match self.mistake {
-                Mistake::KeepsUnasked => Sequence::MAX,
+                PlantedMistake::KeepsUnasked => SequenceNumber::MAX,
                 _ => place,
             };
             self.records
-                .offer(Key::new(key), tree.to_string().as_bytes(), seen);
+                .offer(LookupKey::new(key), tree.to_string().as_bytes(), seen);
         }
         tree
     }
@@ -144,20 +151,20 @@ impl World {
 
 /// Two readers, a writer and the background. Each reader must see exactly the commits up to its
 /// read position.
-fn story(mistake: Mistake) {
-    let world = Arc::new(World::new(mistake));
+fn story(mistake: PlantedMistake) {
+    let world = Arc::new(CoherenceModel::new(mistake));
     let _ = world.read();
-    let spawn = |work: fn(&World)| {
+    let spawn = |work: fn(&CoherenceModel)| {
         let world = Arc::clone(&world);
         shuttle::thread::spawn(move || work(&world))
     };
-    let reads: fn(&World) = |world| {
+    let reads: fn(&CoherenceModel) = |world| {
         for _ in 0..3 {
             let (place, found) = world.read();
             assert_eq!(found, [sum(place), place], "at {place}");
         }
     };
-    let changes: fn(&World) = |world| {
+    let changes: fn(&CoherenceModel) = |world| {
         for _ in 0..2 {
             world.commit();
             world.incorporate();
@@ -171,38 +178,38 @@ fn story(mistake: Mistake) {
     reads(&world);
 }
 
-fn is_found(mistake: Mistake) -> bool {
+fn is_found(mistake: PlantedMistake) -> bool {
     let found = std::panic::catch_unwind(|| shuttle::check_random(move || story(mistake), 20_000));
     found.is_err()
 }
 
 #[test]
 fn model_check_a_reader_sees_what_was_committed_up_to_his_place() {
-    shuttle::check_random(|| story(Mistake::None), 20_000);
-    shuttle::check_pct(|| story(Mistake::None), 5_000, 3);
+    shuttle::check_random(|| story(PlantedMistake::None), 20_000);
+    shuttle::check_pct(|| story(PlantedMistake::None), 5_000, 3);
 }
 
 #[test]
 fn model_check_what_is_kept_unasked_is_found() {
-    assert!(is_found(Mistake::KeepsUnasked));
+    assert!(is_found(PlantedMistake::KeepsUnasked));
 }
 
 #[test]
 fn model_check_what_is_published_before_it_is_forgotten_is_found() {
-    assert!(is_found(Mistake::PublishesFirst));
+    assert!(is_found(PlantedMistake::PublishesFirst));
 }
 
 #[test]
 fn model_check_what_is_forgotten_before_it_is_announced_is_found() {
-    assert!(is_found(Mistake::ForgetsFirst));
+    assert!(is_found(PlantedMistake::ForgetsFirst));
 }
 
 #[test]
 fn model_check_what_is_answered_unasked_is_found() {
-    assert!(is_found(Mistake::AnswersUnasked));
+    assert!(is_found(PlantedMistake::AnswersUnasked));
 }
 
 #[test]
 fn model_check_what_is_folded_upon_something_newer_is_found() {
-    assert!(is_found(Mistake::FoldsUponAnything));
+    assert!(is_found(PlantedMistake::FoldsUponAnything));
 }

@@ -3,18 +3,24 @@
 //! Faults are injected, and the checker must find them.
 
 use super::sync::{AtomicU64, Ordering};
-use super::{LockManager, Mode, Owner, Refused};
+use super::{LockManager, LockOwner, LockRefusal, RangeLockMode};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Counters of the owners that hold each key: an exclusive holder counts a hundred.
-type Inside = [AtomicU64; 3];
+type HolderCounts = [AtomicU64; 3];
 
 /// Locks a key for an owner, and counts the owner.
-fn hold(locks: &LockManager, inside: &Inside, owner: Owner, key: usize, mode: Mode) -> Result<(), Refused> {
+fn hold(
+    locks: &LockManager,
+    inside: &HolderCounts,
+    owner: LockOwner,
+    key: usize,
+    mode: RangeLockMode,
+) -> Result<(), LockRefusal> {
     let low = [key as u8];
     locks.lock(owner, &low, Some(&[key as u8 + 1]), mode, Duration::MAX)?;
-    let weight = if mode == Mode::Exclusive { 100 } else { 1 };
+    let weight = if mode == RangeLockMode::Exclusive { 100 } else { 1 };
     let others = inside[key].fetch_add(weight, Ordering::Relaxed);
     assert!(others < 100 && (weight == 1 || others == 0), "L1: {others}");
     inside[key].fetch_sub(weight, Ordering::Relaxed);
@@ -24,11 +30,15 @@ fn hold(locks: &LockManager, inside: &Inside, owner: Owner, key: usize, mode: Mo
 /// Three owners lock keys in different orders: each gets them all, or is rejected and retries.
 fn story(releases: bool) {
     let locks = Arc::new(LockManager::default());
-    let inside: Arc<Inside> = Arc::default();
-    let plans: [&[(usize, Mode)]; 3] = [
-        &[(0, Mode::Exclusive), (1, Mode::Exclusive)],
-        &[(1, Mode::Shared), (0, Mode::Exclusive)],
-        &[(0, Mode::Shared), (2, Mode::Shared), (0, Mode::Exclusive)],
+    let inside: Arc<HolderCounts> = Arc::default();
+    let plans: [&[(usize, RangeLockMode)]; 3] = [
+        &[(0, RangeLockMode::Exclusive), (1, RangeLockMode::Exclusive)],
+        &[(1, RangeLockMode::Shared), (0, RangeLockMode::Exclusive)],
+        &[
+            (0, RangeLockMode::Shared),
+            (2, RangeLockMode::Shared),
+            (0, RangeLockMode::Exclusive),
+        ],
     ];
     let threads: Vec<_> = plans
         .into_iter()
@@ -37,7 +47,7 @@ fn story(releases: bool) {
             shuttle::thread::spawn(move || {
                 loop {
                     let number = locks.next_number();
-                    let owner = Owner::Transaction(number);
+                    let owner = LockOwner::Transaction(number);
                     let got = plan
                         .iter()
                         .try_for_each(|&(key, mode)| hold(&locks, &inside, owner, key, mode));

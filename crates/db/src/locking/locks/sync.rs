@@ -62,7 +62,7 @@ mod checked {
     pub(crate) fn fence(_: Ordering) {}
 
     #[derive(Debug, Default)]
-    pub(crate) struct Gate {
+    pub(crate) struct WakeupGate {
         lock: Mutex<()>,
         changed: Condvar,
         is_deaf: AtomicBool,

@@ -7,10 +7,10 @@
 //! Nodes have four slots there, so that a few keys split leaves and grow the root.
 
 use super::super::*;
-use crate::key::Key;
+use crate::key::LookupKey;
 use crate::sync::{AtomicU64, Ordering};
 use alluvium_base::Message;
-use alluvium_base::message::LAST;
+use alluvium_base::message::MAX_SEQUENCE;
 use std::sync::Arc;
 
 fn check(iterations: usize, story: impl Fn() + Send + Sync + 'static) {
@@ -31,7 +31,9 @@ fn model_check_writers_that_split_the_same_nodes_lose_nothing() {
                             .insert(&sequence.to_be_bytes(), Message::put(sequence, b"v"))
                             .unwrap();
                         assert_eq!(
-                            memtable.get(Key::new(&sequence.to_be_bytes()), LAST).count(),
+                            memtable
+                                .get(LookupKey::new(&sequence.to_be_bytes()), MAX_SEQUENCE)
+                                .count(),
                             1,
                             "a writer reads its own"
                         );
@@ -114,7 +116,7 @@ fn model_check_versions_of_one_key_stay_in_order_whoever_comes_first() {
             })
             .collect();
         let during: Vec<_> = memtable
-            .get(Key::new(b"key"), LAST)
+            .get(LookupKey::new(b"key"), MAX_SEQUENCE)
             .map(|message| message.sequence)
             .collect();
         assert!(during.windows(2).all(|pair| pair[0] > pair[1]), "{during:?}");
@@ -122,7 +124,7 @@ fn model_check_versions_of_one_key_stay_in_order_whoever_comes_first() {
             writer.join().unwrap();
         }
         let after: Vec<_> = memtable
-            .get(Key::new(b"key"), LAST)
+            .get(LookupKey::new(b"key"), MAX_SEQUENCE)
             .map(|message| message.sequence)
             .collect();
         assert_eq!(after, [4, 3, 2, 1]);
@@ -151,7 +153,12 @@ fn model_check_more_writers_than_lanes_lose_nothing_and_count_every_record() {
         }
         assert_eq!(memtable.len(), 9);
         for sequence in 1..=9u64 {
-            assert_eq!(memtable.get(Key::new(&sequence.to_be_bytes()), LAST).count(), 1);
+            assert_eq!(
+                memtable
+                    .get(LookupKey::new(&sequence.to_be_bytes()), MAX_SEQUENCE)
+                    .count(),
+                1
+            );
         }
     });
 }
@@ -201,7 +208,12 @@ fn model_check_what_was_acknowledged_before_a_reader_began_is_seen_in_the_midst_
             assert_eq!(forward & (before | always), before | always, "{wanted:?}");
             assert_eq!(back & (before | always), before | always, "{wanted:?}");
             for number in wanted {
-                assert_eq!(memtable.get(Key::new(&number.to_be_bytes()), LAST).count(), 1);
+                assert_eq!(
+                    memtable
+                        .get(LookupKey::new(&number.to_be_bytes()), MAX_SEQUENCE)
+                        .count(),
+                    1
+                );
             }
         }
         for writer in writers {
