@@ -5,7 +5,7 @@ use thiserror::Error;
 
 /// The input ended early, or a length or integer in it was invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{wanted} bytes were wanted at offset {at}, {left} are left")]
+#[error("{wanted} bytes are needed at offset {at}, but {left} are left")]
 pub struct TruncatedInput {
     /// Offset in the slice at which the read began.
     pub at: usize,

@@ -22,7 +22,7 @@ pub enum MessageKind {
 
 /// The number does not encode a message kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{0} is no kind of message")]
+#[error("{0} is not a message kind")]
 pub struct UnknownKind(pub u8);
 
 impl TryFrom<u8> for MessageKind {
