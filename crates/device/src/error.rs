@@ -87,7 +87,7 @@ pub enum Error {
         holder: Option<u32>,
     },
     /// The file system is full. Nothing was changed; free space and try again.
-    #[error("the disk is full: {operation} {file} wanted {wanted} more bytes; free some space and try again")]
+    #[error("the disk is full: {operation} {file} needs {wanted} more bytes; free some space and try again")]
     DiskFull {
         operation: DeviceOperation,
         file: String,
@@ -119,13 +119,13 @@ pub enum Error {
         end: u64,
     },
     /// The file was opened read-only.
-    #[error("{operation} {file}: it was opened for reading only")]
+    #[error("{operation} {file} failed: it was opened for reading only")]
     ReadOnly {
         operation: DeviceOperation,
         file: String,
     },
     /// The file system is mounted read-only.
-    #[error("{operation} {file}: its file system is mounted for reading only; mount it for writing")]
+    #[error("{operation} {file} failed: its file system is mounted for reading only; mount it for writing")]
     ReadOnlyFileSystem {
         operation: DeviceOperation,
         file: String,
@@ -133,7 +133,7 @@ pub enum Error {
     /// An earlier sync failed, so the contents of the file are unknown until it is reopened
     /// (invariant D4).
     #[error(
-        "{operation} {file}: an earlier sync of it failed, so nothing more is accepted; close the store and open it again"
+        "{operation} {file} failed: an earlier sync of the file failed, so it accepts no more changes; close the store and open it again"
     )]
     Poisoned {
         operation: DeviceOperation,
@@ -165,7 +165,7 @@ pub enum Error {
     /// The file or the directory was removed while it was open. Everything written to it is lost
     /// when it is closed.
     #[error(
-        "{file} was removed while the store was open, so that what is written now would be lost: stop the program that removes it, close the store, and restore a backup"
+        "{file} was removed while the store was open, so new writes would be lost: stop the program that removes it, close the store, and restore a backup"
     )]
     Removed {
         /// Name of the file, or path of the directory.
@@ -257,12 +257,13 @@ fn advice_for(source: &io::Error) -> &'static str {
     match source.kind() {
         // The file system had accepted the data, so the space is missing in a layer below it.
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "space has run out below the file system, which had taken what was written: free some where its image \
-             file, its thin volume or its quota lies, close the store and open it again"
+            "space has run out below the file system, after it had accepted the data: free some where its \
+            image file, thin volume or quota lies, then close the store and open it again"
         }
         _ => {
-            "see what the kernel says (dmesg); check the device's health (smartctl) or, where the file system lies \
-             on an image file, a thin volume or a network, that there is space below it and that it is reached"
+            "see the kernel's messages (dmesg); check the device's health (smartctl) or, if the file \
+            system lies on an image file, a thin volume or a network, that there is space below it and \
+            that it can be reached"
         }
     }
 }
@@ -270,13 +271,11 @@ fn advice_for(source: &io::Error) -> &'static str {
 /// Returns advice if the error means that a resource has run out.
 fn remedy(errno: i32) -> Option<&'static str> {
     match errno {
-        libc::EMFILE => {
-            Some("the process has as many files open as it may: raise the limit of open files (ulimit -n)")
-        }
+        libc::EMFILE => Some("the process has reached its limit of open files: raise the limit (ulimit -n)"),
         libc::ENFILE => Some(
-            "the machine has as many files open as it may: close some, or raise the limit (sysctl fs.file-max)",
+            "the machine has reached its limit of open files: close some, or raise the limit (sysctl fs.file-max)",
         ),
-        libc::ENOMEM => Some("memory is short: free some, or give the store less"),
+        libc::ENOMEM => Some("memory has run out: free some, or lower the memory of the store"),
         _ => None,
     }
 }

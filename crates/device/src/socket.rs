@@ -80,14 +80,14 @@ fn clear(path: &Path, address: &SocketAddrUnix) -> Result<()> {
         stat => stat?,
     };
     if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
-        let why = "what is there is no socket: remove it, or name another path";
+        let why = "the file at this path is not a socket: remove it, or choose another path";
         return Err(Error::new(ErrorKind::AlreadyExists, why));
     }
     match rustix::net::connect(new_socket()?, address) {
         Err(Errno::CONNREFUSED) => Ok(rustix::fs::unlink(path)?),
         // A server too busy to accept another connection is alive.
         Ok(()) | Err(Errno::AGAIN) => {
-            let why = "another server listens there: stop it, or name another path";
+            let why = "another server listens at this path: stop it, or choose another path";
             Err(Error::new(ErrorKind::AddrInUse, why))
         }
         Err(errno) => Err(errno.into()),

@@ -152,7 +152,7 @@ impl FileDirectory {
         let boot = boot_id().and_then(|boot| on_mount(boot, &descriptor));
         let boot = boot.unwrap_or_else(|why| {
             notes.add(format!(
-                "the boot could not be told ({why}); every opening counts as after a restart"
+                "the current boot could not be identified ({why}); every opening counts as one after a restart"
             ));
             unique_boot_id()
         });
@@ -259,7 +259,7 @@ impl FileDirectory {
         // file behind.
         let flags = match rustix::fs::fcntl_getfl(descriptor) {
             Ok(flags) => flags,
-            Err(errno) => return refused(&format!("the flags of a file are not told ({errno})")),
+            Err(errno) => return refused(&format!("the flags of a file are not reported ({errno})")),
         };
         if rustix::fs::fcntl_setfl(descriptor, flags | OFlags::DIRECT).is_err() {
             return refused("direct I/O (O_DIRECT) is refused");
@@ -280,7 +280,7 @@ impl FileDirectory {
         }
         if alignment > BLOCK {
             self.shared.notes.add(format!(
-                "the blocks under {} have {alignment} bytes: requests that are not multiples of that go through the page cache",
+                "the blocks below {} have {alignment} bytes: requests that are not multiples of that go through the page cache",
                 self.shared.path.display()
             ));
         }
@@ -385,7 +385,7 @@ impl Directory for FileDirectory {
             Ok(()) => Ok(()),
             Err(Errno::INVAL | Errno::OPNOTSUPP) => {
                 self.shared.notes.add(format!(
-                    "directories cannot be synced on the file system of {name}: whether a new file survives a power failure is up to it"
+                    "directories cannot be synced on the file system of {name}: new files may be lost in a power failure"
                 ));
                 Ok(())
             }
@@ -459,7 +459,7 @@ fn check_name(operation: DeviceOperation, name: &str) -> Result<()> {
         return Err(Error::Unsupported {
             operation,
             file: format!("{name:?}"),
-            why: "a file's name is not empty, not . or .., and has no separators".to_owned(),
+            why: "a file name must not be empty, . or .., and must not contain separators".to_owned(),
         });
     }
     Ok(())
@@ -515,7 +515,7 @@ fn on_mount(boot: BootId, directory: &OwnedFd) -> std::result::Result<BootId, St
         let known = StatxFlags::from_bits_retain(stat.stx_mask).contains(flags);
         known
             .then_some(stat.stx_mnt_id)
-            .ok_or_else(|| "the kernel does not tell mounts apart".to_owned())
+            .ok_or_else(|| "the kernel does not identify mounts".to_owned())
     };
     let mount = mount(UNIQUE).or_else(|_| mount(StatxFlags::MNT_ID))?;
     let mut text = boot.0.to_vec();

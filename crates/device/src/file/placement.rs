@@ -61,9 +61,14 @@ fn objection_for(magic: u64, in_extents: impl Fn() -> bool) -> Option<String> {
         EXT | OVERLAY if in_extents() => return None,
         EXT => "the file has no extents, so space cannot be reserved in it".to_owned(),
         OVERLAY => "the file system below this overlay is not known to write in place".to_owned(),
-        XFS => "on XFS a copy may come to share the blocks of a file (reflink), and then its space is not reserved any more".to_owned(),
+        XFS => {
+            "on XFS a copy can share the blocks of a file (reflink), and then its space is no longer reserved"
+                .to_owned()
+        }
         _ => match COPY_ON_WRITE.iter().find(|(known, _)| *known == magic) {
-            Some((_, name)) => format!("{name} copies on write, so the space of a mapping cannot be reserved"),
+            Some((_, name)) => {
+                format!("{name} copies on write, so the space of a mapping cannot be reserved")
+            }
             None => format!("this file system ({magic:#x}) is not known to write in place"),
         },
     };

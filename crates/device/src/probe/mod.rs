@@ -136,7 +136,7 @@ impl fmt::Display for ProbeFailure {
             ProbeFailure::Device(error) => error.fmt(f),
             ProbeFailure::NoSpace { free } => write!(
                 f,
-                "the file system has {free} bytes free, and a probe needs {LEAST_SPACE}, and as many to spare: free some space"
+                "the file system has {free} bytes free, but a probe needs {LEAST_SPACE} and leaves as many free: free some space"
             ),
         }
     }

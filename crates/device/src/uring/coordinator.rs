@@ -47,7 +47,7 @@ impl RingCoordinator {
     fn enter(&self, want: usize) {
         if let Err(error) = self.ring.enter(want) {
             self.notes.add(format!(
-                "the kernel refuses an io_uring that it had given ({error}): threads make blocking calls instead"
+                "the kernel refuses further requests on an io_uring ({error}): threads make blocking calls instead"
             ));
         }
         if self.ring.is_broken() {

@@ -105,7 +105,7 @@ impl RingPool {
             // Older kernels refuse; registering then also fails, or works piece by piece.
             if let Err(error) = station.ring.prepare_memory() {
                 self.notes.add(format!(
-                    "the kernel registers no buffers ({error}): requests pin their pages one by one"
+                    "the kernel refuses to register buffers ({error}): requests pin their pages one by one"
                 ));
             } else {
                 for (region, pieces) in &registry.memory {
@@ -274,7 +274,7 @@ impl RingPool {
         let count = region.len.div_ceil(LONGEST_PIECE);
         if registry.pieces + count > PIECES as usize {
             self.notes.add(format!(
-                "more than {PIECES} GiB of memory are not registered with the kernel"
+                "memory beyond {PIECES} GiB is not registered with the kernel: requests pin its pages one by one"
             ));
             return;
         }
