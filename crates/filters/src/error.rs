@@ -10,7 +10,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Error {
     /// The requested shape is not supported.
-    #[error("no filter has this shape: {what}; choose {instead}")]
+    #[error("a filter cannot have this shape: {what}; choose {instead}")]
     Shape {
         what: String,
         /// The supported alternatives, as the object of "choose".
@@ -27,9 +27,7 @@ pub enum Error {
         found: String,
     },
     /// A structure without pages is corrupt.
-    #[error(
-        "{structure}, byte {at}: {what} should be {expected}, found {found}; build it again from its store"
-    )]
+    #[error("{structure}, byte {at}: {what} should be {expected}, found {found}; rebuild it from its store")]
     Damaged {
         structure: &'static str,
         /// Byte offset in the structure.
@@ -66,7 +64,7 @@ pub enum Error {
     },
     /// Filters with different fingerprint lengths cannot be merged, compared, or resized into one
     /// another.
-    #[error("fingerprints of {found} bits where {expected} were expected: the length is fixed for a store")]
+    #[error("fingerprints have {found} bits instead of {expected}: the length is fixed for a store")]
     FingerprintBits {
         /// Length in bits that the operation requires.
         expected: u32,

@@ -79,9 +79,8 @@ impl FingerprintFamily {
         } else {
             HashIndependence::Words(words)
         };
-        FingerprintFamily::new(seed, u32::from(width), independence).map_err(|error| {
-            Error::damaged_bits(0, "fingerprint function", "a possible one", error.to_string())
-        })
+        FingerprintFamily::new(seed, u32::from(width), independence)
+            .map_err(|error| Error::damaged_bits(0, "fingerprint function", "a valid one", error.to_string()))
     }
 }
 

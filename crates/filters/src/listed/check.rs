@@ -40,7 +40,7 @@ impl<B: Deref<Target = [u8]>> ListedFilter<B> {
                     let fingerprint = base + within;
                     if within >= shape.bucket_range() || fingerprint >= shape.universe() {
                         let what =
-                            format!("a fingerprint {within} of bucket {bucket}, which ends before (F14)");
+                            format!("fingerprint {within} lies beyond the end of bucket {bucket} (F14)");
                         let part = Some(("page", u64::from(number)));
                         found.push(PackedViolation { part, what });
                         return Ok(());
@@ -50,7 +50,7 @@ impl<B: Deref<Target = [u8]>> ListedFilter<B> {
             }
         }
         if fingerprints > shape.hashes {
-            let what = format!("{fingerprints} fingerprints of {} hashes", shape.hashes);
+            let what = format!("{fingerprints} fingerprints, but only {} hashes", shape.hashes);
             found.push(PackedViolation::of_all(what));
         }
         pages.finish().map(|_| ())

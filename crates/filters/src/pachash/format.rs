@@ -81,7 +81,7 @@ impl BlockIndexHeader {
             return Err(FRAME.damaged(6, "unused bytes", "0 and 0", found));
         }
         let shape = BlockIndexShape::with_bins(object_bytes, block_bytes, bins_log.into())
-            .map_err(|error| FRAME.damaged(5, "shape", "one that exists", error.to_string()))?;
+            .map_err(|error| FRAME.damaged(5, "shape", "a valid one", error.to_string()))?;
         let header = BlockIndexHeader { shape, objects };
         FRAME.check_len(bytes, Some(header.len()))?;
         Ok(header)

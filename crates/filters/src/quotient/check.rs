@@ -87,21 +87,27 @@ impl PageView<'_> {
         if position > self.geometry.capacity {
             report.add(
                 None,
-                format!("{position} slots in use of {}", self.geometry.capacity),
+                format!(
+                    "{position} slots are in use, but the page has {}",
+                    self.geometry.capacity
+                ),
             );
         }
         if let Some(header) = header {
             if header.filled != position {
                 report.add(
                     None,
-                    format!("the header counts {} slots, the blocks {position}", header.filled),
+                    format!(
+                        "the header counts {} slots, but the blocks count {position}",
+                        header.filled
+                    ),
                 );
             }
             if has_spilled != (header.records > 0) || (header.records == 0 && header.first_record != 0) {
                 let claim = format!("{} from {}", header.records, header.first_record);
                 report.add(
                     None,
-                    format!("the header counts spilled records {claim}; some block has: {has_spilled}"),
+                    format!("the header counts {claim} as spilled records, but whether a block has spilled is {has_spilled}"),
                 );
             }
         }
@@ -117,13 +123,16 @@ impl PageView<'_> {
         if ends > occupied {
             report.add(
                 Some(index),
-                format!("{ends} runs end, {occupied} quotients are occupied"),
+                format!("{ends} runs end, but {occupied} quotients are occupied"),
             );
         }
         if block.position() + block.slots() > geometry.capacity {
             report.add(
                 Some(index),
-                format!("slots up to {}", block.position() + block.slots()),
+                format!(
+                    "the block has slots up to {}, beyond the page",
+                    block.position() + block.slots()
+                ),
             );
             return;
         }
@@ -152,7 +161,10 @@ impl PageView<'_> {
         if ends <= occupied && slots != block.slots() {
             report.add(
                 Some(index),
-                format!("{} slots where the counts need {slots}", block.slots()),
+                format!(
+                    "the block has {} slots, but its counts need {slots}",
+                    block.slots()
+                ),
             );
         }
     }
@@ -229,7 +241,7 @@ impl FilterImage<'_> {
         if built.pages != self.pages() {
             return Err(bad(
                 built.pages,
-                format!("{} pages where {} are needed", self.pages(), built.pages),
+                format!("the filter has {} pages, but needs {}", self.pages(), built.pages),
             ));
         }
         Ok(())

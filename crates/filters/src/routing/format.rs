@@ -82,12 +82,7 @@ impl RoutingGeometry {
         let geometry =
             RoutingGeometry::with_pivots(entries, u32::from(prefix), u32::from(payload), u32::from(pivot))
                 .map_err(|error| {
-                    Error::damaged_bits(
-                        0,
-                        "geometry of a routing list",
-                        "a possible one",
-                        error.to_string(),
-                    )
+                    Error::damaged_bits(0, "geometry of a routing list", "a valid one", error.to_string())
                 })?;
         if bits > geometry.worst_bits() {
             let expected = format!("at most {}", geometry.worst_bits());

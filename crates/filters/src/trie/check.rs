@@ -49,7 +49,7 @@ impl TrieIndex<'_> {
             add(None, format!("groups of 2^{is} buckets should have 2^{should}"));
         }
         if !self.header.is_zero_behind(self.bytes) {
-            add(None, "bits are set behind the last trie".to_owned());
+            add(None, "bits are set after the last trie".to_owned());
         }
         found
     }

@@ -133,7 +133,7 @@ impl TrieIndexHeader {
         };
         shape
             .verify()
-            .map_err(|error| FRAME.damaged(6, "shape", "one that exists", error.to_string()))?;
+            .map_err(|error| FRAME.damaged(6, "shape", "a valid one", error.to_string()))?;
         if u32::from(group_log) > MAX_GROUP_LOG || !(1..=MAX_BUCKETS).contains(&buckets) {
             let found = format!("groups of 2^{group_log}, {buckets} buckets");
             let expected = format!("groups of at most 2^{MAX_GROUP_LOG}, 1 to {MAX_BUCKETS} buckets");

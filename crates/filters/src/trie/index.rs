@@ -191,7 +191,7 @@ impl<'a> TrieIndex<'a> {
 /// Returns the error for bits that are not a valid trie.
 pub(super) fn not_a_trie(bucket: u64, bad: TrieFault) -> Error {
     let found = match bad {
-        TrieFault::Word => "a code word that no number has, or none",
+        TrieFault::Word => "an invalid code word, or none",
         TrieFault::Depth => "more levels than a key has bits",
     };
     damaged(bucket, "trie", "as many code words as its keys need", found)
