@@ -95,7 +95,7 @@ pub enum Error {
     },
     /// The data file of a tier is missing from its directory.
     #[error(
-        "{file} is missing in {directory}, and with it what the store holds there: restore the store from a backup"
+        "{file} is missing in {directory}, and with it all data of this tier: restore the store from a backup"
     )]
     NoDataFile {
         /// Name of the missing file.
@@ -122,8 +122,9 @@ pub enum Error {
     /// The device of a further tier fails. The store continues without it: data on the other tiers
     /// remains readable, and new data is written there.
     #[error(
-        "tier {tier} in {directory} fails at {access}: {cause}; the other tiers are served and take what is new: once \
-         its device works again, have it used with `alluvium tiers use` (`Db::use_tier`), or open the store again"
+        "tier {tier} in {directory} fails at {access}: {cause}; the other tiers still work and receive all \
+        new data: once the device works again, run `alluvium tiers use` (`Db::use_tier`), or open the \
+        store again"
     )]
     TierFails {
         tier: u8,
@@ -134,7 +135,7 @@ pub enum Error {
     },
     /// The store was written by a newer version.
     #[error(
-        "{place} has format version {found}, this version of Alluvium reads up to {supported}: upgrade Alluvium"
+        "{place} has format version {found}, but this version of Alluvium reads versions up to {supported}: upgrade Alluvium"
     )]
     NewerFormat {
         /// The structure that holds the version.
@@ -145,8 +146,9 @@ pub enum Error {
     },
     /// The store was written by an older version, whose format is no longer supported.
     #[error(
-        "{place} has format version {found}, this version of Alluvium reads {supported}: export the store with the \
-         version that wrote it (`alluvium export`), and import it with this one (`alluvium import`)"
+        "{place} has format version {found}, but this version of Alluvium reads version {supported}: \
+        export the store with the version that wrote it (`alluvium export`), and import it with this one \
+        (`alluvium import`)"
     )]
     OlderFormat {
         /// The structure that holds the version.
@@ -158,8 +160,9 @@ pub enum Error {
     /// The newest superblock is lost: the newest readable one is older than the generation recorded
     /// in the log. Opening it would silently undo commits.
     #[error(
-        "the newest readable superblock has generation {opened}, but the log has seen generation {named}: \
-         the newer superblock is damaged or stale; restore from a backup, or run `alluvium repair` to accept the older state"
+        "the newest readable superblock has generation {opened}, but the log names generation {named}: the \
+        newer superblock is damaged or stale; restore the store from a backup, or run `alluvium repair` to \
+        accept the older state"
     )]
     OlderGeneration {
         /// The newest generation that can be read.
@@ -170,7 +173,7 @@ pub enum Error {
     /// A merge operator rejects the value under the operands of a key. Value and operands are left
     /// unchanged.
     #[error(
-        "operands lie upon a value of the key \"{}\" that the merge operator {operator} refuses: {why}; put another value, or delete the key",
+        "the value of the key \"{}\" cannot be merged, because the merge operator {operator} rejects it ({why}): put another value, or delete the key",
         key.escape_ascii()
     )]
     BadBase {
@@ -182,7 +185,7 @@ pub enum Error {
         why: String,
     },
     /// The store has no space for the request. Nothing was changed.
-    #[error("the store is full: {wanted} bytes were wanted, {free} are free{}; delete something or free disk space", if *reserve { " (the rest is kept for deletes and checkpoints)" } else { "" })]
+    #[error("the store is full: {wanted} bytes are needed, but only {free} are free{}; delete data or free disk space", if *reserve { " (the rest is reserved for deletes and checkpoints)" } else { "" })]
     Full {
         wanted: u64,
         /// Bytes available to requests of this class.
@@ -193,9 +196,9 @@ pub enum Error {
     /// The log has reached its limit. Nothing was written. The record's sequence numbers remain
     /// open: append them again once the log has space, or void them with `WriteAheadLog::void`.
     #[error(
-        "the log is full: {live} of {limit} bytes hold records that no checkpoint covers{}, and {wanted} more were \
-         wanted; checkpoint and release the log",
-        if *reserve { " (the rest is kept for deletes and checkpoints)" } else { "" }
+        "the log is full: {live} of {limit} bytes hold records that no checkpoint covers{}, and {wanted} \
+        more are needed; checkpoint the store and release the log",
+        if *reserve { " (the rest is reserved for deletes and checkpoints)" } else { "" }
     )]
     LogFull {
         /// Size of the record in bytes.

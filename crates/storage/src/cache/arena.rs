@@ -36,7 +36,7 @@ impl FrameArena {
                 Ok(memory) => return Ok(Arc::new(FrameArena { memory })),
                 Err(_) if len > least => len = (len / 2).max(least),
                 Err(error) => {
-                    let why = format!("the system does not give {least} bytes of memory: {error}");
+                    let why = format!("the system does not provide {least} bytes of memory: {error}");
                     return Err(Error::BadOption {
                         option: "memory",
                         why,

@@ -272,7 +272,7 @@ impl NodeCache {
         let least = Self::least_budget(page_size);
         if budget_bytes < least {
             return Err(Self::bad_budget(format!(
-                "{budget_bytes} bytes are less than {least}"
+                "{budget_bytes} bytes is below the minimum of {least}"
             )));
         }
         let geometry = ArenaGeometry::new(page_size, budget_bytes);

@@ -80,23 +80,28 @@ impl fmt::Display for ExtentViolation {
             ExtentViolation::Leaked { extent, references } => {
                 write!(
                     f,
-                    "{extent} are live with {references} references, and nothing reaches them"
+                    "{extent} are live with {references} references, but nothing refers to them"
                 )
             }
             ExtentViolation::NotLive { extent, found } => {
-                write!(f, "{extent} are reachable, found there: {found}")
+                write!(f, "{extent} are in use, but are not allocated: {found}")
             }
             ExtentViolation::References {
                 extent,
                 counted,
                 reachable,
             } => {
-                write!(f, "{extent} have {counted} references, {reachable} were found")
+                write!(
+                    f,
+                    "{extent} have {counted} references, but {reachable} were found"
+                )
             }
             ExtentViolation::Overlap { first, second } => {
-                write!(f, "{first} and {second} overlap, both reachable")
+                write!(f, "{first} and {second} overlap, and both are in use")
             }
-            ExtentViolation::LiveBytes { extent, live } => write!(f, "{extent} have {live} live bytes"),
+            ExtentViolation::LiveBytes { extent, live } => {
+                write!(f, "{extent} have {live} live bytes, more than their size")
+            }
             ExtentViolation::OutsideFile { extent, units } => {
                 write!(f, "{extent} reach past the file's {units} units")
             }
@@ -108,7 +113,7 @@ impl fmt::Display for ExtentViolation {
             } => {
                 write!(
                     f,
-                    "{extent}: the map says {on_disk:?} (references, live bytes), memory {in_memory:?}"
+                    "{extent}: the map on disk has {on_disk:?} (references, live bytes), but memory has {in_memory:?}"
                 )
             }
         }
@@ -135,7 +140,7 @@ impl Extents {
             let slot = self.shared.slots.get(usize::from(extent.tier));
             let found = slot.map(|slot| slot.tier.lock().states.head(extent.start));
             let found = match found {
-                None => "no such tier".to_owned(),
+                None => "the tier does not exist".to_owned(),
                 Some(None) => "no extent begins there".to_owned(),
                 Some(Some(head)) => format!("{:?}, {} units", head.life, head.units),
             };
@@ -216,7 +221,7 @@ fn check_inside(tier: &TierExtents, violations: &mut Vec<ExtentViolation>) {
     let mut free = tier.free.clone();
     for held in &tier.held {
         if free.count_in(held.clone()) > 0 {
-            whats.push(format!("units {held:?} are free and held"));
+            whats.push(format!("units {held:?} are both free and held"));
         }
         free.reach(held.end);
         free.set(held.clone());
@@ -256,7 +261,7 @@ fn check_inside(tier: &TierExtents, violations: &mut Vec<ExtentViolation>) {
 fn check_extent(extent: &Extent, head: &ExtentState, free: u32) -> Option<String> {
     let ExtentState { life, references, .. } = head;
     if free > 0 {
-        return Some(format!("{extent} are {life:?}, and {free} of them free"));
+        return Some(format!("{extent} are {life:?}, but {free} of them are free"));
     }
     if *life == ExtentPhase::Provisional && (head.persisted || head.dirty) {
         return Some(format!("{extent} are provisional and in the map"));
@@ -271,7 +276,10 @@ fn check_lists(tier: &TierExtents) -> Vec<String> {
     let mut counts = ExtentCounts::default();
     tier.states.heads().for_each(|(_, head)| counts.add(&head));
     if counts != tier.counts {
-        whats.push(format!("counted {counts:?}, kept {:?}", tier.counts));
+        whats.push(format!(
+            "the extents add up to {counts:?}, but the counters are {:?}",
+            tier.counts
+        ));
     }
     let starts = |wanted: fn(&ExtentState) -> bool| -> Vec<u32> {
         let heads = tier.states.heads().filter(|(_, head)| wanted(head));
@@ -281,13 +289,17 @@ fn check_lists(tier: &TierExtents) -> Vec<String> {
     listed.sort_unstable();
     let dirty = starts(|head| head.dirty);
     if listed != dirty {
-        whats.push(format!("changed extents at {dirty:?}, listed {listed:?}"));
+        whats.push(format!(
+            "the changed extents are at {dirty:?}, but those at {listed:?} are listed"
+        ));
     }
     let mut listed: Vec<u32> = tier.unlinked().map(|unlinked| unlinked.start).collect();
     listed.sort_unstable();
     let dead = starts(|head| head.life == ExtentPhase::Dead);
     if listed != dead {
-        whats.push(format!("dead extents at {dead:?}, listed {listed:?}"));
+        whats.push(format!(
+            "the dead extents are at {dead:?}, but those at {listed:?} are listed"
+        ));
     }
     whats
 }
@@ -315,9 +327,9 @@ fn check_sets(tier: &TierExtents, free: &UnitSet) -> Vec<String> {
     let findings = [
         lost.map(|unit| format!("unit {unit} is neither free nor used")),
         outside.map(|run| format!("units {run:?} are free outside the file")),
-        backed.map(|run| format!("units {run:?} are backed and not all free")),
-        holes.map(|run| format!("units {run:?} are holes and not all free")),
-        both.map(|run| format!("units {run:?} are backed, and holes among them")),
+        backed.map(|run| format!("units {run:?} are backed, but not all are free")),
+        holes.map(|run| format!("units {run:?} are holes, but not all are free")),
+        both.map(|run| format!("units {run:?} are backed, but some are holes")),
     ];
     findings.into_iter().flatten().collect()
 }

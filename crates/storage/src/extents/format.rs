@@ -442,7 +442,7 @@ pub(super) fn decode_record(
         let same_units = if index == 0 { 1 } else { before.units };
         let (flags, entry) = read_entry(&mut reader, before.end(), same_units)
             .map_err(|error| bad("an entry", error.to_string()))?
-            .ok_or_else(|| bad("an entry", format!("an impossible one behind {before:?}")))?;
+            .ok_or_else(|| bad("an entry", format!("an impossible one after {before:?}")))?;
         if flags & !(GONE | SAME_UNITS | NO_GAP | ONE_REFERENCE | ALL_LIVE | REPEATED | NEW) != 0 {
             return Err(bad("known flags", format!("{flags:#x}")));
         }

@@ -78,7 +78,7 @@ impl Extents {
             };
             if !maps.get_mut(tier).is_some_and(|map| map.load(&change)) {
                 let place = DiskLocation::new(OnDiskObject::Node, tier_file(extent.tier), extent.offset());
-                let expected = "extents of which no two overlap, in a tier that there is";
+                let expected = "extents in an existing tier, of which no two overlap";
                 return Err(Error::corrupt(place, expected, extent.to_string()));
             }
             ends[tier] = ends[tier].max(extent.range().end);
@@ -294,7 +294,7 @@ impl MapLoader {
         for ((tier, units), behind) in self.maps.iter().zip(&self.behind) {
             if *behind != 0 {
                 let expected = format!(
-                    "{behind} units more behind the {units} of {}",
+                    "{behind} more units after the {units} of {}",
                     tier_file(tier.number)
                 );
                 return Err(Error::corrupt(place.clone(), expected, "the end of the file"));

@@ -124,10 +124,7 @@ impl WriteAheadLog {
         if usage.live_bytes > most {
             walked.violations.push(LogViolation {
                 place: DiskLocation::new(OnDiskObject::LogSegment, shared.directory.describe(), 0),
-                what: format!(
-                    "{} live bytes where at most {most} may be (L12)",
-                    usage.live_bytes
-                ),
+                what: format!("{} live bytes, but the limit is {most} (L12)", usage.live_bytes),
             });
         }
         Ok(walked)
@@ -157,12 +154,15 @@ impl LogChecker<'_> {
             Ok(mark) if mark.incarnation >= newest => {
                 self.known.synced_at_least = self.known.synced_at_least.max(mark.synced);
                 if mark.incarnation > newest {
-                    let what = format!("incarnation {} wrote it, but has no segment", mark.incarnation);
+                    let what = format!(
+                        "incarnation {} wrote the mark, but has no segment",
+                        mark.incarnation
+                    );
                     self.report(place.clone(), what);
                 }
                 if self.known.generation > 0 && mark.generation > self.known.generation {
                     let what = format!(
-                        "it names generation {}, the superblock has {}",
+                        "it names generation {}, but the superblock has generation {}",
                         mark.generation, self.known.generation
                     );
                     self.report(place, what);
@@ -188,7 +188,7 @@ impl LogChecker<'_> {
         for pair in inventory.sources.windows(2) {
             if pair[0].header.number == pair[1].header.number {
                 let what = format!(
-                    "segment {} is in {} too",
+                    "segment {} is also in {}",
                     pair[1].header.number,
                     slot_file(pair[0].slot)
                 );
@@ -199,12 +199,15 @@ impl LogChecker<'_> {
             let header = &source.header;
             let place = source.place(OnDiskObject::LogSegment, 0);
             if source.end < header.len && header.synced > self.known.from {
-                let what = format!("{} bytes of a segment of {}", source.end, header.len);
+                let what = format!(
+                    "the file has {} of the segment's {} bytes",
+                    source.end, header.len
+                );
                 self.report(place.clone(), what);
             }
             if self.known.generation > 0 && header.generation > self.known.generation {
                 let what = format!(
-                    "it names generation {}, the superblock has {}",
+                    "it names generation {}, but the superblock has generation {}",
                     header.generation, self.known.generation
                 );
                 self.report(place, what);
@@ -249,7 +252,7 @@ impl LogChecker<'_> {
         self.bytes += end;
         if self.known.generation > 0 && generation > self.known.generation {
             let what = format!(
-                "it names generation {generation}, the superblock has {}",
+                "it names generation {generation}, but the superblock has generation {}",
                 self.known.generation
             );
             self.report(source.place(OnDiskObject::LogSegment, 0), what);
@@ -277,7 +280,7 @@ impl LogChecker<'_> {
                     let place =
                         inventory.sources[found.source].place(OnDiskObject::LogRecord, found.record.at);
                     let header = found.record.header;
-                    let what = format!("sequences {} to {} once more", header.first, header.last());
+                    let what = format!("sequences {} to {} a second time", header.first, header.last());
                     self.report(place, what);
                 }
             }
@@ -292,7 +295,8 @@ impl LogChecker<'_> {
         );
         for missing in gaps {
             if missing <= synced && missing > self.known.from {
-                let what = format!("sequence {missing} is missing, {synced} is synced (L11)");
+                let what =
+                    format!("sequence {missing} is missing, but everything up to {synced} was synced (L11)");
                 self.report(end.clone(), what);
             }
         }
@@ -323,7 +327,7 @@ impl LogChecker<'_> {
             let all_synced = facts[index].highest > 0 && facts[index].highest <= synced;
             if let (Some(SegmentEnd::At(at, why)), true) = (&facts[before].stop, held && all_synced) {
                 let place = inventory.sources[before].place(OnDiskObject::LogRecord, *at);
-                let what = format!("{why}; the lane went on in {}", slot_file(source.slot));
+                let what = format!("{why}; the lane continued in {}", slot_file(source.slot));
                 self.report(place, what);
             }
         }

@@ -189,7 +189,9 @@ impl SegmentHeader {
         }
         let mut reader = ByteReader::new(body);
         if reader.take(MAGIC.len())? != MAGIC {
-            return Ok(DecodedHeader::Damaged("no magic of a log segment".to_owned()));
+            return Ok(DecodedHeader::Damaged(
+                "no magic number of a log segment".to_owned(),
+            ));
         }
         let found = checksum(body);
         if found != sum {
@@ -210,7 +212,7 @@ impl SegmentHeader {
             .iter()
             .any(|&value| value >= IMPOSSIBLE)
         {
-            return Ok(DecodedHeader::Damaged("an impossibly high number".to_owned()));
+            return Ok(DecodedHeader::Damaged("a number that is too high".to_owned()));
         }
         Ok(DecodedHeader::Segment(SegmentHeader {
             slot,
@@ -314,7 +316,7 @@ impl LogMark {
         let newest = copies
             .filter_map(|block| Self::read(block).ok().flatten())
             .max_by_key(|mark| (mark.incarnation, mark.turn));
-        newest.ok_or_else(|| "no sound copy of the log's mark".to_owned())
+        newest.ok_or_else(|| "no intact copy of the log's mark".to_owned())
     }
 
     fn read(block: &[u8]) -> Result<Option<LogMark>, TruncatedInput> {

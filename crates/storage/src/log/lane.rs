@@ -380,7 +380,7 @@ pub(super) fn check_payload(len: usize) -> Result<()> {
         return Ok(());
     }
     let why = format!(
-        "{len} bytes are more than the {} that one record may have; split it",
+        "{len} bytes exceed the limit of {} for one record; split it",
         super::options::MAX_PAYLOAD
     );
     Err(Error::BadOption {

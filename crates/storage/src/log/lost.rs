@@ -32,10 +32,13 @@ impl fmt::Display for LostTail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let last = self.last;
         match self.written {
-            Some(written) => write!(f, "the log ends at {last}, and was written up to {written}")?,
+            Some(written) => write!(
+                f,
+                "the log ends at sequence {last}, but was written up to {written}"
+            )?,
             None => write!(
                 f,
-                "the log ends at {last}, and a segment that was written is gone"
+                "the log ends at sequence {last}, but a segment that was written is missing"
             )?,
         }
         write!(f, " ({}: {})", self.place, self.found)

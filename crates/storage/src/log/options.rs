@@ -108,7 +108,10 @@ impl LogOptions {
     pub fn validate(&self) -> Result<()> {
         let bad = |option, why| Err(Error::BadOption { option, why });
         if !(1..=MAX_LANES).contains(&self.lanes) {
-            return bad("log lanes", format!("{} is not 1 to {MAX_LANES}", self.lanes));
+            return bad(
+                "log lanes",
+                format!("{} is not from 1 to {MAX_LANES}", self.lanes),
+            );
         }
         if self.segment_bytes < MIN_SEGMENT || !self.segment_bytes.is_multiple_of(MIN_SEGMENT) {
             let why = format!(

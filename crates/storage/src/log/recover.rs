@@ -347,11 +347,11 @@ fn replay_all(
 fn changed(inventory: &LogInventory, missing: u64) -> Error {
     let slot = inventory.sources.first().map_or(0, |source| source.slot);
     let place = DiskLocation::new(OnDiskObject::LogRecord, slot_file(slot), 0);
-    let expected = format!("the record of sequence {missing}, which was read a moment ago");
+    let expected = format!("the record of sequence {missing}, which was read before");
     Error::corrupt(
         place,
         expected,
-        "none, or another one: the device reads unreliably",
+        "no record, or another one: the device is unreliable",
     )
 }
 
@@ -471,7 +471,7 @@ impl RepairReport {
         for (lane, number) in lanes {
             if let Some(number) = number.filter(|&number| !found(number)) {
                 self.lost_segments.push(format!(
-                    "segment {number} of the log, which lane {lane} was writing: whether it held more is not known"
+                    "segment {number} of the log, which lane {lane} was writing: it may have held more records"
                 ));
             }
         }
@@ -487,7 +487,7 @@ impl RepairReport {
                 self.damaged.push(format!("{place}: {damage}"));
                 if survey.mark.is_none() {
                     self.lost_segments.push(format!(
-                        "the segment in {}: what it held is not known, for the log's mark is damaged, too",
+                        "the segment in {}: its contents are unknown, because the log's mark is damaged, too",
                         slot_file(vacant.slot)
                     ));
                 }

@@ -118,7 +118,7 @@ impl RecoveryScan {
             let source = &inventory.sources[found.source];
             let place = source.place(OnDiskObject::LogRecord, found.record.at);
             let header = found.record.header;
-            let found = format!("sequences {} to {} once more", header.first, header.last());
+            let found = format!("sequences {} to {} a second time", header.first, header.last());
             return Err(Error::corrupt(place, "sequences that no other record has", found));
         }
         let missing = self.first_gap().unwrap_or(self.last + 1);
@@ -160,7 +160,7 @@ impl RecoveryScan {
                 debug_assert!(*at < header.len, "records lie inside their segment (L2)");
                 let place = source.place(OnDiskObject::LogSegment, *at);
                 let expected = format!("a segment of {} bytes", header.len);
-                let found = format!("a file of {}", source.file.len());
+                let found = format!("a file of {} bytes", source.file.len());
                 return Err(Error::corrupt(place, expected, found));
             }
         }
@@ -236,7 +236,7 @@ pub(super) fn refuse_records_behind_the_end(inventory: &LogInventory, survey: &R
         while cursor.next(source)?.is_some() {}
         if cursor.resume(source)? {
             let place = source.place(OnDiskObject::LogRecord, *at);
-            let expected = format!("a record, for there is another at {}", cursor.position());
+            let expected = format!("a record, because another one follows at {}", cursor.position());
             return Err(Error::corrupt(place, expected, why.clone()));
         }
     }

@@ -195,10 +195,6 @@ pub(super) fn write_again(source: &SegmentSource, written: u64) -> Result<()> {
         return Ok(());
     }
     let place = DiskLocation::new(OnDiskObject::LogRecord, slot_file(source.slot), cursor.position());
-    let expected = "a record that was read a moment ago";
-    Err(Error::corrupt(
-        place,
-        expected,
-        "none: the device reads unreliably",
-    ))
+    let expected = "a record that was read before";
+    Err(Error::corrupt(place, expected, "none: the device is unreliable"))
 }

@@ -100,7 +100,7 @@ impl LogInventory {
             None
         } else if len < BLOCK_BYTES as u64 {
             Some(format!(
-                "{len} bytes, the file was truncated inside the header block"
+                "{len} bytes: the file was truncated inside the header block"
             ))
         } else {
             let block = file.read_at(0, BLOCK_BYTES, Purpose::Recovery)?;
@@ -241,14 +241,14 @@ impl SegmentCursor {
         }
         let header = RecordHeader::decode(self.bytes(source, at, RECORD_BYTES as u64)?);
         let Some(header) = header else {
-            return Ok(Err("no header of a record".to_owned()));
+            return Ok(Err("no record header".to_owned()));
         };
         let len = RECORD_BYTES as u64 + u64::from(header.len);
         if len > left {
-            return Ok(Err(format!("a record of {len} bytes where {left} are left")));
+            return Ok(Err(format!("a record of {len} bytes, but only {left} are left")));
         }
         if !header.verify(source.seed, at, self.bytes(source, at, len)?) {
-            return Ok(Err(format!("a record of {len} bytes with another checksum")));
+            return Ok(Err(format!("a record of {len} bytes with a wrong checksum")));
         }
         Ok(Ok(header))
     }
@@ -301,7 +301,11 @@ impl SegmentCursor {
             .verify(source.seed, record.at, self.bytes(source, record.at, len)?);
         if !sound {
             let place = source.place(OnDiskObject::LogRecord, record.at);
-            return Err(Error::corrupt(place, "what was read a moment ago", "other bytes"));
+            return Err(Error::corrupt(
+                place,
+                "the bytes that were read before",
+                "other bytes",
+            ));
         }
         Ok(&self.bytes(source, record.at, len)?[RECORD_BYTES..])
     }

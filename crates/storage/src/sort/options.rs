@@ -110,7 +110,7 @@ impl SortOptions {
         if !FRAMES.contains(&frame) || !frame.is_multiple_of(*FRAMES.start()) || frame > self.memory_bytes / 8
         {
             let why =
-                format!("{frame} is none of the multiples of 4096 up to 1 MiB and an eighth of the memory");
+                format!("{frame} is not a multiple of 4096 of at most 1 MiB and an eighth of the memory");
             return bad("frame_bytes", why);
         }
         if let SortRecordLayout::Fixed {
@@ -121,8 +121,9 @@ impl SortOptions {
         {
             let end = u64::from(key_offset) + u64::from(key_bytes);
             if record_bytes == 0 || end > record_bytes.into() {
-                let why =
-                    format!("a key of {key_bytes} bytes at {key_offset} lies outside {record_bytes} bytes");
+                let why = format!(
+                    "a key of {key_bytes} bytes at offset {key_offset} does not fit into a record of {record_bytes} bytes"
+                );
                 return bad("layout", why);
             }
             if record_bytes as usize > self.longest_record() {

@@ -110,8 +110,8 @@ impl SortedRunReader {
     /// Waits for the next frame, and starts reading the one after it.
     fn load(&mut self) -> Result<bool> {
         if self.at != self.end {
-            let found = format!("{} bytes behind the last", self.end - self.at);
-            return Err(self.damaged(("as many records as the frame says".to_owned(), found)));
+            let found = format!("{} bytes after the last record", self.end - self.at);
+            return Err(self.damaged(("as many records as the frame's header counts".to_owned(), found)));
         }
         self.spare = self.frame.take();
         self.parts = RecordParts::default();
@@ -143,7 +143,7 @@ impl SortedRunReader {
     fn decode(&mut self) -> Result<()> {
         let rest = self.frame.as_ref().and_then(|frame| frame.get(self.at..self.end));
         let Some(parts) = rest.and_then(|rest| self.layout.parts(rest)) else {
-            let found = format!("{} bytes that are none", self.end.saturating_sub(self.at));
+            let found = format!("{} bytes that are not a record", self.end.saturating_sub(self.at));
             return Err(self.damaged(("a record".to_owned(), found)));
         };
         assert!(self.left > 0, "a record is counted before it is read");

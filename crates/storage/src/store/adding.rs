@@ -30,7 +30,7 @@ impl Store {
         self.health.check()?;
         let tier = self.tiers.count() as u8;
         if usize::from(tier) == MAX_TIERS {
-            let why = format!("the store has {MAX_TIERS} directories, and can have no more");
+            let why = format!("the store already has {MAX_TIERS} directories, the maximum");
             return Err(Error::BadOption { option: "tier", why });
         }
         self.directories().require_vacant_for(tier, &**directory)?;

@@ -130,8 +130,9 @@ impl GenerationSnapshot {
         target.validate()?;
         if target.count() != self.tiers.count() {
             let (tiers, count) = (self.tiers.count(), target.count());
-            let why =
-                format!("the store has {tiers} tiers, and {count} directories are given: give one for each");
+            let why = format!(
+                "the store has {tiers} tiers, but {count} directories were given: give one for each tier"
+            );
             return Err(Error::BadOption { option: "tiers", why });
         }
         require_empty(&**target.first())?;
@@ -315,7 +316,7 @@ fn require_empty(target: &dyn Directory) -> Result<()> {
         None => Ok(()),
         Some(name) => Err(Error::NotAStore {
             directory: target.describe(),
-            why: format!("it holds {name}, and a copy goes into an empty directory: name another one"),
+            why: format!("it holds {name}, but a copy needs an empty directory: choose another one"),
         }),
     }
 }

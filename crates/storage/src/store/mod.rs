@@ -404,7 +404,7 @@ impl Store {
         assert_eq!(options.page_size, self.page_size, "one page size per store");
         self.health.check()?;
         if usize::from(options.tier) >= self.tiers.count() {
-            let why = format!("the store has tiers 0 to {}", self.tiers.count() - 1);
+            let why = format!("the store has only tiers 0 to {}", self.tiers.count() - 1);
             return Err(crate::Error::BadOption { option: "tier", why });
         }
         Ok(NodeWriter::new(

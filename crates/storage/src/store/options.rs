@@ -63,7 +63,7 @@ impl StoreOptions {
         let least = NodeCache::least_budget(self.page_size);
         if self.cache_bytes < least {
             let why = format!(
-                "{} bytes is less than {least}, the least with this page size",
+                "{} bytes is below the minimum of {least} for this page size",
                 self.cache_bytes
             );
             return Err(Error::BadOption {

@@ -160,7 +160,7 @@ fn a_stranger_s_directory_is_left_as_it_was() {
     let Err(Error::NotAStore { why, .. }) = Store::open(Arc::clone(&directory), &options()) else {
         panic!()
     };
-    assert!(why.contains("is the path right"), "{why}");
+    assert!(why.contains("check the path"), "{why}");
 }
 
 #[test]

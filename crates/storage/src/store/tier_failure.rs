@@ -74,7 +74,7 @@ impl Store {
             }
         };
         self.tiers.replace(tier, device);
-        tracing::info!(tier, "a tier that failed is used again");
+        tracing::info!(tier, "a failed tier is in use again");
         Ok(())
     }
 
@@ -91,8 +91,8 @@ impl Store {
                 tier,
                 store: self.directory().describe(),
                 why: format!(
-                    "its file has {found} bytes, and had {had}: give the directory that has all of it, or restore the \
-                     store from a backup"
+                    "its file has {found} bytes, but had {had}: give the directory with the whole file, or \
+                    restore the store from a backup"
                 ),
             });
         }

@@ -112,7 +112,7 @@ pub fn require_none(directory: &dyn Directory) -> Result<()> {
         why,
     };
     if is_tier_directory(&names) {
-        return Err(not_here(format!("{TIER_OF_ANOTHER}: name an empty directory")));
+        return Err(not_here(format!("{TIER_OF_ANOTHER}: choose an empty directory")));
     }
     match names.iter().find(|name| is_store_file(name)) {
         Some(name) if !has(NEW_FILE) => {
@@ -134,14 +134,14 @@ pub fn require_none(directory: &dyn Directory) -> Result<()> {
 }
 
 /// Description of the directory of a further tier.
-const TIER_OF_ANOTHER: &str = "it holds a tier of a store whose first directory is another one";
+const TIER_OF_ANOTHER: &str = "it holds a tier of a store whose first directory is elsewhere";
 
 /// Returns the reason for refusing to create a store next to a foreign file.
 #[must_use]
 pub fn foreign(name: &str) -> String {
     format!(
-        "it holds {name} and no store, and a store has a directory to itself: \
-         name an empty directory, or one that is not there yet, or check the path if a store should be here"
+        "it holds {name} but no store, and a store needs a directory of its own: choose an empty directory \
+        or a new one, or check the path if a store should be here"
     )
 }
 
@@ -338,7 +338,7 @@ impl SuperblockFile {
         self.unmended.store(full, Ordering::Relaxed);
         match renewed {
             Err(error) if full => {
-                tracing::warn!(%error, "the superblock is not written again");
+                tracing::warn!(%error, "there is no space to rewrite the copies of the superblock; free disk space");
                 Ok(self.file.sync(Purpose::Superblock)?)
             }
             renewed => renewed,
@@ -386,7 +386,7 @@ impl SuperblockFile {
                 SuperblockSlot::Valid(found) => {
                     let (found, durable) = (found.generation, self.durable.generation);
                     violations.push(format!(
-                        "{place}: generation {found} where {durable} is durable (P1)"
+                        "{place}: generation {found}, but generation {durable} is durable (P1)"
                     ));
                 }
                 SuperblockSlot::Empty => violations.push(format!("{place}: empty (P1)")),
@@ -420,15 +420,15 @@ fn slots_of(pair: usize) -> [usize; 2] {
 fn missing(directory: &dyn Directory) -> Result<String> {
     let names = directory.list()?;
     Ok(if names.iter().any(|name| name == NEW_FILE) {
-        "its creation was cut short; create it again".to_owned()
+        "its creation was interrupted; create it again".to_owned()
     } else if is_tier_directory(&names) {
-        format!("{TIER_OF_ANOTHER}: name the first one first")
+        format!("{TIER_OF_ANOTHER}: give that directory first")
     } else if let Some(name) = names.iter().find(|name| is_store_file(name)) {
         format!("it holds {name}, but the file {FILE} is missing; restore that file from a backup")
     } else if names.iter().all(|name| name == LOCK_FILE) {
         "it is empty; create a store in it first".to_owned()
     } else {
-        format!("it has no file {FILE}; is the path right?")
+        format!("it has no file {FILE}; check the path")
     })
 }
 

@@ -139,14 +139,14 @@ fn a_directory_without_a_superblock_says_what_it_is() {
     let directory = MemoryDirectory::new();
     assert!(why(&directory).contains("empty"));
     directory.create("letters.txt", FileOptions::BUFFERED).unwrap();
-    assert!(why(&directory).contains("is the path right"));
+    assert!(why(&directory).contains("check the path"));
     assert!(
         begin_creation(&directory).is_err(),
         "the file is of something else"
     );
     directory.remove("letters.txt").unwrap();
     begin_creation(&directory).unwrap();
-    assert!(why(&directory).contains("cut short"));
+    assert!(why(&directory).contains("interrupted"));
     directory.remove(NEW_FILE).unwrap();
     directory.create("tier-0.data", FileOptions::DIRECT).unwrap();
     assert!(why(&directory).contains("missing"));

@@ -100,7 +100,7 @@ impl TierDirectories {
         let bad = |why| Err(Error::BadOption { option: "tiers", why });
         if self.count() > MAX_TIERS {
             return bad(format!(
-                "{} directories are given, and a store has 1 to {MAX_TIERS}",
+                "{} directories were given, but a store has at most {MAX_TIERS}",
                 self.count()
             ));
         }
@@ -108,7 +108,7 @@ impl TierDirectories {
             let is_same = |other: &Arc<dyn Directory>| Arc::ptr_eq(other, directory);
             if let Some(earlier) = self.all[..tier].iter().position(is_same) {
                 return bad(format!(
-                    "{} is given for tier {earlier} and for tier {tier}: each tier has a directory of its own",
+                    "{} was given for tier {earlier} and for tier {tier}: give each tier a directory of its own",
                     directory.describe()
                 ));
             }
@@ -127,8 +127,8 @@ impl TierDirectories {
         Err(Error::BadOption {
             option: "tiers",
             why: format!(
-                "the store in {} has {tiers} tiers, and {} directories are given: give the directory of each tier, in \
-                 the order of the tiers",
+                "the store in {} has {tiers} tiers, but {} directories were given: give the directory of \
+                each tier, in the order of the tiers",
                 self.first().describe(),
                 self.count()
             ),

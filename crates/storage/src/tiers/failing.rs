@@ -110,7 +110,7 @@ impl TierFiles {
         };
         let failure = self.error(tier, access, error.to_string());
         if failing.note(access, &error) {
-            tracing::error!(error = %failure, "a tier fails");
+            tracing::error!(error = %failure, "a tier has failed");
         }
         failure
     }

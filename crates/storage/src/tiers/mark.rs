@@ -56,7 +56,7 @@ impl TierDirectories {
             Some(_) if has(MARK_FILE) => "it holds a tier of a store".to_owned(),
             Some(name) => format!("it holds {name}"),
         };
-        let why = format!("{why}, and a tier has a directory to itself: name an empty one");
+        let why = format!("{why}, but a tier needs a directory of its own: choose an empty one");
         Err(self.wrong(tier, directory, why))
     }
 
@@ -134,7 +134,7 @@ impl TierDirectories {
                     if damaged == DamagedMarkPolicy::Refused || !is_lost || !has_file {
                         return Err(error);
                     }
-                    tracing::warn!(tier, %error, "the mark of a tier is written again");
+                    tracing::warn!(tier, %error, "the mark of a tier is lost or damaged; it is written again");
                     rewrite_mark(wanted, directory)?;
                 }
             }

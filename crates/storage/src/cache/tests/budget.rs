@@ -18,7 +18,7 @@ fn impossible_budgets_are_refused_with_what_would_be_possible() {
     let refused = NodeCache::new(Arc::clone(&store.tiers), Epochs::new(), PageSize::MIN, 1000).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "option cache budget: 1000 bytes are less than 1048576"
+        "option cache budget: 1000 bytes is below the minimum of 1048576"
     );
     let cache = store.cache(MIB);
     for bad in [0, MIB - 1, 1 << 60] {

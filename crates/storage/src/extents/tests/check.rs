@@ -81,21 +81,21 @@ fn bookkeeping_that_contradicts_itself_is_named() {
         ("provisional and in the map", |tier, extent| {
             edit(tier, extent, |head| head.life = ExtentPhase::Provisional);
         }),
-        ("counted", |tier, _| tier.counts.live_bytes += 1),
+        ("add up to", |tier, _| tier.counts.live_bytes += 1),
         ("changed extents", |tier, _| _ = tier.dirty.pop()),
-        ("of them free", |tier, extent| {
+        ("of them are free", |tier, extent| {
             tier.free.insert(extent.start..extent.start + 1);
         }),
         ("neither free nor used", |tier, _| tier.free.remove(10..11)),
         ("free and held", |tier, _| tier.held.push(10..12)),
-        ("backed and not all free", |tier, extent| {
+        ("backed, but not all are free", |tier, extent| {
             tier.backed.insert(extent.start..extent.start + 1);
         }),
-        ("holes and not all free", |tier, extent| {
+        ("holes, but not all are free", |tier, extent| {
             tier.holes.reach(extent.end());
             tier.holes.set(extent.start..extent.end());
         }),
-        ("backed, and holes among them", |tier, _| {
+        ("backed, but some are holes", |tier, _| {
             tier.holes.reach(16);
             tier.holes.set(15..16);
         }),

@@ -38,7 +38,7 @@ fn missing_and_surplus_directories_are_refused() {
     for order in [&[0][..], &[0, 1], &[0, 1, 2, 3]] {
         machines.push(SimDirectory::new(9));
         let said = refused(chosen(&machines, order)).to_string();
-        assert!(said.contains("has 3 tiers, and"), "{said}");
+        assert!(said.contains("has 3 tiers, but"), "{said}");
         assert!(said.contains("give the directory of each tier"), "{said}");
     }
     let error = refused(chosen(&machines, &[0, 1, 3]));
@@ -66,7 +66,7 @@ fn swapped_directories_are_refused() {
     let error = refused(chosen(&machines, &[0, 2, 1]));
     expect_wrong(&error, 1, "it holds tier 2; give the directories in the order");
     let said = refused(chosen(&machines, &[1, 0, 2])).to_string();
-    assert!(said.contains("whose first directory is another one"), "{said}");
+    assert!(said.contains("whose first directory is elsewhere"), "{said}");
     let error = refused(chosen(&machines, &[0, 1, 1]));
     expect_wrong(&error, 2, "it holds tier 1;");
     open(directories(&machines)).unwrap();
@@ -103,7 +103,7 @@ fn a_store_is_created_in_empty_directories_only() {
     let said = Store::create(twice, &options(2), b"").unwrap_err().to_string();
     assert!(said.contains("for tier 0 and for tier 1"), "{said}");
     let said = Store::create(directories(&machines(9)), &options(2), b"").unwrap_err();
-    assert!(said.to_string().contains("9 directories are given"), "{said}");
+    assert!(said.to_string().contains("9 directories were given"), "{said}");
     open(directories(&old)).unwrap();
 }
 
@@ -179,7 +179,7 @@ fn a_node_for_a_tier_that_the_store_does_not_have_is_refused() {
     let store = open(directories(&machines)).unwrap();
     let error = write(&store, 3, "nowhere").unwrap_err();
     assert!(
-        error.to_string().contains("the store has tiers 0 to 2"),
+        error.to_string().contains("the store has only tiers 0 to 2"),
         "{error}"
     );
 }
