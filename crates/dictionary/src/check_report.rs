@@ -91,7 +91,7 @@ impl CheckFindings {
         let mut found = self.found;
         found.extend(self.unread);
         if self.unlisted > 0 {
-            found.push(format!("and {} findings more", self.unlisted));
+            found.push(format!("and {} more findings", self.unlisted));
         }
         found
     }
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(findings.unlisted, 2 * MOST_FOUND as u64);
         let said = findings.into_sentences();
         assert_eq!(said.len(), MOST_FOUND + 1);
-        assert_eq!((&*said[999], &*said[1000]), ("999", "and 2000 findings more"));
+        assert_eq!((&*said[999], &*said[1000]), ("999", "and 2000 more findings"));
     }
 
     #[test]

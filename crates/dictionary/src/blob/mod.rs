@@ -128,7 +128,7 @@ pub fn read(
         files_bytes += files.tiers.get(tier as u8)?.len();
     }
     if u64::from(pointer.len) > files_bytes {
-        let found = format!("{} bytes, where the data files have {files_bytes}", pointer.len);
+        let found = format!("{} bytes, but the data files have {files_bytes}", pointer.len);
         return Err(Error::corrupt(
             pointer.node.place(),
             "bytes in the data files",

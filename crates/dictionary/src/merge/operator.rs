@@ -90,7 +90,7 @@ impl MergeOperator for AddOperator {
     }
 
     fn check(&self, operand: &[u8]) -> Result<(), BadOperand> {
-        let why = || format!("{} bytes are no 64-bit integer", operand.len());
+        let why = || format!("{} bytes are not a 64-bit integer", operand.len());
         integer(operand).map(|_| ()).ok_or_else(|| BadOperand {
             operator: self.name(),
             why: why(),

@@ -113,9 +113,7 @@ impl<W: LayerWriter> IngestLayers<W> {
             let (key, last) = (key.escape_ascii(), last.escape_ascii());
             return Err(Error::BadOption {
                 option: "order of an ingest's keys",
-                why: format!(
-                    "\"{key}\" comes after \"{last}\": sort them, and leave out all but one of equal ones"
-                ),
+                why: format!("the key \"{key}\" follows \"{last}\": sort the keys, and remove duplicates"),
             });
         }
         self.writer.push(key, message, &mut self.runs)?;
