@@ -39,7 +39,7 @@ impl RunRepairResult {
                 .extend(ranges.filter(|range| !range.is_empty()).map(|range| LostRange {
                     range,
                     what: format!(
-                        "up to {} {of} of one run that cannot be read, so that older ones may show ({})",
+                        "up to {} {of} of one run cannot be read, so older ones may reappear ({})",
                         node.records, node.why
                     ),
                 }));

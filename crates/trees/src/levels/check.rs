@@ -166,7 +166,7 @@ impl LevelsDictionary {
             wrong("newer runs do not stand above older ones (V2)".to_owned());
         }
         if version.newest_first != state::newest_first(&version.levels) {
-            wrong("the list of all runs is not that of the levels' runs".to_owned());
+            wrong("the list of all runs differs from the levels' runs".to_owned());
         }
         let newest = version
             .newest_first
@@ -180,13 +180,13 @@ impl LevelsDictionary {
         let wanted: BTreeSet<u64> = jobs.iter().copied().collect();
         if !kept.jobs.is_subset(&wanted) {
             wrong(format!(
-                "merges {:?} are counted, {wanted:?} are under way (V4)",
+                "merges {:?} are counted, but {wanted:?} are running (V4)",
                 kept.jobs
             ));
         }
         let has_run = |age: &u64| version.newest_first.iter().any(|member| member.ages.0 == *age);
         if !kept.busy.iter().all(has_run) {
-            wrong("a merge reads a run that there is not (V4)".to_owned());
+            wrong("a merge reads a run that does not exist (V4)".to_owned());
         }
         let of_runs = version.newest_first.iter().flat_map(|member| member.extents());
         for extent in of_runs.chain(kept.root.extents()) {

@@ -182,6 +182,6 @@ impl Drop for LevelsIncorporation {
 
 #[cold]
 fn broken() -> Error {
-    let cause = "writing a memtable out was broken off on its way into its levels".to_owned();
+    let cause = "writing a memtable into its levels was interrupted".to_owned();
     Error::Poisoned { cause }
 }

@@ -111,7 +111,7 @@ impl MergePolicy {
             MergePolicy::Samt(fanouts) if fanouts.is_empty() || fanouts.len() > TIERS => {
                 let tiers = fanouts.len();
                 Err(bad(format!(
-                    "{tiers} fan-outs: give one for each tier, 1 to {TIERS}"
+                    "{tiers} fan-outs were given: give 1 to {TIERS}, one for each tier"
                 )))
             }
             MergePolicy::Samt(fanouts) => fanouts.iter().try_for_each(|fanout| {
@@ -166,7 +166,7 @@ impl FromStr for MergePolicy {
             "never" => return Err(unknown(option, name)),
             _ => {
                 return Err(bad(format!(
-                    "there is no \"{name}\": say samt, cola, leveled or never"
+                    "\"{name}\" is not a policy: use samt, cola, leveled or never"
                 )));
             }
         };
@@ -193,7 +193,7 @@ fn fanouts_of(text: &str) -> Result<Box<[LevelFanout]>> {
     tiers[last].levels = u32::MAX;
     if tiers[..last].iter().any(|tier| tier.levels == u32::MAX) {
         return Err(bad(format!(
-            "\"{text}\": say how many levels each tier but the last has, as in 4x2/8"
+            "\"{text}\" lacks a number of levels: give one for each tier but the last, as in 4x2/8"
         )));
     }
     Ok(tiers.into())
@@ -201,7 +201,7 @@ fn fanouts_of(text: &str) -> Result<Box<[LevelFanout]>> {
 
 fn number_of(text: &str) -> Result<u32> {
     text.parse()
-        .map_err(|_| bad(format!("\"{text}\" is no number up to {}", u32::MAX)))
+        .map_err(|_| bad(format!("\"{text}\" is not a number up to {}", u32::MAX)))
 }
 
 fn unknown(option: &str, policy: &str) -> Error {
@@ -243,13 +243,13 @@ mod tests {
             ("samt,k=1", "k is 1"),
             ("samt,k=65", "k is 65"),
             ("samt,k=4x0/8", "0 levels"),
-            ("samt,k=4/8", "say how many levels"),
-            ("samt,k=", "is no number"),
+            ("samt,k=4/8", "lacks a number of levels"),
+            ("samt,k=", "is not a number"),
             ("samt,r=3", "no option \"r=3\""),
             ("cola,r=1", "r is 1"),
             ("leveled,r=0", "r is 0"),
             ("never,k=2", "no option"),
-            ("lsm", "there is no \"lsm\""),
+            ("lsm", "\"lsm\" is not a policy"),
         ] {
             let error = text.parse::<MergePolicy>().unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");

@@ -103,7 +103,7 @@ impl contract::BulkIngest for MemoryIngest {
             return Err(Error::BadOption {
                 option: "order of an ingest's keys",
                 why: format!(
-                    "\"{}\" comes after \"{}\": sort them, and leave out all but one of equal ones",
+                    "the key \"{}\" follows \"{}\": sort the keys, and remove duplicates",
                     key.escape_ascii(),
                     last.escape_ascii()
                 ),

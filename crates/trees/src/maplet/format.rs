@@ -343,7 +343,7 @@ impl MapletBody {
             .filter(|&own| own <= bytes.len())
             .ok_or_else(|| bad(&format!("{} bytes", root.body_bytes()), bytes.len().to_string()))?;
         if bytes.iter().skip(own).any(|&byte| byte != 0) {
-            return Err(bad("zeros behind the directory", "others".to_owned()));
+            return Err(bad("zeros after the directory", "others".to_owned()));
         }
         let (mut values, mut sum) = (Vec::with_capacity(root.values as usize), 0u64);
         for _ in 0..root.values {

@@ -58,7 +58,7 @@ pub(super) fn all_pinned(frames: usize) -> Error {
 /// Returns the error of a file that has reached its largest number of pages.
 pub(super) fn too_many_pages(pages: u64) -> Error {
     refused(format!(
-        "the file of pages has its greatest size, {pages} pages; move keys to another store"
+        "the page file has reached its maximum size of {pages} pages; move keys to another store"
     ))
 }
 

@@ -172,8 +172,8 @@ impl StitchPolicy {
             return Ok(());
         }
         Err(bad(format!(
-            "defragment={percent}: give a share of what else is written, 1 to {MOST_PERCENT} \
-             hundredths"
+            "defragment={percent} is out of range: give a percentage of the other writes, 1 to \
+            {MOST_PERCENT}"
         )))
     }
 
@@ -198,13 +198,13 @@ impl StitchPolicy {
             let (before, last) = rest.rsplit_once(',').unwrap_or(("", rest));
             let Some((name, number)) = last.split_once('=') else {
                 if matches!(last, "f" | "scan" | "always" | "defragment") {
-                    return Err(bad(format!("{last} says no number: say one, as in {last}=3")));
+                    return Err(bad(format!("{last} lacks a number: give one, as in {last}=3")));
                 }
                 break;
             };
             if name == "values" {
                 if number != "moved" {
-                    let why = format!("{last}: say values=moved, or leave it out");
+                    let why = format!("{last} is invalid: use values=moved, or leave it out");
                     return Err(bad(why));
                 }
                 (stitching.moves_values, rest) = (true, before);
@@ -215,7 +215,7 @@ impl StitchPolicy {
             }
             let number = number
                 .parse()
-                .map_err(|_| bad(format!("{last}: \"{number}\" is no number up to {}", u32::MAX)))?;
+                .map_err(|_| bad(format!("{last}: \"{number}\" is not a number up to {}", u32::MAX)))?;
             match name {
                 "f" => stitching.threshold = number,
                 "scan" => stitching.same_scan = Some(SameScan::Prefix(number)),
@@ -228,7 +228,7 @@ impl StitchPolicy {
         let has_more = stitching.same_scan.is_some() || stitching.always < u32::MAX;
         if !stitching.is_on() && has_more {
             return Err(bad(format!(
-                "\"{text}\": scan and always need f, the most leaves in a row that are copied"
+                "\"{text}\" lacks f, which scan and always need: give the largest number of consecutive leaves that merges copy"
             )));
         }
         Ok((rest, stitching))
@@ -283,16 +283,16 @@ mod tests {
         let (policy, stitching) = StitchPolicy::split("f=3,scan=8").unwrap();
         assert_eq!((policy, stitching.threshold), ("", 3), "the usual policy");
         for (text, why) in [
-            ("samt,k=4,f", "f says no number"),
-            ("samt,f=3,defragment", "defragment says no number"),
-            ("samt,f=", "\"\" is no number"),
-            ("samt,f=-1", "\"-1\" is no number"),
-            ("samt,f=1,scan=x", "\"x\" is no number"),
-            ("samt,always=4", "need f"),
-            ("samt,f=4294967295,scan=8", "need f"),
-            ("samt,values=kept", "say values=moved"),
+            ("samt,k=4,f", "f lacks a number"),
+            ("samt,f=3,defragment", "defragment lacks a number"),
+            ("samt,f=", "\"\" is not a number"),
+            ("samt,f=-1", "\"-1\" is not a number"),
+            ("samt,f=1,scan=x", "\"x\" is not a number"),
+            ("samt,always=4", "lacks f"),
+            ("samt,f=4294967295,scan=8", "lacks f"),
+            ("samt,values=kept", "use values=moved"),
             ("samt,defragment=101", "1 to 100"),
-            ("samt,defragment=x", "is no number"),
+            ("samt,defragment=x", "is not a number"),
         ] {
             let error = StitchPolicy::split(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");

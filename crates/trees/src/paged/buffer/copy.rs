@@ -95,10 +95,10 @@ impl PagePool {
     fn named(&self, root: &[u8]) -> Result<PageFileSuperblock> {
         let refused = |why: String| not_these_pages(self.device.name(), why);
         let root = PageFileSuperblock::decode_short(root)
-            .map_err(|refusal| refused(format!("the root that names it has {refusal:?}")))?;
+            .map_err(|refusal| refused(format!("the root that refers to it is invalid: {refusal:?}")))?;
         let is_own = root.identity == self.identity && root.page_bytes as usize == self.options.page_bytes;
         if FileSegments::of(&root, u64::MAX).is_none() || !is_own {
-            return Err(refused("the root is that of other pages".to_owned()));
+            return Err(refused("the root belongs to other pages".to_owned()));
         }
         Ok(root)
     }

@@ -75,7 +75,7 @@ fn reaches(found: &PageFileSuperblock, root: &PageFileSuperblock) -> std::result
         return Ok(());
     }
     Err(format!(
-        "the store names checkpoint {} with pages of {} bytes, and the file has {oldest:?} to {} of {}",
+        "the store names checkpoint {} with pages of {} bytes, but the file has checkpoints {oldest:?} to {} with pages of {} bytes",
         root.epoch, root.page_bytes, found.epoch, found.page_bytes
     ))
 }
@@ -188,7 +188,7 @@ impl PagePool {
     ) -> Result<(PagePool, Vec<u8>)> {
         let refused = |why: String| not_these_pages(name, why);
         let root = PageFileSuperblock::decode_short(root)
-            .map_err(|refusal| refused(format!("the root that names it has {refusal:?}")))?;
+            .map_err(|refusal| refused(format!("the root that refers to it is invalid: {refusal:?}")))?;
         let open = |name: &str| match directory.open(name, FileOptions::DIRECT) {
             Err(DeviceError::NotFound { file }) => Err(refused(format!("there is no file {file}"))),
             other => Ok(other?),
@@ -204,7 +204,7 @@ impl PagePool {
         options.memory_bytes = memory_of_pages(&options);
         let Some(segments) = FileSegments::of(&root, pages_in(&*device, options.page_bytes)) else {
             return Err(refused(format!(
-                "it has {} bytes, and pages are missing",
+                "it has {} bytes, so pages are missing",
                 device.len()
             )));
         };

@@ -159,7 +159,7 @@ impl PagePool {
         let counted = frames.checked_div(options.shards).unwrap_or_default();
         if counted < LEAST_FRAMES || frames + options.shards * SPARE_FRAMES >= NO_FRAME as usize {
             let why = format!(
-                "{frames} pages fit into memory, at least {LEAST_FRAMES} must into each of {} parts",
+                "{frames} pages fit into memory, but each of {} parts needs at least {LEAST_FRAMES}",
                 options.shards
             );
             return Err(Error::BadOption {

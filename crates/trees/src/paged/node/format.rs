@@ -399,7 +399,7 @@ impl NodeArray {
     fn validate(&self, node: &[u8], name: &str) -> Result<(), String> {
         let len = u16_at(node, self.count_at);
         if len > self.capacity {
-            return Err(format!("{len} {name} where {} fit", self.capacity));
+            return Err(format!("{len} {name}, but only {} fit", self.capacity));
         }
         let mut is_used = vec![false; len];
         for at in 0..len {

@@ -114,7 +114,7 @@ impl<B: PageBuffer> TreeCore<B> {
                 let outside = (0..table.len(&node)).filter(|at| !fence.contains(table.key(&node, *at)));
                 let outside = outside.count();
                 if outside > 0 {
-                    let text = format!("page {page}: {outside} {name} are outside of its range (PN2)");
+                    let text = format!("page {page}: {outside} {name} are outside its range (PN2)");
                     examined.found.push(text);
                 }
                 table.len(&node) as u64

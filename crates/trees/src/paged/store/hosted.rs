@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(super) fn validate(shape: &NodeShape, content: &[u8]) -> std::result::Result<(), String> {
     match kind(content) {
         Some(PageContentKind::Apart) if is_apart(content) => Ok(()),
-        Some(PageContentKind::Apart) => Err("messages that end behind their page".to_owned()),
+        Some(PageContentKind::Apart) => Err("messages that end after their page".to_owned()),
         _ => shape.validate(content),
     }
 }

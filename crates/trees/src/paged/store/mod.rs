@@ -108,7 +108,7 @@ impl TreeCore<PagePool> {
         if own.len() > MOST_OWN {
             return Err(Error::BadOption {
                 option: "own",
-                why: format!("{} bytes are over {MOST_OWN}", own.len()),
+                why: format!("{} bytes exceed the limit of {MOST_OWN}", own.len()),
             });
         }
         // Most pages are written before writers have to wait.
@@ -149,7 +149,7 @@ impl TreeCore<PagePool> {
         let both = free.iter().filter(|page| examined.pages.contains(page)).count();
         let accounted = examined.pages.len() as u64 + free.len() as u64;
         if both > 0 || accounted != pages {
-            let text = format!("of {pages} pages {accounted} are in use or free, {both} of them both (PB7)");
+            let text = format!("of {pages} pages, {accounted} are in use or free, and {both} are both (PB7)");
             examined.found.push(text);
         }
         Ok(examined)

@@ -20,7 +20,7 @@ fn walk(core: &TreeCore<PagePool>) -> Result<(Vec<String>, u64, u64)> {
     })?;
     found.extend(examined.found);
     if bad > 0 {
-        found.push(format!("{bad} values are no messages of a key (PV2)"));
+        found.push(format!("{bad} values do not hold the messages of a key (PV2)"));
     }
     let mut used: BTreeSet<u64> = examined.pages;
     for pointer in apart {
@@ -60,7 +60,7 @@ fn walk(core: &TreeCore<PagePool>) -> Result<(Vec<String>, u64, u64)> {
             found.push(format!("page {page} has used slots without a value (PV5)"));
         }
         if !used.insert(page) {
-            found.push(format!("page {page} is shared and something else (PV5)"));
+            found.push(format!("page {page} is shared, but is also used otherwise (PV5)"));
         }
     }
     let free = core.buffer.free_pages();
@@ -73,7 +73,7 @@ fn walk(core: &TreeCore<PagePool>) -> Result<(Vec<String>, u64, u64)> {
     let accounted = used.len() as u64 + free.len() as u64;
     if both > 0 || accounted != pages {
         found.push(format!(
-            "of {pages} pages {accounted} are in use or free, {both} of them both (PB7)"
+            "of {pages} pages, {accounted} are in use or free, and {both} are both (PB7)"
         ));
     }
     Ok((found, pages, examined.pairs))

@@ -140,7 +140,7 @@ impl PageValue<'_> {
         let value = read(&mut reader).map_err(|cut| cut.to_string())?;
         match reader.remaining() {
             0 => Ok(value),
-            left => Err(format!("{left} bytes behind a pointer")),
+            left => Err(format!("{left} bytes after a pointer")),
         }
     }
 }

@@ -161,18 +161,21 @@ impl PagedOptions {
         if self.epsilon_percent > 100 {
             return bad(
                 "epsilon",
-                format!("{} hundredths: give 0 to 1", self.epsilon_percent),
+                format!("{} hundredths is out of range: give 0 to 1", self.epsilon_percent),
             );
         }
         if self.node_bytes.saturating_mul(16) > self.buffer_bytes {
             let why = format!(
-                "{} bytes, of which 16 must fit into the buffer of {}: make nodes smaller, or give more memory",
+                "nodes of {} bytes are too large: 16 must fit into the buffer of {} bytes; make nodes smaller, or give more memory",
                 self.node_bytes, self.buffer_bytes
             );
             return bad("node", why);
         }
         if self.value_bytes < LEAST_VALUE {
-            let why = format!("{} bytes: give {LEAST_VALUE} at least", self.value_bytes);
+            let why = format!(
+                "{} bytes is too small: give at least {LEAST_VALUE}",
+                self.value_bytes
+            );
             return bad("value_bytes", why);
         }
         super::buffer::check_page_bytes(self.node_bytes)?;

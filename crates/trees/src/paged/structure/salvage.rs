@@ -136,7 +136,7 @@ impl PagedDictionary {
                     self.replace(visit.page, at)?;
                     walked.lost.push(LostKeys {
                         range: visit.range.clone(),
-                        what: format!("all but what is newer than its pages ({error})"),
+                        what: format!("all but the writes newer than its pages ({error})"),
                     });
                     todo.push(visit);
                 }

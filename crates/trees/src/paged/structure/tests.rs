@@ -502,7 +502,7 @@ fn options_and_keys_that_do_not_fit_are_refused_before_anything_is_written() {
         ("make nodes smaller", of(&|options| options.buffer_bytes = 4096)),
         ("power of two", of(&|options| options.node_bytes = 4000)),
         ("too long for pages", of(&|options| options.key_bytes = 4000)),
-        ("24 at least", of(&|options| options.value_bytes = 8)),
+        ("at least 24", of(&|options| options.value_bytes = 8)),
     ] {
         assert!(error.contains(why), "{error}");
     }

@@ -305,7 +305,10 @@ impl RunChecker<'_> {
             };
             let first = number > 0 || (own.low == fences.low && own.begun == fences.begun);
             if !ordered || !first {
-                self.order(pointer, format!("the separator of child {number}"));
+                self.order(
+                    pointer,
+                    format!("the separator of child {number} is out of order"),
+                );
             }
             wanted.push(FencedChild {
                 child,
@@ -376,7 +379,7 @@ impl RunChecker<'_> {
         if found != said && self.violations.len() == before {
             self.violations.push(RunViolation::Sums {
                 place: pointer.place(),
-                what: format!("{said:?} are said, {found:?} found"),
+                what: format!("{said:?} are recorded, but {found:?} were found"),
             });
         }
         self.compare_units(child, level);
@@ -391,7 +394,7 @@ impl RunChecker<'_> {
             let (said, found) = (&child.units, &self.units);
             self.violations.push(RunViolation::Sums {
                 place: child.child.pointer.place(),
-                what: format!("values in {said:?} are said, {found:?} found"),
+                what: format!("values are recorded in {said:?}, but were found in {found:?}"),
             });
         }
     }
@@ -410,7 +413,7 @@ impl RunChecker<'_> {
         if layout.begun != fences.begun || layout.goes_on != fences.goes_on {
             self.order(
                 pointer,
-                "what goes on across leaves is not what the node above says",
+                "whether keys continue across leaves differs from the node above",
             );
         }
         for number in 0..layout.keys {
@@ -419,7 +422,7 @@ impl RunChecker<'_> {
                 key < *high || (key == *high && fences.goes_on && number + 1 == layout.keys)
             });
             if key < fences.low || !below {
-                self.order(pointer, format!("key {number} outside its leaf's bounds"));
+                self.order(pointer, format!("key {number} is outside its leaf's bounds"));
             }
             let goes_on = number == 0 && layout.begun;
             let follows = match &self.last {
@@ -460,7 +463,7 @@ impl RunChecker<'_> {
             if (first.map_err(bad)?, last.map_err(bad)?) != (said.first.clone(), said.last.clone()) {
                 self.order(
                     pointer,
-                    "its first and last key are not what the node above says (I4)",
+                    "its first and last key differ from those in the node above (I4)",
                 );
             }
         }
@@ -534,7 +537,7 @@ impl RunChecker<'_> {
         found.range_deletes = deletes.count_distinct() as u64;
         if *said != found {
             self.violations.push(RunViolation::Summary {
-                what: format!("{said:?} is said, {found:?} found"),
+                what: format!("{said:?} is recorded, but {found:?} was found"),
             });
         }
         if let Some((last, _)) = &self.last
@@ -562,19 +565,19 @@ impl RunChecker<'_> {
                 let keys = [&found.low, &found.high, &used.low, &used.high];
                 let [low, high, said_low, said_high] = keys.map(|key| key.escape_ascii().to_string());
                 wrong.push(format!(
-                    "{} is needed from {low} to {high}, and listed from {said_low} to {said_high}",
+                    "{} is needed from {low} to {high}, but listed from {said_low} to {said_high}",
                     used.extent
                 ));
             }
             if self.whole && found.live != used.live {
                 wrong.push(format!(
-                    "{}: {} live bytes are said, {} found",
+                    "{}: {} live bytes are recorded, but {} were found",
                     used.extent, used.live, found.live
                 ));
             }
         }
         if let Some((tier, unit)) = self.spans.left_over() {
-            wrong.push(format!("unit {unit} of tier {tier} is needed and not listed"));
+            wrong.push(format!("unit {unit} of tier {tier} is needed, but not listed"));
         }
         let wrong = wrong.into_iter().map(|what| RunViolation::Extents { what });
         self.violations.extend(wrong);

@@ -50,7 +50,7 @@ pub(crate) fn examine(
         let memory: u64 = nodes.iter().map(|node| node.memory_bytes()).sum();
         if memory != state.memory {
             found.push(format!(
-                "the trunk's memory is counted {}, found {memory}",
+                "the trunk's memory is counted as {}, but {memory} was found",
                 state.memory
             ));
         }
@@ -59,7 +59,7 @@ pub(crate) fn examine(
         // A checkpoint may happen at any time, and a crash after it ends every compaction.
         let shown = UseCounts::of(nodes.iter().map(|node| &**node), []).reachable();
         let hidden = reachable.keys().filter(|extent| !shown.contains_key(extent));
-        found.extend(hidden.map(|extent| format!("{extent} is used by compactions alone (T5)")));
+        found.extend(hidden.map(|extent| format!("{extent} is used only by compactions (T5)")));
         for extent in state.extents.iter() {
             *reachable.entry(extent).or_default() += 1;
         }
@@ -142,7 +142,7 @@ fn wrong_extents(state: &WriterState, nodes: &[Arc<TrunkNode>], store: &Store) -
     match TrunkExtents::of(nodes.iter().map(|node| &node.stored), store) {
         Ok(found) if found == state.extents => None,
         Ok(found) => Some(format!(
-            "trunk extents are counted {:?}, found {found:?}",
+            "trunk extents are counted as {:?}, but {found:?} were found",
             state.extents
         )),
         Err(error) => Some(error.to_string()),
@@ -179,7 +179,7 @@ fn check_node(node: &TrunkNode, found: &mut Vec<String>) {
     }
     let last = node.pivots.last();
     if last.is_some_and(|last| node.range.ends_before(&last.low)) {
-        wrong("its last pivot begins behind its end".to_owned());
+        wrong("its last pivot begins after its end".to_owned());
     }
     let first = node.next - node.bundles.len() as u64;
     let numbered = node
@@ -219,7 +219,9 @@ fn check_pivot(node: &TrunkNode, index: usize, wrong: &mut dyn FnMut(String)) {
         .zip(&pivot.live)
         .all(|(bundle, weights)| bundle.parts.len() == weights.len())
     {
-        wrong(format!("a bundle of {range:?} has other parts than weights"));
+        wrong(format!(
+            "a bundle of {range:?} has different numbers of parts and weights"
+        ));
     }
     match (&pivot.child, node.height) {
         (None, 0) => {}
@@ -232,7 +234,7 @@ fn check_pivot(node: &TrunkNode, index: usize, wrong: &mut dyn FnMut(String)) {
             }
         }
         _ => wrong(format!(
-            "{range:?} has a child where a leaf has none, or none where it needs one"
+            "{range:?} has a child although it is in a leaf, or lacks one"
         )),
     }
 }

@@ -25,9 +25,7 @@ pub(crate) fn repair(trunk: &Trunk, compactor: &Compactor) -> Result<RunRepairRe
         if before.as_ref() == Some(&key) {
             // Nothing is compacted while a tier is unreadable.
             let key = key.escape_ascii();
-            mended.left = Some(format!(
-                "what else there is of the keys from \"{key}\" cannot be read"
-            ));
+            mended.left = Some(format!("other data of the keys from \"{key}\" on cannot be read"));
             break;
         }
         let written = compactor.compact_fully(&key).and_then(|()| settle(compactor));

@@ -84,7 +84,7 @@ impl TreeSalvage {
                     self.runs.insert(*key);
                     self.lost.extend(merged(needs).into_iter().map(|range| LostRange {
                         range,
-                        what: format!("the records of one run, so that older ones may show ({error})"),
+                        what: format!("the records of one run, so older ones may reappear ({error})"),
                     }));
                 }
             }

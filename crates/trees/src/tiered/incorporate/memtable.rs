@@ -234,6 +234,6 @@ impl Drop for TreeIncorporation {
 
 #[cold]
 fn broken() -> Error {
-    let cause = "writing a memtable out was broken off on its way into the tree".to_owned();
+    let cause = "writing a memtable into the tree was interrupted".to_owned();
     Error::Poisoned { cause }
 }

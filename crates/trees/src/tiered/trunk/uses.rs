@@ -326,11 +326,11 @@ impl UseCounts {
     pub(crate) fn differences(&self, other: &UseCounts) -> Vec<String> {
         let mut found = Vec::new();
         if self.live != other.live {
-            found.push("what runs need of extents is not what is counted".to_owned());
+            found.push("the needs of runs differ from the counted uses of extents".to_owned());
         }
         if self.memory != other.memory {
             found.push(format!(
-                "memory is counted {:?}, found {:?}",
+                "memory is counted as {:?}, but {:?} was found",
                 self.memory, other.memory
             ));
         }
@@ -339,7 +339,7 @@ impl UseCounts {
             let (mine, others) = (counts(self), counts(other));
             if mine != others {
                 found.push(format!(
-                    "run at {key:?}: {mine:?} uses are counted, {others:?} were found"
+                    "run at {key:?}: {mine:?} uses are counted, but {others:?} were found"
                 ));
             }
         }
@@ -353,7 +353,7 @@ impl UseCounts {
             if count(self) != count(other) {
                 let (mine, others) = (count(self), count(other));
                 found.push(format!(
-                    "group {id}: {mine} uses are counted, {others} were found"
+                    "group {id}: {mine} uses are counted, but {others} were found"
                 ));
             }
         }

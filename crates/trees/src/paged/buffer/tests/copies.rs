@@ -132,7 +132,7 @@ fn a_copy_that_fails_or_is_ended_says_so_and_other_roots_are_refused() {
         ended
             .unwrap_err()
             .to_string()
-            .contains("its greatest size, 1 pages")
+            .contains("its maximum size of 1 pages")
     );
     for operation in [
         DeviceOperation::Create,
