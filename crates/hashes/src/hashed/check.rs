@@ -310,7 +310,7 @@ impl HashedStructure {
         let kept = self.shared.kept.lock();
         if kept.job.is_some_and(|job| !jobs.contains(&job.number)) {
             wrong(format!(
-                "merge {:?} is counted, {jobs:?} are under way (W4)",
+                "merge {:?} is counted, but {jobs:?} are running (W4)",
                 kept.job
             ));
         }

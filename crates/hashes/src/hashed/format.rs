@@ -208,7 +208,7 @@ impl HashedContents {
         })?;
         match reader.remaining() {
             0 => Ok(contents),
-            left => Err(bad(format!("{left} bytes behind its end"))),
+            left => Err(bad(format!("{left} bytes after its end"))),
         }
     }
 }

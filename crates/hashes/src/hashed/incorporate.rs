@@ -258,6 +258,6 @@ impl MemtableIncorporation for HashStoreFlush {
 
 #[cold]
 fn broken() -> Error {
-    let cause = "writing a memtable out was broken off on its way into a hashed structure".to_owned();
+    let cause = "writing a memtable into a hashed structure was interrupted".to_owned();
     Error::Poisoned { cause }
 }

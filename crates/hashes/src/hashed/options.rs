@@ -33,7 +33,7 @@ impl FromStr for IndexKind {
             "trie" => Ok(IndexKind::Trie),
             _ => Err(Error::BadOption {
                 option: "index",
-                why: format!("there is no \"{text}\": say pachash or trie"),
+                why: format!("\"{text}\" is not an index: use pachash or trie"),
             }),
         }
     }
@@ -84,7 +84,7 @@ impl HashedForm {
                 Err(Error::BadOption {
                     option: "lambda",
                     why: format!(
-                        "{lambda}: give a power of two from 2 to 256, since a character of a hash names a run of a level"
+                        "{lambda} is invalid: give a power of two from 2 to 256, since a character of a hash identifies a run of a level"
                     ),
                 })
             }
@@ -143,26 +143,32 @@ impl HashedOptions {
         if self.parts_log > MOST_PARTS_LOG {
             return bad(
                 "parts",
-                format!("2^{}: give at most 2^{MOST_PARTS_LOG}", self.parts_log),
+                format!(
+                    "2^{} is too many: give at most 2^{MOST_PARTS_LOG}",
+                    self.parts_log
+                ),
             );
         }
         self.form.validate()?;
         if self.form != HashedForm::Silt && self.index != IndexKind::PaCHash {
             return bad(
                 "index",
-                "a bundle of arrays or of trees finds leaves by prefixes of hashes, which a trie cannot: leave index out, or say index=pachash"
+                "form=boa and form=bot find leaves by prefixes of hashes, which a trie cannot: leave index out, or use index=pachash"
                     .to_owned(),
             );
         }
         if !(4..=24).contains(&self.filter_bits) {
-            return bad("filter bits", format!("{}: give 4 to 24", self.filter_bits));
+            return bad(
+                "filter bits",
+                format!("{} is out of range: give 4 to 24", self.filter_bits),
+            );
         }
         if self.ratio == 0 || self.least_young == 0 || self.most_young < self.least_young.max(2) {
             let numbers = (self.ratio, self.least_young, self.most_young);
             return bad(
                 "merges",
                 format!(
-                    "{numbers:?}: give a ratio, and a least and a most number of hash stores, the latter at least 2"
+                    "{numbers:?} is invalid: give a ratio and a minimum number of hash stores of at least 1, and a maximum number of at least 2 that is not below the minimum"
                 ),
             );
         }

@@ -83,7 +83,7 @@ fn lasting(
     let is_exact = gaps.iter().all(|gap| asked.within(gap) == [(gap.from, gap.to)]);
     let most = if is_exact { "" } else { "up to " };
     let what = format!(
-        "{most}{lost} of {all} records of {place}, of this keyspace or of others that are hashed: keys whose hashes are from {} ({})",
+        "{most}{lost} of {all} records of {place}, in this or another hashed keyspace, of keys with hashes from {} ({})",
         ranges.join(", "),
         first.why
     );
@@ -281,7 +281,7 @@ impl HashedStructure {
                 }
                 RecordReadResult::Valueless(key, error) => {
                     named += 1;
-                    let what = format!("a value in {place}; an older one may be there ({error})");
+                    let what = format!("a value in {place}; an older one may take its place ({error})");
                     gone.push(LostData { key: Some(key), what });
                 }
                 RecordReadResult::Keyless(hash, error) => {

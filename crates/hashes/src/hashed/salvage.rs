@@ -28,12 +28,12 @@ impl ObjectName {
     /// Returns a description for users.
     pub(super) fn told(self, form: HashedForm, parts: usize) -> String {
         match (self, form) {
-            (ObjectName::Young, _) => "a hash store, which hides older values and deleted keys".to_owned(),
+            (ObjectName::Young, _) => "a hash store (older values and deleted keys may reappear)".to_owned(),
             (ObjectName::Part(part), HashedForm::Silt) => {
                 format!("part {} of {parts} of the sorted store", part + 1)
             }
             (ObjectName::Part(part), HashedForm::Boa { .. } | HashedForm::Bot { .. }) => format!(
-                "part {} of {parts}, of a level that hides older values and deleted keys of deeper ones",
+                "part {} of {parts} of a level (older values and deleted keys of deeper levels may reappear)",
                 part + 1
             ),
             (ObjectName::Filter(part), _) => format!("a routing filter of part {} of {parts}", part + 1),
@@ -81,7 +81,7 @@ pub fn survey(files: DataFiles<'_>, root: &[u8]) -> Result<SalvageReport> {
                 gone.push(named.pointer);
                 let taken = match named.taken {
                     0 => String::new(),
-                    taken => format!(", but for those that {taken} of {parts} parts had taken"),
+                    taken => format!(", except for those that {taken} of {parts} parts had already merged"),
                 };
                 lost.push(format!("all records of {what}{taken} ({error})"));
             }

@@ -36,7 +36,7 @@ impl StaticIndex {
             let key = &record[..header.shape.key_bytes as usize];
             let hash = hash_of(header.seed, key);
             if last.is_some_and(|last| last >= hash) {
-                let found = format!("{hash:02x?} behind {last:02x?}");
+                let found = format!("{hash:02x?} after {last:02x?}");
                 return Err(damaged(
                     number,
                     "records in the order of their hashes".to_owned(),

@@ -18,7 +18,7 @@ pub enum Error {
     Filter(#[from] alluvium_filters::Error),
     /// Data read differs from data written.
     #[error(
-        "damaged {file} at offset {offset}: expected {expected}, found {found}; build the index again from its source"
+        "damaged {file} at offset {offset}: expected {expected}, found {found}; rebuild the index from its source"
     )]
     Damaged {
         file: String,
@@ -31,7 +31,7 @@ pub enum Error {
     },
     /// The file has a newer format version.
     #[error(
-        "{file} has format version {found}, this version of Alluvium reads up to {supported}: upgrade Alluvium"
+        "{file} has format version {found}, but this version of Alluvium reads versions up to {supported}: upgrade Alluvium"
     )]
     NewerFormat {
         file: String,
@@ -39,7 +39,7 @@ pub enum Error {
         supported: u32,
     },
     /// A key or a value does not have the fixed length of the index.
-    #[error("a {what} of {found} bytes where the index has {expected}")]
+    #[error("the {what} has {found} bytes, but the index needs {expected}")]
     Length {
         /// `key` or `value`.
         what: &'static str,

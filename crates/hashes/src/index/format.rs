@@ -160,7 +160,7 @@ impl IndexFileHeader {
         };
         shape
             .verify()
-            .map_err(|error| bad(24, "possible lengths", error.to_string()))?;
+            .map_err(|error| bad(24, "valid lengths", error.to_string()))?;
         let header = IndexFileHeader {
             kind,
             seed,

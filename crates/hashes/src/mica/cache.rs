@@ -118,14 +118,14 @@ impl Cache {
             );
         }
         if options.item_bytes == 0 {
-            return bad("item_bytes", "0: an item has a key".to_owned());
+            return bad("item_bytes", "0 is too small: an item has a key".to_owned());
         }
         let bytes = options.bytes / options.partitions;
         if bytes < 16 << 10 {
             let least = options.partitions * (16 << 10);
             return bad(
                 "bytes",
-                format!("{} is too little: at least {least}", options.bytes),
+                format!("{} is too small: give at least {least}", options.bytes),
             );
         }
         let partition = partition_options(options, bytes);

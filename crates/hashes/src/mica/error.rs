@@ -11,7 +11,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// A key or an item is longer than the table accepts.
     #[error(
-        "{what} of {bytes} bytes: the table takes at most {most}; store it elsewhere, or make the log larger"
+        "{what} of {bytes} bytes is too long: the table accepts at most {most} bytes; store it elsewhere, or make the log larger"
     )]
     TooLarge {
         /// The object: a key, a value or an item.
@@ -42,7 +42,7 @@ pub enum Error {
         why: String,
     },
     /// The system does not provide the memory.
-    #[error("the system gives no memory for a table: {why}; ask for a smaller one")]
+    #[error("the system provides no memory for a table: {why}; make the table smaller")]
     Memory {
         /// The error that the system returned.
         why: String,

@@ -85,7 +85,7 @@ impl<M: ConcurrencyMode> LosslessTable<M> {
         }
         if !(16..=MOST_BYTES).contains(&options.heap_bytes) {
             let why = format!(
-                "{} is not from 16 to {MOST_BYTES}: take several partitions",
+                "{} is not from 16 to {MOST_BYTES}: use several partitions",
                 options.heap_bytes
             );
             return bad("heap_bytes", why);

@@ -440,12 +440,15 @@ fn shares(options: &LossyOptions, has_two: bool) -> Result<[usize; 2]> {
     }
     let least = LEAST_WORDS * WORD;
     if options.log_bytes < least || !options.log_bytes.is_multiple_of(WORD) {
-        let why = format!("{} is no multiple of {WORD}, at least {least}", options.log_bytes);
+        let why = format!(
+            "{} is not a multiple of {WORD}, or is less than {least}",
+            options.log_bytes
+        );
         return bad("log_bytes", why);
     }
     if options.log_bytes as u64 > 1 << (options.offset_bits - 2) {
         let why = format!(
-            "{} is more than a quarter of what offsets of {} bits count: take a smaller log or more bits",
+            "{} exceeds a quarter of the range of offsets of {} bits: use a smaller log or more bits",
             options.log_bytes, options.offset_bits
         );
         return bad("log_bytes", why);

@@ -31,7 +31,7 @@ impl SweepSchedule {
         let bytes_per_bucket = left / 4 / options.buckets as u64;
         if bytes_per_bucket == 0 {
             let why = format!(
-                "{} do not suffice to sweep {} buckets before offsets wrap: take more bits or fewer buckets",
+                "{} bits do not suffice to sweep {} buckets before offsets wrap: use more bits or fewer buckets",
                 options.offset_bits, options.buckets
             );
             let option = "offset_bits";

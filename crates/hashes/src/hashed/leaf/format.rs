@@ -232,7 +232,7 @@ impl<'l> LeafEntryIter<'l> {
     pub fn next(&mut self, place: impl Fn() -> DiskLocation) -> Result<Option<HashLeafEntry<'l>>> {
         if self.left == 0 {
             let left = self.reader.remaining();
-            let found = || format!("{left} bytes behind the last record");
+            let found = || format!("{left} bytes after the last record");
             return match left {
                 0 => Ok(None),
                 _ => Err(Error::corrupt(place(), "a leaf of records by hash", found())),

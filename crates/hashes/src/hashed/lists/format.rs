@@ -215,7 +215,7 @@ impl<'p> SketchPage<'p> {
                 false => self.end,
             };
             if first < last || first > most || begin > end || end > self.end {
-                let found = format!("a group of {first} behind {last}, bits {begin} to {end}");
+                let found = format!("a group of {first} after {last}, bits {begin} to {end}");
                 return Err(Error::corrupt(place.clone(), "groups in order", found));
             }
             let bytes = self.bits.get((begin / 8) as usize..).unwrap_or_default();

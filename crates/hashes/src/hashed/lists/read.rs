@@ -144,7 +144,7 @@ impl<'f, M: PagedDescription + Clone> SketchCursor<'f, M> {
         let first = all.first().map(|sketch: &PrefixSketch| sketch.prefix);
         let listed = of.meta.listing().firsts.get(self.page as usize).copied();
         if first.is_none() || first != listed || first < Some(self.last) {
-            let expected = format!("a page that begins with {listed:?}, behind {}", self.last);
+            let expected = format!("a page that begins with {listed:?}, after {}", self.last);
             return Err(Error::corrupt(place, expected, format!("{first:?}")));
         }
         self.page += 1;

@@ -69,7 +69,7 @@ pub(in crate::hashed) fn decode<M>(
     })?;
     match reader.remaining() {
         0 => Ok(meta),
-        left => Err(bad(format!("{left} bytes behind its end"))),
+        left => Err(bad(format!("{left} bytes after its end"))),
     }
 }
 

@@ -103,7 +103,7 @@ impl LatestRuns<'_> {
                 && found.len() < MOST_TOLD
             {
                 found.push(format!(
-                    "prefix {at:x} leads to run {run}, which does not have it (U4)"
+                    "prefix {at:x} leads to run {run}, which does not contain it (U4)"
                 ));
             }
         }
@@ -139,7 +139,11 @@ impl StoredList<RoutingFilterDescription> {
     /// Compares the filter with the runs of its level, oldest first (U4 to U6).
     pub(in crate::hashed) fn check(&self, files: DataFiles<'_>, runs: &[HashRun]) -> Vec<String> {
         if runs.len() != usize::from(self.runs()) {
-            return vec![format!("of {} runs, where there are {}", self.runs(), runs.len())];
+            return vec![format!(
+                "of {} runs, but the level has {}",
+                self.runs(),
+                runs.len()
+            )];
         }
         let mut found = Vec::new();
         let checked = match self.shape().is_refined() {
@@ -253,7 +257,7 @@ impl StoredList<RoutingFilterDescription> {
                 entries += 1;
                 let (expected, next) = (PrefixSketch { prefix, payload }, all.next()?);
                 if next != Some(expected) {
-                    found.push(format!("{next:?}, where {expected:?} is expected (U5)"));
+                    found.push(format!("{next:?}, but {expected:?} is expected (U5)"));
                     return Ok(());
                 }
             }

@@ -55,7 +55,7 @@ impl HashRun {
         let said = (self.meta.records, self.meta.tombstones, self.meta.hashes);
         if found.is_empty() && counted != said {
             found.push(format!(
-                "records, deletes and hashes are {counted:?}, not {said:?}"
+                "records, deletes and hashes are {counted:?}, but {said:?} are recorded"
             ));
         }
         found
