@@ -205,7 +205,9 @@ impl Db {
         options.structure.validate()?;
         let most = 4 * self.engine().store.page_size().bytes();
         if let Some(bytes) = options.value_threshold.filter(|&bytes| bytes as usize > most) {
-            let why = format!("{bytes} bytes is more than {most}, four pages");
+            let why = format!(
+                "{bytes} bytes exceeds the limit of {most}, which is four pages; choose a smaller threshold"
+            );
             return Err(Error::BadOption {
                 option: "value threshold",
                 why,
@@ -217,7 +219,7 @@ impl Db {
             && bytes > budget / 2
         {
             let why = format!(
-                "a volatile keyspace of {bytes} bytes is more than half of the memory of the store, {budget} bytes: give the store more (`Options::memory`), or the keyspace less"
+                "a volatile keyspace of {bytes} bytes exceeds half of the store's memory limit of {budget} bytes: raise that limit (`Options::memory`), or make the keyspace smaller"
             );
             return Err(Error::BadOption {
                 option: "structure",
@@ -229,7 +231,7 @@ impl Db {
         }
         let id = self.catalog().next();
         if id == KeyspaceId::MAX {
-            let why = "every number of a keyspace has been used: export the keyspaces, and import them into another store"
+            let why = "all keyspace numbers of the store are used up: export the keyspaces, and import them into another store"
                 .to_owned();
             return Err(Error::BadOption {
                 option: "keyspace",
@@ -779,9 +781,9 @@ fn no_such(name: &str) -> Error {
 /// keyspaces with such names stay usable and can be renamed.
 fn checked_name(name: &str) -> Result<()> {
     let why = match name {
-        "" => Some("a name has one character at least".to_owned()),
+        "" => Some("the name is empty: give at least one character".to_owned()),
         name if name.chars().any(char::is_control) => Some(format!(
-            "{name:?} has a control character, which lists of names cannot show: leave it out"
+            "{name:?} contains a control character, which lists of names cannot show: remove it"
         )),
         _ => None,
     };

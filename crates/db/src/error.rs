@@ -141,7 +141,7 @@ pub enum Error {
     Closed,
     /// A background step failed earlier with this error. Reported once, by the next call that
     /// writes.
-    #[error("work in the background failed: {cause}")]
+    #[error("background work failed: {cause}")]
     Background {
         /// Message of the error that the background met.
         cause: String,
@@ -150,7 +150,7 @@ pub enum Error {
     /// accept writes. After the store is opened again, the undamaged part can be read, including
     /// every acknowledged write to it.
     #[error(
-        "the keyspace {keyspace:?} takes no writes, for its pages are damaged ({cause}): see `alluvium check`; restore a backup, run `alluvium repair`, or drop the keyspaces in pages"
+        "the keyspace {keyspace:?} rejects writes because its pages are damaged ({cause}): list the damage with `alluvium check`; then restore a backup, run `alluvium repair`, or drop the paged keyspaces"
     )]
     KeyspaceDamaged {
         /// Name of the keyspace that was to be written to or created.
@@ -165,20 +165,20 @@ pub enum Error {
         name: String,
     },
     /// A keyspace with this name already exists.
-    #[error("there is a keyspace {name:?} already")]
+    #[error("the keyspace {name:?} already exists: choose another name")]
     KeyspaceExists {
         /// Name of the existing keyspace.
         name: String,
     },
     /// The keyspace was dropped while a handle to it was alive.
-    #[error("the keyspace {name:?} was dropped: this handle is of no use any more")]
+    #[error("the keyspace {name:?} was dropped: this handle can no longer be used")]
     KeyspaceDropped {
         /// Name of the keyspace when the handle was created.
         name: String,
     },
     /// The keyspace uses a merge operator or compaction filter that the program has not registered.
     #[error(
-        "the keyspace {keyspace:?} uses the {what} {name:?}, which is not registered: register it in `Options`, or choose one that is ({known})"
+        "the keyspace {keyspace:?} uses the {what} {name:?}, which is not registered: register it in `Options`, or choose a registered one ({known})"
     )]
     NotRegistered {
         /// Name of the keyspace whose options require the operator or filter.
@@ -192,7 +192,7 @@ pub enum Error {
     },
     /// The keyspace exists and was created with other options than requested.
     #[error(
-        "the keyspace {keyspace:?} was created with the {option} {has}, not {asked}, and the options of a keyspace cannot be changed: take it as it is with `Db::keyspace`, or copy what it holds into another one"
+        "the keyspace {keyspace:?} was created with the {option} {has}, not {asked}, and the options of a keyspace cannot be changed: open it as it is with `Db::keyspace`, or copy its data into another keyspace"
     )]
     OptionsDiffer {
         /// Name of the existing keyspace, which stays unchanged.
@@ -207,7 +207,7 @@ pub enum Error {
     /// The keyspace was not created: all keyspaces of its structure in a store share these options,
     /// and the requested values differ from those in use.
     #[error(
-        "the keyspace {keyspace:?} cannot be created with the {option} {asked}: all keyspaces of that structure in a store share it, and in this store it is {has}; create it with that, or in another store"
+        "the keyspace {keyspace:?} cannot be created with the {option} {asked}: all keyspaces of this structure in a store share this setting, and this store uses {has}; create the keyspace with the same setting, or in another store"
     )]
     SharedOptionsDiffer {
         /// Name of the keyspace that was to be created.
@@ -221,7 +221,7 @@ pub enum Error {
     },
     /// The keyspace uses a kind of structure that this version does not support.
     #[error(
-        "the keyspace {keyspace:?} is in a structure of kind {kind}, which this version of Alluvium does not know: open the store with the version that wrote it, or with a newer one"
+        "the keyspace {keyspace:?} uses structure kind {kind}, which this version of Alluvium does not support: open the store with the version that wrote it, or with a newer one"
     )]
     UnknownStructure {
         /// Name of the keyspace in the catalog.
@@ -231,20 +231,22 @@ pub enum Error {
     },
     /// An operation that depends on key order was called on a keyspace without one.
     #[error(
-        "the keys of the keyspace {keyspace:?} have no order, as it is hashed: ask for keys, walk over all of them (`Keyspace::unordered`, or `alluvium scan` without a range), or delete all of them"
+        "the keyspace {keyspace:?} is hashed, so its keys have no order: look up single keys, iterate over all keys (`Keyspace::unordered`, or `alluvium scan` without a range), or delete all keys"
     )]
     NotOrdered {
         /// Name of the hashed keyspace.
         keyspace: String,
     },
     /// A merge was requested on a keyspace without a merge operator.
-    #[error("the keyspace {keyspace:?} has no merge operator: choose one when it is created")]
+    #[error(
+        "the keyspace {keyspace:?} has no merge operator: merge into a keyspace that was created with one"
+    )]
     NoOperator {
         /// Name of the keyspace, whose options have no `merge_operator`.
         keyspace: String,
     },
     /// The merge operator rejected the operand.
-    #[error("the merge operator of keyspace {keyspace:?} refuses an operand: {why}")]
+    #[error("the merge operator of keyspace {keyspace:?} rejects the operand: {why}")]
     BadOperand {
         /// Name of the keyspace that the merge was for.
         keyspace: String,
@@ -256,7 +258,7 @@ pub enum Error {
     /// key resolves the error. Other keys are not affected; an iterator continues after this key
     /// when it is called again.
     #[error(
-        "operands lie upon a value of the key \"{}\" in keyspace {keyspace:?} that its merge operator {operator} refuses ({why}): put another value, or delete the key",
+        "the value of the key \"{}\" in keyspace {keyspace:?} cannot be merged, because the merge operator {operator} rejects it ({why}): put another value, or delete the key",
         key.escape_ascii()
     )]
     BadBase {
@@ -270,7 +272,7 @@ pub enum Error {
         why: String,
     },
     /// A key, value, name or batch exceeds its maximum length.
-    #[error("{what} of {bytes} bytes is too long: at most {most} are possible")]
+    #[error("{what} of {bytes} bytes is too long: at most {most} bytes are allowed")]
     TooLong {
         /// The kind of object that is too long.
         what: &'static str,
@@ -281,7 +283,7 @@ pub enum Error {
     },
     /// The volatile keyspaces have reached their memory limit.
     #[error(
-        "volatile keyspaces hold {held} of the {most} bytes that they may, and {bytes} more do not fit: delete something, which makes space once it is merged in the background, or give them more when they are created (`Structure::Volatile`)"
+        "volatile keyspaces hold {held} of at most {most} bytes, and {bytes} more do not fit: delete data, which frees memory after the next merge in the background, or create them with a higher limit (`Structure::Volatile`)"
     )]
     VolatileFull {
         /// Memory that all volatile keyspaces use together, in bytes.
@@ -298,17 +300,17 @@ pub enum Error {
         name: String,
     },
     /// A named snapshot with this name already exists.
-    #[error("there is a snapshot {name:?} already: remove it first")]
+    #[error("the snapshot {name:?} already exists: remove it first")]
     SnapshotExists {
         /// Name of the existing snapshot.
         name: String,
     },
     /// The handle belongs to another store.
-    #[error("this keyspace belongs to another store")]
+    #[error("this keyspace belongs to another store: use a keyspace of this store")]
     OtherStore,
     /// The keys of an ingest are out of order, or a key occurs twice.
     #[error(
-        "\"{}\" comes after \"{}\" in an ingest into keyspace {keyspace:?}: sort the keys, and leave out all but one of equal ones",
+        "the key \"{}\" follows \"{}\" in an ingest into keyspace {keyspace:?}: sort the keys, and remove duplicates",
         key.escape_ascii(), after.escape_ascii()
     )]
     Unsorted {
@@ -321,7 +323,7 @@ pub enum Error {
     },
     /// The log no longer holds all commits that a follower requested.
     #[error(
-        "the log no longer has the commits after number {after}, but those after {oldest}: start again from a copy (`Db::checkpoint_to`), and keep more log (`Options::keep_log`)"
+        "the log no longer holds all commits after number {after}, only those after {oldest}: start again from a copy (`Db::checkpoint_to`), and keep more of the log (`Options::keep_log`)"
     )]
     ChangesGone {
         /// Sequence number of the last commit that the follower has.
@@ -333,11 +335,11 @@ pub enum Error {
     #[error("the store was opened for reading only: open it with `Db::open` to write to it")]
     ReadOnly,
     /// The ingest ended with an earlier error.
-    #[error("the ingest has ended with an error, and left nothing behind: begin another one")]
+    #[error("the ingest failed earlier and wrote nothing: begin another one")]
     IngestEnded,
     /// The copied data is damaged, and so is its source.
     #[error(
-        "{from} is damaged, so nothing was restored: take another backup, or see what `alluvium::repair` can save of a copy of it; {} found, the first: {}",
+        "{from} is damaged, so nothing was restored: use another backup, or try `alluvium::repair` on a copy of it; defects found: {}, the first: {}",
         findings.len(),
         findings.first().map_or("", String::as_str)
     )]
@@ -350,7 +352,7 @@ pub enum Error {
     /// The copied data is damaged. The store is damaged too, unless the copy was written
     /// incorrectly.
     #[error(
-        "the copy is damaged, so nothing was backed up: see what `alluvium check` says of the store, keep the backups that there are, and repair the store or restore one of them; {} found, the first: {}",
+        "the copy is damaged, so no backup was made: run `alluvium check` on the store, keep the existing backups, and repair the store or restore one of them; defects found: {}, the first: {}",
         findings.len(),
         findings.first().map_or("", String::as_str)
     )]
@@ -361,7 +363,7 @@ pub enum Error {
     /// Another commit changed data that the transaction depends on since the transaction began.
     /// Nothing of the transaction is written.
     #[error(
-        "the transaction depends on the key \"{}\" in keyspace {keyspace:?}, or a range that begins there, to which another commit has written since it began: run it again, as `Db::transaction` does",
+        "another commit has written to the key \"{}\" in keyspace {keyspace:?}, or to a range that begins there, on which the transaction depends: run the transaction again, as `Db::transaction` does",
         key.escape_ascii()
     )]
     Conflict {
@@ -372,7 +374,7 @@ pub enum Error {
     },
     /// The transaction was aborted to resolve a deadlock. Nothing of it is written.
     #[error(
-        "transaction {victim} was ended because transactions wait for each other: {}: run it again, as `Db::transaction` does, and lock keys in the same order everywhere",
+        "transaction {victim} was aborted to resolve a deadlock (transactions waiting for keys: {}): run it again, as `Db::transaction` does, and lock keys in the same order everywhere",
         cycle.iter().map(|(number, key)| format!("{number} for \"{}\"", key.escape_ascii())).collect::<Vec<_>>().join(", ")
     )]
     Deadlock {
@@ -385,7 +387,7 @@ pub enum Error {
     /// Waiting for a lock exceeded the timeout. Nothing was changed, and the transaction stays
     /// open.
     #[error(
-        "the key \"{}\" in keyspace {keyspace:?} was not to be had within {waited:?}: transaction {} has locked it: commit or end that, or wait longer (`TransactionOptions::lock_timeout`)",
+        "the key \"{}\" in keyspace {keyspace:?} could not be locked within {waited:?}, because it is locked by transaction {}: commit or roll back that transaction, or wait longer (`TransactionOptions::lock_timeout`)",
         key.escape_ascii(),
         holders.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
     )]
@@ -402,14 +404,14 @@ pub enum Error {
     /// The store aborted the transaction because it exceeded its age limit. Nothing of it is
     /// written.
     #[error(
-        "the transaction was ended because it was open for longer than {most:?}: begin another one, or allow more (`TransactionOptions::timeout`)"
+        "the transaction was rolled back because it was open for longer than {most:?}: begin another one, or allow more time (`TransactionOptions::timeout`)"
     )]
     TransactionTooOld {
         /// Value of `TransactionOptions::timeout` that was exceeded.
         most: Duration,
     },
     /// The transaction has already ended.
-    #[error("the transaction has ended: {why}: begin another one")]
+    #[error("the transaction has ended because {why}: begin another one")]
     TransactionEnded {
         /// How it ended, as a clause: "it was committed".
         why: &'static str,
@@ -417,12 +419,12 @@ pub enum Error {
     /// The savepoint does not exist: it was released, an earlier one was rolled back to, or it
     /// belongs to another transaction.
     #[error(
-        "the transaction no longer has this savepoint: it was released, an earlier one was rolled back to, or it belongs to another transaction"
+        "the transaction does not have this savepoint: it was released, the transaction was rolled back to an earlier one, or it belongs to another transaction"
     )]
     NoSuchSavepoint,
     /// A limit of the transaction is reached. The operation had no effect, and the transaction
     /// stays open.
-    #[error("{what} of a transaction would exceed {most}: allow more with `{option}`, or do less in one")]
+    #[error("{what} of the transaction would exceed {most}: raise `{option}`, or do less in one transaction")]
     TransactionLimit {
         /// The resource that is limited.
         what: &'static str,
@@ -433,7 +435,7 @@ pub enum Error {
     },
     /// The transaction failed on each of the permitted attempts. Nothing is written.
     #[error(
-        "the transaction was run {tries} times and failed each time: try again later, or allow more (`TransactionOptions::max_tries`); the last time: {cause}"
+        "the transaction was run {tries} times and failed each time: try again later, or allow more attempts (`TransactionOptions::max_tries`); the last error: {cause}"
     )]
     RetriesExhausted {
         /// Number of attempts, which `TransactionOptions::max_tries` limits.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Name of a thread that closes a store after its last handle was dropped.
 const CLOSING_THREAD: &str = "alluvium-close";
 
-const NOT_IN_ORDER: &str = "the store could not be closed in order; opening it recovers";
+const NOT_IN_ORDER: &str = "the store could not be closed cleanly; the next opening recovers it";
 
 /// State shared by all handles of one store. Dropping the last reference closes the store.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl SharedStore {
             .name(CLOSING_THREAD.to_owned())
             .spawn(move || drop(last));
         if let Err(error) = closing {
-            tracing::error!(%error, "no thread could be started to close the store; it was closed in place");
+            tracing::error!(%error, "no thread could be started to close the store; the calling thread closed it");
         }
     }
 

@@ -139,7 +139,7 @@ impl Db {
             }
         }
         Err(bad(format!(
-            "{} has data that readers still use, or that was written meanwhile: drain it again",
+            "{} still holds data that readers use or that was written in the meantime: drain it again",
             path.as_ref().display()
         )))
     }
@@ -194,8 +194,9 @@ impl Db {
         let path = directories.get(tier).map(|directory| directory.describe());
         let first = directories.first().describe();
         bad(format!(
-            "{} takes data again, until the store is closed: {first} has no space to remember it ({error}). Free 4096 \
-             bytes there, or wait until compactions have moved some data, and use the tier once more",
+            "{} takes data again, but only until the store is closed: {first} has no space to record the \
+            change ({error}); free 4096 bytes there, or wait until compactions have moved data, then run \
+            `alluvium tiers use` (`Db::use_tier`) again",
             path.unwrap_or_default()
         ))
     }
@@ -210,11 +211,11 @@ impl Db {
         };
         match (0..directories.count() as u8).find(is_it) {
             Some(0) => Err(bad(format!(
-                "{} is the first directory of the store, which has the superblock and the log: it cannot be drained",
+                "{} is the first directory of the store, which holds the superblock and the log: it cannot be drained",
                 path.display()
             ))),
             Some(tier) => Ok(tier),
-            None => Err(bad(format!("{} is no tier of the store", path.display()))),
+            None => Err(bad(format!("{} is not a tier of the store", path.display()))),
         }
     }
 
@@ -231,7 +232,7 @@ impl Db {
             return Ok(());
         }
         Err(bad(format!(
-            "the tier holds {held} bytes, and the others have space for {free}: raise their limits, or delete something"
+            "the tier holds {held} bytes, but the other tiers have space for {free} only: raise their limits, or delete data"
         )))
     }
 

@@ -15,7 +15,7 @@ pub(crate) fn no_file(path: &Path) -> Result<()> {
     match path.metadata() {
         Ok(found) if !found.is_dir() => Err(not_here(
             path,
-            "it is a file, and a store is a directory: name the directory of the store, or a path at which nothing is yet"
+            "it is a file, but a store is a directory: give the directory of the store, or a path that does not exist yet"
                 .to_owned(),
         )),
         // Other problems are reported when the store is opened.

@@ -54,31 +54,32 @@ impl RepairReport {
         self.done.extend_from_slice(mended);
         if let Some(damage) = map_damage {
             self.done.push(format!(
-                "the extent map was rebuilt from what the store reaches; it was damaged: {damage}"
+                "the extent map was rebuilt from the reachable data; it was damaged: {damage}"
             ));
         }
         self.done.push(format!(
-            "generation {generation} was taken, with every commit up to {cut}, and {} records of the log after it",
+            "generation {generation} was recovered, with all commits up to {cut} and {} later records of the log",
             report.replayed_records
         ));
         for place in &report.damaged {
-            self.done.push(format!("skipped in the log: {place}"));
+            self.done
+                .push(format!("a damaged part of the log was skipped: {place}"));
         }
         if report.named_generation > *generation && !is_all {
             self.lost.push(format!(
-                "generation {} was durable, too: of what was written between the two, only what the log still has was saved",
+                "generation {} was durable, too, but could not be used: of its newer changes, only those still in the log were recovered",
                 report.named_generation
             ));
         }
         for (first, last) in report.missing.iter().chain(&report.missing_end) {
             self.lost.push(format!(
-                "commits {first} to {last}, of which the log has no sound record"
+                "commits {first} to {last}, whose log records are missing or damaged"
             ));
         }
         self.lost.extend_from_slice(&report.lost_segments);
         if report.dropped_records > 0 {
             self.lost.push(format!(
-                "{} records of the log that others contradict",
+                "{} records of the log that contradict others",
                 report.dropped_records
             ));
         }
@@ -182,7 +183,9 @@ impl Options {
         }
         let named = salvaged.report.named_generation;
         if let Some(newest) = than.filter(|&newest| newest > named && !is_all) {
-            report.lost.push(format!("what generation {newest} alone held"));
+            report
+                .lost
+                .push(format!("changes that only generation {newest} contained"));
         }
         engine.checkpoint_everything()?;
         report.left = engine
@@ -250,12 +253,12 @@ fn choose(
         (Err(error), Err(_)) => return Err(error),
     };
     let rest = if is_all {
-        ", with all that the log has had since"
+        ", with all later commits from the log"
     } else {
         ""
     };
     report.done.push(format!(
-        "generation {newest} leads to damage, so the one before was taken{rest}{why}"
+        "generation {newest} refers to damaged data, so the previous one was used{rest}{why}"
     ));
     Ok(GenerationChoice {
         than: Some(newest),
@@ -293,7 +296,7 @@ fn told(lost: &LostRange, engine: &Engine) -> Vec<String> {
     match told.is_empty() {
         // Keys of dropped keyspaces, or of the store's own records.
         true => vec![format!(
-            "keys of no keyspace that there is, {:?}: {}",
+            "keys outside all existing keyspaces, {:?}: {}",
             lost.range, lost.what
         )],
         false => told,

@@ -43,7 +43,7 @@ const DATA_OF_MEMORY: f64 = 10.0;
 /// Returns the reason: the option if it was given, otherwise `otherwise`.
 fn by(option: &str, is_said: bool, otherwise: &str) -> String {
     match is_said {
-        true => format!("as {option} says"),
+        true => format!("set by {option}"),
         false => otherwise.to_owned(),
     }
 }
@@ -58,7 +58,7 @@ fn memory(options: &Options, plan: &ResolvedOptions) -> Vec<SettingChoice> {
             by(
                 "`Options::memory`",
                 options.memory.is_some(),
-                "a quarter of the machine's, or a half of the container's",
+                "a quarter of the machine's memory, or half of the container's",
             ),
         ),
         choice(
@@ -72,7 +72,7 @@ fn memory(options: &Options, plan: &ResolvedOptions) -> Vec<SettingChoice> {
             by(
                 "`Options::log_limit`",
                 options.log_limit.is_some(),
-                "four memtables, so that checkpoints are rare and an opening after a crash is short",
+                "four memtables, so that checkpoints are rare and recovery after a crash is short",
             ),
         ),
         choice(
@@ -99,19 +99,19 @@ pub(crate) fn of(options: &Options, plan: &ResolvedOptions) -> Vec<SettingChoice
             by(
                 "`Options::page_size`",
                 options.page_size.is_some(),
-                "the unit of devices; that of a store that is there stays",
+                "the block size of most devices; an existing store keeps its page size",
             ),
         ),
         choice(
             "device",
             format!(
-                "{} ns to begin, {} ps a byte, {} requests at a time",
+                "{} ns per request, {} ps per byte, {} requests at a time",
                 device.setup_ns, device.byte_ps, device.parallelism
             ),
             by(
-                "`alluvium probe` has measured",
+                "a measurement of `alluvium probe`",
                 options.takes_measured,
-                "as `Options::device` says, an SSD if it says nothing",
+                "set by `Options::device`; by default an SSD",
             ),
         ),
     ]);
@@ -119,13 +119,13 @@ pub(crate) fn of(options: &Options, plan: &ResolvedOptions) -> Vec<SettingChoice
         "leaf",
         format!("{} bytes", best_node(USUAL_RECORD, half)),
         format!(
-            "the best for records of {USUAL_RECORD} bytes by the affine model, on a device that moves {half} bytes while a request begins; in whole pages"
+            "the best size for records of {USUAL_RECORD} bytes by the affine model, in whole pages, on a device that transfers {half} bytes in the setup time of a request"
         ),
     ));
     all.push(choice(
         "read-ahead",
         format!("{} requests of 256 KiB", device.parallelism),
-        "what the device serves at the same time, by the PDAM model",
+        "the number that the device serves at the same time, by the PDAM model",
     ));
     all
 }
@@ -155,7 +155,7 @@ pub(crate) fn structure(plan: &ResolvedOptions) -> Option<SettingChoice> {
         .filter_map(ns)
         .min_by(|one, other| one.0.total_cmp(&other.0))?;
     let why = format!(
-        "for data ten times the memory, half updates and half lookups, the models say {:.1} µs an operation, {:.1} µs for the next one, {name}",
+        "for data of ten times the memory, half updates and half lookups, the models predict {:.1} µs an operation, and {:.1} µs for the next best structure, {name}",
         ours / 1000.0,
         next / 1000.0
     );

@@ -143,7 +143,7 @@ impl BackgroundWorkers {
             match thread {
                 Ok(thread) => threads.push(thread),
                 // Without the thread, writers do its work.
-                Err(error) => tracing::warn!(%error, "a thread for the background could not be started"),
+                Err(error) => tracing::warn!(%error, "a background thread could not be started"),
             }
         };
         for number in 1..workers {
@@ -285,7 +285,7 @@ impl WorkerShared {
     /// error is reported to the next writer.
     fn failed(&self, error: &Error) {
         if !error.is_full() && error.failing_tier().is_none() {
-            tracing::error!(%error, "work in the background failed");
+            tracing::error!(%error, "background work failed");
             self.failure.lock().get_or_insert_with(|| error.to_string());
             self.has_failed.store(true, Ordering::Relaxed);
         }
@@ -310,7 +310,7 @@ impl WorkerShared {
         let round = self.sync_interval.min(ROUND);
         while !self.is_stopped() {
             self.pause(round);
-            let kept = self.engine.guarded("looking after the store", || {
+            let kept = self.engine.guarded("maintenance", || {
                 self.keep_round(&mut keeping, round);
                 Ok(())
             });

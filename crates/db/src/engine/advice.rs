@@ -78,7 +78,7 @@ impl Engine {
         let now = self.counted();
         let mut state = self.trials.state.lock();
         if state.open.is_some() {
-            let why = "a change is being watched: apply the next one when that has ended";
+            let why = "an earlier change is being watched: apply the next one when that has ended";
             return Err(refused(why));
         }
         let (before, share_before) = self.record_share();

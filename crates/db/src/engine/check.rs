@@ -96,7 +96,7 @@ impl CheckReport {
         let mut findings = self.findings;
         findings.extend(self.unreadable);
         if self.unlisted > 0 {
-            findings.push(format!("and {} findings more", self.unlisted));
+            findings.push(format!("and {} more findings", self.unlisted));
         }
         findings
     }
@@ -114,7 +114,7 @@ impl fmt::Display for CheckReport {
             writeln!(f, "{finding}")?;
         }
         if self.unlisted > 0 {
-            writeln!(f, "and {} findings more", self.unlisted)?;
+            writeln!(f, "and {} more findings", self.unlisted)?;
         }
         for tier in &self.unreadable {
             writeln!(f, "not checked: {tier}")?;
@@ -127,7 +127,7 @@ impl fmt::Display for CheckReport {
         }
         writeln!(
             f,
-            "read: {} records, {} values that are kept apart",
+            "read: {} records, {} separately stored values",
             self.records, self.values_apart
         )
     }

@@ -349,7 +349,7 @@ impl Engine {
         if apply_all(&place.slot.memtable, commit.writes(), place.first).is_err() {
             // The commit is in the log but cannot be made visible; the next opening replays it.
             self.visible.stop();
-            let cause = format!("a memtable has no room for {bytes} bytes that were reserved");
+            let cause = format!("a memtable has no space for {bytes} bytes that were reserved");
             return Ok(self
                 .store
                 .poison_on_error(Err(alluvium_storage::Error::Poisoned { cause }))?);

@@ -38,7 +38,7 @@ impl CompactionBackoff {
             tracing::error!(
                 %error,
                 ?structure,
-                "compactions of the keyspaces in a structure meet damage: the rest of the store goes on"
+                "compactions found damage and are retried rarely in this structure; the rest of the store is not affected"
             );
             damage.told.push(text);
         }

@@ -22,7 +22,7 @@ impl Engine {
     fn panicked(&self, what: &str, panic: &(dyn Any + Send)) -> Error {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        let text = text.unwrap_or("without a message");
+        let text = text.unwrap_or("no message");
         self.poison(format!("{what} panicked: {text}"))
     }
 

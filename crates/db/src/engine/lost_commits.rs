@@ -41,12 +41,12 @@ impl fmt::Display for LostCommits {
             )?,
             None => write!(
                 f,
-                "the log ends at commit {last}, but a segment of it is gone that may have held more"
+                "the log ends at commit {last}, but a log segment that may have held more commits is missing"
             )?,
         }
         write!(
             f,
-            " ({place}). After a loss of power this is normal: they were not durable yet. After anything else it is damage: restore a backup if they are missed"
+            " ({place}). After a power failure this is normal: the missing commits were not durable yet. In any other case it is damage: restore a backup if you need them"
         )
     }
 }

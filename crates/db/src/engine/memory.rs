@@ -330,7 +330,7 @@ impl Engine {
         let least = writes + writes / 4;
         if bytes < least || self.memory_budget() == 0 {
             let why = format!(
-                "{bytes} bytes is less than {least}, which memtables and log take until the next opening"
+                "{bytes} bytes is below the minimum of {least}, because memtables and log keep their sizes until the next opening"
             );
             return Err(Error::BadOption {
                 option: "memory",

@@ -281,7 +281,7 @@ impl Engine {
             && self.store.health().is_ok()
             && let Err(error) = self.store.require_files()
         {
-            tracing::error!(%error, "the store refuses changes from now on");
+            tracing::error!(%error, "the store refuses all changes from now on");
         }
     }
 

@@ -73,8 +73,8 @@ impl OpenTransaction {
             Some(TransactionEnd::TooOld) => Err(self.too_old()),
             Some(how) => Err(Error::TransactionEnded {
                 why: match how {
-                    TransactionEnd::Deadlock => "it was chosen to end a deadlock",
-                    TransactionEnd::Conflict => "it met a conflict",
+                    TransactionEnd::Deadlock => "it was aborted to resolve a deadlock",
+                    TransactionEnd::Conflict => "it conflicted with another commit",
                     TransactionEnd::Committed => "it was committed",
                     TransactionEnd::RolledBack | TransactionEnd::TooOld => "it was rolled back",
                 },

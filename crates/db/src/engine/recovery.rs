@@ -45,8 +45,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 /// Repair message: the catalog was rewritten after the tree had lost part of it.
-const CATALOG_RESTORED: &str =
-    "the list of keyspaces and named snapshots was written again, from its second copy";
+const CATALOG_RESTORED: &str = "the list of keyspaces and named snapshots was restored from its second copy";
 
 impl Engine {
     pub(crate) fn open(
@@ -84,7 +83,7 @@ impl Engine {
             ExistencePolicy::ReadOnly => {
                 let mut opening = Store::open_without_map(directories, &store_options)?;
                 if let Some(damage) = rebuild_map(&mut opening)? {
-                    tracing::warn!("reading without the extent map: {damage}");
+                    tracing::warn!("the extent map is damaged, so the store is read without it: {damage}");
                 }
                 opening
             }
@@ -263,7 +262,7 @@ impl Engine {
         }
         let copy = &self.dictionaries.second_catalog;
         if copy.get().is_some_and(|second| second != durable) {
-            tracing::warn!("the second copy of the list of keyspaces differs from the first, which is used");
+            tracing::warn!("the two copies of the list of keyspaces differ; the first one is used");
         }
         copy.set(Some(durable));
         let visible = self.visible();
@@ -272,9 +271,9 @@ impl Engine {
             if let CatalogRecord::Snapshot { name, at } = &record
                 && *at > visible
             {
-                let found = format!("snapshot \"{name}\" at commit {at}, where the last is {visible}");
+                let found = format!("snapshot \"{name}\" at commit {at}, but the last commit is {visible}");
                 let place = DiskLocation::new(Kind::Node, "the catalog", 0);
-                return Err(Error::corrupt(place, "a snapshot of what there is", found).into());
+                return Err(Error::corrupt(place, "a snapshot of an existing commit", found).into());
             }
             if let Some(definition) = self.catalog.load(record)? {
                 self.dictionaries.place(&definition)?;
@@ -314,7 +313,9 @@ impl Engine {
         match self.catalog_in_tree(at) {
             // The first copy is not read again, so the warning is logged once.
             Err(damage) if damage.is_damage() && copy.replace_first() => {
-                tracing::warn!("the second copy of the list of keyspaces is used: {damage}");
+                tracing::warn!(
+                    "the first copy of the list of keyspaces cannot be read, so the second one is used: {damage}"
+                );
                 second().ok_or(damage)
             }
             read => read,
@@ -455,7 +456,10 @@ impl LogReplay {
             }
         }
         if writes != u64::from(record.count) {
-            return Err(damaged(format!("{writes} writes for {} numbers", record.count)));
+            return Err(damaged(format!(
+                "{writes} writes for {} sequence numbers",
+                record.count
+            )));
         }
         let bytes = memtable_bytes(record.payload.len() as u64, writes - ranges, ranges);
         // Sequence numbers missing from the log were never acknowledged, or were voided.
@@ -467,7 +471,7 @@ impl LogReplay {
         );
         apply(&place.slot.memtable, record.payload, record.first).map_err(|unfit| match unfit {
             ApplyError::Damaged(found) => damaged(found),
-            ApplyError::Full => damaged(format!("{bytes} bytes for which no memtable has room")),
+            ApplyError::Full => damaged(format!("{bytes} bytes, too many for a memtable")),
         })?;
         self.last = record.first + writes - 1;
         Ok(())
@@ -479,7 +483,7 @@ impl LogReplay {
 fn hold_below(queue: &MemtableQueue, held: &HeldWrites) -> alluvium_storage::Result<()> {
     let damaged = |found: String| {
         let place = DiskLocation::new(Kind::Superblock, "the manifest", 0);
-        Error::corrupt(place, "writes that pages have not taken", found)
+        Error::corrupt(place, "writes that were not yet applied to the pages", found)
     };
     let behind = &held.behind;
     let bytes = behind.writes.len() as u64;
@@ -491,7 +495,7 @@ fn hold_below(queue: &MemtableQueue, held: &HeldWrites) -> alluvium_storage::Res
         }
         apply(&memtable, record, sequence).map_err(|unfit| match unfit {
             ApplyError::Damaged(found) => damaged(found),
-            ApplyError::Full => damaged(format!("{bytes} bytes for which no memtable has room")),
+            ApplyError::Full => damaged(format!("{bytes} bytes, too many for a memtable")),
         })?;
     }
     let hold = match held.is_aside {

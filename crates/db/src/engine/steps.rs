@@ -200,7 +200,7 @@ impl Engine {
 
     /// Runs a slice of reclaiming dead space.
     pub(super) fn reclaim_slice(&self) -> Result<SliceOutcome> {
-        self.guarded("making space usable", || self.reclaim_some())
+        self.guarded("freeing space", || self.reclaim_some())
     }
 
     fn reclaim_some(&self) -> Result<SliceOutcome> {
@@ -259,7 +259,7 @@ impl Engine {
         let unreadable = (0..tiers.count() as u8).filter(|tier| tiers.is_unreadable(*tier));
         let mut all: Vec<String> = unreadable
             .filter_map(|tier| tiers.failure(tier))
-            .map(|failure| format!("{failure}; what lies on it was not checked"))
+            .map(|failure| format!("{failure}; the data on it was not checked"))
             .collect();
         if all.is_empty() {
             // The tier works again by now.
@@ -371,7 +371,7 @@ impl Engine {
 
     /// Like [`Engine::incorporate_slice`], for a thread that may be making a checkpoint.
     pub(super) fn incorporate_in(&self, records: usize, turn: FlushCaller) -> Result<SliceOutcome> {
-        self.guarded("writing a memtable out", || self.incorporate_some(records, turn))
+        self.guarded("writing out a memtable", || self.incorporate_some(records, turn))
     }
 
     /// Quarantines pages in which a flush met damage. If another thread is making a checkpoint, the

@@ -110,7 +110,7 @@ impl WriteThrottle {
             let mut told = self.told.lock();
             if told.at.is_none_or(|at| at.elapsed() >= TOLD_AGAIN) {
                 (told.at, told.stands) = (Some(Instant::now()), true);
-                tracing::warn!(%error, "the disk is full: writes wait for space, or are refused");
+                tracing::warn!(%error, "the disk is full: writes wait for space or fail; delete data or free disk space");
             }
         }
     }

@@ -50,7 +50,7 @@ impl ReadingTime {
         let behind_ms = latest.saturating_sub((time.clock)());
         if (NOT_WORTH_A_WARNING_MS..=MOST_BEHIND_MS).contains(&behind_ms) {
             tracing::warn!(
-                "the clock is {} s behind the latest time at which the store was read: until it has caught up, what expires within that time counts as expired; set the clock right",
+                "the clock is {} s behind the last time at which the store was read: until it catches up, values that expire within that span already count as expired; correct the clock",
                 behind_ms / 1000
             );
         }
@@ -90,7 +90,7 @@ impl ReadingTime {
         let set_back = (self.latest).compare_exchange(latest, now, Ordering::Relaxed, Ordering::Relaxed);
         if set_back.is_ok() {
             tracing::warn!(
-                "the clock is {} days behind the latest time at which the store was read: one of the two is wrong, and the clock is believed; values that counted as expired may be there again",
+                "the clock is {} days behind the last time at which the store was read: the store uses the clock from now on, and values that had expired may reappear; check the clock",
                 behind_ms / MOST_BEHIND_MS
             );
         }

@@ -28,7 +28,7 @@ use std::time::SystemTime;
 /// assert_eq!(years.get(1234u32.to_be_bytes())?.unwrap(), b"1234");
 /// # Ok::<(), alluvium::Error>(())
 /// ```
-#[must_use = "what is not finished leaves nothing behind"]
+#[must_use = "an ingest that is not finished writes nothing"]
 pub struct Ingest {
     keyspace: Keyspace,
     under_way: Arc<RunningIngest>,

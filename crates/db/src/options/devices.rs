@@ -40,8 +40,8 @@ pub(crate) fn measured(directory: &dyn Directory) -> Result<DeviceProfile> {
     let is_possible = len > 0 && len <= MOST_BYTES as u64 && len.is_multiple_of(BLOCK);
     if !is_possible {
         return Err(bad(format!(
-            "{FILE} has {len} bytes, and stored samples some kilobytes, a multiple of {BLOCK}: remove it, and \
-             measure again with `alluvium probe`"
+            "{FILE} has {len} bytes and cannot be a measurement, whose size is a small multiple of \
+            {BLOCK}: remove it, and measure again with `alluvium probe`"
         )));
     }
     // The size is at most a megabyte, as checked above.
@@ -49,8 +49,8 @@ pub(crate) fn measured(directory: &dyn Directory) -> Result<DeviceProfile> {
     let samples = format::decode(&bytes).map_err(|why| bad(format!("{FILE}: {why}")))?;
     ProbeConclusions::of(&samples).reliable_profile().map_err(|why| {
         bad(format!(
-            "{FILE} is no measurement of a device: {why}; leave the option out, or measure again with \
-             `alluvium probe`"
+            "{FILE} holds no usable measurement: {why}; leave the option out, or measure again with \
+            `alluvium probe`"
         ))
     })
 }
@@ -135,7 +135,10 @@ mod tests {
             (Arc::new(MemoryDirectory::new()), "has no probe.txt"),
             (kept(&damaged), "the checksum"),
             (kept(b"a"), "it begins with"),
-            (kept(&vec![b'a'; MOST_BYTES + 1]), "bytes, and stored samples"),
+            (
+                kept(&vec![b'a'; MOST_BYTES + 1]),
+                "bytes and cannot be a measurement",
+            ),
             (
                 kept(&format::encode(&samples(Medium::Memory))),
                 "keeps files in memory",

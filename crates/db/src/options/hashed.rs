@@ -152,17 +152,20 @@ impl HashedOptions {
                 Some(("form", name)) => form = Some(name),
                 Some(("lambda", number)) => {
                     let parsed = number.parse::<u16>();
-                    lambda =
-                        Some(parsed.map_err(|_| {
-                            bad(format!("lambda={number}: give a power of two from 2 to 256"))
-                        })?);
+                    lambda = Some(parsed.map_err(|_| {
+                        bad(format!(
+                            "lambda={number} is invalid: give a power of two from 2 to 256"
+                        ))
+                    })?);
                 }
                 Some(("refined", "yes")) => refined = Some(true),
                 Some(("refined", "no")) => refined = Some(false),
-                Some(("refined", other)) => return Err(bad(format!("refined={other}: say yes or no"))),
+                Some(("refined", other)) => {
+                    return Err(bad(format!("refined={other} is invalid: use yes or no")));
+                }
                 _ => {
                     return Err(bad(format!(
-                        "a hashed one has no \"{part}\": say hashed,index=pachash, hashed,index=trie, hashed,form=boa,lambda=16,refined=yes, or hashed,form=bot,lambda=16"
+                        "a hashed keyspace has no option \"{part}\": use hashed,index=pachash, hashed,index=trie, hashed,form=boa,lambda=16,refined=yes, or hashed,form=bot,lambda=16"
                     )));
                 }
             }
@@ -174,7 +177,7 @@ impl HashedOptions {
             },
             Some("bot") if refined.is_some() => {
                 return Err(bad(
-                    "refined is of form=boa: leave it out, a bundle of trees has check characters in any case"
+                    "refined applies to form=boa only: leave it out, since form=bot always has check characters"
                         .to_owned(),
                 ));
             }
@@ -183,12 +186,12 @@ impl HashedOptions {
             },
             Some("silt") | None if lambda.is_some() || refined.is_some() => {
                 return Err(bad(
-                    "lambda and refined are of form=boa, and lambda of form=bot: say which, or leave them out"
+                    "lambda needs form=boa or form=bot, and refined needs form=boa: add the form, or leave them out"
                         .to_owned(),
                 ));
             }
             Some("silt") | None => HashedForm::Silt,
-            Some(other) => return Err(bad(format!("there is no form={other}: say silt, boa or bot"))),
+            Some(other) => return Err(bad(format!("form={other} is unknown: use silt, boa or bot"))),
         };
         options.validate()?;
         Ok(options)

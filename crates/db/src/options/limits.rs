@@ -65,10 +65,12 @@ impl BackgroundLimits {
             })
         };
         if let Some(bytes) = self.bytes_per_second.filter(|&bytes| bytes < LEAST_BYTES) {
-            return bad(format!("{bytes} bytes a second is less than {LEAST_BYTES}"));
+            return bad(format!(
+                "{bytes} bytes per second is below the minimum of {LEAST_BYTES}"
+            ));
         }
         if let Some(percent) = self.cpu_percent.filter(|percent| !(1..=100).contains(percent)) {
-            return bad(format!("{percent} % of the time is not from 1 to 100"));
+            return bad(format!("{percent} % of the time is out of range: give 1 to 100"));
         }
         Ok(())
     }

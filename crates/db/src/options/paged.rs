@@ -192,15 +192,18 @@ impl PagedOptions {
     /// Fails unless a tree can be built with these options in any amount of memory.
     pub(crate) fn validate(self) -> Result<()> {
         if self.epsilon_percent > 100 && self.epsilon_percent != ADAPTIVE {
-            let why = "it is from 0 to 1, with two digits behind the point, as in epsilon=0.36, or adaptive"
-                .to_owned();
+            let why =
+                "give a number from 0 to 1 with two decimals, as in epsilon=0.36, or adaptive".to_owned();
             return Err(Error::BadOption {
                 option: "epsilon",
                 why,
             });
         }
         if self.key_bytes == 0 || self.key_bytes > MOST_KEY {
-            let why = format!("keys of {} bytes: give 1 to {MOST_KEY}", self.key_bytes);
+            let why = format!(
+                "keys of {} bytes are out of range: give 1 to {MOST_KEY}",
+                self.key_bytes
+            );
             return Err(Error::BadOption { option: "key", why });
         }
         let unbounded = self.tree(MOST_PREFIX, usize::MAX);
@@ -222,7 +225,7 @@ impl PagedOptions {
                     "merge" => options = options.merge(),
                     _ => {
                         return Err(bad(format!(
-                            "there is no paged tree \"{part}\": say beps or bplus, and merge where wanted"
+                            "a paged keyspace has no option \"{part}\": use beps or bplus, and optionally merge"
                         )));
                     }
                 }
@@ -230,7 +233,7 @@ impl PagedOptions {
             };
             let number = || {
                 let number = u32::from_str(value);
-                number.map_err(|_| bad(format!("\"{value}\" is no number, in \"{part}\"")))
+                number.map_err(|_| bad(format!("\"{value}\" in \"{part}\" is not a valid number")))
             };
             options = match name {
                 "node" => options.node_bytes(number()?),
@@ -238,13 +241,15 @@ impl PagedOptions {
                 "epsilon" => {
                     let epsilon = f64::from_str(value);
                     options.epsilon(
-                        epsilon.map_err(|_| bad(format!("\"{value}\" is no number, in \"{part}\"")))?,
+                        epsilon
+                            .map_err(|_| bad(format!("\"{value}\" in \"{part}\" is not a valid number")))?,
                     )
                 }
                 "key" => options.key_bytes(number()?),
                 "value" => options.value_bytes(number()?),
                 _ => {
-                    let why = format!("pages have no \"{name}\": say node, epsilon, key or value");
+                    let why =
+                        format!("a paged keyspace has no option \"{name}\": use node, epsilon, key or value");
                     return Err(bad(why));
                 }
             };
@@ -320,17 +325,17 @@ mod tests {
             ("paged,epsilon=-0.1", "from 0 to 1"),
             ("paged,epsilon=0.505", "from 0 to 1"),
             ("paged,epsilon=NaN", "from 0 to 1"),
-            ("paged,epsilon=adapt", "no number"),
+            ("paged,epsilon=adapt", "not a valid number"),
             ("paged,node=512,epsilon=adaptive", "too long for pages"),
-            ("paged,node=x", "no number"),
+            ("paged,node=x", "not a valid number"),
             ("paged,node=5000", "power of two"),
             ("paged,node=131072", "power of two"),
             ("paged,node=512", "too long for pages"),
             ("paged,key=0", "give 1 to"),
             ("paged,key=5000", "too long for pages"),
-            ("paged,value=8", "24 at least"),
-            ("paged,b", "say beps or bplus"),
-            ("paged,fanout=3", "say node, epsilon, key or value"),
+            ("paged,value=8", "at least 24"),
+            ("paged,b", "use beps or bplus"),
+            ("paged,fanout=3", "use node, epsilon, key or value"),
         ] {
             let error = text.parse::<Structure>().unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");

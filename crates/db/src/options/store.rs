@@ -300,7 +300,10 @@ impl Options {
         };
         if self.scale.is_none() {
             if records > scale.cache / 4 * 3 {
-                let why = format!("{records} bytes is more than three quarters of {}", scale.cache);
+                let why = format!(
+                    "{records} bytes exceeds three quarters of the {} bytes for caches: lower it, or raise the memory",
+                    scale.cache
+                );
                 return Err(Error::BadOption {
                     option: "record memory",
                     why,
@@ -332,12 +335,18 @@ impl Options {
         let bad = |option, why| Err(Error::BadOption { option, why });
         let memory = self.total();
         if memory < MIN_MEMORY {
-            return bad("memory", format!("{memory} bytes is less than {MIN_MEMORY}"));
+            return bad(
+                "memory",
+                format!("{memory} bytes is below the minimum of {MIN_MEMORY}"),
+            );
         }
         let cut = MemoryDivision::of(memory, self.log_limit);
         let (memtable, log) = (cut.memtable_bytes, cut.log_bytes);
         if log < 2 * memtable {
-            let why = format!("{log} bytes is less than {}, two memtables", 2 * memtable);
+            let why = format!(
+                "{log} bytes is below the minimum of {}, which is two memtables",
+                2 * memtable
+            );
             return bad("log limit", why);
         }
         // On a full disk the reserve still has space to flush memory, to accept deletes, and to

@@ -74,7 +74,7 @@ impl Structure {
             Kind::Volatile => {
                 let bytes = options.parse().map_err(|_| Error::BadOption {
                     option: "structure",
-                    why: format!("\"{options}\" is no number of bytes"),
+                    why: format!("\"{options}\" is not a number of bytes"),
                 });
                 Structure::Volatile(bytes?)
             }
@@ -135,7 +135,9 @@ impl Structure {
             }
             Structure::Volatile(bytes) if *bytes < LEAST_VOLATILE => Err(Error::BadOption {
                 option: "structure",
-                why: format!("a volatile keyspace of {bytes} bytes: give it {LEAST_VOLATILE} or more"),
+                why: format!(
+                    "a volatile keyspace of {bytes} bytes is too small: give it {LEAST_VOLATILE} or more"
+                ),
             }),
             Structure::Paged(options) => options.validate(),
             Structure::Tiered | Structure::Volatile(_) => Ok(()),
@@ -170,8 +172,8 @@ impl FromStr for Structure {
         let unknown = || Error::BadOption {
             option: "structure",
             why: format!(
-                "there is no \"{text}\": say tiered, hashed, paged, volatile,bytes=64M, or levels with options, \
-                 as in levels,k=4"
+                "\"{text}\" is not a structure: use tiered, hashed, paged, volatile,bytes=64M, or levels \
+                with options, as in levels,k=4"
             ),
         };
         let kind = Kind::named(name).ok_or_else(unknown)?;
@@ -182,7 +184,9 @@ impl FromStr for Structure {
                 let bytes = options.strip_prefix("bytes=").and_then(bytes_of);
                 let bytes = bytes.ok_or_else(|| Error::BadOption {
                     option: "structure",
-                    why: format!("\"{text}\" says no bytes: say how many, as in volatile,bytes=64M"),
+                    why: format!(
+                        "\"{text}\" lacks a valid number of bytes: give one, as in volatile,bytes=64M"
+                    ),
                 });
                 bytes?.to_string()
             }
@@ -203,11 +207,11 @@ fn each_once(text: &str) -> Result<()> {
         let name = part.split_once('=').map_or(part, |(name, _)| name);
         if part.is_empty() && text.contains(',') {
             return Err(bad(format!(
-                "\"{text}\" has a comma with nothing before or behind it: leave the comma out"
+                "\"{text}\" has a comma without an option before or after it: remove the comma"
             )));
         }
         if said.contains(&name) {
-            return Err(bad(format!("\"{text}\" says {name} twice: say it once")));
+            return Err(bad(format!("\"{text}\" gives {name} twice: give it once")));
         }
         said.push(name);
     }
@@ -272,35 +276,35 @@ mod tests {
     fn what_no_structure_has_is_refused_with_the_reason() {
         for (text, why) in [
             ("levels,k=1", "k is 1"),
-            ("levels,k=", "no number"),
-            ("levels,k=4,f=x", "no number"),
-            ("levels,k=4,scan=8", "need f"),
-            ("levels,k=4,values=copied", "say values=moved"),
+            ("levels,k=", "not a number"),
+            ("levels,k=4,f=x", "not a number"),
+            ("levels,k=4,scan=8", "lacks f"),
+            ("levels,k=4,values=copied", "use values=moved"),
             ("levels,k=4,defragment=200", "1 to 100"),
-            ("tiered,k=4", "there is no \"tiered,k=4\""),
-            ("hash", "there is no \"hash\""),
+            ("tiered,k=4", "\"tiered,k=4\" is not a structure"),
+            ("hash", "\"hash\" is not a structure"),
             ("volatile", "as in volatile,bytes=64M"),
             ("volatile,bytes=16777216T", "as in volatile,bytes=64M"),
-            ("hashed,index=tree", "say pachash or trie"),
+            ("hashed,index=tree", "use pachash or trie"),
             ("hashed,form=boa,lambda=6", "a power of two from 2 to 256"),
             ("hashed,form=boa,lambda=512", "a power of two from 2 to 256"),
             ("hashed,form=boa,lambda=x", "a power of two from 2 to 256"),
-            ("hashed,form=boa,refined=maybe", "say yes or no"),
+            ("hashed,form=boa,refined=maybe", "use yes or no"),
             ("hashed,form=boa,index=trie", "which a trie cannot"),
             ("hashed,form=bot,index=trie", "which a trie cannot"),
             ("hashed,form=bot,lambda=6", "a power of two from 2 to 256"),
-            ("hashed,form=bot,refined=yes", "refined is of form=boa"),
-            ("hashed,lambda=4", "are of form=boa"),
-            ("hashed,form=bag", "say silt, boa or bot"),
-            ("hashed,k=4", "a hashed one has no \"k=4\""),
-            ("hashed,,form=boa", "a comma with nothing before or behind it"),
-            ("hashed,form=boa,", "a comma with nothing before or behind it"),
-            (",hashed", "a comma with nothing before or behind it"),
-            ("hashed,index=trie,index=pachash", "says index twice"),
-            ("hashed,form=boa,lambda=4,lambda=8", "says lambda twice"),
-            ("levels,k=4,f=3,f=4", "says f twice"),
-            ("levels,,k=4", "a comma with nothing before or behind it"),
-            ("paged,beps,node=4096,node=8192", "says node twice"),
+            ("hashed,form=bot,refined=yes", "refined applies to form=boa"),
+            ("hashed,lambda=4", "refined needs form=boa"),
+            ("hashed,form=bag", "use silt, boa or bot"),
+            ("hashed,k=4", "a hashed keyspace has no option \"k=4\""),
+            ("hashed,,form=boa", "a comma without an option"),
+            ("hashed,form=boa,", "a comma without an option"),
+            (",hashed", "a comma without an option"),
+            ("hashed,index=trie,index=pachash", "gives index twice"),
+            ("hashed,form=boa,lambda=4,lambda=8", "gives lambda twice"),
+            ("levels,k=4,f=3,f=4", "gives f twice"),
+            ("levels,,k=4", "a comma without an option"),
+            ("paged,beps,node=4096,node=8192", "gives node twice"),
         ] {
             let error = text.parse::<Structure>().unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");

@@ -37,7 +37,7 @@ impl TierOptions {
         match self.max_bytes {
             Some(bytes) if bytes < LEAST_BYTES => Err(Error::BadOption {
                 option: "tier",
-                why: format!("{bytes} bytes are less than {LEAST_BYTES}, the least that a tier works with"),
+                why: format!("{bytes} bytes is below the minimum size of a tier, {LEAST_BYTES} bytes"),
             }),
             _ => Ok(()),
         }

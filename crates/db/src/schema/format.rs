@@ -168,7 +168,9 @@ impl LogWrite<'_> {
             }
             if split(key).is_none() {
                 let begin = key.get(..key.len().min(8)).unwrap_or_default();
-                return Err(format!("a key of no keyspace, which begins {begin:?}"));
+                return Err(format!(
+                    "a key without a keyspace number, beginning with {begin:?}"
+                ));
             }
         }
         Ok(())
@@ -280,7 +282,7 @@ impl<'a> LogWriteIter<'a> {
     }
 
     fn read(&mut self) -> Result<LogWrite<'a>, String> {
-        let cut = |_| "a write that ends too soon".to_owned();
+        let cut = |_| "a truncated write".to_owned();
         let kind = self.reader.u8().map_err(cut)?;
         let key = self.part().map_err(cut)?;
         if kind == RANGE {
@@ -426,7 +428,7 @@ pub fn encode_snapshot(at: SequenceNumber) -> [u8; 8] {
 pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String> {
     let text =
         |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| "a name that is not UTF-8".to_owned());
-    let cut = |_| "a catalog record that ends too soon".to_owned();
+    let cut = |_| "a truncated catalog record".to_owned();
     let mut reader = ByteReader::new(value);
     let (kind, name) = split(key)
         .and_then(|(len, _)| key.get(len..)?.split_first())
@@ -444,7 +446,7 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
             let format = reader.u8().map_err(cut)?;
             if !matches!(format, KEYSPACE_FORMAT | STRUCTURED_FORMAT) {
                 return Err(format!(
-                    "a keyspace in format {format}, where this version knows {KEYSPACE_FORMAT} and {STRUCTURED_FORMAT}: open the store with the version that wrote it, or with a newer one"
+                    "a keyspace in format {format}, but this version supports only {KEYSPACE_FORMAT} and {STRUCTURED_FORMAT}: open the store with the version that wrote it, or with a newer one"
                 ));
             }
             let id = reader.u32().map_err(cut)?;
@@ -490,7 +492,7 @@ fn structure_of(kind: u8, text: &str) -> Result<Structure, String> {
     match Structure::of(known, text) {
         Ok(Some(structure)) if structure.built_with().is_some() => Ok(structure),
         Ok(_) => Err(format!(
-            "options \"{text}\" of a structure of kind {kind}, which has none"
+            "options \"{text}\" for structure kind {kind}, which has no options"
         )),
         Err(error) => Err(format!(
             "a {} keyspace with the options \"{text}\" ({error}): open the store with the version that wrote it, or with a newer one",

@@ -158,7 +158,7 @@ fn its_bytes_are_asked_for_and_kept() {
     db.keyspace_with("one", &volatile(1 << 20)).unwrap();
     let other = db.keyspace_with("other", &volatile(2 << 20)).unwrap_err();
     assert!(matches!(other, Error::SharedOptionsDiffer { .. }), "{other}");
-    for (bytes, why) in [(1, "or more"), (1 << 40, "half of the memory")] {
+    for (bytes, why) in [(1, "or more"), (1 << 40, "half of the store")] {
         let error = db.keyspace_with("wrong", &volatile(bytes)).unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
     }

@@ -427,8 +427,8 @@ impl OverlayLayer for SpilledWalk {
 #[cold]
 pub(super) fn too_much_memory(most: u64) -> Error {
     Error::TransactionLimit {
-        what: "the memory of its savepoints and of what finds its writes on disk",
+        what: "the bytes of memory for the savepoints and for the index of the writes on disk",
         most: usize::try_from(most).unwrap_or(usize::MAX),
-        option: "memory",
+        option: "Options::memory",
     }
 }

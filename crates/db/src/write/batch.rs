@@ -152,7 +152,7 @@ pub(crate) fn checked_key(key: &[u8]) -> Result<&[u8]> {
 /// Checks a key that is written to a keyspace, which may have a lower limit than [`MAX_KEY`].
 pub(crate) fn checked_key_of<'k>(definition: &KeyspaceDefinition, key: &'k [u8]) -> Result<&'k [u8]> {
     let checked_key = checked_key(key)?;
-    checked("a key in pages", checked_key, definition.longest_key)
+    checked("key of a paged keyspace", checked_key, definition.longest_key)
 }
 
 pub(crate) fn checked_value(value: &[u8]) -> Result<&[u8]> {

@@ -57,14 +57,11 @@ fn a_directory_that_cannot_be_a_tier_is_refused_while_the_store_is_open() {
     create(&place.path().join("used"));
     let file = place.path().join("file");
     for (path, words) in [
-        (
-            fast.clone(),
-            "the same directory, or one lies inside of the other",
-        ),
-        (one.clone(), "the same directory, or one lies inside of the other"),
+        (fast.clone(), "the same directory, or one is inside the other"),
+        (one.clone(), "the same directory, or one is inside the other"),
         (
             one.join("inside"),
-            "the same directory, or one lies inside of the other",
+            "the same directory, or one is inside the other",
         ),
         (two.clone(), "it holds"),
         (three.clone(), "it holds a tier of a store"),

@@ -153,7 +153,7 @@ fn what_cannot_be_applied_changes_nothing() {
     let fixture = Fixture::new(Options::new());
     let before = fixture.records();
     let error = fixture.db.advice_for(0.9).unwrap_err().to_string();
-    assert!(error.contains("no share of the caches"), "{error}");
+    assert!(error.contains("not a share of the caches"), "{error}");
     let wrong = CacheAdvice {
         record_share: 0.5,
         p10: 2.0,
@@ -166,7 +166,7 @@ fn what_cannot_be_applied_changes_nothing() {
             .apply_advice(&wrong)
             .unwrap_err()
             .to_string()
-            .contains("no band")
+            .contains("not a valid band")
     );
     assert_eq!((fixture.records(), fixture.db.trials().len()), (before, 0));
     fixture.db.clone().close().unwrap();

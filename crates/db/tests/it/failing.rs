@@ -141,7 +141,7 @@ fn reads_fail(form: HashedForm) {
     let [said] = &report.unreadable[..] else {
         panic!("{report}")
     };
-    for words in ["tier 1 in", "fails at reading", "what lies on it was not checked"] {
+    for words in ["tier 1 in", "fails at reading", "the data on it was not checked"] {
         assert!(said.contains(words), "{words}: {said}");
     }
     // A merge that needs the tier fails with the same error. The store accepts writes as before.

@@ -49,7 +49,7 @@ fn an_opening_and_a_check_tell_of_commits_that_are_gone_before_others() {
         let lost = db.lost_commits().expect("commits are gone");
         assert_eq!((lost.last, lost.written), (db.sequence(), Some(last)));
         let text = lost.to_string();
-        assert!(text.contains(&name) && text.contains("loss of power"), "{text}");
+        assert!(text.contains(&name) && text.contains("power failure"), "{text}");
         let report = db.check_report(|_| ()).unwrap();
         assert!(
             report.is_whole() && report.to_string().contains(&text),

@@ -84,7 +84,7 @@ fn a_store_remembers_where_its_tiers_are() {
     }
     assert!(refusal(&small().mode(OpenMode::New), &fast).contains("holds a store already"));
     let further = small().mode(OpenMode::Existing);
-    assert!(refusal(&further, &one).contains("name the first one first"));
+    assert!(refusal(&further, &one).contains("give that directory first"));
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_directory_of_another_store_and_one_of_none_are_refused_by_name() {
     );
     let text = refusal(&with(&[&one, &empty]), &fast);
     assert!(
-        text.contains("1 tiers beside its first directory, and 2 are given"),
+        text.contains("1 tiers besides its first directory, but 2 were given"),
         "{text}"
     );
     // A tier of another store is not accepted as a new one either.
@@ -363,7 +363,7 @@ fn a_tier_is_drained_and_takes_nothing_until_it_is_used_again() {
             .collect()
     };
     let db = small().fast_bytes(0).open(&fast).unwrap();
-    for (path, words) in [(&fast, "first directory"), (&three, "no tier of the store")] {
+    for (path, words) in [(&fast, "first directory"), (&three, "not a tier of the store")] {
         let text = db.drain_tier(path).unwrap_err().to_string();
         assert!(text.contains(words), "{text}");
     }

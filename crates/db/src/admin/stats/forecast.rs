@@ -21,10 +21,10 @@ impl Forecast {
             unit: unit(row.what),
             nature: StatsMetricKind::Gauge,
             help: match name {
-                "measured" => "What was measured of it.",
-                "predicted" => "What the model predicts of it.",
-                "p10" => "In one case of ten it is less than this.",
-                _ => "In one case of ten it is more than this.",
+                "measured" => "Measured value.",
+                "predicted" => "Value that the model predicts.",
+                "p10" => "10th percentile of the prediction: one case in ten is lower.",
+                _ => "90th percentile of the prediction: one case in ten is higher.",
             },
             value,
         };

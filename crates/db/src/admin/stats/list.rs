@@ -131,24 +131,24 @@ impl Stats {
                 name("timed"),
                 StatsMetricUnit::Count,
                 StatsMetricKind::Counter,
-                "Operations that were timed.",
+                "Timed operations.",
                 timed,
             );
             for (what, help, value) in [
-                ("mean", "The mean time.", latency.mean_ns),
-                ("p50", "Half of them took no longer.", latency.p50_ns as f64),
-                ("p99", "Of a hundred, 99 took no longer.", latency.p99_ns as f64),
+                ("mean", "Mean latency.", latency.mean_ns),
+                ("p50", "Median latency.", latency.p50_ns as f64),
+                ("p99", "99th percentile of the latency.", latency.p99_ns as f64),
                 (
                     "p999",
-                    "Of a thousand, 999 took no longer.",
+                    "99.9th percentile of the latency.",
                     latency.p999_ns as f64,
                 ),
                 (
                     "p9999",
-                    "Of ten thousand, 9,999 took no longer.",
+                    "99.99th percentile of the latency.",
                     latency.p9999_ns as f64,
                 ),
-                ("longest", "The longest time.", latency.longest_ns as f64),
+                ("longest", "Longest latency.", latency.longest_ns as f64),
             ] {
                 list.push(
                     name(what),
@@ -184,11 +184,11 @@ type TierMetric = (&'static str, StatsMetricKind, &'static str, fn(&TierStats) -
 
 #[rustfmt::skip]
 const TIER: &[TierMetric] = &[
-    ("capacity_bytes", StatsMetricKind::Gauge, "Bytes that the tier may have.", |tier| tier.capacity_bytes),
-    ("available_bytes", StatsMetricKind::Gauge, "Bytes that it can still take.", |tier| tier.available_bytes),
+    ("capacity_bytes", StatsMetricKind::Gauge, "Capacity of the tier in bytes.", |tier| tier.capacity_bytes),
+    ("available_bytes", StatsMetricKind::Gauge, "Bytes available for new data.", |tier| tier.available_bytes),
     ("file_bytes", StatsMetricKind::Gauge, "Length of its data file.", |tier| tier.space.file_bytes),
-    ("live_bytes", StatsMetricKind::Gauge, "Bytes that something refers to.", |tier| tier.space.live_bytes),
-    ("dead_bytes", StatsMetricKind::Gauge, "Bytes that will be free.", |tier| tier.space.dead_bytes),
+    ("live_bytes", StatsMetricKind::Gauge, "Bytes of live data.", |tier| tier.space.live_bytes),
+    ("dead_bytes", StatsMetricKind::Gauge, "Bytes of dead data that will be freed.", |tier| tier.space.dead_bytes),
     ("read_bytes", StatsMetricKind::Counter, "Bytes read from it.", |tier| tier.device.total().read_bytes),
     ("written_bytes", StatsMetricKind::Counter, "Bytes written to it.", |tier| tier.device.total().written_bytes),
 ];
@@ -205,11 +205,11 @@ type CopyMetric = (
 #[rustfmt::skip]
 const COPIES: &[CopyMetric] = &[
     ("bytes", StatsMetricUnit::Bytes, StatsMetricKind::Gauge, "Bytes copied to the first tier.", |copies| copies.bytes),
-    ("memory_bytes", StatsMetricUnit::Bytes, StatsMetricKind::Gauge, "Memory that tells of copies.", |copies| copies.memory_bytes),
+    ("memory_bytes", StatsMetricUnit::Bytes, StatsMetricKind::Gauge, "Memory of the index of copies.", |copies| copies.memory_bytes),
     ("copies", StatsMetricUnit::Count, StatsMetricKind::Gauge, "Nodes copied to the first tier.", |copies| copies.copies),
-    ("made", StatsMetricUnit::Count, StatsMetricKind::Counter, "Copies that were made.", |copies| copies.made),
-    ("hits", StatsMetricUnit::Count, StatsMetricKind::Counter, "Reads that a copy answered.", |copies| copies.hits),
-    ("refused", StatsMetricUnit::Count, StatsMetricKind::Counter, "Copies that were not made.", |copies| copies.refused),
+    ("made", StatsMetricUnit::Count, StatsMetricKind::Counter, "Copies made.", |copies| copies.made),
+    ("hits", StatsMetricUnit::Count, StatsMetricKind::Counter, "Reads served from copies.", |copies| copies.hits),
+    ("refused", StatsMetricUnit::Count, StatsMetricKind::Counter, "Copies dropped because they failed verification.", |copies| copies.refused),
 ];
 
 impl fmt::Display for StatsMetric {

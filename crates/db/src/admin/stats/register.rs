@@ -82,7 +82,7 @@ macro_rules! rows {
 
 pub(super) const OPERATIONS: &[MetricRow] = rows! {
     "operations.commits", Count, Counter, |s| s.operations.commits,
-        "Commits: batches, and writes outside of any.";
+        "Commits: batches, and single writes outside batches.";
     "operations.puts", Count, Counter, |s| s.operations.puts, "Puts in commits.";
     "operations.deletes", Count, Counter, |s| s.operations.deletes, "Deletes in commits.";
     "operations.merges", Count, Counter, |s| s.operations.merges, "Merges in commits.";
@@ -90,33 +90,33 @@ pub(super) const OPERATIONS: &[MetricRow] = rows! {
     "operations.gets", Count, Counter, |s| s.operations.gets, "Gets of one key.";
     "operations.multi_gets", Count, Counter, |s| s.operations.multi_gets, "Gets of many keys at once.";
     "operations.multi_get_keys", Count, Counter, |s| s.operations.multi_get_keys,
-        "Keys of gets of many keys.";
-    "operations.scans", Count, Counter, |s| s.operations.scans, "Scans that were begun.";
+        "Keys requested by gets of many keys.";
+    "operations.scans", Count, Counter, |s| s.operations.scans, "Scans started.";
     "operations.scanned", Count, Counter, |s| s.operations.scanned, "Keys that scans returned.";
     "operations.found", Count, Counter, |s| s.operations.found, "Lookups of one key that found a value.";
     "operations.found_reads", Count, Counter, |s| s.operations.found_reads,
-        "Nodes that lookups which found a value waited for.";
+        "Nodes that lookups waited for, when they found a value.";
     "operations.absent", Count, Counter, |s| s.operations.absent, "Lookups of one key that found no value.";
     "operations.absent_reads", Count, Counter, |s| s.operations.absent_reads,
-        "Nodes that lookups which found no value waited for.";
+        "Nodes that lookups waited for, when they found no value.";
     "operations.written_bytes", Bytes, Counter, |s| s.written_bytes,
-        "Bytes of keys and values that were written by users.";
-    "transactions.begun", Count, Counter, |s| s.transactions.begun, "Transactions that were begun.";
+        "Bytes of keys and values written by users.";
+    "transactions.begun", Count, Counter, |s| s.transactions.begun, "Transactions begun.";
     "transactions.committed", Count, Counter, |s| s.transactions.committed,
-        "Transactions that were committed.";
+        "Transactions committed.";
     "transactions.rolled_back", Count, Counter, |s| s.transactions.rolled_back,
-        "Transactions that were rolled back.";
+        "Transactions rolled back.";
     "transactions.conflicts", Count, Counter, |s| s.transactions.conflicts,
-        "Commits that were refused because of another transaction.";
+        "Commits rejected because of a conflict with another commit.";
     "transactions.deadlocks", Count, Counter, |s| s.transactions.deadlocks,
-        "Transactions that were refused because of a deadlock.";
+        "Transactions aborted to resolve a deadlock.";
     "transactions.timeouts", Count, Counter, |s| s.transactions.timeouts,
         "Transactions that waited too long for a lock.";
     "transactions.open", Count, Gauge, |s| s.transactions.open, "Transactions that are open.";
     "transactions.oldest_ms", Count, Gauge, |s| s.transactions.oldest_ms,
         "Age of the oldest open transaction, in milliseconds.";
     "transactions.write_bytes", Bytes, Gauge, |s| s.transactions.write_bytes,
-        "Memory that the writes of open transactions take.";
+        "Memory of the writes of open transactions.";
     "transactions.spilled_bytes", Bytes, Gauge, |s| s.transactions.spilled_bytes,
         "Bytes that open transactions have written to disk.";
 };
@@ -127,7 +127,7 @@ pub(super) const AMPLIFICATION: &[MetricRow] = rows! {
     "amplification.read", Ratio, Gauge, |s| s.read_amplification(),
         "Device reads that lookups waited for, for each key looked up.";
     "amplification.space", Ratio, Gauge, |s| s.space_amplification(),
-        "Bytes in use for each byte that something refers to.";
+        "Bytes in use for each byte of live data.";
 };
 
 pub(super) const CACHES: &[MetricRow] = rows! {
@@ -149,15 +149,15 @@ pub(super) const CACHES: &[MetricRow] = rows! {
     "cache.records.ghost_hits", Count, Counter, |s| s.records.ghost_hits,
         "Lookups of records that the cache evicted a short while ago.";
     "cache.records.records", Count, Gauge, |s| s.records.records, "Records in the record cache.";
-    "memory.budget", Bytes, Gauge, |s| s.memory.budget, "Memory that the store may take in all.";
-    "memory.total", Bytes, Gauge, |s| s.memory.total(), "Memory that the store takes in all.";
+    "memory.budget", Bytes, Gauge, |s| s.memory.budget, "Memory limit of the store.";
+    "memory.total", Bytes, Gauge, |s| s.memory.total(), "Total memory used by the store.";
     "memory.memtables", Bytes, Gauge, |s| s.memory.memtables, "Memory of memtables.";
     "memory.log", Bytes, Gauge, |s| s.memory.log, "Memory of the log.";
     "memory.pages", Bytes, Gauge, |s| s.memory.pages, "Memory of the page cache.";
     "memory.records", Bytes, Gauge, |s| s.memory.records, "Memory of the record cache.";
     "memory.tree", Bytes, Gauge, |s| s.memory.tree, "Memory of structures: trunks, filters, indexes.";
     "memory.tables", Bytes, Gauge, |s| s.memory.tables, "Memory of tables: extents, catalog, locks.";
-    "memory.beside", Bytes, Gauge, |s| s.memory.external, "Memory that the program takes beside the store, as it has said.";
+    "memory.beside", Bytes, Gauge, |s| s.memory.external, "Memory used by the program outside the store, as reported by it.";
     "memory.transactions", Bytes, Gauge, |s| s.memory.transactions, "Memory of open transactions.";
 };
 
@@ -165,18 +165,18 @@ pub(super) const CACHES: &[MetricRow] = rows! {
 pub(super) const SPACE: &[MetricRow] = rows! {
     "space.file_bytes", Bytes, Gauge, |s| s.space.file_bytes, "Length of the data files, holes included.";
     "space.live_extent_bytes", Bytes, Gauge, |s| s.space.live_extent_bytes, "Bytes of extents in use.";
-    "space.live_bytes", Bytes, Gauge, |s| s.space.live_bytes, "Bytes that something refers to.";
+    "space.live_bytes", Bytes, Gauge, |s| s.space.live_bytes, "Bytes of live data.";
     "space.dead_bytes", Bytes, Gauge, |s| s.space.dead_bytes,
         "Bytes that are free once no reader and no checkpoint needs them.";
     "space.free_bytes", Bytes, Gauge, |s| s.space.free_bytes, "Bytes of the data files that are free.";
-    "space.hole_bytes", Bytes, Gauge, |s| s.space.hole_bytes, "Free bytes that the file system has back.";
-    "space.reserve_bytes", Bytes, Gauge, |s| s.space.reserve_bytes, "Bytes kept for what frees space.";
+    "space.hole_bytes", Bytes, Gauge, |s| s.space.hole_bytes, "Free bytes returned to the file system.";
+    "space.reserve_bytes", Bytes, Gauge, |s| s.space.reserve_bytes, "Bytes reserved for operations that free space.";
 };
 
 pub(super) const LOG: &[MetricRow] = rows! {
-    "log.limit_bytes", Bytes, Gauge, |s| s.log.limit_bytes, "Bytes that the log may have.";
-    "log.live_bytes", Bytes, Gauge, |s| s.log.live_bytes, "Bytes of the log that are not released.";
-    "log.disk_bytes", Bytes, Gauge, |s| s.log.disk_bytes, "Bytes of the files of the log.";
+    "log.limit_bytes", Bytes, Gauge, |s| s.log.limit_bytes, "Size limit of the log.";
+    "log.live_bytes", Bytes, Gauge, |s| s.log.live_bytes, "Bytes of the log not yet released.";
+    "log.disk_bytes", Bytes, Gauge, |s| s.log.disk_bytes, "Size of the log files.";
     "log.syncs", Count, Counter, |s| s.log.syncs, "Syncs of the log.";
     "log.commit_rounds", Count, Counter, |s| s.log.commit_rounds,
         "Rounds in which commits were made durable together.";
@@ -188,13 +188,13 @@ pub(super) const STRUCTURES: &[MetricRow] = rows! {
         "Levels of runs.";
     "levels.runs", Count, Gauge, |s| s.levels.as_ref().map(|levels| levels.runs as f64), "Runs in levels.";
     "levels.jumps", Count, Gauge, |s| s.levels.as_ref().map(|levels| levels.jumps as f64),
-        "The most places of runs that a scan jumps between.";
+        "Jumps of scans in the current runs: reads that do not start where the previous one ended.";
     "levels.leaves_taken_over", Count, Counter, |s| s.levels.as_ref().map(|levels| levels.taken_over as f64),
-        "Leaves that merges took over unread.";
+        "Leaves that merges reused without reading them.";
     "levels.defragmented_runs", Count, Counter, |s| s.levels.as_ref().map(|levels| levels.defragmented_runs as f64),
-        "Runs that were written again for scans.";
+        "Runs rewritten to speed up scans.";
     "levels.defragmented_bytes", Bytes, Counter, |s| s.levels.as_ref().map(|levels| levels.defragmented_bytes as f64),
-        "Bytes of runs that were written again for scans.";
+        "Bytes of runs rewritten to speed up scans.";
     "hashed.memory_bytes", Bytes, Gauge, |s| s.hashed.as_ref().map(|hashed| hashed.memory_bytes as f64),
         "Memory of the hashed structure.";
     "hashed.device_bytes", Bytes, Gauge, |s| s.hashed.as_ref().map(|hashed| hashed.device_bytes as f64),
@@ -222,7 +222,7 @@ pub(super) const STRUCTURES: &[MetricRow] = rows! {
     "paged.journal_bytes", Bytes, Gauge, |s| s.paged.journal_bytes, "Bytes of the journal of these pages.";
     "paged.pages", Count, Gauge, |s| s.paged.pages, "Pages that are written in place.";
     "paged.free_pages", Count, Gauge, |s| s.paged.free_pages, "Pages that are free.";
-    "paged.hits", Count, Counter, |s| s.paged.hits, "Page reads that were answered from memory.";
+    "paged.hits", Count, Counter, |s| s.paged.hits, "Page reads served from memory.";
     "paged.reads", Count, Counter, |s| s.paged.reads, "Pages that were read.";
     "paged.writes", Count, Counter, |s| s.paged.writes, "Pages that were written.";
     "paged.images", Count, Counter, |s| s.paged.images, "Images of pages that were written to the journal.";
@@ -231,13 +231,13 @@ pub(super) const STRUCTURES: &[MetricRow] = rows! {
 /// Background work, completed and pending.
 pub(super) const WORK: &[MetricRow] = rows! {
     "work.waits", Count, Counter, |s| s.waits,
-        "Times that a writer stopped because background work was behind.";
+        "Times that a writer stopped because background work fell behind.";
     "work.cap_yields", Count, Counter, |s| s.cap_yields,
-        "Slices of compactions that were done beyond the caps, so that writers go on.";
+        "Slices of compactions run beyond their caps, so that writers could continue.";
     "work.checkpoints", Count, Counter, |s| s.checkpoints, "Checkpoints that were made.";
     "work.incorporations", Count, Counter, |s| s.tree.incorporations, "Memtables that were written out.";
     "work.flushes", Count, Counter, |s| s.tree.shape.flushes, "Flushes of the tree.";
-    "work.adoptions", Count, Counter, |s| s.tree.shape.adoptions, "Runs that were taken over unread.";
+    "work.adoptions", Count, Counter, |s| s.tree.shape.adoptions, "Runs adopted without reading them.";
     "work.leaf_splits", Count, Counter, |s| s.tree.shape.leaf_splits, "Leaves of the tree that were split.";
     "work.index_splits", Count, Counter, |s| s.tree.shape.index_splits,
         "Index nodes of the tree that were split.";
@@ -246,28 +246,28 @@ pub(super) const WORK: &[MetricRow] = rows! {
     "work.compacted_records_written", Count, Counter, |s| s.tree.compacted.1,
         "Records that compactions wrote.";
     "work.rewritten_records", Count, Counter, |s| s.tree.rewritten,
-        "Records that were written again to drop old versions.";
+        "Records rewritten to drop old versions.";
     "work.incorporated_bytes", Bytes, Counter, |s| s.tree.incorporated_bytes,
         "Bytes of runs that were written from memtables.";
     "work.compacted_bytes", Bytes, Counter, |s| s.tree.compacted_bytes,
         "Bytes of runs that compactions wrote.";
     "work.delayed", Nanoseconds, Counter, |s| (s.delays.total_us() * 1000),
-        "Time that writers were held back.";
+        "Time that writers were delayed.";
     "work.delayed_for_runs", Nanoseconds, Counter, |s| (s.delays.runs_us * 1000),
-        "Time that writers were held back for too many runs.";
+        "Time that writers were delayed because of too many runs.";
     "work.delayed_for_memtables", Nanoseconds, Counter, |s| (s.delays.memtables_us * 1000),
-        "Time that writers were held back for memtables that were not written out.";
+        "Time that writers were delayed because of memtables not yet written out.";
     "work.capped", Nanoseconds, Counter, |s| (s.capped_us * 1000),
-        "Time that compactions rested because of their caps.";
+        "Time that compactions paused because of their caps.";
     "debt.sealed_memtables", Count, Gauge, |s| s.sealed_memtables, "Memtables that wait to be written out.";
     "debt.pending_jobs", Count, Gauge, |s| s.debt.pending_jobs, "Compactions that are due.";
-    "debt.running_jobs", Count, Gauge, |s| s.debt.running_jobs, "Compactions under way.";
+    "debt.running_jobs", Count, Gauge, |s| s.debt.running_jobs, "Running compactions.";
     "debt.snapshots", Count, Gauge, |s| s.snapshots, "Snapshots that are open.";
     "debt.held_commits", Count, Gauge, |s| s.held_commits, "Commits since the oldest snapshot.";
     "tree.height", Count, Gauge, |s| s.tree_height, "Levels of the tree.";
-    "tree.runs", Count, Gauge, |s| s.tree_runs, "The most runs that lie on the way of a lookup.";
+    "tree.runs", Count, Gauge, |s| s.tree_runs, "Largest number of runs on the path of a lookup.";
     "debt.pending_bytes", Bytes, Gauge, |s| s.debt.pending_bytes,
-        "Bytes that compactions which are due will read.";
+        "Bytes that due compactions will read.";
     "debt.running_bytes", Bytes, Gauge, |s| s.debt.running_bytes,
-        "Bytes that compactions under way will read.";
+        "Bytes that running compactions will read.";
 };

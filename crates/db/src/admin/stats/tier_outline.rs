@@ -81,15 +81,11 @@ impl fmt::Display for TierOutline {
         let (number, state, percent) = (self.number, self.state(), self.full_percent());
         write!(
             f,
-            "tier {number} in {directory}: {state}, {percent} % of {capacity_bytes} bytes taken, {} live",
+            "tier {number} in {directory}: {state}, {percent} % of {capacity_bytes} bytes used, {} live",
             space.live_bytes
         )?;
         if self.copies_bytes > 0 {
-            write!(
-                f,
-                ", {} of copies of pages that are read often",
-                self.copies_bytes
-            )?;
+            write!(f, ", {} of copies of frequently read pages", self.copies_bytes)?;
         }
         writeln!(f)?;
         if let Some(failure) = &self.stats.failure {

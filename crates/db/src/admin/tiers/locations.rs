@@ -92,7 +92,7 @@ impl TierLocations {
         }
         match list.write(first) {
             Err(error) if error.is_full() => {
-                tracing::warn!(%error, "where the tiers are is not remembered");
+                tracing::warn!(%error, "the locations of the tiers could not be recorded; give the directory of a tier that the next opening does not find (--tier, or `Options::tier`)");
                 Ok(())
             }
             written => Ok(written?),
@@ -138,7 +138,7 @@ pub(crate) fn of_copy(path: &Path, given: &[(PathBuf, TierOptions)], tiers: usiz
     if !given.is_empty() && given.len() + 1 != tiers {
         let (further, count) = (tiers - 1, given.len());
         return Err(bad(format!(
-            "the store has {further} tiers beside its first directory, and {count} are given: give one for each, or none"
+            "the store has {further} tiers besides its first directory, but {count} directories were given: give one for each tier, or none"
         )));
     }
     let path = resolve_path(path);
@@ -178,8 +178,9 @@ fn find(
     if given.len() > further {
         let (path, count) = (first.describe(), given.len());
         return Err(bad(format!(
-            "the store in {path} has {further} tiers beside its first directory, and {count} are given: open it with those \
-             that it has, and add others while it is open (`alluvium tiers add`, or `Db::add_tier`)"
+            "the store in {path} has {further} tiers besides its first directory, but {count} were given: \
+            open it with the tiers it has, and add others while it is open (`alluvium tiers add`, or \
+            `Db::add_tier`)"
         )));
     }
     let list = match TierList::read(first) {
@@ -187,7 +188,7 @@ fn find(
             .filter(|list| list.store == superblock.store)
             .unwrap_or_default(),
         Err(error) => {
-            tracing::warn!(%error, "where the tiers are is not known");
+            tracing::warn!(%error, "the recorded locations of the tiers cannot be read; give the directory of each tier (--tier, or `Options::tier`)");
             TierList::default()
         }
     };
@@ -238,15 +239,15 @@ fn remembered(first: &FileDirectory, tier: u8, listed: Option<&TierEntry>) -> Re
         .into()
     };
     let Some(listed) = listed else {
-        let unknown = "a directory that is not remembered".to_owned();
+        let unknown = "an unknown directory".to_owned();
         return Err(wrong(
             unknown,
-            "give the directory of each tier (--tier, or `Options::tier`)",
+            "its location is not recorded; give the directory of each tier (--tier, or `Options::tier`)",
         ));
     };
     let path = PathBuf::from(&listed.path);
     if !path.is_dir() {
-        let why = "it is not there; mount its device, or give the directory that the tier has now (--tier, or `Options::tier`)";
+        let why = "the directory does not exist; mount its device, or give the directory where the tier is now (--tier, or `Options::tier`)";
         return Err(wrong(listed.path.clone(), why));
     }
     Ok(LocatedTier {
@@ -262,7 +263,7 @@ pub(crate) fn check(first: &Path, further: &[(PathBuf, TierOptions)]) -> Result<
     if further.len() >= MAX_TIERS {
         let most = MAX_TIERS - 1;
         return Err(bad(format!(
-            "{} are given, and a store has at most {most}",
+            "{} tiers were given, but a store has at most {most} besides its first directory",
             further.len()
         )));
     }
@@ -276,8 +277,8 @@ pub(crate) fn check(first: &Path, further: &[(PathBuf, TierOptions)]) -> Result<
         {
             let (path, other) = (path.display(), other.display());
             return Err(bad(format!(
-                "{path} and {other} are the same directory, or one lies inside of the other: each tier has a directory \
-                 to itself"
+                "{path} and {other} are the same directory, or one is inside the other: give each tier a \
+                directory of its own"
             )));
         }
         all.push(path);

@@ -31,14 +31,14 @@ impl CacheAdvice {
         };
         if !(0.0..=MOST).contains(&self.record_share) {
             return bad(format!(
-                "{} is no share of the caches: say one from 0 to {MOST}",
+                "{} is not a share of the caches: give one from 0 to {MOST}",
                 self.record_share
             ));
         }
         let (p10, p90) = (self.p10, self.p90);
         if !(0.0 <= p10 && p10 <= self.predicted && self.predicted <= p90 && p90.is_finite()) {
             return bad(format!(
-                "{p10} to {p90} around {} is no band of reads for a lookup",
+                "{p10} to {p90} is not a valid band of reads per lookup around {}: the bounds must enclose the prediction",
                 self.predicted
             ));
         }

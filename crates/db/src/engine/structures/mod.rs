@@ -238,7 +238,7 @@ impl DictionarySet {
         class: AllocationClass,
     ) -> Result<Box<dyn BulkIngest>> {
         if structure == StructureKind::Paged {
-            self.require_pages(|| "of this ingest".to_owned())?;
+            self.require_pages(|| "(the target of this ingest)".to_owned())?;
         }
         Ok(self.of(structure).ingest(class)?)
     }

@@ -144,7 +144,7 @@ impl DictionarySet {
         surveyed.has_lost_pages = has_lost_pages;
         if surveyed.hashed_filters > 0 {
             mended.push(format!(
-                "{} of the routing filters of hashed keyspaces could not be opened, and were left out until merges write them again",
+                "{} routing filters of hashed keyspaces could not be opened and were dropped; merges write them again",
                 surveyed.hashed_filters
             ));
         }
@@ -324,8 +324,8 @@ impl DictionarySet {
         let name = keyspace.and_then(name_of);
         Err(Error::UnknownStructure {
             keyspace: name.unwrap_or_else(|| match keyspace {
-                Some(number) => format!("number {number}"),
-                None => format!("in dictionary {}", entry.id),
+                Some(number) => format!("(name unknown, number {number})"),
+                None => format!("(name unknown, dictionary {})", entry.id),
             }),
             kind: entry.kind,
         })
@@ -360,7 +360,7 @@ fn root_of(manifest: &Manifest, structure: StructureKind) -> Result<Option<&[u8]
     let kind = structure.kind();
     let mut of_kind = manifest.dictionaries.iter().filter(|entry| entry.kind == kind);
     if let Some(other) = of_kind.find(|entry| entry.id != id) {
-        let expected = format!("structures of kind {kind} as dictionary {id} alone");
+        let expected = format!("structures of kind {kind} only as dictionary {id}");
         return corrupt(expected, format!("dictionary {}", other.id));
     }
     match manifest.entry(id) {

@@ -85,7 +85,7 @@ impl DictionarySet {
             is_new: true,
         });
         self.has_aside.store(true, Ordering::Release);
-        tracing::error!(error = %damage, "keyspaces in pages take no more writes: the rest of the store goes on");
+        tracing::error!(error = %damage, "paged keyspaces reject writes because their pages are damaged; the other keyspaces are not affected");
         Ok(true)
     }
 
@@ -93,8 +93,8 @@ impl DictionarySet {
     pub(super) fn stays_aside(&mut self, manifest: &Manifest, cut: SequenceNumber) {
         let id = StructureKind::Paged.dictionary();
         if let (Some(behind), Some(entry)) = (manifest.behind.get(&id), manifest.entry(id)) {
-            let cause = "a change has met damage in an earlier opening".to_owned();
-            tracing::error!("keyspaces in pages take no writes: {cause}");
+            let cause = "a change found damage when the store was open before".to_owned();
+            tracing::error!("paged keyspaces reject writes: {cause}");
             *self.aside.get_mut() = Some(QuarantinedPages {
                 entry: entry.clone(),
                 behind: behind.clone(),
@@ -198,7 +198,7 @@ impl DictionarySet {
         let aside = self.aside.lock();
         let aside = aside.as_ref()?;
         let finding = format!(
-            "keyspaces in pages are set aside and take no writes: {}; {} writes wait for a repair",
+            "paged keyspaces are set aside and reject writes: {}; {} writes wait for a repair",
             aside.cause, aside.behind.count
         );
         Some((finding, aside.is_new))

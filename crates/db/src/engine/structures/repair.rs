@@ -17,25 +17,25 @@ impl DictionarySet {
             lost.extend(mended.lost);
             if mended.nodes > 0 {
                 done.push(format!(
-                    "{} leaves or index nodes of {keyspaces} that cannot be read were left out, and what is sound beside them was written again",
+                    "{} unreadable leaves or index nodes of {keyspaces} were dropped, and the intact data around them was rewritten",
                     mended.nodes
                 ));
             }
             if mended.values > 0 {
                 done.push(format!(
-                    "{} values of {keyspaces} that lie apart and cannot be read were left out, and what is sound beside them was written again",
+                    "{} unreadable values of {keyspaces}, which are stored separately, were dropped, and the intact data around them was rewritten",
                     mended.values
                 ));
             }
             if mended.filters > 0 {
                 done.push(format!(
-                    "{} filters of runs of {keyspaces} were written again with their runs",
+                    "{} filters of runs of {keyspaces} were rewritten with their runs",
                     mended.filters
                 ));
             }
             if let Some(why) = mended.left {
                 done.push(format!(
-                    "damaged pages of {keyspaces} are left, for what is sound beside them could not be written again: {why}"
+                    "damaged pages of {keyspaces} remain, because the intact data around them could not be rewritten: {why}"
                 ));
             }
         };
@@ -72,19 +72,19 @@ impl DictionarySet {
         }
         if mended.runs > 0 {
             done.push(format!(
-                "{} of the runs of hashed keyspaces were written again without what cannot be read",
+                "{} runs of hashed keyspaces were rewritten without their unreadable parts",
                 mended.runs
             ));
         }
         if mended.filters > 0 {
             done.push(format!(
-                "{} of the routing filters of hashed keyspaces were left out until merges write them again: lookups read all runs of their levels, or below their nodes",
+                "{} routing filters of hashed keyspaces were dropped; until merges write them again, lookups read all runs of their levels, or below their nodes",
                 mended.filters
             ));
         }
         if let Some(why) = mended.left {
             done.push(format!(
-                "damaged pages of hashed keyspaces are left, for want of space to write what is sound of their runs again: {why}"
+                "damaged pages of hashed keyspaces remain, because the intact parts of their runs could not be rewritten: {why}"
             ));
         }
         Ok((lost, done))

@@ -108,8 +108,8 @@ fn listed(keyspaces: &[u32]) -> Arc<dyn Directory> {
 fn a_dictionary_of_an_unknown_kind_is_refused_though_the_catalog_does_not_name_it() {
     for (keyspaces, name) in [
         (&[1][..], "known"),
-        (&[NUMBER][..], "number 77"),
-        (&[][..], "in dictionary 5"),
+        (&[NUMBER][..], "(name unknown, number 77)"),
+        (&[][..], "(name unknown, dictionary 5)"),
     ] {
         let directory = listed(keyspaces);
         for error in refused(&directory) {

@@ -79,7 +79,7 @@ impl EncodePart for bool {
 
 impl DecodePart for bool {
     fn decode_part(key: &mut KeyDecoder<'_>) -> Result<bool, BadKey> {
-        let expected = "a truth value";
+        let expected = "a boolean";
         let bad = key.bad(expected);
         match key.take(1, expected)? {
             [0] => Ok(false),
@@ -109,7 +109,7 @@ impl EncodePart for Vec<u8> {
 
 impl DecodePart for Vec<u8> {
     fn decode_part(key: &mut KeyDecoder<'_>) -> Result<Vec<u8>, BadKey> {
-        let expected = "bytes with an end";
+        let expected = "a terminated byte string";
         let mut bytes = Vec::new();
         loop {
             let &[byte] = key.take(1, expected)? else {

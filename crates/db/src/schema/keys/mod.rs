@@ -23,7 +23,7 @@ use thiserror::Error;
 
 /// The bytes are not an encoding of the requested type.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("a key is not {expected} at byte {at}")]
+#[error("expected {expected} at byte {at} of the key")]
 pub struct BadKey {
     /// What was expected at this position, such as "text".
     pub expected: &'static str,
@@ -104,7 +104,7 @@ pub fn decode<K: DecodePart>(key: &[u8]) -> Result<K, BadKey> {
     if parts.rest().is_empty() {
         Ok(decoded)
     } else {
-        Err(parts.bad("at its end"))
+        Err(parts.bad("the end"))
     }
 }
 
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(
             decode::<bool>(&[2]),
             Err(BadKey {
-                expected: "a truth value",
+                expected: "a boolean",
                 at: 0
             })
         );

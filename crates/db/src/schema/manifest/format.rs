@@ -220,15 +220,15 @@ impl Manifest {
         let mut reader = ByteReader::new(bytes);
         let manifest = read(&mut reader).map_err(|error| bad(error.to_string()))?;
         if reader.remaining() > 0 {
-            return Err(bad(format!("{} bytes behind it", reader.remaining())));
+            return Err(bad(format!("{} bytes after its end", reader.remaining())));
         }
         let manifest =
-            manifest.ok_or_else(|| bad("numbers that are out of order or out of their bounds".to_owned()))?;
+            manifest.ok_or_else(|| bad("numbers that are out of order or out of bounds".to_owned()))?;
         let known = |id: &DictionaryId| manifest.entry(*id).is_some();
         match manifest.keyspaces.iter().find(|(_, id)| !known(id)) {
             None => Ok(manifest),
             Some((keyspace, id)) => Err(bad(format!(
-                "keyspace {keyspace} in dictionary {id}, which there is not"
+                "keyspace {keyspace} in dictionary {id}, which does not exist"
             ))),
         }
     }
