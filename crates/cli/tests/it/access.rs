@@ -196,5 +196,5 @@ fn a_socket_goes_with_its_server_and_a_dead_ones_is_replaced() {
         "octal",
     );
     let file = place.file("file", "precious");
-    refused(&place, &["--socket", file.to_str().unwrap()], 3, "no socket");
+    refused(&place, &["--socket", file.to_str().unwrap()], 3, "not a socket");
 }

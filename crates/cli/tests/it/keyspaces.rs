@@ -130,8 +130,8 @@ fn names_that_lists_cannot_show_are_refused() {
     let place = Place::new();
     place.done(["put", "a", "1"]);
     for (name, why) in [
-        ("", "one character at least"),
-        ("a\nb", "\"a\\nb\" has a control character"),
+        ("", "at least one character"),
+        ("a\nb", "\"a\\nb\" contains a control character"),
     ] {
         place.run(["keyspaces", "create", name]).ended(3).complained(why);
         place.run(["put", "-k", name, "a", "1"]).ended(3).complained(why);

@@ -57,7 +57,7 @@ fn a_second_directory_is_remembered_shown_moved_and_copied() {
     let within = place.path("fast/within");
     on(&place, within.to_str(), &["get", "Elbe"])
         .ended(3)
-        .complained("each tier has a directory to itself");
+        .complained("give each tier a directory of its own");
     assert!(!within.exists(), "nothing is made for what is refused");
 }
 
@@ -79,7 +79,7 @@ fn a_tier_is_added_drained_and_used_again() {
         .complained("the same directory");
     on(&place, None, &["tiers", "drain", other])
         .ended(3)
-        .complained("no tier of the store");
+        .complained("not a tier of the store");
     on(&place, None, &["tiers", "drain", large]).ended(0);
     assert!(listed().contains("takes nothing"), "{}", listed());
     on(&place, None, &["tiers", "use", large]).ended(0);

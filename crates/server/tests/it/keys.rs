@@ -273,7 +273,7 @@ fn keys_are_ranges_in_order() {
         RANGE a b => -ERR start or end is not -, +, [key or (key
         RANGE - + LIMIT x => -ERR value is not an integer or out of range
         SNAPSHOT CREATE before => OK
-        SNAPSHOT CREATE before => -ERR there is a snapshot "before" already: remove it first
+        SNAPSHOT CREATE before => -ERR the snapshot "before" already exists: remove it first
         DELRANGE [b (d => OK
         RANGE - + => ["a" "1" "d" "4"]
         EXISTS bb => :0
