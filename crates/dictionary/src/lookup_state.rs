@@ -21,7 +21,7 @@ pub type LookupValue = Option<Vec<u8>>;
 /// from the dictionary, until the result is decided.
 ///
 /// ```
-/// use alluvium_base::{Message, message::LAST};
+/// use alluvium_base::{Message, message::MAX_SEQUENCE};
 /// use alluvium_dictionary::memtable::Memtable;
 /// use alluvium_dictionary::merge::AppendOperator;
 /// use alluvium_dictionary::lookup_state::LookupState;
@@ -30,7 +30,7 @@ pub type LookupValue = Option<Vec<u8>>;
 /// let memtable = Memtable::new(1 << 20);
 /// memtable.insert(b"river", Message::put(1, b"Elbe")).unwrap();
 /// memtable.insert(b"river", Message::merge(2, b", Oder")).unwrap();
-/// let mut gather = LookupState::new(LAST, 0, Some(&AppendOperator));
+/// let mut gather = LookupState::new(MAX_SEQUENCE, 0, Some(&AppendOperator));
 /// gather.memtable(&memtable, LookupKey::new(b"river"));
 /// assert!(gather.is_decided());
 /// assert_eq!(gather.value(), Some(&b"Elbe, Oder"[..]));
@@ -160,11 +160,11 @@ impl<'op> LookupState<'op> {
     /// this source and in those below are irrelevant. All newer messages must have been added.
     ///
     /// ```
-    /// use alluvium_base::{Message, message::LAST};
+    /// use alluvium_base::{Message, message::MAX_SEQUENCE};
     /// use alluvium_dictionary::lookup_state::LookupState;
     /// use alluvium_dictionary::merge::AppendOperator;
     ///
-    /// let mut gather = LookupState::new(LAST, 0, Some(&AppendOperator));
+    /// let mut gather = LookupState::new(MAX_SEQUENCE, 0, Some(&AppendOperator));
     /// assert!(gather.message(&Message::merge(7, b"new")).is_continue());
     /// gather.end_at(Some(6));
     /// assert!(gather.is_decided());

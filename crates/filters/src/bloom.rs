@@ -100,8 +100,8 @@ impl BloomBlock for LineBlock {
 /// use alluvium_filters::{BloomFilter, LineBlock, hash};
 /// let filter: BloomFilter<LineBlock> = BloomFilter::new(100);
 /// filter.of(hash(0, b"pear")).add();
-/// assert!(filter.of(hash(0, b"pear")).may_be_there());
-/// assert!(!filter.of(hash(0, b"plum")).may_be_there());
+/// assert!(filter.of(hash(0, b"pear")).may_contain());
+/// assert!(!filter.of(hash(0, b"plum")).may_contain());
 /// ```
 pub struct BloomFilter<B> {
     blocks: Box<[B]>,

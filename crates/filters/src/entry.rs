@@ -73,7 +73,7 @@ impl fmt::Debug for Fingerprint {
 /// by descending value: runs are numbered from the oldest, so the newest run sorts first.
 ///
 /// ```
-/// use alluvium_filters::{Entry, Fingerprint};
+/// use alluvium_filters::{FilterEntry, Fingerprint};
 /// let at = |number, value| Entry::new(Fingerprint::of_number(number, 20), value);
 /// assert!(at(1, 5) < at(1, 4), "the newer run first");
 /// assert!(at(1, 4) < at(2, 9));

@@ -15,7 +15,7 @@ const BUCKET: usize = 1 << 9;
 /// amount of memory again.
 ///
 /// ```
-/// use alluvium_filters::{Entry, Fingerprint, sort};
+/// use alluvium_filters::{FilterEntry, Fingerprint, sort};
 /// let mut entries: Vec<_> = [9, 3, 5].map(|n| FilterEntry::new(Fingerprint::of_number(n, 20), 0)).into();
 /// sort(&mut entries);
 /// assert!(entries.is_sorted());

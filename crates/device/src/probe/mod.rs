@@ -165,9 +165,9 @@ impl From<Error> for ProbeFailure {
 /// let plan = ProbePlan { budget_ns: 50_000_000, space_bytes: probe::LEAST_SPACE, rounds: 1, seed: 1 };
 /// let directory = MemoryDirectory::new();
 /// let (place, watch) = (FileSystemInfo::memory(), ProcessClock::new());
-/// let measured = probe::measure(&directory, &place, &plan, &watch, &mut |_| ProbeControl::GoOn)?;
-/// assert!(!measured.windows.is_empty());
-/// # Ok::<(), probe::Failure>(())
+/// let measured = probe::measure(&directory, &place, &plan, &watch, &mut |_| ProbeControl::Continue)?;
+/// assert!(!measured.samples.is_empty());
+/// # Ok::<(), probe::ProbeFailure>(())
 /// ```
 ///
 /// # Errors

@@ -27,7 +27,7 @@ const _: () = assert!(RING > 2 * AHEAD && RING.is_power_of_two());
 /// may belong to different filters.
 ///
 /// ```
-/// use alluvium_filters::{Entry, PageLookup, FilterGeometry, FilterImage, QuotientMaplet, FilterShape, hash, lookup_many};
+/// use alluvium_filters::{FilterEntry, PageLookup, FilterGeometry, FilterImage, QuotientMaplet, FilterShape, hash, lookup_many};
 /// let geometry = FilterGeometry::for_entries(100, FilterShape::new(40, 4))?;
 /// let mut maplet = QuotientMaplet::new(geometry);
 /// let fingerprint = |key: u32| geometry.fingerprint(hash(0, &key.to_le_bytes()));

@@ -22,7 +22,7 @@ pub struct BuildStats {
 /// pages. Memory: one page, and the spilled records.
 ///
 /// ```
-/// use alluvium_filters::{FilterBuilder, Entry, Error, FilterGeometry, FilterShape, hash};
+/// use alluvium_filters::{FilterBuilder, FilterEntry, Error, FilterGeometry, FilterShape, hash};
 /// let geometry = FilterGeometry::for_entries(1000, FilterShape::new(36, 4))?;
 /// let mut entries: Vec<Entry> = (0u32..1000)
 ///     .map(|key| FilterEntry::new(geometry.fingerprint(hash(0, &key.to_le_bytes())), 3))

@@ -12,7 +12,7 @@ use crate::{Error, Fingerprint, Result};
 /// The concatenated pages produced by a [`crate::FilterBuilder`].
 ///
 /// ```
-/// use alluvium_filters::{Entry, FilterGeometry, FilterImage, QuotientMaplet, FilterShape, hash};
+/// use alluvium_filters::{FilterEntry, FilterGeometry, FilterImage, QuotientMaplet, FilterShape, hash};
 /// let geometry = FilterGeometry::for_entries(100, FilterShape::new(40, 4))?;
 /// let mut maplet = QuotientMaplet::new(geometry);
 /// for key in 0u32..100 {

@@ -16,7 +16,7 @@ use alluvium_base::prefetch;
 /// any bytes, and wrong bytes give an error or a wrong answer.
 ///
 /// ```
-/// use alluvium_filters::{Entry, PageLookup, FilterGeometry, QuotientMaplet, PageView, FilterShape, hash};
+/// use alluvium_filters::{FilterEntry, PageLookup, FilterGeometry, QuotientMaplet, PageView, FilterShape, hash};
 /// let geometry = FilterGeometry::for_entries(1000, FilterShape::new(36, 4))?;
 /// let mut maplet = QuotientMaplet::new(geometry);
 /// let apple = geometry.fingerprint(hash(0, b"apple"));

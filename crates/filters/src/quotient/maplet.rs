@@ -20,7 +20,7 @@ use std::ops::RangeInclusive;
 /// many entries, sort them and use a [`FilterBuilder`].
 ///
 /// ```
-/// use alluvium_filters::{Entry, FilterGeometry, QuotientMaplet, FilterShape, hash};
+/// use alluvium_filters::{FilterEntry, FilterGeometry, QuotientMaplet, FilterShape, hash};
 /// let geometry = FilterGeometry::for_entries(1000, FilterShape::new(40, 4))?;
 /// let mut maplet = QuotientMaplet::new(geometry);
 /// let pear = geometry.fingerprint(hash(0, b"pear"));

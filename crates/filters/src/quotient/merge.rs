@@ -27,7 +27,7 @@ pub struct MergeStats {
 /// All filters must have the builder's fingerprint length; their numbers of pages may differ.
 ///
 /// ```
-/// use alluvium_filters::{FilterBuilder, Entry, Error, FilterGeometry, FilterImage, QuotientMaplet, FilterShape, hash, merge};
+/// use alluvium_filters::{FilterBuilder, FilterEntry, Error, FilterGeometry, FilterImage, QuotientMaplet, FilterShape, hash, merge};
 /// let geometry = FilterGeometry::for_entries(100, FilterShape::new(40, 4))?;
 /// let fingerprint = |key: u32| geometry.fingerprint(hash(0, &key.to_le_bytes()));
 /// let (mut older, mut newer) = (QuotientMaplet::new(geometry), QuotientMaplet::new(geometry));
@@ -77,7 +77,7 @@ pub enum MergeProgress {
 /// A [`merge`] that runs in steps, for a thread that must return soon.
 ///
 /// ```
-/// use alluvium_filters::{FilterBuilder, Entry, Error, FilterGeometry, FilterImage, QuotientMaplet, FilterMerge, FilterShape, MergeProgress, hash};
+/// use alluvium_filters::{FilterBuilder, FilterEntry, Error, FilterGeometry, FilterImage, QuotientMaplet, FilterMerge, FilterShape, MergeProgress, hash};
 /// let geometry = FilterGeometry::for_entries(100, FilterShape::new(40, 4))?;
 /// let mut maplet = QuotientMaplet::new(geometry);
 /// for key in 0u32..100 {

@@ -59,7 +59,7 @@ impl HashedStructure {
     /// structure's keys.
     ///
     /// ```
-    /// use alluvium_base::{Message, message::LAST};
+    /// use alluvium_base::{Message, message::MAX_SEQUENCE};
     /// use alluvium_device::memory::MemoryDirectory;
     /// use alluvium_dictionary::contract::{Dictionary, PointLookup, StepProgress};
     /// use alluvium_dictionary::lookup_state::LookupState;
@@ -89,15 +89,15 @@ impl HashedStructure {
     ///     while taking.poll(1000)? == StepProgress::More {}
     ///     taking.publish()?;
     /// }
-    /// assert_eq!(hashed.young(), 4);
+    /// assert_eq!(hashed.hash_store_count(), 4);
     /// for _part in 0..2 {
     ///     let mut merge = hashed.next_step()?.expect("four hash stores become part of the sorted store");
     ///     while merge.poll(1000)? == StepProgress::More {}
     /// }
-    /// assert_eq!(hashed.young(), 0);
+    /// assert_eq!(hashed.hash_store_count(), 0);
     /// let root = hashed.checkpoint_root()?.root;
     /// let hashed = HashedStructure::open(home, &options, &root, 4)?;
-    /// let mut gather = LookupState::new(LAST, 0, None);
+    /// let mut gather = LookupState::new(MAX_SEQUENCE, 0, None);
     /// lookup::gather(&hashed.reader(), LookupKey::new(b"Elbe"), &mut gather)?;
     /// assert_eq!(gather.finish().unwrap(), b"1094 km");
     /// # Ok::<(), alluvium_storage::Error>(())

@@ -197,7 +197,7 @@ impl StructureModel {
     /// ```
     /// use alluvium_model::structures::{MachineProfile, TieredSettings, StructureModel, WorkloadProfile};
     /// let ours = StructureModel::Tiered(TieredSettings::USUAL);
-    /// let cost = runs.cost(&WorkloadProfile::default(), &MachineProfile::default())?;
+    /// let cost = ours.cost(&WorkloadProfile::default(), &MachineProfile::default())?;
     /// let tree = StructureModel::BTree.cost(&WorkloadProfile::default(), &MachineProfile::default())?;
     /// assert!(10.0 * cost.write_amplification.middle < tree.write_amplification.middle);
     /// # Ok::<(), alluvium_model::BadParameter>(())
@@ -228,8 +228,8 @@ impl StructureModel {
     /// ```
     /// use alluvium_model::structures::{MachineProfile, TieredSettings, StructureModel, WorkloadProfile};
     /// let ours = StructureModel::Tiered(TieredSettings::USUAL);
-    /// let whole = runs.cost(&WorkloadProfile::default(), &MachineProfile::default())?;
-    /// let alone = runs.cost_alone(&WorkloadProfile::default(), &MachineProfile::default())?;
+    /// let whole = ours.cost(&WorkloadProfile::default(), &MachineProfile::default())?;
+    /// let alone = ours.cost_alone(&WorkloadProfile::default(), &MachineProfile::default())?;
     /// assert_eq!(alone.total_ns.middle, whole.total_ns.middle);
     /// # Ok::<(), alluvium_model::BadParameter>(())
     /// ```

@@ -79,7 +79,7 @@ impl LevelsDictionary {
     /// keys.
     ///
     /// ```
-    /// use alluvium_base::{Message, message::LAST};
+    /// use alluvium_base::{Message, message::MAX_SEQUENCE};
     /// use alluvium_device::memory::MemoryDirectory;
     /// use alluvium_dictionary::contract::{Dictionary, PointLookup, StepProgress};
     /// use alluvium_dictionary::lookup_state::LookupState;
@@ -91,11 +91,11 @@ impl LevelsDictionary {
     /// use alluvium_storage::extents::AllocationClass;
     /// use alluvium_storage::store::{Store, StoreOptions};
     /// use alluvium_trees::levels::{LevelsDictionary, LevelsOptions};
-    /// use alluvium_trees::map::Home;
+    /// use alluvium_trees::map::StructureContext;
     /// use std::sync::Arc;
     ///
     /// let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
-    /// let home = Home {
+    /// let home = StructureContext {
     ///     store: Arc::new(store),
     ///     schema: Arc::new(OneKeyspace::default()),
     ///     horizon: Arc::default(),
@@ -114,7 +114,7 @@ impl LevelsDictionary {
     /// while merge.poll(1000)? == StepProgress::More {}
     /// let root = levels.checkpoint_root()?.root;
     /// let levels = LevelsDictionary::open(home, &options, &root, 5)?;
-    /// let mut gather = LookupState::new(LAST, 0, None);
+    /// let mut gather = LookupState::new(MAX_SEQUENCE, 0, None);
     /// lookup::gather(&levels.reader(), LookupKey::new(b"Elbe"), &mut gather)?;
     /// assert_eq!(gather.finish().unwrap(), b"1094 km");
     /// # Ok::<(), alluvium_storage::Error>(())

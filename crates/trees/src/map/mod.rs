@@ -131,7 +131,7 @@ impl OrderedMap {
     /// Creates an empty map at the cut `cut`: no commit up to it is about the map's keys.
     ///
     /// ```
-    /// use alluvium_base::{Message, message::LAST};
+    /// use alluvium_base::{Message, message::MAX_SEQUENCE};
     /// use alluvium_device::memory::MemoryDirectory;
     /// use alluvium_dictionary::contract::{Dictionary, PointLookup};
     /// use alluvium_dictionary::lookup_state::LookupState;
@@ -142,11 +142,11 @@ impl OrderedMap {
     /// use alluvium_dictionary::memtable_slice::MemtableSlice;
     /// use alluvium_storage::extents::AllocationClass;
     /// use alluvium_storage::store::{Store, StoreOptions};
-    /// use alluvium_trees::map::{Home, OrderedMap};
+    /// use alluvium_trees::map::{StructureContext, OrderedMap};
     /// use std::sync::Arc;
     ///
     /// let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
-    /// let home = Home {
+    /// let home = StructureContext {
     ///     store: Arc::new(store),
     ///     schema: Arc::new(OneKeyspace::default()),
     ///     horizon: Arc::default(),
@@ -159,7 +159,7 @@ impl OrderedMap {
     /// taking.publish()?;
     /// let root = map.checkpoint_root()?.root;
     /// let map = OrderedMap::open(home, &root, 1)?;
-    /// let mut gather = LookupState::new(LAST, 0, None);
+    /// let mut gather = LookupState::new(MAX_SEQUENCE, 0, None);
     /// lookup::gather(&map.reader(), LookupKey::new(b"Elbe"), &mut gather)?;
     /// assert_eq!(gather.finish().unwrap(), b"1094 km");
     /// # Ok::<(), alluvium_storage::Error>(())

@@ -82,7 +82,7 @@ impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
     /// ```
     /// use alluvium_trees::paged::beps::{BepsTree, BepsOptions};
     /// use alluvium_trees::paged::buffer::PageArena;
-    /// use alluvium_trees::paged::lookup::ScanBounds;
+    /// use alluvium_trees::paged::read::ScanBounds;
     /// let tree = BepsTree::create(PageArena::new(4096)?, BepsOptions::new(16, 32))?;
     /// for key in [b"a", b"b", b"c"] {
     ///     tree.insert(key, b"1")?;

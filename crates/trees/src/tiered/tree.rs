@@ -196,14 +196,14 @@ impl TieredTree {
     /// ```
     /// use alluvium_base::Message;
     /// use alluvium_dictionary::contract::BulkIngest;
-    /// use alluvium_base::message::LAST;
+    /// use alluvium_base::message::MAX_SEQUENCE;
     /// use alluvium_device::memory::MemoryDirectory;
     /// use alluvium_storage::extents::AllocationClass;
     /// use alluvium_storage::store::{Store, StoreOptions};
-    /// use alluvium_trees::tiered::{TieredTree, BepsOptions};
+    /// use alluvium_trees::tiered::{TieredTree, TreeOptions};
     /// use std::sync::Arc;
     /// let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
-    /// let tree = TieredTree::create(Arc::new(store), BepsOptions::default());
+    /// let tree = TieredTree::create(Arc::new(store), TreeOptions::default());
     /// let mut ingest = tree.ingest(AllocationClass::Normal)?;
     /// ingest.push(b"lake", Message::put(0, b"Como"))?;
     /// ingest.push(b"river", Message::put(0, b"Oder"))?;
@@ -211,9 +211,9 @@ impl TieredTree {
     /// ingest.end_layer()?;
     /// ingest.push(b"lake", Message::delete(0))?;
     /// ingest.end_layer()?;
-    /// assert_eq!(tree.get(b"river", LAST, 0)?, None);
+    /// assert_eq!(tree.get(b"river", MAX_SEQUENCE, 0)?, None);
     /// ingest.attach(1)?;
-    /// assert_eq!(tree.get(b"river", LAST, 0)?, Some(b"Oder".to_vec()));
+    /// assert_eq!(tree.get(b"river", MAX_SEQUENCE, 0)?, Some(b"Oder".to_vec()));
     /// assert_eq!(tree.get(b"lake", 1, 0)?, Some(b"Como".to_vec()));
     /// assert_eq!(tree.get(b"lake", 2, 0)?, None);
     /// # Ok::<(), alluvium_storage::Error>(())
@@ -239,19 +239,19 @@ impl TieredTree {
     /// Returns a reader of the current version.
     ///
     /// ```
-    /// # use alluvium_base::{Message, message::LAST};
+    /// # use alluvium_base::{Message, message::MAX_SEQUENCE};
     /// # use alluvium_device::memory::MemoryDirectory;
     /// # use alluvium_storage::extents::AllocationClass;
     /// # use alluvium_storage::store::{Store, StoreOptions};
     /// # use std::sync::Arc;
     /// use alluvium_dictionary::memtable::Memtable;
-    /// use alluvium_trees::tiered::{TieredTree, BepsOptions};
+    /// use alluvium_trees::tiered::{TieredTree, TreeOptions};
     /// use alluvium_dictionary::contract::LookupReader;
     /// use alluvium_dictionary::lookup_state::LookupState;
     /// use alluvium_dictionary::key::LookupKey;
     /// use alluvium_dictionary::lookup;
     /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
-    /// # let tree = TieredTree::create(Arc::new(store), BepsOptions::default());
+    /// # let tree = TieredTree::create(Arc::new(store), TreeOptions::default());
     /// # let older = Memtable::new(1 << 20);
     /// # older.insert(b"river", Message::put(1, b"Elbe")).unwrap();
     /// # tree.incorporate(Arc::new(older), 1, AllocationClass::Normal)?.poll(usize::MAX)?;
@@ -260,12 +260,12 @@ impl TieredTree {
     /// let reader = tree.reader();
     /// let get = |key: &[u8]| {
     ///     let key = LookupKey::new(key);
-    ///     let mut gather = LookupState::new(LAST, 0, None);
+    ///     let mut gather = LookupState::new(MAX_SEQUENCE, 0, None);
     ///     if base >= reader.cut() {
     ///         gather.memtable(&memtable, key);
     ///     }
-    ///     lookup::lookup_state(&reader, key, &mut gather)?;
-    ///     Ok::<_, alluvium_storage::Error>(lookup_state.finish())
+    ///     lookup::gather(&reader, key, &mut gather)?;
+    ///     Ok::<_, alluvium_storage::Error>(gather.finish())
     /// };
     /// assert_eq!(get(b"lake")?, Some(b"Bodensee".to_vec()));
     /// assert_eq!(get(b"river")?, Some(b"Elbe".to_vec()));
@@ -280,22 +280,22 @@ impl TieredTree {
     /// Returns the value of a key for a reader at `at`.
     ///
     /// ```
-    /// use alluvium_base::{Message, message::LAST};
+    /// use alluvium_base::{Message, message::MAX_SEQUENCE};
     /// use alluvium_device::{Directory, memory::MemoryDirectory};
     /// use alluvium_storage::extents::AllocationClass;
     /// use alluvium_storage::store::{Store, StoreOptions};
     /// use alluvium_dictionary::memtable::Memtable;
-    /// use alluvium_trees::tiered::{TieredTree, BepsOptions};
+    /// use alluvium_trees::tiered::{TieredTree, TreeOptions};
     /// use std::sync::Arc;
     ///
     /// let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
     /// let store = Arc::new(Store::create(directory, &StoreOptions::default(), b"")?);
-    /// let tree = TieredTree::create(store, BepsOptions::default());
+    /// let tree = TieredTree::create(store, TreeOptions::default());
     /// let memtable = Memtable::new(1 << 20);
     /// memtable.insert(b"river", Message::put(1, b"Elbe")).unwrap();
     /// tree.incorporate(Arc::new(memtable), 1, AllocationClass::Normal)?.poll(usize::MAX)?;
-    /// assert_eq!(tree.get(b"river", LAST, 0)?, Some(b"Elbe".to_vec()));
-    /// assert_eq!(tree.get(b"lake", LAST, 0)?, None);
+    /// assert_eq!(tree.get(b"river", MAX_SEQUENCE, 0)?, Some(b"Elbe".to_vec()));
+    /// assert_eq!(tree.get(b"lake", MAX_SEQUENCE, 0)?, None);
     /// # Ok::<(), alluvium_storage::Error>(())
     /// ```
     ///
@@ -354,7 +354,7 @@ impl TieredTree {
     /// use alluvium_dictionary::memtable::Memtable;
     /// use alluvium_dictionary::merge::MergeDirection;
     /// use alluvium_dictionary::range::KeyRange;
-    /// use alluvium_trees::tiered::{TieredTree, BepsOptions};
+    /// use alluvium_trees::tiered::{TieredTree, TreeOptions};
     /// use alluvium_dictionary::memtables::{MemtableEntry, MemtableList, MemtableOwner};
     /// use std::sync::Arc;
     ///
@@ -366,7 +366,7 @@ impl TieredTree {
     ///     }
     /// }
     /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
-    /// # let tree = TieredTree::create(Arc::new(store), BepsOptions::default());
+    /// # let tree = TieredTree::create(Arc::new(store), TreeOptions::default());
     /// let memtable = Arc::new(Memtable::new(1 << 20));
     /// memtable.insert(b"river", Message::put(1, b"Elbe")).unwrap();
     /// let above = One(Arc::new(vec![MemtableEntry { memtable, base: 0 }]));
@@ -405,10 +405,10 @@ impl TieredTree {
     /// ```
     /// # use alluvium_device::memory::MemoryDirectory;
     /// # use alluvium_storage::store::{Store, StoreOptions};
-    /// # use alluvium_trees::tiered::{TieredTree, BepsOptions};
+    /// # use alluvium_trees::tiered::{TieredTree, TreeOptions};
     /// # use std::sync::Arc;
     /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
-    /// # let tree = TieredTree::create(Arc::new(store), BepsOptions::default());
+    /// # let tree = TieredTree::create(Arc::new(store), TreeOptions::default());
     /// assert!(tree.digest_due().is_none()); // there was no lookup
     /// # Ok::<(), alluvium_storage::Error>(())
     /// ```
@@ -509,10 +509,10 @@ impl TieredTree {
     /// ```
     /// # use alluvium_device::memory::MemoryDirectory;
     /// # use alluvium_storage::store::{Store, StoreOptions};
-    /// # use alluvium_trees::tiered::{TieredTree, BepsOptions};
+    /// # use alluvium_trees::tiered::{TieredTree, TreeOptions};
     /// # use std::sync::Arc;
     /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
-    /// # let tree = TieredTree::create(Arc::new(store), BepsOptions::default());
+    /// # let tree = TieredTree::create(Arc::new(store), TreeOptions::default());
     /// assert!(tree.memory().total() < 4096); // an empty tree
     /// # Ok::<(), alluvium_storage::Error>(())
     /// ```

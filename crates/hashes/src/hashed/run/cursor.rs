@@ -16,7 +16,7 @@ const AT_ONCE: u64 = 32;
 /// Maximum number of leaves of several runs read together.
 const MOST_TOGETHER: u64 = 4096;
 
-/// Passes the records of a leaf to `visit`, without loading separate value_log.
+/// Passes the records of a leaf to `visit`, without loading separate values.
 ///
 /// # Errors
 /// I/O errors; damage; errors of `visit`.

@@ -33,7 +33,7 @@ impl<B: PageBuffer> BepsTree<B> {
     /// ```
     /// use alluvium_trees::paged::beps::{BepsTree, BepsOptions};
     /// use alluvium_trees::paged::buffer::PageArena;
-    /// use alluvium_trees::paged::lookup::ScanBounds;
+    /// use alluvium_trees::paged::read::ScanBounds;
     /// let tree = BepsTree::create(PageArena::new(4096)?, BepsOptions::new(8, 8))?;
     /// for number in 0..10_000u64 {
     ///     tree.insert(&number.to_be_bytes(), b"value")?;

@@ -307,7 +307,7 @@ impl PagedDictionary {
     /// Creates an empty tree at the cut `cut`: no commit up to it is about the tree's keys.
     ///
     /// ```
-    /// use alluvium_base::{Message, message::LAST};
+    /// use alluvium_base::{Message, message::MAX_SEQUENCE};
     /// use alluvium_device::memory::MemoryDirectory;
     /// use alluvium_dictionary::contract::{Dictionary, PointLookup};
     /// use alluvium_dictionary::lookup_state::LookupState;
@@ -318,11 +318,11 @@ impl PagedDictionary {
     /// use alluvium_dictionary::memtable_slice::MemtableSlice;
     /// use alluvium_storage::extents::AllocationClass;
     /// use alluvium_storage::store::{Store, StoreOptions};
-    /// use alluvium_trees::map::Home;
+    /// use alluvium_trees::map::StructureContext;
     /// use alluvium_trees::paged::{PagedDictionary, PagedOptions};
     /// use std::sync::Arc;
     /// let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
-    /// let home = Home {
+    /// let home = StructureContext {
     ///     store: Arc::new(store),
     ///     schema: Arc::new(OneKeyspace::default()),
     ///     horizon: Arc::default(),
@@ -333,7 +333,7 @@ impl PagedDictionary {
     /// let mut taking = paged.incorporate(MemtableSlice::whole(Arc::new(memtable), 1), AllocationClass::Normal)?;
     /// taking.poll(usize::MAX)?;
     /// taking.publish()?;
-    /// let mut gather = LookupState::new(LAST, 0, None);
+    /// let mut gather = LookupState::new(MAX_SEQUENCE, 0, None);
     /// lookup::gather(&paged.reader(), LookupKey::new(b"Elbe"), &mut gather)?;
     /// assert_eq!(gather.finish().unwrap(), b"1094 km");
     /// # Ok::<(), alluvium_storage::Error>(())

@@ -79,7 +79,7 @@ impl SeparateValues {
         Ok(placed)
     }
 
-    /// Writes the node of the waiting value_log. Calls `place` with each value's location and its
+    /// Writes the node of the waiting values. Calls `place` with each value's location and its
     /// share of the node in bytes.
     pub(super) fn close(&mut self, mut place: impl FnMut(PointerSlot, &ValuePointer, u64)) -> Result<()> {
         let Some(writer) = &mut self.writer else {

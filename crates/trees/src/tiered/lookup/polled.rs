@@ -23,21 +23,21 @@ use std::task::Poll;
 /// were evicted before the lookup used them.
 ///
 /// ```
-/// # use alluvium_base::{Message, message::LAST};
+/// # use alluvium_base::{Message, message::MAX_SEQUENCE};
 /// # use alluvium_device::memory::MemoryDirectory;
 /// # use alluvium_storage::extents::AllocationClass;
 /// # use alluvium_storage::store::{Store, StoreOptions};
 /// # use alluvium_dictionary::memtable::Memtable;
-/// # use alluvium_trees::tiered::{TieredTree, BepsOptions};
+/// # use alluvium_trees::tiered::{TieredTree, TreeOptions};
 /// # use std::sync::Arc;
 /// use alluvium_trees::tiered::PolledTreeLookup;
 /// use std::task::Poll;
 /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
-/// # let tree = TieredTree::create(Arc::new(store), BepsOptions::default());
+/// # let tree = TieredTree::create(Arc::new(store), TreeOptions::default());
 /// # let memtable = Memtable::new(1 << 20);
 /// # memtable.insert(b"river", Message::put(1, b"Elbe")).unwrap();
 /// # tree.incorporate(Arc::new(memtable), 1, AllocationClass::Normal)?.poll(usize::MAX)?;
-/// let mut lookups: Vec<PolledTreeLookup> = [b"river", b"lakes"].map(|key| tree.lookup(key, LAST, 0)).into();
+/// let mut lookups: Vec<PolledTreeLookup> = [b"river", b"lakes"].map(|key| tree.lookup(key, MAX_SEQUENCE, 0)).into();
 /// let mut found = Vec::new();
 /// while !lookups.is_empty() {
 ///     lookups.retain_mut(|lookup| match lookup.poll() {
