@@ -74,7 +74,7 @@ impl fmt::Debug for Fingerprint {
 ///
 /// ```
 /// use alluvium_filters::{FilterEntry, Fingerprint};
-/// let at = |number, value| Entry::new(Fingerprint::of_number(number, 20), value);
+/// let at = |number, value| FilterEntry::new(Fingerprint::of_number(number, 20), value);
 /// assert!(at(1, 5) < at(1, 4), "the newer run first");
 /// assert!(at(1, 4) < at(2, 9));
 /// assert_eq!(at(2, 9).value(), 9);

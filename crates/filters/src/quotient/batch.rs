@@ -31,7 +31,7 @@ const _: () = assert!(RING > 2 * AHEAD && RING.is_power_of_two());
 /// let geometry = FilterGeometry::for_entries(100, FilterShape::new(40, 4))?;
 /// let mut maplet = QuotientMaplet::new(geometry);
 /// let fingerprint = |key: u32| geometry.fingerprint(hash(0, &key.to_le_bytes()));
-/// maplet.insert(Entry::new(fingerprint(1), 6))?;
+/// maplet.insert(FilterEntry::new(fingerprint(1), 6))?;
 /// let bytes = maplet.to_bytes();
 /// let image = FilterImage::new(&geometry, &bytes)?;
 ///

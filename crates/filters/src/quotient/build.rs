@@ -24,7 +24,7 @@ pub struct BuildStats {
 /// ```
 /// use alluvium_filters::{FilterBuilder, FilterEntry, Error, FilterGeometry, FilterShape, hash};
 /// let geometry = FilterGeometry::for_entries(1000, FilterShape::new(36, 4))?;
-/// let mut entries: Vec<Entry> = (0u32..1000)
+/// let mut entries: Vec<FilterEntry> = (0u32..1000)
 ///     .map(|key| FilterEntry::new(geometry.fingerprint(hash(0, &key.to_le_bytes())), 3))
 ///     .collect();
 /// alluvium_filters::sort(&mut entries);

@@ -20,8 +20,8 @@ use alluvium_base::prefetch;
 /// let geometry = FilterGeometry::for_entries(1000, FilterShape::new(36, 4))?;
 /// let mut maplet = QuotientMaplet::new(geometry);
 /// let apple = geometry.fingerprint(hash(0, b"apple"));
-/// maplet.insert(Entry::new(apple, 3))?; // the key "apple" is in run 3 …
-/// maplet.insert(Entry::new(apple, 9))?; // … and in the newer run 9
+/// maplet.insert(FilterEntry::new(apple, 3))?; // the key "apple" is in run 3 …
+/// maplet.insert(FilterEntry::new(apple, 9))?; // … and in the newer run 9
 /// let bytes = maplet.to_bytes();
 ///
 /// let number = geometry.page_of(apple);

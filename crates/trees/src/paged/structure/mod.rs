@@ -329,7 +329,7 @@ impl PagedDictionary {
     /// };
     /// let paged = PagedDictionary::create(home, PagedOptions::default(), 0)?;
     /// let memtable = Memtable::new(1 << 20);
-    /// memtable.insert(b"Elbe", NodeMessage::put(1, b"1094 km")).unwrap();
+    /// memtable.insert(b"Elbe", Message::put(1, b"1094 km")).unwrap();
     /// let mut taking = paged.incorporate(MemtableSlice::whole(Arc::new(memtable), 1), AllocationClass::Normal)?;
     /// taking.poll(usize::MAX)?;
     /// taking.publish()?;
