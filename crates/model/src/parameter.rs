@@ -13,7 +13,7 @@ pub struct BadParameter {
 
 impl fmt::Display for BadParameter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is {}: it must be {}", self.name, self.value, self.must)
+        write!(f, "{} is {}, but must be {}", self.name, self.value, self.must)
     }
 }
 
@@ -55,7 +55,7 @@ mod tests {
         let refused = at_least("the fanout", 1.0, 2.0, "at least 2, and finite").unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "the fanout is 1: it must be at least 2, and finite"
+            "the fanout is 1, but must be at least 2, and finite"
         );
     }
 }

@@ -151,7 +151,7 @@ pub fn write_amplification(
         "the entries of a table",
         entries,
         entries < keys,
-        "fewer than there are keys",
+        "less than the number of keys",
     )?;
     let interval = popularity.requests_of(entries);
     Ok(1.0 + slots / interval + keys / (interval * stores))

@@ -44,17 +44,18 @@ impl fmt::Display for BadSamples {
             BadSamples::TooFew { points, least } => {
                 write!(
                     f,
-                    "{points} different points were measured, and the fit needs {least}: measure more"
+                    "{points} different points were measured, but the fit needs at least {least}; measure \
+                     more points"
                 )
             }
             BadSamples::NotPositive { index, value } => {
-                write!(f, "sample {index} is {value}: it must be a positive number")
+                write!(f, "sample {index} is {value}, but must be a positive number")
             }
             BadSamples::Contradicts { parameter, value } => {
                 write!(
                     f,
-                    "the best fit has {parameter} at {value:.3e}, which must be positive: the device is not as \
-                     the model says, or the measurement was disturbed"
+                    "the best fit gives {parameter} the value {value:.3e}, but it must be positive: the \
+                     device does not follow the model, or the measurement was disturbed"
                 )
             }
         }

@@ -170,7 +170,7 @@ impl LevelDb {
                 "the size of a level",
                 size,
                 grows,
-                "more than the level above has, and less than the number of keys",
+                "more than that of the level above, and less than the number of keys",
             )?;
             above = size;
         }

@@ -118,7 +118,12 @@ impl Popularity {
         let sum: f64 = sorted.iter().sum();
         require("the sum of the weights", sum, sum.is_finite(), "finite")?;
         let spread = sorted[0] / sum < 1.0;
-        require("the largest weight", sorted[0], spread, "not all there is")?;
+        require(
+            "the largest weight",
+            sorted[0],
+            spread,
+            "less than the sum of the weights",
+        )?;
         let groups = sorted.chunk_by(|a, b| a == b);
         Ok(Popularity::from_groups(
             groups

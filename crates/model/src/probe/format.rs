@@ -71,7 +71,7 @@ impl fmt::Display for BadProbe {
         match self {
             BadProbe::NotAProbe { begin } => write!(
                 f,
-                "it begins with {begin:?}, and a stored probe of this version with \"{HEAD}{VERSION}\""
+                "it begins with {begin:?}, but a stored probe of this version begins with \"{HEAD}{VERSION}\""
             ),
             BadProbe::Damaged {
                 line,
@@ -79,10 +79,13 @@ impl fmt::Display for BadProbe {
                 found,
             } => write!(f, "line {line} has {found:?} where {expected} was expected"),
             BadProbe::TooLong { bytes } => {
-                write!(f, "it has {bytes} bytes, and a stored probe {MOST_BYTES} at most")
+                write!(
+                    f,
+                    "it has {bytes} bytes, but a stored probe has at most {MOST_BYTES}"
+                )
             }
         }?;
-        f.write_str(": remove it, and measure again with `alluvium probe`")
+        f.write_str("; remove it, and measure again with `alluvium probe`")
     }
 }
 
@@ -193,7 +196,7 @@ pub fn decode(bytes: &[u8]) -> Result<DeviceMeasurements, BadProbe> {
         let mut fields = LineFields::of(at + 1, line);
         if let Some(name) = fill_in(&mut measured, &mut fields)? {
             if once.contains(&name) {
-                return Err(fields.bad("a line that is there once"));
+                return Err(fields.bad("a line that does not repeat"));
             }
             once.push(name);
         }
@@ -201,7 +204,7 @@ pub fn decode(bytes: &[u8]) -> Result<DeviceMeasurements, BadProbe> {
     if once.len() < ONCE.len() {
         return Err(BadProbe::Damaged {
             line: text.lines().count() + 1,
-            expected: "began, medium, file-system, span and elapsed before it",
+            expected: "one line each of began, medium, file-system, span and elapsed",
             found: "end".to_owned(),
         });
     }
@@ -234,13 +237,13 @@ fn checked(bytes: &[u8]) -> Result<&str, BadProbe> {
         let last = bytes.split(|&byte| byte == b'\n').next_back();
         return Err(damaged(
             lines,
-            "the end with its checksum",
+            "the last line with its checksum",
             last.unwrap_or_default(),
         ));
     }
     let expected = format!("end {:016x}", checksum(body));
     if expected.as_bytes() != end {
-        return Err(damaged(lines, "the checksum of the lines before", end));
+        return Err(damaged(lines, "the checksum of the preceding lines", end));
     }
     std::str::from_utf8(body).map_err(|_| damaged(1, "text", body))
 }
@@ -261,7 +264,7 @@ fn fill_in(
         "filled" => measured.filled.push(slice(fields)?),
         "lasting" => measured.sustained.push(slice(fields)?),
         "note" => measured.notes.push(fields.all().to_owned()),
-        _ => return Err(fields.bad("a word of this version")),
+        _ => return Err(fields.bad("a keyword of this version")),
     }
     fields.end()?;
     Ok(ONCE.into_iter().find(|name| *name == fields.word))
@@ -276,7 +279,7 @@ fn window(fields: &mut LineFields<'_>) -> Result<ProbeSample, BadProbe> {
         depth: fields.small_number()?,
     };
     if point.bytes == 0 || point.bytes > MOST_REQUEST || point.depth == 0 || point.depth > MOST_DEPTH {
-        return Err(fields.bad("a request with bytes and a depth"));
+        return Err(fields.bad("a request whose size and depth are within the limits"));
     }
     Ok(ProbeSample {
         point,
@@ -348,7 +351,7 @@ impl<'a> LineFields<'a> {
         let found = table.iter().find(|(_, word)| *word == field);
         found
             .map(|&(value, _)| value)
-            .ok_or_else(|| self.bad("one of the words for it"))
+            .ok_or_else(|| self.bad("one of the known words"))
     }
 
     fn end(&self) -> Result<(), BadProbe> {

@@ -139,57 +139,59 @@ impl fmt::Display for ProbeWarning {
         match self {
             ProbeWarning::InMemory { file_system } => write!(
                 f,
-                "{file_system} keeps files in memory: this is the speed of memory, not of a device"
+                "{file_system} keeps files in memory: the figures show the speed of memory, not of a \
+                 device; choose a directory on a device"
             ),
             ProbeWarning::PageCache { file_system } => write!(
                 f,
-                "{file_system} refuses direct I/O: the page cache has answered, not the device"
+                "{file_system} does not support direct I/O: the figures show the speed of the page cache, \
+                 not of the device"
             ),
             ProbeWarning::OverNetwork { file_system } => write!(
                 f,
-                "{file_system} is a network file system: the network and a server are in all figures"
+                "{file_system} is a network file system: all figures include the network and the file server"
             ),
             ProbeWarning::Implausible { read_ns } => write!(
                 f,
-                "a random read of 4 KiB takes {:.1} µs, less than any device: a cache has answered",
+                "a random read of 4 KiB takes {:.1} µs, less than on any device: a cache served the reads",
                 us(read_ns)
             ),
             ProbeWarning::CachedReads { near_ns, far_ns } => write!(
                 f,
-                "a read of 4 KiB takes {:.0} µs in 2 MiB that are read again and again, and {:.0} µs in the \
-                 whole file: a cache below the file system answers some reads, so measure with more --space",
+                "a read of 4 KiB takes {:.0} µs in 2 MiB that are read repeatedly, and {:.0} µs in the \
+                 whole file: a cache below the file system serves some reads; measure with more --space",
                 us(near_ns),
                 us(far_ns)
             ),
             ProbeWarning::CachedWrites { write_ns, sync_ns } => write!(
                 f,
-                "a write of 4 KiB takes {:.0} µs, and the sync behind it {:.0} µs: writes are those into a \
-                 cache, and durable ones cost the sync as well",
+                "a write of 4 KiB takes {:.0} µs, and the sync after it {:.0} µs: the device caches writes, \
+                 so a durable write costs the sync as well",
                 us(write_ns),
                 us(sync_ns)
             ),
             ProbeWarning::ShortFile { bytes } => write!(
                 f,
-                "the file has {} MiB: the memory of a device may hold as much, so measure with more --space \
-                 and --seconds",
+                "the file has {} MiB, which the cache of a device may hold; measure with more --space and \
+                 --seconds",
                 bytes / MIB
             ),
             ProbeWarning::Throttled { what, share } => write!(
                 f,
-                "{what} fell to {:.0} % of what it was at the begin: the device, or the machine's host, allows \
-                 bursts and then slows down, so measure for more --seconds",
+                "{what} fell to {:.0} % of its initial value: the device or the machine's host slows down \
+                 after bursts; measure with more --seconds",
                 percent(share)
             ),
             ProbeWarning::Noisy { spread } => write!(
                 f,
-                "half of all measurements differ by {:.0} % or more when they are repeated: others use the \
-                 device or the processors, so measure again when they do not",
+                "half of all measurements differ by {:.0} % or more when they are repeated: other programs \
+                 use the device or the processors; measure again when they are idle",
                 percent(spread)
             ),
             ProbeWarning::Paused { share } => write!(
                 f,
-                "in {:.0} % of the time nothing moved: others had the processors, or requests are let through by \
-                 turns; times and throughputs here are those of the rest",
+                "in {:.0} % of the time no request completed: other programs used the processors, or the \
+                 host throttles requests; times and throughputs exclude these pauses",
                 percent(share)
             ),
             ProbeWarning::PoorFit { .. } | ProbeWarning::NoFit { .. } => self.fmt_fit(f),
@@ -212,7 +214,7 @@ impl ProbeWarning {
                 kind_name(*kind)
             ),
             ProbeWarning::NoFit { kind, model, why } => {
-                write!(f, "{} have no {model}: {why}", kind_name(*kind))
+                write!(f, "cannot fit the {model} to {}: {why}", kind_name(*kind))
             }
             _ => Ok(()),
         }
@@ -294,8 +296,16 @@ fn caches(measured: &DeviceMeasurements, warnings: &mut Vec<ProbeWarning>) {
 }
 
 fn falls(measured: &DeviceMeasurements, warnings: &mut Vec<ProbeWarning>) {
-    fallen(warnings, "writing the file", last_to_first(&measured.filled));
-    fallen(warnings, "reading in order", last_to_first(&measured.sustained));
+    fallen(
+        warnings,
+        "the rate of sequential writes",
+        last_to_first(&measured.filled),
+    );
+    fallen(
+        warnings,
+        "the rate of sequential reads",
+        last_to_first(&measured.sustained),
+    );
 }
 
 fn falls_of_rounds(measured: &DeviceMeasurements, warnings: &mut Vec<ProbeWarning>) {

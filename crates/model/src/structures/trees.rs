@@ -55,7 +55,7 @@ pub(super) fn point(
     machine: &MachineProfile,
 ) -> Result<CostPrediction, BadParameter> {
     let all = &workload.operations;
-    let must = "none: a hashed keyspace has no order";
+    let must = "0, because a hashed keyspace has no order";
     require("the scans", all.scans, all.scans == 0.0, must)?;
     require_lambda(lambda)?;
     let (popularity, memory) = (workload.popularity()?, memory(machine)?);

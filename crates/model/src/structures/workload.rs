@@ -110,7 +110,7 @@ impl WorkloadProfile {
     /// [`BadParameter`] with the first number that is invalid or out of range.
     pub fn checked(&self) -> Result<WorkloadProfile, BadParameter> {
         let keys = at_least("the number of keys", self.keys, 2.0, "at least 2, and finite")?;
-        let must = "at most 2^63, which is as many as there are addresses";
+        let must = "at most 2^63, the number of addresses";
         require("the number of keys", keys, keys <= MOST_KEYS, must)?;
         positive("the key's bytes", self.key_bytes)?;
         let not_negative = "finite, and not negative";
@@ -120,7 +120,7 @@ impl WorkloadProfile {
         at_least("the skew", self.skew, 0.0, not_negative)?;
         require("the skew", self.skew, self.skew <= 5.0, "at most 5")?;
         at_least("the length of scans", self.scan_records, 0.0, not_negative)?;
-        at_least("the updates for each key", self.rewrites, 0.0, not_negative)?;
+        at_least("the updates per key", self.rewrites, 0.0, not_negative)?;
         let all = &self.operations;
         for (name, value) in [
             ("the inserts", all.inserts),
@@ -210,7 +210,7 @@ impl MachineProfile {
         )?;
         let device = &self.device;
         let takes = device.setup_ns > 0 || device.byte_ps > 0;
-        require("the device's time", 0.0, takes, "more than nothing")?;
+        require("the device's time", 0.0, takes, "more than 0")?;
         if let Some(bytes) = self.cache_bytes {
             at_least("the caches", bytes, 0.0, "finite, and not negative")?;
         }
