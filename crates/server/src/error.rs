@@ -19,8 +19,8 @@ pub enum Error {
     Store(#[from] alluvium::Error),
     /// A later version of the server has written to the store.
     #[error(
-        "the store has keys of Redis in format {version}, and this program knows formats up to {known}: use a newer \
-         version of alluvium for it"
+        "the Redis keys of the store have format {version}, and this program supports formats up to \
+         {known}; use a newer version of alluvium"
     )]
     Newer {
         /// The format version of the store.
@@ -30,8 +30,8 @@ pub enum Error {
     },
     /// Hashed keys were requested, but the keyspace is ordered.
     #[error(
-        "the store keeps the keys of the keyspace {keyspace:?} in order, and they cannot be hashed afterwards: serve it \
-         without asking for hashed keys, or serve an empty store and copy the keys into it"
+        "the keyspace {keyspace:?} keeps its keys in order and cannot be changed to hashed keys; serve the \
+         store without hashed keys, or copy the keys into an empty store"
     )]
     InOrder {
         /// The keyspace, which holds keys in order.
@@ -39,22 +39,22 @@ pub enum Error {
     },
     /// Hashed keys were requested, but a named snapshot may contain ordered keys.
     #[error(
-        "the store has the named snapshot {name:?}, whose keys are in order and could not be read any more: \
-         remove it, or serve the store without asking for hashed keys"
+        "the keys of the snapshot {name:?} are in order and would become unreadable with hashed keys; drop \
+         the snapshot, or serve the store without hashed keys"
     )]
     SnapshotInOrder {
         /// The name of the snapshot.
         name: String,
     },
     /// Listening at a TCP address failed.
-    #[error("cannot listen at {address}: {cause}")]
+    #[error("cannot listen on {address}: {cause}")]
     Listen {
         address: SocketAddr,
         /// The error of the operating system.
         cause: std::io::Error,
     },
     /// Listening at a Unix domain socket failed.
-    #[error("cannot listen at the socket {}: {cause}", path.display())]
+    #[error("cannot listen on the socket {}: {cause}", path.display())]
     Socket {
         /// The path of the socket.
         path: PathBuf,
@@ -63,36 +63,36 @@ pub enum Error {
     },
     /// The address is reachable from other machines without any authentication.
     #[error(
-        "{address} can be reached from other machines, and nothing keeps them out: set a password, or TLS with a \
-         certificate authority for clients (TLS alone encrypts, and lets every client in), or allow it as unprotected"
+        "{address} is reachable from other machines without authentication; set a password, or TLS with a \
+         certificate authority for clients (TLS alone admits every client), or allow unprotected access"
     )]
     Unprotected { address: SocketAddr },
     /// The file of users is invalid.
-    #[error("the users: {why}")]
+    #[error("cannot load the users: {why}")]
     Users {
         /// The fault and its position in the file.
         why: String,
     },
     /// The backup directory cannot be used.
-    #[error("the directory for backups: {why}")]
+    #[error("invalid backup directory: {why}")]
     BackupDirectory {
         /// The reason, which completes the message.
         why: String,
     },
     /// The cache could not be created.
-    #[error("the cache: {why}")]
+    #[error("invalid cache options: {why}")]
     Cache {
         /// The reason, which completes the message.
         why: String,
     },
     /// The TLS certificate or its private key is invalid.
-    #[error("TLS: {why}")]
+    #[error("invalid TLS configuration: {why}")]
     Tls {
         /// The reason, which completes the message.
         why: String,
     },
     /// The operating system has no threads or file descriptors left.
-    #[error("the system refuses what a server needs: {0}")]
+    #[error("the operating system refused a resource that the server needs: {0}")]
     System(#[from] std::io::Error),
 }
 
@@ -141,8 +141,8 @@ impl fmt::Display for CommandError {
             CommandError::Refused(text) => f.write_str(text),
             CommandError::NoRoom { bytes } => write!(
                 f,
-                "OOM the command needs {bytes} bytes, and the memory of clients does not have them: ask for less at a time, or \
-                 raise --client-memory (CONFIG SET maxmemory-clients)"
+                "OOM the command needs {bytes} bytes, but the client memory has less left; request less at \
+                 a time, or raise --client-memory (CONFIG SET maxmemory-clients)"
             ),
             CommandError::Store(error) if error.is_full() => write!(f, "OOM the disk is full: {error}"),
             CommandError::Store(error) => write!(f, "ERR {error}"),

@@ -115,7 +115,7 @@ fn what_cannot_be_is_refused() {
     place
         .run(["keyspaces", "create", "c", "--merge-operator", "sing"])
         .ended(2)
-        .complained("no merge operator \"sing\": choose add or append");
+        .complained("unknown merge operator \"sing\"; choose add or append");
     place
         .run(["keyspaces", "create", "c", "--value-threshold", "5G"])
         .ended(2);

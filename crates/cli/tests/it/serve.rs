@@ -139,7 +139,7 @@ fn a_cache_is_served_without_a_store() {
     assert_eq!(refused.status.code(), Some(2));
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(
-        said.contains("--cache") && said.contains("ask for less"),
+        said.contains("--cache") && said.contains("choose a smaller cache"),
         "{said}"
     );
 }

@@ -105,7 +105,7 @@ impl Drop for SystemClock {
             && thread.thread().id() != std::thread::current().id()
             && thread.join().is_err()
         {
-            tracing::error!("the thread of the clock has panicked");
+            tracing::error!("the clock thread has panicked");
         }
     }
 }

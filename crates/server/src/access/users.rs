@@ -203,8 +203,8 @@ impl UserRegistry {
         let default = match (new.remove(DEFAULT), &given) {
             (Some(rules), Some(given)) if rules.needs_no_password || !rules.admits(given.as_bytes()) => {
                 return Err(format!(
-                    "{place}: the user default does not have the password that was given by --password, --password-file or \
-                     ALLUVIUM_PASSWORD, or by CONFIG SET requirepass: leave out one of them"
+                    "{place}: the rules of the user default contradict the password set by --password, \
+                     --password-file, ALLUVIUM_PASSWORD or CONFIG SET requirepass; remove one of the two"
                 ));
             }
             (Some(rules), _) => rules,
@@ -284,7 +284,7 @@ fn name_of(name: &[u8]) -> Result<&str, String> {
     }
     let name = std::str::from_utf8(name).map_err(|_| "Usernames must be UTF-8".to_owned())?;
     if name.is_empty() || name.len() > LONGEST_NAME {
-        return Err(format!("Usernames have 1 to {LONGEST_NAME} bytes"));
+        return Err(format!("Usernames must have 1 to {LONGEST_NAME} bytes"));
     }
     Ok(name)
 }

@@ -93,13 +93,13 @@ impl CacheMemory {
         let refuse = |why: String| Err(Error::Cache { why });
         if self.bytes < LEAST_BYTES {
             return refuse(format!(
-                "{} bytes are too little: a cache works with {LEAST_BYTES} or more",
+                "{} bytes are too few; a cache needs at least {LEAST_BYTES} bytes",
                 self.bytes
             ));
         }
         match process::system_bytes() {
             Some(all) if self.bytes > all => refuse(format!(
-                "{} bytes are more than the {all} bytes of memory that the machine, or the container, has: ask for less",
+                "{} bytes exceed the {all} bytes of memory of the machine or container; choose a smaller cache",
                 self.bytes
             )),
             _ => Ok(()),
@@ -310,8 +310,8 @@ mod tests {
             let refused = ItemCache::new(CacheMemory::new(bytes), 1).err().expect("refused");
             refused.to_string()
         };
-        assert!(why(1 << 60).contains("more than the"), "{}", why(1 << 60));
-        assert!(why(1 << 10).contains("too little"), "{}", why(1 << 10));
+        assert!(why(1 << 60).contains("exceed the"), "{}", why(1 << 60));
+        assert!(why(1 << 10).contains("too few"), "{}", why(1 << 10));
     }
 
     #[test]

@@ -15,7 +15,9 @@ pub(super) fn apply(db: &Db, record_permille: Option<u32>) -> Result<Value> {
         Some(permille) => {
             let advice = db.advice_for(f64::from(permille) / 1000.0)?;
             advice.ok_or_else(|| {
-                let text = "no model can tell what this store would cost: it has seen no request since it was opened, or its structure has no share of records";
+                let text = "the model cannot predict the costs of this store: it has served no request \
+                            since it was opened, or its structure has no adjustable share of memory for \
+                            records";
                 Error::told(FailureKind::Failed, text)
             })?
         }

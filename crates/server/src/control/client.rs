@@ -37,7 +37,7 @@ impl ManagementClient {
         let greeted = stream.read_exact(&mut greeting);
         greeted.map_err(|error| sent.err().unwrap_or(error))?;
         if format::greeted(&greeting).is_none() {
-            let text = "what listens at the store's socket is no Alluvium";
+            let text = "the process that listens at the store's management socket is not Alluvium";
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
         Ok(ManagementClient { stream: Some(stream) })

@@ -62,12 +62,17 @@ pub fn greeted(bytes: &[u8; GREETING]) -> Option<u32> {
 /// [`Error::Told`] if the message is too long.
 pub fn frame(message: &impl Serialize) -> Result<Vec<u8>, Error> {
     let bytes = postcard::to_extend(message, vec![0; 4]);
-    let mut bytes =
-        bytes.map_err(|error| Error::told(FailureKind::Failed, format!("it cannot be sent: {error}")))?;
+    let mut bytes = bytes.map_err(|error| {
+        Error::told(
+            FailureKind::Failed,
+            format!("cannot encode a management message: {error}"),
+        )
+    })?;
     let length = bytes.len() - 4;
     if length > MOST_BODY {
         let text = format!(
-            "a message of {length} bytes is too long for the management socket: at most {MOST_BODY} are possible"
+            "a message of {length} bytes is too long for the management socket, which accepts at most \
+             {MOST_BODY} bytes"
         );
         return Err(Error::told(FailureKind::Failed, text));
     }
@@ -98,7 +103,9 @@ pub fn read<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<Option<T>
     let length = u32::from_le_bytes(length);
     let most = u32::try_from(MOST_BODY).unwrap_or(u32::MAX);
     if length > most {
-        return Err(bad(format!("a frame of {length} bytes, of at most {most}")));
+        return Err(bad(format!(
+            "a management frame announces {length} bytes, more than the maximum of {most}"
+        )));
     }
     // The buffer grows as bytes arrive, whatever the stated length.
     let mut body = Vec::new();
@@ -108,8 +115,11 @@ pub fn read<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<Option<T>
     }
     match postcard::take_from_bytes(&body) {
         Ok((message, [])) => Ok(Some(message)),
-        Ok((_, rest)) => Err(bad(format!("{} bytes behind a message", rest.len()))),
-        Err(error) => Err(bad(format!("a message that cannot be read ({error})"))),
+        Ok((_, rest)) => Err(bad(format!(
+            "a management frame has {} extra bytes after its message",
+            rest.len()
+        ))),
+        Err(error) => Err(bad(format!("a management message cannot be decoded ({error})"))),
     }
 }
 

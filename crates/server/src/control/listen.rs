@@ -106,7 +106,7 @@ impl ManagementServer {
             // Wakes the accepting thread, which then ends.
             let _ = rustix::net::shutdown(&listening.socket, Shutdown::Both);
             if accepting.join().is_err() {
-                tracing::error!("the thread that accepts connections of managers has panicked");
+                tracing::error!("the thread that accepts management connections has panicked");
             }
         }
         let mut connections = self.managed.connections.lock();
@@ -133,11 +133,11 @@ fn accept(managed: &Arc<ManagementState>, listening: &ManagementListener) {
         match accepted {
             Ok((stream, _)) => {
                 if let Err(error) = serve(managed, stream) {
-                    tracing::warn!(%error, "a manager of the store could not be answered");
+                    tracing::warn!(%error, "cannot serve a management connection");
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "no connection of a manager could be accepted");
+                tracing::warn!(%error, "cannot accept a management connection");
                 thread::sleep(PAUSE);
             }
         }
@@ -147,9 +147,10 @@ fn accept(managed: &Arc<ManagementState>, listening: &ManagementListener) {
 /// Starts a thread for a connection, or refuses it with a reason.
 fn serve(managed: &Arc<ManagementState>, mut stream: UnixStream) -> io::Result<()> {
     if let Err(user) = socket::admit(&stream) {
-        tracing::warn!(user, "another user tried to manage the store");
+        tracing::warn!(user, "refused a management connection of another user");
         let text = format!(
-            "user {user} may not manage this store: only the user whose process has it open may, and root"
+            "user {user} may not manage this store; run the command as the user whose process has the store \
+             open, or as root"
         );
         return refuse(&mut stream, FailureKind::Failed, &text);
     }
@@ -157,8 +158,10 @@ fn serve(managed: &Arc<ManagementState>, mut stream: UnixStream) -> io::Result<(
         let mut connections = managed.connections.lock();
         if connections.streams.len() >= CONNECTIONS {
             drop(connections);
-            let text =
-                format!("{CONNECTIONS} commands manage this store already: wait until one of them has ended");
+            let text = format!(
+                "{CONNECTIONS} commands are connected to this store, which is the maximum; try again when \
+                 one of them has ended"
+            );
             return refuse(&mut stream, FailureKind::Failed, &text);
         }
         connections.next += 1;
@@ -175,7 +178,7 @@ fn serve(managed: &Arc<ManagementState>, mut stream: UnixStream) -> io::Result<(
         .name("alluvium-manage".to_owned())
         .spawn(move || {
             if let Err(error) = answer(&seat.managed, &mut stream) {
-                tracing::debug!(%error, "the connection of a manager ended");
+                tracing::debug!(%error, "a management connection failed");
             }
         })
         .map(drop)
@@ -215,12 +218,18 @@ fn answer(managed: &ManagementState, stream: &mut UnixStream) -> io::Result<()> 
         Some(format::VERSION) => stream.write_all(&format::greeting())?,
         Some(version) => {
             let text = format!(
-                "the process that has the store open speaks version {} of the management protocol, not {version}: use the `alluvium` that it is",
+                "the process that has the store open uses version {} of the management protocol, not \
+                 {version}; run the same version of `alluvium` as that process",
                 format::VERSION
             );
             return refuse(stream, FailureKind::Failed, &text);
         }
-        None => return Err(io::Error::new(io::ErrorKind::InvalidData, "it did not greet")),
+        None => {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the client sent no valid greeting",
+            ));
+        }
     }
     let mut session = ManagementSession::shared(&managed.db, managed.about.clone(), &managed.claims);
     while let Some(request) = format::read::<ManagementRequest>(stream)? {
@@ -236,9 +245,9 @@ fn answer(managed: &ManagementState, stream: &mut UnixStream) -> io::Result<()> 
         }));
         sent?;
         let Ok(answered) = answered else {
-            let text =
-                "the operation has panicked, which is an error in Alluvium: the server's log says more";
-            tracing::error!("an operation of a manager has panicked");
+            let text = "the operation panicked, which is a bug in Alluvium; the log of the process that has \
+                        the store open contains the message";
+            tracing::error!("a management operation panicked");
             let part = ReplyFrame::Failed {
                 kind: FailureKind::Failed,
                 text: text.to_owned(),

@@ -74,7 +74,8 @@ impl RedisDatabases {
         let data = self.db.existing_keyspace(store::DATA).map_err(|error| match error {
             alluvium::Error::NoSuchKeyspace { .. } => Error::told(
                 FailureKind::NotFound,
-                "the store holds no keys of Redis clients, since no server has served it yet: leave --redis-db out, or write some with it",
+                "the store has no Redis keys, because no server has served it yet; leave out --redis-db, or \
+                 write keys with it",
             ),
             error => error.into(),
         })?;
@@ -117,7 +118,10 @@ fn checked(database: u8) -> Result<()> {
     match database < DATABASES {
         true => Ok(()),
         false => {
-            let text = format!("--redis-db {database}: the databases are 0 to {}", DATABASES - 1);
+            let text = format!(
+                "--redis-db {database}: there is no such database; choose 0 to {}",
+                DATABASES - 1
+            );
             Err(Error::told(FailureKind::Usage, text))
         }
     }
@@ -217,7 +221,8 @@ impl DatabaseSnapshot {
         if !scan.from.is_empty() || scan.to.is_some() || scan.direction == ScanOrder::Backward {
             return Err(Error::told(
                 FailureKind::Usage,
-                "the keys of this store are hashed and have no order: leave --prefix, --from, --to and --reverse out",
+                "the Redis keys of this store are hashed and have no order; leave out --prefix, --from, \
+                 --to and --reverse",
             ));
         }
         let records = space.map(|space| self.snapshot.unordered(space));

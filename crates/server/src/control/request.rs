@@ -474,7 +474,7 @@ pub enum Error {
         text: String,
     },
     /// The caller has stopped receiving the answer.
-    #[error("the answer was not wanted to its end")]
+    #[error("the receiver stopped before the end of the reply")]
     Unheard,
     #[error("the connection to the process that has the store open failed: {0}")]
     Connection(io::Error),

@@ -38,7 +38,7 @@ fn require_unreserved(name: &str) -> Result<()> {
         return Ok(());
     }
     let text = format!(
-        "the name {name:?} is of those that `alluvium serve` gives to its own keyspaces, and makes itself: choose another"
+        "the name {name:?} is reserved for a keyspace that `alluvium serve` creates; choose another name"
     );
     Err(Error::told(FailureKind::Usage, text))
 }
@@ -207,7 +207,7 @@ impl ManagementSession {
     /// Executes an operation in the transaction.
     fn step(&mut self, step: &TransactionStep, hear: &mut ReplySink<'_>) -> Result<()> {
         let none = || {
-            let text = "no transaction was begun on this connection, or it has ended";
+            let text = "this connection has no open transaction; begin one first";
             Error::told(FailureKind::Usage, text)
         };
         if let Some(keyspace) = step.keyspace() {
@@ -278,8 +278,8 @@ impl ManagementSession {
             return Ok(());
         }
         let text = format!(
-            "the keyspace {keyspace:?} belongs to the running server, whose clients would wait for the locks of what is read: \
-             read it in a transaction without --locking"
+            "the keyspace {keyspace:?} belongs to the running server, and its clients would wait for the \
+             locks of this transaction; read it in a transaction without --locking"
         );
         Err(Error::told(FailureKind::Usage, text))
     }
@@ -292,9 +292,9 @@ impl ManagementSession {
             return Ok(());
         }
         let text = format!(
-            "the keyspace {keyspace:?} belongs to `alluvium serve`, which would find damage if records in it were changed past it: \
-             write keys of Redis clients with --redis-db N, those of memcached through the server's port; \
-             a keyspace that no server has made gets another name with `alluvium keyspaces rename`"
+            "the keyspace {keyspace:?} belongs to `alluvium serve`, and a direct change would damage its \
+             records; write Redis keys with --redis-db N and memcached items through the server's port, or \
+             rename the keyspace with `alluvium keyspaces rename` if no server has created it"
         );
         Err(Error::told(FailureKind::Usage, text))
     }
@@ -305,8 +305,9 @@ impl ManagementSession {
             return Ok(());
         }
         let text = format!(
-            "the keyspace {keyspace:?} belongs to the running server, whose clients would see damage if records in it were changed past it: \
-             write keys of Redis clients with --redis-db N, those of memcached through its port, or stop the server"
+            "the keyspace {keyspace:?} belongs to the running server, and a direct change would damage its \
+             records; write Redis keys with --redis-db N and memcached items through the server's port, or \
+             stop the server"
         );
         Err(Error::told(FailureKind::Usage, text))
     }
@@ -318,14 +319,14 @@ impl ManagementSession {
             .map_err(|error: alluvium::Error| Error::told(FailureKind::Usage, error.to_string()))?;
         let options = new.options().ok_or_else(|| {
             let text = format!(
-                "there is no compression {:?}: choose none, lz4 or zstd",
+                "unknown compression {:?}; choose none, lz4 or zstd",
                 new.compression
             );
             Error::told(FailureKind::Usage, text)
         })?;
         if self.db.existing_keyspace(&new.name).is_ok() {
             let text = format!(
-                "there is a keyspace {:?} already: drop or rename it first, or use it as it is",
+                "the keyspace {:?} exists already; drop or rename it first, or use it as it is",
                 new.name
             );
             return Err(Error::told(FailureKind::Failed, text));
@@ -334,7 +335,7 @@ impl ManagementSession {
             .keyspace_with(&new.name, &options.structure(structure))
             .map_err(|error| match error {
                 alluvium::Error::NotRegistered { name, .. } => {
-                    let text = format!("there is no merge operator {name:?}: choose add or append");
+                    let text = format!("unknown merge operator {name:?}; choose add or append");
                     Error::told(FailureKind::Usage, text)
                 }
                 error => error.into(),
@@ -458,7 +459,7 @@ impl ManagementSession {
         let work = work.map_err(|error| {
             Error::told(
                 FailureKind::Failed,
-                format!("the system has no thread for the compaction: {error}"),
+                format!("cannot start a thread for the compaction: {error}"),
             )
         })?;
         while !work.is_finished() {
@@ -484,7 +485,7 @@ impl ManagementSession {
 fn no_ingest() -> Error {
     Error::told(
         FailureKind::Usage,
-        "no load of sorted records was begun on this connection",
+        "this connection has begun no load of sorted records",
     )
 }
 
@@ -512,7 +513,8 @@ fn require_absolute(path: &Path) -> Result<()> {
         return Ok(());
     }
     let text = format!(
-        "{} is not absolute, and this process has a working directory of its own",
+        "{} is a relative path, and the process that has the store open may have another working directory; \
+         give an absolute path",
         path.display()
     );
     Err(Error::told(FailureKind::Usage, text))

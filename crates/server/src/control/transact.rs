@@ -96,7 +96,7 @@ impl ManagedTransaction {
             TransactionStep::Savepoint(name) => self.mark(name),
             TransactionStep::RollbackTo(name) => self.roll_back_to(name),
             TransactionStep::Commit | TransactionStep::Rollback => {
-                let text = "a commit and a rollback end a transaction: they are no steps in it";
+                let text = "a commit or a rollback ends a transaction and cannot be a step in it";
                 Err(Error::told(FailureKind::Usage, text))
             }
         }
@@ -113,7 +113,7 @@ impl ManagedTransaction {
 
     fn mark(&mut self, name: &str) -> Result<()> {
         if self.savepoints.len() >= MOST_SAVEPOINTS {
-            let text = format!("a transaction may have {MOST_SAVEPOINTS} savepoints here: set fewer");
+            let text = format!("a transaction can have at most {MOST_SAVEPOINTS} savepoints here; set fewer");
             return Err(Error::told(FailureKind::Usage, text));
         }
         let savepoint = self.transaction.savepoint();

@@ -64,7 +64,7 @@ impl AcceptorHandle {
     pub(crate) fn stop(&self) {
         self.is_stopping.store(true, Ordering::Release);
         if let Err(error) = self.waker.wake() {
-            tracing::error!(%error, "the acceptor cannot be woken");
+            tracing::error!(%error, "cannot wake the thread that accepts connections");
         }
     }
 }
@@ -108,7 +108,7 @@ impl Acceptor {
             if let Err(error) = self.poll.poll(&mut events, None)
                 && error.kind() != ErrorKind::Interrupted
             {
-                tracing::error!(%error, "the acceptor cannot wait");
+                tracing::error!(%error, "waiting for new connections failed; the server tries again");
                 std::thread::sleep(PAUSE);
             }
             for index in 0..self.listeners.len() {
@@ -123,7 +123,7 @@ impl Acceptor {
             match listener.socket.accept() {
                 Ok((socket, addresses)) => {
                     if let Err(error) = self.admit(socket, addresses, listener, next) {
-                        tracing::debug!(%error, "a connection was not admitted");
+                        tracing::debug!(%error, "an accepted connection could not be set up and was closed");
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
@@ -139,7 +139,8 @@ impl Acceptor {
     /// Warns that connections cannot be accepted, at most once a second.
     fn warn(&self, error: &io::Error) {
         if let Some(held_back) = self.warnings.lock().try_log(Instant::now()) {
-            tracing::warn!(%error, held_back, "no connection can be accepted: raise the limit of open files (ulimit -n), or lower --max-clients");
+            tracing::warn!(%error, held_back, "cannot accept connections; if the process has too many open \
+                                               files, raise their limit (ulimit -n) or lower --max-clients");
         }
     }
 
@@ -181,7 +182,7 @@ impl Acceptor {
         let mut seats = (0..seats.len()).map(|step| &seats[(first + step) % seats.len()]);
         match seats.find(|seat| !seat.is_over.load(Ordering::Acquire)) {
             Some(seat) => seat.send(LoopMessage::New(Box::new(connection))),
-            None => tracing::error!("no loop is left that could serve a connection"),
+            None => tracing::error!("closed a new connection: no event loop is running; restart the server"),
         }
         Ok(())
     }

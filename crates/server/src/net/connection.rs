@@ -232,13 +232,17 @@ impl ProtocolConnection {
                 turn
             }
             Ok(Err(error)) => {
-                tracing::debug!(%error, client = self.client.id, "a connection broke");
+                tracing::debug!(%error, client = self.client.id, "a connection failed");
                 TurnOutcome::Closed
             }
             Err(panic) => {
                 self.common.counters.panics.fetch_add(1, Relaxed);
                 let why = panic_text(&*panic);
-                tracing::error!(client = self.client.id, why, "closed: a command panicked");
+                tracing::error!(
+                    client = self.client.id,
+                    why,
+                    "closed a connection: its command panicked"
+                );
                 TurnOutcome::Closed
             }
         }
@@ -255,7 +259,7 @@ impl ProtocolConnection {
         if !goes_on {
             tracing::warn!(
                 client = self.client.id,
-                "closed: it did not take what MONITOR shows"
+                "closed a connection: it read the output of MONITOR too slowly"
             );
         }
         if self.output.len() > before {
@@ -302,7 +306,8 @@ impl ProtocolConnection {
                 self.common.counters.output_overflows.fetch_add(1, Relaxed);
                 tracing::warn!(
                     client = self.client.id,
-                    "closed: its replies exceed the output buffer"
+                    "closed a connection: its unread replies exceeded the output buffer (CONFIG SET \
+                     client-output-buffer-limit)"
                 );
                 return Ok(TurnOutcome::Closed);
             }
@@ -529,7 +534,7 @@ impl ProtocolConnection {
 pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let owned = panic.downcast_ref::<String>().map(String::as_str);
-    text.or(owned).unwrap_or("no message")
+    text.or(owned).unwrap_or("the panic has no message")
 }
 
 impl Drop for ProtocolConnection {

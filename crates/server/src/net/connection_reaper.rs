@@ -84,7 +84,7 @@ impl ConnectionReaper {
         self.is_stopping.store(true, Release);
         self.common.budget.wake_reaper();
         if self.thread.join().is_err() {
-            tracing::error!("the thread that looks after connections has panicked");
+            tracing::error!("the thread that closes idle and slow connections has panicked");
         }
     }
 }
@@ -137,7 +137,7 @@ fn close_strangers(common: &ServerContext) -> bool {
         if for_ms >= most_ms && !client.is_killed.swap(true, Relaxed) {
             has_closed = true;
             common.counters.timed_out.fetch_add(1, Relaxed);
-            tracing::info!(client = client.id, peer = %client.peer, "closed: it has not said who it is");
+            tracing::info!(client = client.id, peer = %client.peer, "closed a connection: it did not authenticate in time");
         }
     });
     has_closed
@@ -151,7 +151,7 @@ fn reclaim_store_memory(common: &ServerContext, beside: &dyn MemoryPressureListe
     }
     match beside.release_memory(held as u64) {
         Ok(()) => *lent = held,
-        Err(error) => tracing::debug!(%error, "the store does not make room for clients"),
+        Err(error) => tracing::debug!(%error, "the store cannot release memory for clients"),
     }
 }
 
@@ -208,8 +208,11 @@ fn evict_connections(common: &ServerContext) -> bool {
         has_closed = true;
         common.counters.evicted.fetch_add(1, Relaxed);
         let why = match is_reader {
-            true => "closed: the slowest reader, since clients hold more than --client-memory",
-            false => "closed: its request stands still, and clients hold more than --client-memory",
+            true => {
+                "closed the connection that reads its replies most slowly: clients ran out of \
+                 --client-memory"
+            }
+            false => "closed a connection with a stalled request: clients ran out of --client-memory",
         };
         let unread = load.unread.load(Relaxed);
         tracing::warn!(client = client.id, peer = %client.peer, held = charged, unread, used, limit, why);
@@ -293,7 +296,7 @@ impl IdleCheckSchedule {
             } else if !client.is_killed.swap(true, Relaxed) {
                 has_closed = true;
                 common.counters.timed_out.fetch_add(1, Relaxed);
-                tracing::info!(client = client.id, peer = %client.peer, "closed: it was idle for --client-timeout");
+                tracing::info!(client = client.id, peer = %client.peer, "closed a connection: it was idle for --client-timeout");
             }
         });
         self.due = Some(now + soonest.max(timeout / IDLE_CHECK_DIVISOR));

@@ -82,7 +82,7 @@ impl EventLoop {
                 return;
             }
             if let Err(error) = self.wait(is_stopping, &pool.seats[seat]) {
-                tracing::error!(%error, "a loop cannot wait for its connections");
+                tracing::error!(%error, "an event loop cannot wait for its connections; it tries again");
                 std::thread::sleep(STOPPING_TICK);
             }
             for message in pool.seats[seat].take_messages() {
@@ -162,7 +162,7 @@ impl EventLoop {
                 match self.poll.registry().register(socket, Token(slot), interest) {
                     Ok(()) => self.slots[slot] = ConnectionSlot::Here(connection),
                     Err(error) => {
-                        tracing::error!(%error, "a connection cannot be waited for");
+                        tracing::error!(%error, "closed a connection: it could not be added to an event loop");
                         self.free.push(slot);
                     }
                 }

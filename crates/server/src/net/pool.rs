@@ -95,7 +95,7 @@ impl LoopSlot {
 
     pub(crate) fn wake(&self) {
         if let Err(error) = self.waker.wake() {
-            tracing::error!(%error, "a loop cannot be woken");
+            tracing::error!(%error, "cannot wake an event loop");
         }
     }
 
@@ -243,7 +243,8 @@ impl LoopPool {
             let pool = Arc::clone(self);
             let thread = std::thread::Builder::new().name("alluvium-serve".to_owned());
             if let Err(error) = thread.spawn(move || pool.run()) {
-                tracing::error!(%error, "no thread for a connection that is held up");
+                tracing::error!(%error, "cannot start a thread for an event loop; its connections wait for \
+                                         another thread");
                 self.budget.remove_thread();
                 self.spares.lock().alive -= 1;
             }
@@ -270,7 +271,7 @@ impl LoopPool {
         let driven = catch_unwind(AssertUnwindSafe(|| driver.drive(self, seat)));
         let Err(panic) = driven else { return };
         let why = panic_text(&*panic);
-        tracing::error!(why, "a loop panicked: its connections are closed");
+        tracing::error!(why, "an event loop panicked; its connections were closed");
         wait_hooks::on_wait(None);
         self.seats[seat].is_over.store(true, Ordering::Release);
         self.seats[seat].inbox.lock().clear();

@@ -96,12 +96,13 @@ pub(crate) fn verdict(vitals: &HealthMetrics) -> Vec<HealthFinding> {
     let mut say = |level, what: String, advice| findings.push(HealthFinding { level, what, advice });
     if let Some(free) = vitals.disk_free_bytes {
         let what = format!(
-            "{} MiB of {} MiB of the disk are free",
+            "the disk has {} MiB free of {} MiB",
             mib(free),
             mib(vitals.disk_total_bytes)
         );
-        let advice = "Free room on the disk, or move the store to a larger one: writes are refused when it is full. \
-                      DEL and FLUSHDB still work then, and give room back after a compaction.";
+        let advice = "Free space on the disk, or move the store to a larger one: writes are refused when it \
+                      is full. DEL and FLUSHDB still work on a full disk, and a compaction then frees the \
+                      space.";
         if free < NO_ROOM {
             say(HealthSeverity::Bad, what, advice);
         } else if free < LITTLE_ROOM.min(vitals.disk_total_bytes / 10) {
@@ -111,8 +112,9 @@ pub(crate) fn verdict(vitals: &HealthMetrics) -> Vec<HealthFinding> {
     if vitals.panics > 0 {
         say(
             HealthSeverity::Bad,
-            format!("{} commands have ended in a panic", vitals.panics),
-            "The server's log has the message of each: report it. Only the connection that sent such a command was closed.",
+            format!("{} commands have panicked", vitals.panics),
+            "This is a bug: report the messages, which are in the server's log. Only the connections that \
+             sent these commands were closed.",
         );
     }
     let pressure = &vitals.pressure;
@@ -124,16 +126,18 @@ pub(crate) fn verdict(vitals: &HealthMetrics) -> Vec<HealthFinding> {
                 "writers had to stop {} times in the last {} seconds",
                 pressure.waits, pressure.seconds
             ),
-            "Writes come faster than the disk takes them: write less at a time, use a faster disk, or give the store more --memory.",
+            "Clients write faster than the disk can: write less at a time, use a faster disk, or give the \
+             store more --memory.",
         );
     } else if pressure.delayed_share > 0.2 {
         say(
             HealthSeverity::Warning,
             format!(
-                "writers were held back for {held} % of the last {} seconds",
+                "writers were delayed for {held} % of the last {} seconds",
                 pressure.seconds
             ),
-            "Compactions are behind: they catch up by themselves if this is a burst; if it lasts, use a faster disk or more --memory.",
+            "Compactions cannot keep up with the writes: they catch up after a burst; if the delays last, \
+             use a faster disk or more --memory.",
         );
     }
     of_memory_use(vitals, &mut say);
@@ -147,26 +151,32 @@ fn of_connections(vitals: &HealthMetrics, say: &mut impl FnMut(HealthSeverity, S
         say(
             HealthSeverity::Warning,
             format!(
-                "{} of at most {} clients are connected",
+                "{} clients are connected, of at most {}",
                 vitals.connections, vitals.most_connections
             ),
-            "Use connection pools, or raise maxclients with CONFIG SET: clients beyond it are refused.",
+            "Use connection pools, or raise maxclients with CONFIG SET: the server refuses clients beyond \
+             the maximum.",
         );
     } else if vitals.rejected > 0 {
         say(
             HealthSeverity::Warning,
-            format!("{} clients were refused since the start", vitals.rejected),
-            "There were too many at once: use connection pools, or raise maxclients with CONFIG SET.",
+            format!(
+                "{} clients were refused since the server was started",
+                vitals.rejected
+            ),
+            "Too many clients were connected at once: use connection pools, or raise maxclients with CONFIG \
+             SET.",
         );
     }
     if vitals.overflows > 0 {
         say(
             HealthSeverity::Warning,
             format!(
-                "{} connections were closed since they did not take their replies",
+                "{} connections were closed because they did not read their replies",
                 vitals.overflows
             ),
-            "Ask for less at a time (SCAN instead of KEYS, ranges instead of whole collections), and read replies at once.",
+            "Request less at a time (SCAN instead of KEYS, ranges instead of whole collections), and read \
+             replies as they arrive.",
         );
     }
 }
@@ -179,43 +189,46 @@ fn of_memory_use(vitals: &HealthMetrics, say: &mut impl FnMut(HealthSeverity, St
         say(
             HealthSeverity::Bad,
             format!(
-                "the process has {} MiB of the {} MiB that it may have",
+                "the process uses {} MiB of the {} MiB that it may use",
                 mib(resident),
                 mib(system)
             ),
-            "The system may end the process: give it less with CONFIG SET maxmemory or --memory, or the container more.",
+            "The operating system may kill the process: lower its budget with CONFIG SET maxmemory or \
+             --memory, or give the container more memory.",
         );
     } else if vitals.budget_bytes > 0 && resident > vitals.budget_bytes / 10 * 15 + BESIDE_BUDGET {
         say(
             HealthSeverity::Warning,
             format!(
-                "the process has {} MiB, the budget is {} MiB",
+                "the process uses {} MiB, more than the budget of {} MiB",
                 mib(resident),
                 mib(vitals.budget_bytes)
             ),
-            "Requests and replies of clients take the rest: CLIENT LIST says whose (tot-mem).",
+            "Requests and replies of clients may use the rest: CLIENT LIST shows the memory of each client \
+             (tot-mem).",
         );
     }
     if vitals.used_bytes > vitals.budget_bytes / 100 * 110 && vitals.budget_bytes > 0 {
         say(
             HealthSeverity::Warning,
             format!(
-                "the store uses {} MiB of a budget of {} MiB",
+                "the store uses {} MiB, more than its budget of {} MiB",
                 mib(vitals.used_bytes),
                 mib(vitals.budget_bytes)
             ),
-            "Iterators and snapshots hold memory: SNAPSHOT LIST names those that were kept, give the store more --memory otherwise.",
+            "Iterators and snapshots hold memory: drop snapshots that SNAPSHOT LIST shows, or give the \
+             store more --memory.",
         );
     }
     if vitals.log_limit_bytes > 0 && vitals.log_bytes / 10 >= vitals.log_limit_bytes / 10 {
         say(
             HealthSeverity::Warning,
             format!(
-                "the log has {} MiB of at most {} MiB",
+                "the log has reached {} MiB, its limit is {} MiB",
                 mib(vitals.log_bytes),
                 mib(vitals.log_limit_bytes)
             ),
-            "Writers wait until a checkpoint has made it shorter: the disk is slower than the writes.",
+            "Clients write faster than the disk can: writers wait until a checkpoint has shortened the log.",
         );
     }
 }
@@ -230,8 +243,8 @@ pub(crate) fn worst(findings: &[HealthFinding]) -> HealthSeverity {
 pub(crate) fn summary(findings: &[HealthFinding]) -> &'static str {
     match worst(findings) {
         HealthSeverity::Good => "All is well.",
-        HealthSeverity::Warning => "Something should be done soon.",
-        HealthSeverity::Bad => "Something must be done now.",
+        HealthSeverity::Warning => "Action is needed soon.",
+        HealthSeverity::Bad => "Action is needed now.",
     }
 }
 
@@ -258,7 +271,7 @@ pub(crate) fn of_memory(shared: &StoreContext) -> String {
         findings.push(HealthFinding { level, what, advice });
     });
     let used = format!(
-        "The store uses {} MiB of its {} MiB, the process has {} MiB.\n",
+        "The store uses {} MiB of its budget of {} MiB; the process uses {} MiB.\n",
         mib(vitals.used_bytes),
         mib(vitals.budget_bytes),
         mib(vitals.resident_bytes.unwrap_or(0))

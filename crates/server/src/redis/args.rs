@@ -21,7 +21,7 @@ pub(super) fn double(text: &[u8]) -> Result<f64, CommandError> {
 pub(super) fn name(text: &[u8]) -> Result<&[u8], CommandError> {
     if text.len() > MAX_NAME {
         let why = format!(
-            "ERR a key or member of {} bytes is too long: at most {MAX_NAME} are possible",
+            "ERR a key or member of {} bytes is too long: the maximum is {MAX_NAME} bytes",
             text.len()
         );
         return Err(CommandError::Refused(Cow::Owned(why)));
@@ -39,8 +39,8 @@ pub(super) fn wrong_number(command: &str) -> CommandError {
 /// Returns the error for a reply that exceeds the limit of a client's output.
 pub(super) fn too_long(most: usize) -> CommandError {
     CommandError::Refused(Cow::Owned(format!(
-        "ERR the reply exceeds {most} bytes, the limit of a client's output: ask for less at a time, as SCAN, HSCAN, SSCAN, ZSCAN and \
-         ranges do"
+        "ERR the reply exceeds {most} bytes, the output limit of a client; request less at a time, with \
+         SCAN, HSCAN, SSCAN, ZSCAN or ranges"
     )))
 }
 

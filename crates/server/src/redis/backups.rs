@@ -75,9 +75,13 @@ impl BackupManager {
             return Ok(());
         }
         if !path.is_absolute() {
-            return Err(format!("{} is not absolute: begin it with /", path.display()));
+            return Err(format!(
+                "{} is a relative path; give an absolute path",
+                path.display()
+            ));
         }
-        FileDirectory::open(path).map_err(|error| format!("backups cannot go there: {error}"))?;
+        FileDirectory::open(path)
+            .map_err(|error| format!("cannot open the directory for backups: {error}"))?;
         *self.directory.write() = Some(path.to_owned());
         Ok(())
     }
@@ -85,8 +89,8 @@ impl BackupManager {
     /// Begins a backup. Fails if one is in progress or no directory is configured.
     pub(crate) fn begin(shared: &Arc<StoreContext>) -> Result<BackupPermit, CommandError> {
         let directory = shared.backups.directory().ok_or(CommandError::say(
-            "ERR there is no directory for backups: name one with CONFIG SET dir PATH, or start the server with --backup-dir PATH. \
-             What was acknowledged is kept without any",
+            "ERR no backup directory is set; set one with CONFIG SET dir PATH, or start the server with \
+             --backup-dir PATH. Acknowledged writes are kept without a backup",
         ))?;
         if shared.backups.is_running.swap(true, Ordering::AcqRel) {
             return Err(CommandError::say("ERR Background save already in progress"));
@@ -146,14 +150,14 @@ impl BackupPermit {
                 BackupOutcome::Whole
             }
             Err(error) => {
-                tracing::error!(%error, directory = %self.directory.display(), "a backup failed; the one before it is kept");
+                tracing::error!(%error, directory = %self.directory.display(), "a backup failed; the previous backup is kept");
                 BackupOutcome::Failed(error.to_string())
             }
         };
         *backups.last.lock() = Some((outcome, began.elapsed()));
         made.map(drop).map_err(|error| {
             CommandError::Refused(Cow::Owned(format!(
-                "ERR the backup failed, and the one before it is kept: {error}"
+                "ERR the backup failed, the previous backup is kept: {error}"
             )))
         })
     }
@@ -170,7 +174,7 @@ impl BackupPermit {
         if placed.is_err()
             && let Err(error) = remove_directory(&new)
         {
-            tracing::warn!(%error, "what a failed backup has left could not be removed; the next one does");
+            tracing::warn!(%error, "cannot remove the files of a failed backup; the next backup removes them");
         }
         placed
     }

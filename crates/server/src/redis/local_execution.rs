@@ -99,7 +99,7 @@ fn prepare(words: &[Vec<u8>], database: u8) -> Result<PreparedCommand, String> {
     let command = names::find(args.at(0)).ok_or_else(|| format!("ERR unknown command '{shown}'"))?;
     let CommandHandler::Data(run) = command.action else {
         return Err(format!(
-            "ERR '{shown}' is no command on keys, and means nothing without a connection"
+            "ERR '{shown}' needs a connection to a server; only commands on keys can run here"
         ));
     };
     if !command.takes(args.len()) {
@@ -108,7 +108,8 @@ fn prepare(words: &[Vec<u8>], database: u8) -> Result<PreparedCommand, String> {
     subcommands::check(command.name, args)?;
     if command.reaches_beyond(args, database) {
         return Err(format!(
-            "ERR '{shown}' changes other databases than {database}, which was chosen: leave it out, or send it to a server"
+            "ERR '{shown}' would change other databases than {database}, the selected one; leave it out, or \
+             send it to a server"
         ));
     }
     Ok(PreparedCommand {

@@ -92,7 +92,7 @@ impl ElementRange {
 
 fn missing(left: u64) -> CommandError {
     CommandError::Refused(std::borrow::Cow::Owned(format!(
-        "ERR {left} elements of a collection are missing: check the store"
+        "ERR {left} elements of a collection are missing; check the store with `alluvium check`"
     )))
 }
 

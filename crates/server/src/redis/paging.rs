@@ -159,8 +159,8 @@ pub(super) enum ReplyFit {
 /// Returns the error for something that does not fit into memory.
 pub(super) fn no_room(what: &str, budget: &ConnectionBudget) -> String {
     format!(
-        "OOM {what} does not fit into the memory of clients, {} bytes for all of them: divide it, or raise --client-memory \
-         (CONFIG SET maxmemory-clients)",
+        "OOM {what} does not fit into the client memory, {} bytes for all clients; make it smaller, or \
+         raise --client-memory (CONFIG SET maxmemory-clients)",
         budget.limit()
     )
 }

@@ -99,12 +99,10 @@ impl RedisSession {
         let (command, why, user) = asked.first_denied()?;
         let text = match &why {
             AccessDenial::Command => {
-                format!("NOPERM this user has no permissions to run the '{command}' command any more")
+                format!("NOPERM this user no longer has permissions to run the '{command}' command")
             }
             AccessDenial::Key(_) => {
-                format!(
-                    "NOPERM this user has no permissions any more to access one of the keys of '{command}'"
-                )
+                format!("NOPERM this user no longer has permissions to access one of the keys of '{command}'")
             }
         };
         let (reason, object) = match why {
@@ -113,7 +111,8 @@ impl RedisSession {
         };
         self.deny(reason, object, user.name().as_bytes());
         Some(format!(
-            "{text}: its rules were changed since the transaction asked for it, and nothing is written"
+            "{text}: the user's rules were changed since the command ran in the transaction, and nothing is \
+             written"
         ))
     }
 

@@ -230,7 +230,8 @@ impl RedisSession {
         self.is_ending = true;
         tracing::warn!(
             peer = %self.client.peer,
-            "closed: a client of the Redis port spoke HTTP; a web page may have tried to send commands"
+            "closed a connection: a client sent HTTP to the Redis port; a web page may have tried to send \
+             commands"
         );
     }
 
@@ -459,7 +460,8 @@ impl ProtocolSession for RedisSession {
     }
 
     fn report_sync_failure(&mut self, output: &mut Vec<u8>, why: &str) {
-        ReplyWriter::new(output, self.settings.version).error(&format!("ERR not durable: {why}"));
+        ReplyWriter::new(output, self.settings.version)
+            .error(&format!("ERR the write is not durable: {why}"));
     }
 }
 

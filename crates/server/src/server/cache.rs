@@ -289,7 +289,10 @@ fn refuse_what_stores_have(options: &ServerOptions) -> Result<()> {
     ];
     match asked.into_iter().find(|(_, is_asked)| *is_asked) {
         Some((what, _)) => Err(Error::Cache {
-            why: format!("a server in cache mode has no {}", what.trim_start_matches("a ")),
+            why: format!(
+                "a server in cache mode does not support {}; leave out this option",
+                what.trim_start_matches("a ")
+            ),
         }),
         None => Ok(()),
     }

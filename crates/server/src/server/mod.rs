@@ -321,7 +321,7 @@ impl ServerComponents {
         self.pool.join();
         self.syncer.stop();
         if syncer.join().is_err() {
-            tracing::error!("the thread that syncs has panicked");
+            tracing::error!("the thread that syncs the log has panicked");
         }
         reaper.stop();
         keeper.stop();
@@ -338,7 +338,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop();
         if let Err(error) = self.running.finish() {
-            tracing::error!(%error, "the server could not be stopped in order");
+            tracing::error!(%error, "the server did not stop cleanly");
         }
     }
 }
@@ -450,12 +450,13 @@ pub(crate) fn tls_config(tls: &TlsOptions) -> Result<Arc<ServerConfig>> {
     let bad = |why: String| Error::Tls { why };
     let certificates: std::result::Result<Vec<_>, _> =
         CertificateDer::pem_slice_iter(&tls.certificate).collect();
-    let certificates = certificates.map_err(|error| bad(format!("the certificate is no PEM: {error}")))?;
+    let certificates =
+        certificates.map_err(|error| bad(format!("the certificate is not valid PEM: {error}")))?;
     if certificates.is_empty() {
-        return Err(bad("there is no certificate in the file".to_owned()));
+        return Err(bad("the certificate file contains no certificate".to_owned()));
     }
     let key = PrivateKeyDer::from_pem_slice(&tls.key)
-        .map_err(|error| bad(format!("the private key is no PEM: {error}")))?;
+        .map_err(|error| bad(format!("the private key is not valid PEM: {error}")))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -478,15 +479,20 @@ fn authorities(pem: &[u8]) -> Result<Arc<RootCertStore>> {
     let bad = |why: String| Error::Tls { why };
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate =
-            certificate.map_err(|error| bad(format!("the clients' authority is no PEM: {error}")))?;
-        roots
-            .add(certificate)
-            .map_err(|error| bad(format!("the clients' authority is no certificate: {error}")))?;
+        let certificate = certificate.map_err(|error| {
+            bad(format!(
+                "the certificate authority for clients is not valid PEM: {error}"
+            ))
+        })?;
+        roots.add(certificate).map_err(|error| {
+            bad(format!(
+                "the certificate authority for clients is not a valid certificate: {error}"
+            ))
+        })?;
     }
     if roots.is_empty() {
         return Err(bad(
-            "there is no certificate in the file of the clients' authority".to_owned(),
+            "the file of the certificate authority for clients contains no certificate".to_owned(),
         ));
     }
     Ok(Arc::new(roots))

@@ -57,7 +57,8 @@ fn not_behind(time: u64, machine: u64) -> u64 {
 #[cold]
 fn set_back(time: u64, machine: u64) -> u64 {
     tracing::warn!(
-        "the clock is {} days behind the latest time that the server has gone by: one of the two is wrong, and the clock is believed; keys that counted as expired may be there again",
+        "the system clock is {} days behind the latest time that the server has recorded; the server now \
+         follows the system clock, and expired keys may reappear; check the system clock",
         (time - machine) / MOST_BEHIND_MS
     );
     machine

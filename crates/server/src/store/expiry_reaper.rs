@@ -57,7 +57,8 @@ impl ExpiryReaper {
                         Ok(())
                     });
                     if let Err(error) = result {
-                        tracing::warn!(%error, "expired collections could not be deleted; they are hidden all the same");
+                        tracing::warn!(%error, "cannot delete expired collections; they stay hidden from \
+                                                clients, and the server tries again");
                     }
                 }
             })?;

@@ -228,15 +228,15 @@ pub(crate) fn explained(error: Error) -> CommandError {
         }
         Error::Conflict { key, .. } => conflict(format::user_key(&key)),
         Error::TransactionTooOld { most } => format!(
-            "ABORTED the transaction was open for longer than {} ms: nothing is written, ABORT it and begin another one, \
-             if need be with a longer TIMEOUT",
+            "ABORTED the transaction was open for longer than {} ms and nothing is written; send ABORT and \
+             begin another one, if necessary with a longer TIMEOUT",
             most.as_millis()
         ),
         Error::TransactionEnded { why } => {
-            format!("ABORTED the transaction has ended: {why}: ABORT it and begin another one")
+            format!("ABORTED the transaction has ended: {why}; send ABORT and begin another one")
         }
         Error::TransactionLimit { what, most, .. } => format!(
-            "ERR {what} of the transaction would exceed {most}: ABORT it, and do less in one"
+            "ERR {what} of the transaction would exceed {most}; send ABORT, and do less in one transaction"
         ),
         other => return CommandError::Store(other),
     };

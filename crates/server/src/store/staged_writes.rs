@@ -55,7 +55,8 @@ impl Drop for OrphanGuard<'_> {
         let data = &self.store.data;
         let deleted = forget(&mut batch, data, self.database, self.number);
         if let Err(error) = deleted.and_then(|()| self.store.db.write(&batch)) {
-            tracing::warn!(%error, "what a command has left cannot be deleted before the store is opened next");
+            tracing::warn!(%error, "cannot delete the partial result of a failed command; it occupies space \
+                                    until the store is opened again");
         }
     }
 }
@@ -124,13 +125,14 @@ impl<'s> StagingWriter<'s> {
         }
         if self.is_within {
             return Err(CommandError::Refused(Cow::Owned(format!(
-                "ERR more than {AT_ONCE} bytes cannot be copied between BEGIN and COMMIT: use MULTI"
+                "ERR a command between BEGIN and COMMIT cannot copy more than {AT_ONCE} bytes; use MULTI \
+                 instead"
             ))));
         }
         if self.is_deleted {
             return Err(CommandError::Refused(Cow::Owned(format!(
-                "ERR more than {AT_ONCE} bytes cannot be copied in a transaction that empties the database before: use two \
-                 transactions"
+                "ERR a transaction that has emptied the database cannot copy more than {AT_ONCE} bytes; use \
+                 two transactions"
             ))));
         }
         self.write()

@@ -161,7 +161,7 @@ fn unordered(keyspace: &Keyspace, query: &QueryString) -> Result<BrowseIter, Htt
         .any(|name| query.bytes(name).is_some_and(|bytes| !bytes.is_empty()));
     if has_bounds || query.is_set("reverse") {
         return Err(HttpError::bad(
-            "these keys are hashed and have no order: ask without from, to, prefix and reverse",
+            "the keys of this keyspace are hashed and have no order; leave out from, to, prefix and reverse",
         ));
     }
     let walk = keyspace.unordered();
@@ -204,7 +204,7 @@ fn wanted<'q>(
 ) -> Result<(&'q [u8], Option<alluvium::Value>), HttpError> {
     let key = query
         .bytes("key")
-        .ok_or_else(|| HttpError::bad("key is missing: say which, as in &key=Elbe"))?;
+        .ok_or_else(|| HttpError::bad("the parameter key is missing; add it, for example &key=Elbe"))?;
     Ok((key, scope.keyspace.get(scope.inner(key))?))
 }
 
@@ -256,7 +256,7 @@ pub(super) fn raw(store: &ServerStore, query: &QueryString) -> Result<Vec<u8>, H
             ..
         }) => Ok(bytes.to_vec()),
         Some(ValueDescription { kind, .. }) => Err(HttpError::bad(format!(
-            "the key holds a {kind}, which has elements and no value: ask /api/value"
+            "the key holds a {kind}, whose elements cannot be downloaded as one value; use /api/value"
         ))),
     }
 }

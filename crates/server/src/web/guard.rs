@@ -58,7 +58,7 @@ pub(super) async fn guard(State(site): State<Arc<SiteState>>, request: Request, 
 fn unauthorized_response() -> Response {
     let refusal = HttpError::new(
         StatusCode::UNAUTHORIZED,
-        "the server has a password: give it with a user's name, by HTTP's basic authentication",
+        "a valid user name and password are required; send them by HTTP basic authentication",
     );
     let challenge = HeaderValue::from_static("Basic realm=\"Alluvium\", charset=\"UTF-8\"");
     ([(header::WWW_AUTHENTICATE, challenge)], refusal).into_response()
@@ -81,7 +81,7 @@ async fn admit(site: &SiteState, asker: AuthRequest) -> Result<(), Response> {
             AccessDenial::Command => HttpError::new(
                 StatusCode::FORBIDDEN,
                 format!(
-                    "user {} may not see this: its rules have no +{}",
+                    "user {} may not access this address; its ACL rules need +{}",
                     user.name(),
                     asked.name()
                 ),
@@ -89,7 +89,7 @@ async fn admit(site: &SiteState, asker: AuthRequest) -> Result<(), Response> {
             AccessDenial::Key(_) => HttpError::new(
                 StatusCode::FORBIDDEN,
                 format!(
-                    "user {} may not see this: its rules have no %R~* or ~*",
+                    "user {} may not access this address; its ACL rules need %R~* or ~*",
                     user.name()
                 ),
             ),
@@ -164,7 +164,8 @@ fn reject_cross_site(site: &SiteState, request: &Request) -> Result<(), HttpErro
     if !is_ours {
         return Err(HttpError::new(
             StatusCode::MISDIRECTED_REQUEST,
-            "the address names a host that this server does not know: use its IP address or localhost, or start the server with --web-name",
+            "the request names no host that this server accepts; use its IP address or localhost, or start \
+             the server with --web-name",
         ));
     }
     // Browsers mark requests that another site has caused. Links to the page itself are allowed.
@@ -176,7 +177,7 @@ fn reject_cross_site(site: &SiteState, request: &Request) -> Result<(), HttpErro
     {
         return Err(HttpError::new(
             StatusCode::FORBIDDEN,
-            "another site may not ask this",
+            "requests from other sites are not allowed; open the page at / first",
         ));
     }
     Ok(())

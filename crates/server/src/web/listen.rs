@@ -150,7 +150,7 @@ impl HttpListener {
                         Ok((socket, peer)) => self.begin(socket, ClientOrigin::from(peer.ip()), &router, &slots),
                         Err(error) => {
                             if let Some(held_back) = warnings.try_log(Instant::now()) {
-                                tracing::warn!(%error, held_back, "no connection to the web page can be accepted");
+                                tracing::warn!(%error, held_back, "cannot accept connections to the web page; the server tries again");
                             }
                             tokio::time::sleep(PAUSE).await;
                         }
@@ -181,7 +181,9 @@ impl HttpListener {
                 None => serving.serve(socket, router).await,
                 Some(tls) => match timeout(PATIENCE, tls.accept(socket)).await {
                     Ok(Ok(socket)) => serving.serve(socket, router).await,
-                    Ok(Err(error)) => tracing::debug!(%error, "no TLS with a client of the web page"),
+                    Ok(Err(error)) => {
+                        tracing::debug!(%error, "the TLS handshake with a client of the web page failed")
+                    }
                     Err(_) => {}
                 },
             }
@@ -212,7 +214,7 @@ impl HttpListener {
             }
         };
         if let Err(error) = ended {
-            tracing::debug!(%error, "a connection to the web page has ended");
+            tracing::debug!(%error, "a connection to the web page failed");
         }
     }
 }

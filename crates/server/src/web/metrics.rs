@@ -21,7 +21,11 @@ pub(super) fn text(shared: &StoreContext) -> String {
 
 fn server(shared: &StoreContext, text: &mut MetricsText) {
     use MetricType::Gauge;
-    text.family("build_info", Gauge, "The version; always 1.");
+    text.family(
+        "build_info",
+        Gauge,
+        "Version of the server as a label; the value is always 1.",
+    );
     let version = concat!("version=\"", env!("CARGO_PKG_VERSION"), "\"");
     text.labelled("build_info", version, 1.0);
     let uptime = shared.since.elapsed().as_secs_f64();
@@ -32,7 +36,7 @@ fn server(shared: &StoreContext, text: &mut MetricsText) {
         uptime,
     );
     let clients = shared.clients.len() as f64;
-    text.one("connections", Gauge, "Clients that are connected.", clients);
+    text.one("connections", Gauge, "Connected clients.", clients);
     client_memory(shared, text);
     counted(shared, text);
 }
@@ -43,12 +47,12 @@ fn client_memory(shared: &StoreContext, text: &mut MetricsText) {
     for (name, help, bytes) in [
         (
             "client_memory_bytes",
-            "Memory that all clients hold: requests, replies, transactions.",
+            "Bytes that the requests, replies and transactions of all clients occupy.",
             shared.budget.used(),
         ),
         (
             "client_memory_limit_bytes",
-            "Memory that all clients may hold.",
+            "Limit for the memory of all clients in bytes.",
             shared.budget.limit(),
         ),
     ] {
@@ -57,17 +61,18 @@ fn client_memory(shared: &StoreContext, text: &mut MetricsText) {
     for (name, help, counter) in [
         (
             "clients_evicted_total",
-            "Connections that were closed, the slowest readers first, because all together held too much.",
+            "Connections that were closed because clients reached the limit of their memory; the slowest \
+             readers are closed first.",
             &counters.evicted,
         ),
         (
             "client_memory_refusals_total",
-            "Requests and replies that were refused because they did not fit into the memory of clients.",
+            "Requests and replies that were refused because they did not fit into the client memory.",
             &counters.memory_refusals,
         ),
         (
             "clients_timed_out_total",
-            "Connections that were closed because they were idle.",
+            "Connections that were closed because they were idle or did not authenticate in time.",
             &counters.timed_out,
         ),
     ] {
@@ -85,7 +90,8 @@ fn health(shared: &StoreContext, text: &mut MetricsText) {
     text.each(
         "health",
         Gauge,
-        "1 for how well the server is: the web page and MEMORY DOCTOR say what is wrong and what to do.",
+        "Health of the server: 1 for the current level, 0 for the others; the web page shows the problems \
+         and what to do about them.",
         "level",
         &levels,
     );
@@ -97,24 +103,24 @@ fn health(shared: &StoreContext, text: &mut MetricsText) {
     text.each(
         "processor_seconds_total",
         Counter,
-        "Processor time of the process.",
+        "Processor time of the process in seconds.",
         "mode",
         &seconds,
     );
     for (name, help, value) in [
         (
             "resident_memory_bytes",
-            "Memory that the process has.",
+            "Resident memory of the process in bytes.",
             process::resident_bytes(),
         ),
         (
             "system_memory_bytes",
-            "Memory of the container or the machine.",
+            "Memory of the container or machine in bytes.",
             process::system_bytes(),
         ),
         (
             "memory_used_bytes",
-            "Memory that the store uses.",
+            "Memory that the store uses in bytes.",
             Some(shared.used_memory()),
         ),
     ] {
@@ -124,15 +130,25 @@ fn health(shared: &StoreContext, text: &mut MetricsText) {
     }
     if let Ok(space) = shared.store.db.disk_space() {
         let free = space.free_bytes as f64;
-        text.one("disk_free_bytes", Gauge, "Room on the disk of the store.", free);
+        text.one(
+            "disk_free_bytes",
+            Gauge,
+            "Free bytes on the disk of the store.",
+            free,
+        );
         let total = space.total_bytes as f64;
-        text.one("disk_total_bytes", Gauge, "Size of the disk of the store.", total);
+        text.one(
+            "disk_total_bytes",
+            Gauge,
+            "Size of the disk of the store in bytes.",
+            total,
+        );
     }
     let panics = shared.counters.panics.load(Ordering::Relaxed) as f64;
     text.one(
         "panics_total",
         Counter,
-        "Connections that ended since a command panicked.",
+        "Connections that were closed because a command panicked.",
         panics,
     );
 }
@@ -143,62 +159,54 @@ fn counted(shared: &StoreContext, text: &mut MetricsText) {
     for (name, help, counter) in [
         (
             "connections_total",
-            "Connections that were accepted.",
+            "Accepted connections.",
             &counters.connections,
         ),
         (
             "connections_rejected_total",
-            "Connections that were refused because there were too many.",
+            "Connections that were refused because too many clients were connected.",
             &counters.rejected,
         ),
-        (
-            "commands_total",
-            "Commands that were executed.",
-            &counters.commands,
-        ),
-        (
-            "command_errors_total",
-            "Replies that were errors.",
-            &counters.errors,
-        ),
+        ("commands_total", "Executed commands.", &counters.commands),
+        ("command_errors_total", "Error replies.", &counters.errors),
         (
             "network_received_bytes_total",
-            "Bytes that clients sent.",
+            "Bytes received from clients.",
             &counters.received,
         ),
         (
             "network_sent_bytes_total",
-            "Bytes that were sent to clients.",
+            "Bytes sent to clients.",
             &counters.sent,
         ),
         (
             "output_overflows_total",
-            "Connections that were ended because they did not take their replies.",
+            "Connections that were closed because their unread replies exceeded the output limit.",
             &counters.output_overflows,
         ),
         (
             "string_hits_total",
-            "Strings that Redis clients asked for and that were there.",
+            "Strings requested by Redis clients and found.",
             &store.hits,
         ),
         (
             "string_misses_total",
-            "Strings that Redis clients asked for and that were not there.",
+            "Strings requested by Redis clients and not found.",
             &store.misses,
         ),
         (
             "item_gets_total",
-            "Items that memcached clients asked for.",
+            "Items requested by memcached clients.",
             &counters.items_got,
         ),
         (
             "item_hits_total",
-            "Items of those that were there.",
+            "Items requested by memcached clients and found.",
             &counters.items_hit,
         ),
         (
             "item_sets_total",
-            "Items that memcached clients stored.",
+            "Items stored by memcached clients.",
             &counters.items_set,
         ),
     ] {
@@ -259,24 +267,25 @@ const FAMILIES: &[MetricFamily] = &[
     ]),
     one("user_written_bytes_total", &[("", &["operations.written_bytes"])]),
     each("amplification_ratio", "kind",
-        "Bytes written to the device for each of the user's, device reads for each key looked up, bytes in use for each that something refers to; since the store was opened.", &[
+        "Since the store was opened: bytes written to the device per byte written by users (write), device \
+         reads per key looked up (read); and bytes in use per live byte (space).", &[
         ("write", &["amplification.write"]),
         ("read", &["amplification.read"]),
         ("space", &["amplification.space"]),
     ]),
     each("cache_hits_total", "cache",
-        "What was asked of a cache and in it.", &[
+        "Cache hits, by cache.", &[
         ("pages", &["cache.pages.hits"]),
         ("records", &["cache.records.hits"]),
     ]),
     each("cache_misses_total", "cache",
-        "What was asked of a cache and not in it.", &[
+        "Cache misses, by cache.", &[
         ("pages", &["cache.pages.misses", "cache.pages.joined"]),
         ("records", &["cache.records.misses"]),
     ]),
     one("cache_page_evictions_total", &[("", &["cache.pages.evictions"])]),
     each("memory_bytes", "owner",
-        "Memory that the store takes, by owner.", &[
+        "Memory that the store uses in bytes, by owner.", &[
         ("memtables", &["memory.memtables"]),
         ("log", &["memory.log"]),
         ("pages", &["memory.pages"]),
@@ -288,7 +297,7 @@ const FAMILIES: &[MetricFamily] = &[
     ]),
     one("memory_budget_bytes", &[("", &["memory.budget"])]),
     each("space_bytes", "state",
-        "Bytes of the data files, by what they are.", &[
+        "Bytes of the data files, by state.", &[
         ("live", &["space.live_bytes"]),
         ("dead", &["space.dead_bytes"]),
         ("free", &["space.free_bytes"]),
@@ -307,12 +316,12 @@ const FAMILIES: &[MetricFamily] = &[
     one("flushes_total", &[("", &["work.flushes"])]),
     one("splits_total", &[("", &["work.leaf_splits", "work.index_splits"])]),
     each("compactions", "state",
-        "Compactions that are due and under way.", &[
+        "Compactions, by state: pending or running.", &[
         ("pending", &["debt.pending_jobs"]),
         ("running", &["debt.running_jobs"]),
     ]),
     each("compaction_bytes", "state",
-        "Bytes that compactions which are due and under way will read.", &[
+        "Bytes that the pending and running compactions read, by state.", &[
         ("pending", &["debt.pending_bytes"]),
         ("running", &["debt.running_bytes"]),
     ]),
@@ -364,7 +373,7 @@ fn store(shared: &StoreContext, text: &mut MetricsText) {
     text.one(
         "last_commit",
         MetricType::Gauge,
-        "The number of the last commit that everybody sees.",
+        "Sequence number of the last commit that is visible to all readers.",
         last,
     );
 }
@@ -395,7 +404,8 @@ fn durations(shared: &StoreContext, text: &mut MetricsText) {
     text.family(
         "operation_duration_seconds",
         MetricType::Histogram,
-        "How long operations of the store took: one in 64 is timed, of durable commits every one.",
+        "Duration of store operations in seconds; every durable commit is timed, and one in 64 of the other \
+         operations.",
     );
     for (word, times) in [
         ("get", &times.get),

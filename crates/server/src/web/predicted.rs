@@ -3,7 +3,8 @@
 use super::families::{MetricType, MetricsText};
 use crate::shared::StoreContext;
 
-const HELP: &str = "What the store should cost by the model of its structure, a band of it (p10, p90), and what was measured since the store was opened.";
+const HELP: &str = "Costs that the model of the store's structure predicts, with the bounds of their band \
+                    (p10, p90), and the costs measured since the store was opened.";
 
 pub(super) fn write(shared: &StoreContext, text: &mut MetricsText) {
     let Some(forecast) = shared.forecasts.of(&shared.store.db) else {

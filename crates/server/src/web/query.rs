@@ -28,7 +28,8 @@ impl QueryString {
 
     pub(super) fn text(&self, name: &str) -> Result<Option<&str>, HttpError> {
         let read = |value| {
-            std::str::from_utf8(value).map_err(|_| HttpError::bad(format!("{name} is no UTF-8 text")))
+            std::str::from_utf8(value)
+                .map_err(|_| HttpError::bad(format!("the parameter {name} must be UTF-8")))
         };
         self.bytes(name).map(read).transpose()
     }
@@ -41,7 +42,7 @@ impl QueryString {
         let number = text.parse::<u64>();
         number
             .map(|number| Some(number.min(most)))
-            .map_err(|_| HttpError::bad(format!("{name} is {text:?}: a number was expected")))
+            .map_err(|_| HttpError::bad(format!("the parameter {name} must be a number, not {text:?}")))
     }
 
     /// Returns whether a parameter is present and not `0`.

@@ -75,7 +75,9 @@ pub(super) fn router(site: &Arc<SiteState>) -> Router {
         router = router.route(path, get(file));
     }
     let missing = || async {
-        HttpError::missing("there is nothing here: the page is at /, the answers for programs at /api")
+        HttpError::missing(
+            "this address does not exist; the page is at /, the interface for programs under /api",
+        )
     };
     let router = router
         .route("/api/stats", get(stats))
@@ -93,7 +95,7 @@ pub(super) fn router(site: &Arc<SiteState>) -> Router {
         .method_not_allowed_fallback(|| async {
             HttpError::new(
                 StatusCode::METHOD_NOT_ALLOWED,
-                "nothing can be changed here: ask with GET",
+                "only GET is allowed: the web page changes nothing",
             )
         })
         .layer(from_fn_with_state(Arc::clone(site), guard::guard));
@@ -111,7 +113,7 @@ async fn blocking<T: Send + 'static>(
     let gone = |_| {
         HttpError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "the answer could not be made: the server's log says why",
+            "the request failed with a panic, which is a bug in Alluvium; the server's log contains the message",
         )
     };
     done.map_err(gone)?

@@ -10,22 +10,23 @@ pub(super) fn write(shared: &StoreContext, text: &mut MetricsText) {
     for (name, help, value) in [
         (
             "snapshots",
-            "Places in the commit order that readers read at.",
+            "Distinct sequence numbers that open readers read at.",
             stats.snapshots as f64,
         ),
         (
             "held_commits",
-            "Commits after the oldest place that a reader reads at: what they replaced is kept.",
+            "Commits since the oldest sequence number that a reader reads at; the store retains the data \
+             that they replaced.",
             stats.held_commits as f64,
         ),
         (
             "transactions_open",
-            "Transactions that are open.",
+            "Open transactions.",
             transactions.open as f64,
         ),
         (
             "transactions_oldest_seconds",
-            "The age of the oldest open transaction.",
+            "Age of the oldest open transaction in seconds.",
             transactions.oldest_ms as f64 / 1e3,
         ),
     ] {
@@ -34,7 +35,7 @@ pub(super) fn write(shared: &StoreContext, text: &mut MetricsText) {
     text.each(
         "transactions_ended_total",
         MetricType::Counter,
-        "Transactions that have ended, by how.",
+        "Transactions that have ended, by outcome.",
         "how",
         &[
             ("committed", transactions.committed as f64),

@@ -47,9 +47,9 @@ pub(super) enum ValueContent<'v> {
 impl KeyScope {
     /// Returns the scope named by the parameters `keyspace`, `database` and `raw`.
     pub(super) fn of(store: &ServerStore, query: &QueryString) -> Result<KeyScope, HttpError> {
-        let name = query
-            .text("keyspace")?
-            .ok_or_else(|| HttpError::bad("keyspace is missing: say which, as in ?keyspace=default"))?;
+        let name = query.text("keyspace")?.ok_or_else(|| {
+            HttpError::bad("the parameter keyspace is missing; add it, for example ?keyspace=default")
+        })?;
         let keyspace = store.db.existing_keyspace(name)?;
         let data = store.data.clone();
         let is = |other: &Keyspace| keyspace.number() == other.number();
@@ -67,15 +67,13 @@ impl KeyScope {
                         });
                     }
                     (true, None) => {
-                        return Err(HttpError::missing(format!(
-                            "database {number} has never had keys"
-                        )));
+                        return Err(HttpError::missing(format!("database {number} has no keys")));
                     }
                 }
             }
             Some(_) => {
                 return Err(HttpError::bad(format!(
-                    "only the keyspace \"redis\" has databases, from 0 to {}",
+                    "the parameter database requires keyspace=redis and a number from 0 to {}",
                     DATABASES - 1
                 )));
             }

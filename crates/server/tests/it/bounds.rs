@@ -180,7 +180,7 @@ fn watched_keys_are_refused_beyond_the_memory_of_clients() {
     }
     let refused = refused.expect("it is refused some time");
     assert!(
-        refused.starts_with("-OOM what is watched does not fit"),
+        refused.starts_with("-OOM the list of watched keys does not fit"),
         "{refused}"
     );
     assert!(watched > 1000, "{watched}");

@@ -346,7 +346,7 @@ fn idle_connections_are_closed_after_the_time_that_was_set() {
     idle.script("PING => PONG");
     client.script(
         "CONFIG GET timeout => [\"timeout\" \"0\"]
-        CONFIG SET timeout -1 => -ERR CONFIG SET failed (possibly related to argument 'timeout') - argument must be a number of seconds, or 0 for never
+        CONFIG SET timeout -1 => -ERR CONFIG SET failed (possibly related to argument 'timeout') - argument must be a number of seconds, or 0 to disable
         CONFIG SET timeout 1 => OK
         CONFIG GET timeout => [\"timeout\" \"1\"]",
     );

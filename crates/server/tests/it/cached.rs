@@ -325,8 +325,8 @@ fn what_cannot_be_had_or_is_for_stores_is_refused_at_the_start() {
         Err(Error::Cache { why }) => why,
         other => panic!("{other:?}"),
     };
-    assert!(refused(1 << 60, options()).contains("ask for less"));
-    assert!(refused(1000, options()).contains("too little"));
+    assert!(refused(1 << 60, options()).contains("choose a smaller cache"));
+    assert!(refused(1000, options()).contains("too few"));
     let web = ServerOptions {
         web: options().redis,
         ..options()

@@ -145,7 +145,7 @@ fn what_needs_an_order_says_that_there_is_none() {
         let reply = client.ask(command);
         let name = command.split(' ').next().unwrap();
         let expected =
-            format!("-ERR {name} needs keys in order, and this store keeps them hashed (--hashed)");
+            format!("-ERR {name} needs keys in order, but this store keeps them hashed (--hashed)");
         assert!(reply.starts_with(&expected), "{reply}");
     }
     client.script("SNAPSHOT CREATE before => OK\nSET a 2 => OK\nSNAPSHOT GET before a => \"1\"\nSNAPSHOT GET before c => nil");

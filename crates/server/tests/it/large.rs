@@ -283,7 +283,7 @@ fn replies_that_are_needed_whole_are_refused_beyond_the_limit() {
             "{command}: {reply}"
         );
     }
-    client.script("LLEN l => :4000\nSCARD s => :4000\nZCARD z => :4000\nRPOP l 3000000 => -ERR the reply exceeds 1048576 bytes, the limit of a client's output: ask for less at a time, as SCAN, HSCAN, SSCAN, ZSCAN and ranges do");
+    client.script("LLEN l => :4000\nSCARD s => :4000\nZCARD z => :4000\nRPOP l 3000000 => -ERR the reply exceeds 1048576 bytes, the output limit of a client; request less at a time, with SCAN, HSCAN, SSCAN, ZSCAN or ranges");
     drop(fixture);
 }
 

@@ -130,7 +130,7 @@ fn keys_and_members_that_are_too_long_are_refused() {
     ] {
         client.send(words);
         let reply = client.reply();
-        assert!(reply.contains("is too long: at most"), "{reply}");
+        assert!(reply.contains("is too long: the maximum is"), "{reply}");
     }
     client.send(&[b"GET", &long]);
     assert_eq!(client.reply(), "nil");

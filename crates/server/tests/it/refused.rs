@@ -10,25 +10,26 @@ fn commit_and_exec_ask_again_whether_the_user_may() {
     let (_, fixture) = with_users("user u on >pw ~u:* ~v:* +@all\nuser w on >pw ~u:* +@all\n");
     let mut admin = fixture.client();
     let mut u = user(&fixture, "u");
-    let changed = "its rules were changed since the transaction asked for it, and nothing is written";
+    let changed =
+        "the user's rules were changed since the command ran in the transaction, and nothing is written";
     // A single-key command, commands with several keys, and keys that are read only to produce a
     // write.
     for (ask, take, denied) in [
-        ("SET u:1 1", "-set", "to run the 'set' command any more"),
+        ("SET u:1 1", "-set", "permissions to run the 'set' command"),
         (
             "MSET u:1 1 v:1 2",
             "resetkeys ~u:*",
-            "any more to access one of the keys of 'mset'",
+            "permissions to access one of the keys of 'mset'",
         ),
         (
             "COPY v:0 u:1",
             "resetkeys ~u:* %W~v:*",
-            "any more to access one of the keys of 'copy'",
+            "permissions to access one of the keys of 'copy'",
         ),
         (
             "SORT v:0 BY nosort GET # STORE u:1",
             "resetkeys ~u:*",
-            "any more to access one of the keys of 'sort'",
+            "permissions to access one of the keys of 'sort'",
         ),
     ] {
         admin.script("ACL SETUSER u resetkeys ~u:* ~v:* +@all => OK\nFLUSHALL => OK\nRPUSH v:0 x => :1");
@@ -36,7 +37,7 @@ fn commit_and_exec_ask_again_whether_the_user_may() {
         assert!(!u.ask(ask).starts_with('-'), "{ask}");
         admin.script(&format!("ACL SETUSER u {take} => OK"));
         u.script(&format!(
-            "COMMIT => -NOPERM this user has no permissions {denied}: {changed}
+            "COMMIT => -NOPERM this user no longer has {denied}: {changed}
              COMMIT => -ERR COMMIT without BEGIN"
         ));
         admin.script("EXISTS u:0 u:1 v:1 => :0");
@@ -61,7 +62,7 @@ fn commit_and_exec_ask_again_whether_the_user_may() {
     u.script("BEGIN => OK\nSET u:1 1 => OK\nAUTH w pw => OK\nSET u:2 2 => OK");
     admin.script("ACL SETUSER u -set => OK");
     u.script(&format!(
-        "COMMIT => -NOPERM this user has no permissions to run the 'set' command any more: {changed}
+        "COMMIT => -NOPERM this user no longer has permissions to run the 'set' command: {changed}
          EXISTS u:1 u:2 => :0"
     ));
     // As in Redis, EXEC skips commands that are no longer permitted. If EXEC is not permitted, the
@@ -96,7 +97,7 @@ fn a_transaction_that_writes_too_much_is_told_and_commits_nothing() {
     client.script(
         "EXISTS a b c => :1
          SET a 1 => OK
-         COMMIT => -ABORTED a command of the transaction was refused: nothing is written
+         COMMIT => -ABORTED a command of the transaction was refused, so nothing is written
          MGET a b c => [nil nil nil]",
     );
 }
@@ -112,7 +113,7 @@ fn users_need_the_right_to_begin_and_to_each_command() {
     user.script("BEGIN => OK\nSET a 1 => OK");
     assert!(user.ask("SET b 1").starts_with("-NOPERM "));
     assert!(user.ask("INCR a").starts_with("-NOPERM "));
-    user.script("COMMIT => -ABORTED a command of the transaction was refused: nothing is written");
+    user.script("COMMIT => -ABORTED a command of the transaction was refused, so nothing is written");
     user.script("BEGIN => OK\nSET a 1 => OK\nCOMMIT => OK\nGET a => \"1\"");
     let classes = admin.ask("ACL CAT transaction");
     for name in ["begin", "commit", "abort"] {

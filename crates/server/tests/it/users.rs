@@ -330,8 +330,8 @@ fn items_of_memcached_are_for_those_who_may_use_them() {
         );
         client
     };
-    let no_command = "CLIENT_ERROR this user has no permissions to use this command\r\n";
-    let no_key = "CLIENT_ERROR this user has no permissions to use this key so\r\n";
+    let no_command = "CLIENT_ERROR this user has no permissions to run this command\r\n";
+    let no_key = "CLIENT_ERROR this user has no permissions to access this key in this way\r\n";
     let (mut reader, mut writer, mut admin) = (client("reader"), client("writer"), client("admin"));
     writer.say("set a 0 0 1\r\n5\r\nset b 0 0 1\r\n5\r\n", "STORED\r\nSTORED\r\n");
     reader.say(

@@ -192,7 +192,7 @@ impl DatagramClient {
         client.directory = told.ok_or_else(|| {
             Error::new(
                 ErrorKind::InvalidData,
-                "the directory of the server cannot be read",
+                "the server sent a port directory that cannot be decoded",
             )
         })?;
         Ok(client)
@@ -282,11 +282,12 @@ impl DatagramClient {
                 Ok(Some((header.sequence, outcome, value)))
             }
             DatagramOutcome::Denied => {
-                let why = "the server has another shared key";
+                let why = "the server requires another shared key; use the key of its --datagram-key-file";
                 Err(Error::new(ErrorKind::PermissionDenied, why))
             }
             DatagramOutcome::WrongPort | DatagramOutcome::Bad => {
-                let why = "the server has other ports than its directory said: connect again";
+                let why = "the server refused a request as malformed or sent to the wrong port; connect \
+                           again to read its ports";
                 Err(Error::new(ErrorKind::InvalidData, why))
             }
         }
@@ -342,7 +343,8 @@ impl DatagramClient {
                 continue;
             }
             if waiting.tries == TRIES {
-                let why = "the server does not answer datagrams";
+                let why = "the server did not reply to repeated datagrams; check that it is running and \
+                           that its UDP ports are reachable";
                 return Err(Error::new(ErrorKind::TimedOut, why));
             }
             let parts = asked(waiting.index).expect("what was sent was asked");

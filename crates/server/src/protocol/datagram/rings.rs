@@ -64,25 +64,26 @@ impl RingOptions {
         let refuse = |why: String| Err(Error::Cache { why });
         for (what, count) in [("ports", self.ports), ("clients", self.clients)] {
             if !(1..=MOST).contains(&count) {
-                return refuse(format!("{count} {what} of rings: 1 to {MOST} are possible"));
+                return refuse(format!("{count} ring {what} were requested; choose 1 to {MOST}"));
             }
         }
         if !(1..=1 << 16).contains(&self.frames) {
             return refuse(format!(
-                "{} frames of a ring: 1 to 65536 are possible",
+                "a ring cannot have {} frames; choose 1 to 65536",
                 self.frames
             ));
         }
         let under_way = self.frames * self.ports;
         if self.direction == PortRouting::Software && under_way > MOST_UNDER_WAY {
             return refuse(format!(
-                "{under_way} frames of a client, in {} rings: ports that hand over take {MOST_UNDER_WAY}",
+                "a client would have {under_way} frames in {} rings; with routing in software choose at \
+                 most {MOST_UNDER_WAY} in all",
                 self.ports
             ));
         }
         if !(format::HEADER..=1 << 20).contains(&self.frame_bytes) {
             return refuse(format!(
-                "{} bytes of a frame: {} to 1048576 are possible",
+                "a frame cannot have {} bytes; choose {} to 1048576",
                 self.frame_bytes,
                 format::HEADER
             ));
@@ -152,7 +153,7 @@ impl Drop for RingServer {
         self.is_stopping.store(true, Ordering::Release);
         for thread in self.threads.lock().drain(..) {
             if thread.join().is_err() {
-                tracing::error!("a port of rings has panicked");
+                tracing::error!("the thread of a ring port has panicked");
             }
         }
     }

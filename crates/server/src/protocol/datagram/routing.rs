@@ -66,7 +66,7 @@ impl PortWaker {
             // The wake-up is an empty datagram, which the port receives and does not answer.
             && let Err(error) = socket.send_to(&[], address)
         {
-            tracing::debug!(%error, "a port was not woken, and looks later");
+            tracing::debug!(%error, "cannot wake a port; it finds the forwarded request at its next check");
         }
     }
 }

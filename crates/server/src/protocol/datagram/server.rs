@@ -97,7 +97,7 @@ impl DatagramServer {
         if !(1..=MOST_PORTS).contains(&options.ports) {
             return Err(Error::Cache {
                 why: format!(
-                    "{} ports for datagrams: 1 to {MOST_PORTS} are possible",
+                    "{} datagram ports were requested; choose 1 to {MOST_PORTS}",
                     options.ports
                 ),
             });
@@ -151,7 +151,7 @@ impl DatagramServer {
         self.is_stopping.store(true, Ordering::Release);
         for thread in self.threads.lock().drain(..) {
             if thread.join().is_err() {
-                tracing::error!("a port has panicked");
+                tracing::error!("the thread of a datagram port has panicked");
             }
         }
     }
@@ -172,7 +172,8 @@ fn bind(first: SocketAddr, ports: usize) -> Result<Vec<(UdpSocket, SocketAddr)>>
                 let port = usize::from(first.port()) + place;
                 let port = u16::try_from(port).map_err(|_| Error::Cache {
                     why: format!(
-                        "{ports} ports for datagrams from {} on: there are none beyond 65535",
+                        "{ports} datagram ports beginning at {} would exceed port 65535; choose fewer ports \
+                         or a lower first port",
                         first.port()
                     ),
                 })?;
@@ -236,7 +237,7 @@ fn run(
             }
             Err(error) => {
                 // For example, the kernel reports at the next call that a client has gone.
-                tracing::debug!(%error, "a datagram was not received");
+                tracing::debug!(%error, "cannot receive a datagram");
                 continue;
             }
         };
@@ -251,7 +252,7 @@ fn run(
         }
         counters.commands.fetch_add(count as u64, Ordering::Relaxed);
         if let Err(error) = burst.send(socket, count) {
-            tracing::debug!(%error, "a reply was not sent");
+            tracing::debug!(%error, "cannot send a reply");
         }
     }
 }

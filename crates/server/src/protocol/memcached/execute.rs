@@ -43,7 +43,9 @@ pub(super) fn refuse(failure: &CommandError, request: &MemcachedRequest<'_>, out
     let text = match failure {
         CommandError::Refused(text) => text.to_string(),
         CommandError::NoRoom { bytes } => {
-            format!("SERVER_ERROR out of memory storing object: it needs {bytes} bytes, see --client-memory")
+            format!(
+                "SERVER_ERROR out of memory storing object: it needs {bytes} bytes; raise --client-memory"
+            )
         }
         CommandError::Store(error) if error.is_full() => {
             format!("SERVER_ERROR out of memory storing object: {error}")

@@ -87,9 +87,9 @@ impl MemcachedSession {
             AccessDenial::Command => (
                 DenialReason::Command,
                 asked.name().as_bytes().to_vec(),
-                "use this command",
+                "run this command",
             ),
-            AccessDenial::Key(key) => (DenialReason::Key, key, "use this key so"),
+            AccessDenial::Key(key) => (DenialReason::Key, key, "access this key in this way"),
         };
         self.note(reason, object, self.user.name().as_bytes());
         Err(CommandError::Refused(Cow::Owned(format!(

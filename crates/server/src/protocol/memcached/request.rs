@@ -191,7 +191,7 @@ fn is_http(words: &[&[u8]]) -> bool {
 /// format of that protocol.
 #[must_use]
 pub fn binary_refusal(header: &[u8]) -> Vec<u8> {
-    const TEXT: &[u8] = b"the binary protocol is not spoken here: use the text protocol";
+    const TEXT: &[u8] = b"the binary protocol is not supported; use the text protocol";
     /// Magic byte of a reply.
     const REPLY: u8 = 0x81;
     /// The status `Unknown command`, 16 bits.

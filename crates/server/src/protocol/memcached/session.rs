@@ -406,7 +406,8 @@ impl MemcachedSession {
 /// Returns the error for a request that does not fit into the memory of clients.
 pub(super) fn no_room(limit: usize) -> String {
     format!(
-        "SERVER_ERROR out of memory storing object: clients may hold {limit} bytes together, see --client-memory\r\n"
+        "SERVER_ERROR out of memory storing object: all clients together may hold {limit} bytes; raise \
+         --client-memory\r\n"
     )
 }
 
@@ -414,7 +415,8 @@ pub(super) fn no_room(limit: usize) -> String {
 /// the body of a request.
 pub(super) fn drop_http() -> ServeOutcome {
     tracing::warn!(
-        "closed: a client of the memcached port spoke HTTP; a web page may have tried to send commands"
+        "closed a connection: a client sent HTTP to the memcached port; a web page may have tried to send \
+         commands"
     );
     ServeOutcome::Close
 }
@@ -467,7 +469,7 @@ impl MemcachedSession {
             Ok(true) => {}
             Ok(false) => self.dump = Some(dump),
             Err(error) => {
-                tracing::warn!(client = self.client.id, %error, "closed: the items could not be told to the end");
+                tracing::warn!(client = self.client.id, %error, "closed a connection: the dump of items failed");
                 return ServeOutcome::Close;
             }
         }
@@ -607,7 +609,7 @@ impl ProtocolSession for MemcachedSession {
     }
 
     fn report_sync_failure(&mut self, output: &mut Vec<u8>, why: &str) {
-        output.extend_from_slice(format!("SERVER_ERROR not durable: {why}\r\n").as_bytes());
+        output.extend_from_slice(format!("SERVER_ERROR the write is not durable: {why}\r\n").as_bytes());
     }
 }
 

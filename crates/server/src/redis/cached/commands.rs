@@ -96,7 +96,7 @@ pub(super) fn check(content: &ItemCache, command: &CommandSpec, args: Args<'_>) 
         if key.len() > MAX_KEY_BYTES {
             return Err(CommandError::Refused(
                 format!(
-                    "ERR a key of {} bytes is too long: in cache mode {MAX_KEY_BYTES} are possible",
+                    "ERR a key of {} bytes is too long: the maximum in cache mode is {MAX_KEY_BYTES} bytes",
                     key.len()
                 )
                 .into(),
@@ -110,8 +110,9 @@ pub(super) fn check(content: &ItemCache, command: &CommandSpec, args: Args<'_>) 
 pub(super) fn unknown(name: &[u8]) -> String {
     let shown = String::from_utf8_lossy(&name[..name.len().min(128)]);
     format!(
-        "ERR unknown command '{shown}' in cache mode: `alluvium serve --cache` has strings and their expiry only, \
-         as COMMAND LIST says; without --cache it has the other types and keeps them on disk"
+        "ERR unknown command '{shown}' in cache mode: `alluvium serve --cache` supports only strings and \
+         their expiry (see COMMAND LIST); without --cache it supports the other types and stores them on \
+         disk"
     )
 }
 

@@ -45,7 +45,7 @@ pub(super) fn select(
         0 => reply.ok(),
         _ => {
             return Err(CommandError::say(
-                "ERR DB index is out of range: in cache mode there is database 0 alone",
+                "ERR DB index is out of range: in cache mode there is only database 0",
             ));
         }
     }

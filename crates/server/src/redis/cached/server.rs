@@ -103,7 +103,8 @@ pub(super) fn config(
             name => {
                 let name = String::from_utf8_lossy(name);
                 return Err(CommandError::Refused(Cow::Owned(format!(
-                    "ERR CONFIG SET {name}: in cache mode maxclients, timeout and tcp-keepalive can be changed"
+                    "ERR CONFIG SET {name}: in cache mode only maxclients, timeout and tcp-keepalive can be \
+                     changed"
                 ))));
             }
         }

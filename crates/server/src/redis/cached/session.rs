@@ -136,7 +136,7 @@ impl CachedSession {
                     }
                 }
                 Err(_) if args.is(0, "post") || args.is(0, "host:") => {
-                    tracing::warn!(peer = %self.client.peer, "closed: a client of the Redis port spoke HTTP");
+                    tracing::warn!(peer = %self.client.peer, "closed a connection: a client sent HTTP to the Redis port; a web page may have tried to send commands");
                     self.is_ending = true;
                 }
                 Err(text) => self.refuse(&text, output),

@@ -105,7 +105,7 @@ pub(super) fn fits(content: &ItemCache, bytes: usize) -> Result<(), CommandError
     let most = content.most_value_bytes();
     if bytes > most {
         return Err(CommandError::Refused(
-            format!("ERR string exceeds maximum allowed size: in cache mode {most} bytes are possible")
+            format!("ERR string exceeds maximum allowed size: the maximum in cache mode is {most} bytes")
                 .into(),
         ));
     }

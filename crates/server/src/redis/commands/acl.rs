@@ -197,7 +197,7 @@ fn password(bits: usize) -> Result<String, CommandError> {
     let digits = bits.div_ceil(4);
     let mut bytes = vec![0; digits.div_ceil(2)];
     let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes);
-    filled.map_err(|_| CommandError::say("ERR the system gives no random bytes"))?;
+    filled.map_err(|_| CommandError::say("ERR cannot read random bytes from the operating system"))?;
     let mut text = hex(&bytes);
     text.truncate(digits);
     Ok(text)

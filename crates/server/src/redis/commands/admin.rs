@@ -70,7 +70,8 @@ static SETTINGS: &[ConfigParameter] = &[
         Ok(())
     }),
     setting("loglevel", |shared| shared.log_level.as_ref().map_or("notice", LogLevel::name).to_owned(), |shared, text| match &shared.log_level {
-        None => Err(CommandError::say("the program that runs the server decides what is logged")),
+        None => Err(CommandError::say("the log level of this server can be changed only by the program that \
+                                       embeds it")),
         Some(level) if level.set(text) => Ok(()),
         Some(_) => Err(CommandError::say("argument must be one of the following: debug, verbose, notice, warning")),
     }),
@@ -93,7 +94,7 @@ static SETTINGS: &[ConfigParameter] = &[
     fixed("port", |shared| shared.redis_port.to_string()),
     fixed("proto-max-bulk-len", |shared| shared.config.limits.request.to_string()),
     setting("requirepass", |shared| shared.access.given_password().map_or_else(String::new, |word| word.to_string()), |shared, text| {
-        let text = std::str::from_utf8(text).map_err(|_| CommandError::say("the password must be UTF-8"))?;
+        let text = std::str::from_utf8(text).map_err(|_| CommandError::say("argument must be UTF-8"))?;
         shared.access.set_password(Some(text).filter(|text| !text.is_empty()));
         Ok(())
     }),
@@ -164,18 +165,19 @@ pub(crate) fn config(
         (b"HELP", 2) => {
             let lines = [
                 "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-                "GET <pattern> [...] -- settings.",
-                "SET <setting> <value> [...] -- changes settings until the server ends.",
-                "RESETSTAT -- sets what INFO counts to zero.",
-                "HELP -- this text.",
+                "GET <pattern> [...] -- returns the settings whose names match a pattern.",
+                "SET <setting> <value> [...] -- changes settings until the server stops.",
+                "RESETSTAT -- resets the counters of INFO to zero.",
+                "HELP -- prints this help.",
             ];
             reply.array(lines.len());
             lines.iter().for_each(|line| reply.simple(line));
         }
         (b"REWRITE", 2) => {
             return Err(CommandError::say(
-                "ERR The server is running without a config file: what CONFIG SET has changed lasts until it ends. Start it with the flags of \
-                 `alluvium serve` that say the same, such as --durability, --memory and --backup-dir",
+                "ERR The server is running without a config file, so changes by CONFIG SET last until it \
+                 stops. To keep them, start `alluvium serve` with the corresponding options, such as \
+                 --durability, --memory and --backup-dir",
             ));
         }
         _ => return Err(unknown_subcommand("config", args)),
@@ -289,10 +291,10 @@ pub(crate) fn slowlog(
         (b"HELP", 2) => {
             let lines = [
                 "SLOWLOG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-                "GET [<count>] -- the last commands that took long, -1 meaning all.",
-                "LEN -- how many there are.",
-                "RESET -- forgets them.",
-                "HELP -- this text.",
+                "GET [<count>] -- returns the latest slow commands, by default 10; -1 returns all.",
+                "LEN -- returns the number of entries.",
+                "RESET -- deletes all entries.",
+                "HELP -- prints this help.",
             ];
             reply.array(lines.len());
             lines.iter().for_each(|line| reply.simple(line));

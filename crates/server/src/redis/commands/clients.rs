@@ -22,22 +22,23 @@ const NO_FLAG: &str = "N";
 
 const HELP: [&str; 17] = [
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    "GETNAME / SETNAME <name> -- the name of this connection.",
-    "GETREDIR -- -1: keys are not tracked.",
-    "ID -- the number of this connection.",
-    "INFO -- this connection in a line.",
-    "KILL <ip:port> -- ends a connection.",
-    "KILL <option> <value> [...] -- ends those that fit all options: ID, ADDR, LADDR, TYPE, USER, SKIPME (YES|NO).",
-    "LIST [TYPE <type> | ID <id> ...] -- connections, a line each.",
-    "NO-EVICT (ON|OFF) -- whether this connection is spared when the memory of clients is used up.",
-    "NO-TOUCH (ON|OFF) -- whether keys that this connection reads do not count as used.",
-    "PAUSE <milliseconds> [WRITE|ALL] -- holds commands of all connections.",
-    "REPLY (ON|OFF|SKIP) -- which replies are sent.",
-    "SETINFO (LIB-NAME|LIB-VER) <value> -- what the client's library is.",
-    "TRACKINGINFO -- that keys are not tracked.",
-    "UNBLOCK <id> [TIMEOUT|ERROR] -- 0: no command blocks.",
-    "UNPAUSE -- ends a pause.",
-    "HELP -- this text.",
+    "GETNAME / SETNAME <name> -- returns or sets the name of this connection.",
+    "GETREDIR -- returns -1, because this server does not track keys.",
+    "ID -- returns the ID of this connection.",
+    "INFO -- describes this connection in one line.",
+    "KILL <ip:port> -- closes a connection.",
+    "KILL <option> <value> [...] -- closes the connections that match all options: ID, ADDR, LADDR, TYPE, \
+     USER, SKIPME (YES|NO).",
+    "LIST [TYPE <type> | ID <id> ...] -- describes connections, one per line.",
+    "NO-EVICT (ON|OFF) -- with ON, this connection is not closed when client memory runs out.",
+    "NO-TOUCH (ON|OFF) -- with ON, commands of this connection do not change the last use of keys.",
+    "PAUSE <milliseconds> [WRITE|ALL] -- suspends the commands of all connections, or only writes.",
+    "REPLY (ON|OFF|SKIP) -- sends replies, sends none, or skips the next one.",
+    "SETINFO (LIB-NAME|LIB-VER) <value> -- sets the name or version of the client library.",
+    "TRACKINGINFO -- reports that tracking is off.",
+    "UNBLOCK <id> [TIMEOUT|ERROR] -- returns 0, because no command blocks.",
+    "UNPAUSE -- resumes the commands that PAUSE suspended.",
+    "HELP -- prints this help.",
 ];
 
 pub(crate) fn client(
@@ -98,7 +99,7 @@ pub(crate) fn client(
         }
         (b"TRACKING", 3) if args.is(2, "OFF") => reply.ok(),
         (b"TRACKING", 3..) if args.is(2, "ON") => {
-            return Err(CommandError::say("ERR keys are not tracked by this server"));
+            return Err(CommandError::say("ERR this server does not support key tracking"));
         }
         (b"TRACKING", 3..) => return Err(CommandError::SYNTAX),
         (b"CACHING", 3) => {

@@ -15,14 +15,14 @@ type CommandResult = Result<(), CommandError>;
 
 const HELP: [&str; 9] = [
     "COMMAND [<subcommand> [<arg> [value] [opt] ...]]. Subcommands are:",
-    "(none) -- all commands.",
-    "COUNT -- how many there are.",
-    "DOCS [<name> ...] -- what commands do.",
-    "GETKEYS <command> [<arg> ...] -- the keys among the arguments.",
-    "GETKEYSANDFLAGS <command> [<arg> ...] -- the same, and what is done to them.",
-    "INFO [<name> ...] -- what commands take.",
-    "LIST [FILTERBY (MODULE <name> | ACLCAT <category> | PATTERN <pattern>)] -- their names.",
-    "HELP -- this text.",
+    "(none) -- describes all commands.",
+    "COUNT -- returns the number of commands.",
+    "DOCS [<name> ...] -- returns the documentation of commands.",
+    "GETKEYS <command> [<arg> ...] -- returns the keys among the arguments.",
+    "GETKEYSANDFLAGS <command> [<arg> ...] -- returns the keys and how the command accesses them.",
+    "INFO [<name> ...] -- describes the arguments and keys of commands.",
+    "LIST [FILTERBY (MODULE <name> | ACLCAT <category> | PATTERN <pattern>)] -- returns the names of commands.",
+    "HELP -- prints this help.",
 ];
 
 pub(crate) fn command(
@@ -309,9 +309,9 @@ pub(crate) fn object(
         (b"HELP", 2) => {
             let lines = [
                 "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-                "ENCODING <key> -- how Redis would keep a value of this kind.",
-                "REFCOUNT <key> -- 1.",
-                "IDLETIME <key> -- for how many seconds it was not used, at least.",
+                "ENCODING <key> -- returns the encoding that Redis would use for the value.",
+                "REFCOUNT <key> -- returns 1.",
+                "IDLETIME <key> -- returns a lower bound of the seconds since the last use of the key.",
             ];
             reply.array(lines.len());
             lines.iter().for_each(|line| reply.simple(line));

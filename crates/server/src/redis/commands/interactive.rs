@@ -37,8 +37,8 @@ fn options(args: Args<'_>) -> Result<TransactionOptions, CommandError> {
             &mut has_concurrency
         } else if is(word, "LOCKING") {
             return Err(CommandError::say(
-                "ERR BEGIN LOCKING is not possible: a client that waits for a lock would hold up others. Use OPTIMISTIC, \
-                 and run a transaction again that met a conflict",
+                "ERR BEGIN LOCKING is not supported, because a client that waits for a lock would block \
+                 others; use OPTIMISTIC, and retry the transaction after a conflict",
             ));
         } else if is(word, "TIMEOUT") {
             chosen = chosen.timeout(timeout(options.value()?)?);
@@ -57,7 +57,7 @@ fn timeout(text: &[u8]) -> Result<Duration, CommandError> {
     let milliseconds = u64::try_from(integer(text)?).unwrap_or(0);
     match milliseconds {
         1..=MOST_TIMEOUT_MS => Ok(Duration::from_millis(milliseconds)),
-        _ => Err(CommandError::say("ERR TIMEOUT is 1 to 600000 milliseconds")),
+        _ => Err(CommandError::say("ERR TIMEOUT must be 1 to 600000 milliseconds")),
     }
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn begin(
 ) -> CommandResult {
     if session.interactive.is_some() {
         return Err(CommandError::say(
-            "ERR BEGIN calls can not be nested: COMMIT or ABORT first",
+            "ERR BEGIN calls can not be nested; send COMMIT or ABORT first",
         ));
     }
     let options = options(args)?.max_write_bytes(session.shared.config.limits.transaction);
@@ -115,7 +115,7 @@ pub(crate) fn commit(
     }
     if begun.has_failed {
         return Err(CommandError::say(
-            "ABORTED a command of the transaction was refused: nothing is written",
+            "ABORTED a command of the transaction was refused, so nothing is written",
         ));
     }
     let store = Arc::clone(&session.shared.store);
@@ -205,7 +205,7 @@ impl RedisSession {
             "commit" => {
                 self.interactive.take()?;
                 let is_denied = why.starts_with("NOPERM");
-                (!is_denied).then(|| format!("ABORTED nothing is written, because of: {why}"))
+                (!is_denied).then(|| format!("ABORTED COMMIT was refused and nothing is written: {why}"))
             }
             _ => None,
         }
@@ -242,7 +242,8 @@ impl RedisSession {
     fn try_within(&mut self, command: &CommandSpec, args: Args<'_>, output: &mut Vec<u8>) -> CommandResult {
         if !runs_within(command) {
             return Err(CommandError::Refused(Cow::Owned(format!(
-                "ERR '{}' is not possible between BEGIN and COMMIT, as it does not go through the transaction: use MULTI",
+                "ERR '{}' cannot run between BEGIN and COMMIT, because it would bypass the transaction; use \
+                 MULTI instead",
                 command.name
             ))));
         }

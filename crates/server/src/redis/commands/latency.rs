@@ -16,13 +16,13 @@ type CommandResult = Result<(), CommandError>;
 
 const HELP: [&str; 8] = [
     "LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    "DOCTOR -- what is slow, in words.",
-    "GRAPH <event> -- the samples of an event as a picture.",
-    "HISTOGRAM [<command> ...] -- how long commands took.",
-    "HISTORY <event> -- the samples of an event.",
-    "LATEST -- the last sample of every event, and the longest.",
-    "RESET [<event> ...] -- forgets samples.",
-    "HELP -- this text.",
+    "DOCTOR -- explains which commands are slow and why.",
+    "GRAPH <event> -- draws the samples of an event.",
+    "HISTOGRAM [<command> ...] -- returns the distribution of execution times of commands.",
+    "HISTORY <event> -- returns the samples of an event.",
+    "LATEST -- returns the latest and the longest sample of every event.",
+    "RESET [<event> ...] -- deletes the samples of events, by default of all.",
+    "HELP -- prints this help.",
 ];
 
 pub(crate) fn latency(
@@ -129,7 +129,7 @@ fn graph(event: &LatencyHistory, now_s: u64) -> String {
         .max()
         .unwrap_or(0);
     let mut text = format!(
-        "the longest took {most} ms; of {} samples, the oldest first:\n",
+        "longest: {most} ms; {} samples, oldest first:\n",
         event.samples.len()
     );
     for sample in &event.samples {
@@ -144,8 +144,9 @@ fn graph(event: &LatencyHistory, now_s: u64) -> String {
 fn doctor(shared: &StoreContext) -> String {
     let threshold = shared.latencies.threshold_ms.load(Ordering::Relaxed);
     if threshold == 0 {
-        return "Nothing is noted: CONFIG SET latency-monitor-threshold <milliseconds> says from when on a command is slow. \
-                SLOWLOG GET has commands that took long, LATENCY HISTOGRAM how long all took.\n"
+        return "Latency monitoring is off: set the time from which a command counts as slow with CONFIG SET \
+                latency-monitor-threshold <milliseconds>. SLOWLOG GET shows slow commands, LATENCY \
+                HISTOGRAM the execution times of all commands.\n"
             .to_owned();
     }
     let all = shared.latencies.all();
@@ -164,9 +165,11 @@ fn doctor(shared: &StoreContext) -> String {
         );
     }
     let stats = shared.store.db.stats();
-    text += "SLOWLOG GET says which commands took that long: those that read whole collections or all keys are slow by nature.\n";
+    text += "SLOWLOG GET shows the slow commands: those that read whole collections or all keys take long \
+             by nature.\n";
     if stats.waits > 0 {
-        text += "Writers have waited for the background: the device is slower than the writes. INFO stats has alluvium_waits.\n";
+        text += "Writers have waited for background work, because clients write faster than the device can. \
+                 INFO stats counts the waits in alluvium_waits.\n";
     }
     text
 }

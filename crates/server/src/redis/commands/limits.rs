@@ -11,9 +11,9 @@ const BAD_MEMORY: CommandError = CommandError::say(
     "argument must be a memory value of 1mb or more, or a percentage of maxmemory such as 25%",
 );
 const BAD_CLASS: CommandError = CommandError::say(
-    "argument must be normal, a memory value and 0 0: there are no other clients than normal ones, and no soft limit",
+    "argument must be `normal <memory value> 0 0`: the server has no other client classes and no soft limit",
 );
-const BAD_SECONDS: CommandError = CommandError::say("argument must be a number of seconds, or 0 for never");
+const BAD_SECONDS: CommandError = CommandError::say("argument must be a number of seconds, or 0 to disable");
 
 /// Parses a size in bytes as in the settings of Redis: a number with an optional unit.
 pub(super) fn memory(text: &[u8]) -> Result<i64, CommandError> {

@@ -17,12 +17,13 @@ const SAMPLES: u64 = 5;
 
 const HELP: [&str; 7] = [
     "MEMORY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    "DOCTOR -- what takes too much, in words.",
-    "MALLOC-STATS -- what the store's parts take.",
-    "PURGE -- taken: memory that is free is given back without it.",
-    "STATS -- what takes how much.",
-    "USAGE <key> [SAMPLES <count>] -- how many bytes a key takes in the store, 0 samples meaning all elements.",
-    "HELP -- this text.",
+    "DOCTOR -- explains problems with memory use.",
+    "MALLOC-STATS -- prints the memory of each part of the store.",
+    "PURGE -- does nothing: the server returns free memory by itself.",
+    "STATS -- returns figures of memory use.",
+    "USAGE <key> [SAMPLES <count>] -- returns the bytes that a key occupies in the store, estimated from 5 \
+     elements by default; 0 samples all elements.",
+    "HELP -- prints this help.",
 ];
 
 pub(crate) fn memory(
@@ -165,8 +166,8 @@ fn parts(shared: &StoreContext) -> String {
     let lines = [
         ("memtables", memory.memtables),
         ("log", memory.log),
-        ("pages cached", stats.cache.charged_bytes),
-        ("records cached", stats.records.used_bytes),
+        ("cached pages", stats.cache.charged_bytes),
+        ("cached records", stats.records.used_bytes),
         ("tree", memory.tree),
         ("tables", memory.tables),
         ("in use", shared.used_memory()),

@@ -117,18 +117,18 @@ pub(crate) fn shutdown(
     }
     let shared = Arc::clone(&session.shared);
     let Some(stop) = shared.stop.get() else {
-        return Err(CommandError::say("ERR the server is still starting: try again"));
+        return Err(CommandError::say("ERR the server is still starting; try again"));
     };
     if saves {
         wait_hooks::about_to_wait();
         if let Err(error) = shared.store.db.checkpoint()
             && !forces
         {
-            tracing::error!(%error, "SHUTDOWN SAVE failed, so that the server goes on");
+            tracing::error!(%error, "SHUTDOWN SAVE failed; the server keeps running");
             return Err(CommandError::say("ERR Errors trying to SHUTDOWN. Check logs."));
         }
     }
-    tracing::warn!(client = session.client.id, peer = %session.client.peer, "a client has said SHUTDOWN");
+    tracing::warn!(client = session.client.id, peer = %session.client.peer, "a client sent SHUTDOWN; the server stops");
     stop();
     session.is_ending = true;
     Ok(())

@@ -62,8 +62,8 @@ fn require_order(transaction: &CommandTransaction<'_>, command: &str) -> Command
     match transaction.store.records.are_hashed() {
         false => Ok(()),
         true => Err(CommandError::Refused(Cow::Owned(format!(
-            "ERR {command} needs keys in order, and this store keeps them hashed (--hashed): use SCAN or KEYS, or a store \
-             that is served without --hashed"
+            "ERR {command} needs keys in order, but this store keeps them hashed (--hashed); use SCAN or \
+             KEYS, or a store that is served without --hashed"
         )))),
     }
 }

@@ -35,7 +35,11 @@ pub(crate) fn bgsave(
         .name("alluvium-save".to_owned())
         // The outcome is recorded and logged by `run`.
         .spawn(move || drop(turn.run()))
-        .map_err(|error| CommandError::Refused(Cow::Owned(format!("ERR no thread for it: {error}"))))?;
+        .map_err(|error| {
+            CommandError::Refused(Cow::Owned(format!(
+                "ERR cannot start a thread for the backup: {error}"
+            )))
+        })?;
     reply.simple("Background saving started");
     Ok(())
 }

@@ -45,13 +45,13 @@ pub(crate) fn module(
     match (&verb[..], args.len()) {
         (b"LIST", 2) => reply.array(0),
         (b"LOAD" | b"LOADEX" | b"UNLOAD", _) => {
-            return Err(CommandError::say("ERR this server takes no modules"));
+            return Err(CommandError::say("ERR this server does not support modules"));
         }
         (b"HELP", 2) => {
             let lines = [
                 "MODULE <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-                "LIST -- the modules: none.",
-                "HELP -- this text.",
+                "LIST -- returns an empty list, because there are no modules.",
+                "HELP -- prints this help.",
             ];
             reply.array(lines.len());
             lines.iter().for_each(|line| reply.simple(line));

@@ -144,7 +144,7 @@ pub(crate) fn multi(
 ) -> CommandResult {
     if session.interactive.is_some() {
         return Err(CommandError::say(
-            "ERR MULTI after BEGIN is not allowed: COMMIT or ABORT first",
+            "ERR MULTI after BEGIN is not allowed; send COMMIT or ABORT first",
         ));
     }
     if session.multi.is_begun() {
@@ -176,7 +176,7 @@ pub(crate) fn watch(
 ) -> CommandResult {
     if session.interactive.is_some() {
         return Err(CommandError::say(
-            "ERR WATCH after BEGIN is not allowed: what a transaction reads is watched",
+            "ERR WATCH after BEGIN is not allowed, because the transaction detects changes of the keys it reads",
         ));
     }
     if session.multi.is_begun() {
@@ -190,7 +190,7 @@ pub(crate) fn watch(
             continue;
         }
         if !session.has_room_to_watch(PER_WATCH + key.len()) {
-            let text = no_room("what is watched", &session.shared.budget);
+            let text = no_room("the list of watched keys", &session.shared.budget);
             session
                 .shared
                 .counters
@@ -303,7 +303,7 @@ fn execute(
         working.add(beyond.saturating_sub(charged))?;
         charged = charged.max(beyond);
         if output.len() > session.reply_room() {
-            let text = no_room("what the transaction replies", &session.shared.budget);
+            let text = no_room("the reply of the transaction", &session.shared.budget);
             return Err(CommandError::Refused(Cow::Owned(text)));
         }
         transaction.database = transaction.number_of(session.settings.database);

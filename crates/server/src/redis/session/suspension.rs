@@ -90,7 +90,7 @@ impl RedisSession {
             Ok(ReplyProgress::Whole) => return ExecutionFlow::Done,
             Ok(ReplyProgress::More) => self.suspension = Some(Suspension::PartialReply { tail, next }),
             Err(error) => {
-                tracing::warn!(client = self.client.id, %error, "closed: a long reply could not be completed");
+                tracing::warn!(client = self.client.id, %error, "closed a connection: a long reply could not be completed");
                 self.is_ending = true;
             }
         }

@@ -109,7 +109,7 @@ impl fmt::Display for DamagedRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} of {} bytes is damaged: check the store",
+            "{} of {} bytes is damaged; check the store with `alluvium check`",
             self.what, self.bytes
         )
     }

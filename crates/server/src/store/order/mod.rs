@@ -101,7 +101,7 @@ impl ChunkCounter {
 
 fn miscounted(set: &CollectionHeader) -> CommandError {
     CommandError::Refused(Cow::Owned(format!(
-        "ERR the counts of sorted set {} are damaged: check the store",
+        "ERR the counts of sorted set {} are damaged; check the store with `alluvium check`",
         set.number
     )))
 }

@@ -15,7 +15,7 @@ const THEMES = ["auto", "light", "dark"];
 function paint(theme) {
   if (theme === "auto") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
-  const words = { auto: "as the system has them", light: "light", dark: "dark" }[theme];
+  const words = { auto: "system", light: "light", dark: "dark" }[theme];
   $("theme").setAttribute("aria-label", `Colours: ${words}`);
   $("theme").title = `Colours: ${words}`;
   $("theme").textContent = { auto: "◐", light: "☀", dark: "☾" }[theme];
@@ -34,15 +34,15 @@ $("theme").addEventListener("click", () => {
 const line = (name, label, color) => ({ name, label, color });
 
 const charts = [
-  new Chart({ title: "Throughput", note: "operations of the store", show: perSecond, series: [line("writes_per_s", "writes", "c1"), line("reads_per_s", "reads", "c2"), line("scanned_per_s", "keys scanned", "c3")] }),
-  new Chart({ title: "Read latency", note: "of a call", scale: "log", show: nanoseconds, series: [line("read_p50_ns", "p50", "c2"), line("read_p99_ns", "p99", "c4"), line("read_p999_ns", "p99.9", "c5")] }),
+  new Chart({ title: "Throughput", note: "store operations", show: perSecond, series: [line("writes_per_s", "writes", "c1"), line("reads_per_s", "reads", "c2"), line("scanned_per_s", "keys scanned", "c3")] }),
+  new Chart({ title: "Read latency", note: "per call", scale: "log", show: nanoseconds, series: [line("read_p50_ns", "p50", "c2"), line("read_p99_ns", "p99", "c4"), line("read_p999_ns", "p99.9", "c5")] }),
   new Chart({ title: "Commit latency", scale: "log", show: nanoseconds, series: [line("commit_p50_ns", "p50", "c2"), line("commit_p99_ns", "p99", "c4"), line("commit_p999_ns", "p99.9", "c5")] }),
   new Chart({ title: "Written to the device", kind: "area", step: 1024, show: bytesPerSecond, series: [line("written_bytes_log_per_s", "log", "c1"), line("written_bytes_incorporate_per_s", "memtables", "c2"), line("written_bytes_compact_per_s", "compactions", "c4"), line("written_bytes_other_per_s", "other", "c6")] }),
   new Chart({ title: "Read from the device", kind: "area", step: 1024, show: bytesPerSecond, series: [line("read_bytes_lookup_per_s", "lookups", "c1"), line("read_bytes_scan_per_s", "scans", "c3"), line("read_bytes_compact_per_s", "compactions", "c4"), line("read_bytes_other_per_s", "other", "c6")] }),
   new Chart({ title: "Memory by owner", kind: "area", step: 1024, show: bytes, series: [line("memory_memtables_bytes", "memtables", "c1"), line("memory_log_bytes", "log", "c5"), line("memory_pages_bytes", "pages", "c2"), line("memory_records_bytes", "records", "c3"), line("memory_tree_bytes", "tree", "c4"), line("memory_tables_bytes", "tables", "c6")] }),
   new Chart({ title: "Cache hit rates", most: 1, show: percent, series: [line("page_hit_rate", "pages", "c2"), line("record_hit_rate", "records", "c3")] }),
   new Chart({ title: "Compaction debt", kind: "area", step: 1024, show: bytes, series: [line("running_bytes", "running", "c2"), line("pending_bytes", "pending", "c4")] }),
-  new Chart({ title: "Writers held back", note: "seconds of delay a second, over all writers", show: (value) => (value == null ? "–" : `${value.toFixed(2)} s`), series: [line("delayed_share", "delay", "c5")] }),
+  new Chart({ title: "Write delays", note: "seconds of delay per second, over all writers", show: (value) => (value == null ? "–" : `${value.toFixed(2)} s`), series: [line("delayed_share", "delay", "c5")] }),
   new Chart({ title: "Clients", note: "commands", show: perSecond, series: [line("commands_per_s", "commands", "c1"), line("errors_per_s", "errors", "c5")] }),
   new Chart({ title: "Network", step: 1024, show: bytesPerSecond, series: [line("received_bytes_per_s", "received", "c1"), line("sent_bytes_per_s", "sent", "c2")] }),
   new Chart({ title: "Space", step: 1024, show: bytes, series: [line("space_live_bytes", "live data", "c2"), line("space_file_bytes", "data files", "c4"), line("log_live_bytes", "log", "c1")] }),
@@ -75,19 +75,19 @@ function drawTiles() {
   const now = r ?? {};
   const isHeld = (now.delayed_share ?? 0) > 0.05 || (now.waits_per_s ?? 0) > 0;
   tiles($("tiles"), [
-    ["Writes", perSecond(now.writes_per_s), `${bytesPerSecond(now.user_written_bytes_per_s)} of users`],
+    ["Writes", perSecond(now.writes_per_s), `${bytesPerSecond(now.user_written_bytes_per_s)} of user data`],
     ["Reads", perSecond(now.reads_per_s), `${perSecond(now.device_reads_per_s)} reach the device`],
     ["Commit p99", nanoseconds(now.commit_p99_ns), `p50 ${nanoseconds(now.commit_p50_ns)}`],
     ["Read p99", nanoseconds(now.read_p99_ns), `p50 ${nanoseconds(now.read_p50_ns)}`],
     ["Write amplification", times(f["amplification.write"]), now.write_amplification == null ? "since opening, log included" : `${times(now.write_amplification)} in the last second`],
-    ["Read amplification", f["amplification.read"] == null ? "–" : f["amplification.read"].toFixed(3), "device reads a key"],
+    ["Read amplification", f["amplification.read"] == null ? "–" : f["amplification.read"].toFixed(3), "device reads per key"],
     ["Space amplification", times(f["amplification.space"]), `${bytes(f["space.live_bytes"])} live`],
     ["Memory", bytes(process.used_memory_bytes), `of ${bytes(f["memory.budget"])}`],
     ["Resident memory", process.resident_bytes == null ? "–" : bytes(process.resident_bytes), process.system_memory_bytes == null ? "" : `of the system's ${bytes(process.system_memory_bytes)}`],
-    ["Processor", share == null ? "–" : percent(share), "of one processor"],
+    ["Processor use", share == null ? "–" : percent(share), "of one processor"],
     ["Free disk space", disk == null ? "–" : bytes(disk.free_bytes), disk == null ? "" : `of ${bytes(disk.total_bytes)}`],
-    ["Debt", bytes((f["debt.pending_bytes"] ?? 0) + (f["debt.running_bytes"] ?? 0)), `${some((f["debt.pending_jobs"] ?? 0) + (f["debt.running_jobs"] ?? 0), "compaction")}, ${some(f["debt.sealed_memtables"], "memtable")}`],
-    ["Back-pressure", isHeld ? "holding back" : "none", `${whole(f["work.waits"])} stops since opening`, isHeld ? "warn" : ""],
+    ["Compaction debt", bytes((f["debt.pending_bytes"] ?? 0) + (f["debt.running_bytes"] ?? 0)), `${some((f["debt.pending_jobs"] ?? 0) + (f["debt.running_jobs"] ?? 0), "compaction")}, ${some(f["debt.sealed_memtables"], "memtable")}`],
+    ["Back-pressure", isHeld ? "delaying writers" : "none", `${whole(f["work.waits"])} stops since opening`, isHeld ? "warn" : ""],
     ["Connections", whole(server.connections), `${count(server.commands)} commands`],
     ["Page cache", percent(f["cache.pages.hit_rate"]), `records ${percent(f["cache.records.hit_rate"])}`],
   ]);
@@ -128,7 +128,7 @@ function drawPurposes() {
 }
 
 // What the model of the structure says, and what was measured: since opening, and in the last hours.
-const QUANTITIES = { write_amplification: ["Write amplification", times], reads_hit: ["Reads, key found", (value) => value?.toFixed(3) ?? "–"], reads_miss: ["Reads, key absent", (value) => value?.toFixed(3) ?? "–"], memory_bytes_per_key: ["Memory for a key", bytes], space_amplification: ["Space amplification", times], processor_ns: ["Processor, an operation", nanoseconds] };
+const QUANTITIES = { write_amplification: ["Write amplification", times], reads_hit: ["Reads, key found", (value) => value?.toFixed(3) ?? "–"], reads_miss: ["Reads, key absent", (value) => value?.toFixed(3) ?? "–"], memory_bytes_per_key: ["Memory per key", bytes], space_amplification: ["Space amplification", times], processor_ns: ["Processor time per operation", nanoseconds] };
 const PAST_HOURS = 6;
 
 function drawForecast(answer) {
@@ -143,19 +143,19 @@ function drawForecast(answer) {
   const rows = answer == null ? [] : [...answer.now.map(row("since opening")), ...past.flatMap((hour) => hour.was.map(row(`${clock(hour.began_ms)} to ${clock(hour.ended_ms)}`)))];
   $("forecast").replaceChildren(
     h("thead", null, h("tr", null, ["quantity", "when", "predicted", "band", "measured", "verdict"].map((name, index) => h("th", { scope: "col", class: index > 1 && index < 5 ? "number" : null }, name)))),
-    h("tbody", null, rows.length ? rows : h("tr", null, h("td", { colspan: 6, class: "none" }, "nothing was asked of the store yet"))));
+    h("tbody", null, rows.length ? rows : h("tr", null, h("td", { colspan: 6, class: "none" }, "no requests yet"))));
 }
 
 function drawClients(answer) {
-  $("clients-count").textContent = answer.count > answer.clients.length ? `the first ${answer.clients.length} of ${answer.count}` : String(answer.count);
+  $("clients-count").textContent = answer.count > answer.clients.length ? `first ${answer.clients.length} of ${answer.count}` : String(answer.count);
   const row = (client) => h("tr", null, h("th", { scope: "row" }, client.peer), h("td", null, client.name), h("td", null, `db${client.database}`), h("td", null, client.last_command === "NULL" ? "–" : client.last_command), h("td", { class: "number" }, duration(client.age_ms)));
   $("clients").replaceChildren(
     h("thead", null, h("tr", null, ["address", "name", "database", "last command", "age"].map((name, index) => h("th", { scope: "col", class: index === 4 ? "number" : null }, name)))),
-    h("tbody", null, answer.clients.length ? answer.clients.map(row) : h("tr", null, h("td", { colspan: 5, class: "none" }, "nobody is connected"))));
+    h("tbody", null, answer.clients.length ? answer.clients.map(row) : h("tr", null, h("td", { colspan: 5, class: "none" }, "no connections"))));
 }
 
 function drawTransactions(answer) {
-  const held = (commits) => (commits ? `what ${whole(commits)} commits replaced` : "nothing");
+  const held = (commits) => (commits ? `data replaced by ${some(commits, "commit")}` : "nothing");
   const open = answer.transactions.map((one) => [one.number, one.isolation, one.mechanism, duration(one.age_ms), bytes(one.memory_bytes), whole(one.locks), held(one.commits_held)]);
   const kept = answer.snapshots.map((one) => [one.name, "snapshot", "kept", "–", "–", "–", held(one.commits_held)]);
   const rows = [...open, ...kept];
@@ -163,8 +163,8 @@ function drawTransactions(answer) {
   $("transactions-count").textContent = all > rows.length ? `${rows.length} of ${all}` : String(all);
   const cell = (value, index) => (index ? h("td", { class: index > 2 && index < 6 ? "number" : null }, value) : h("th", { scope: "row" }, String(value)));
   $("transactions").replaceChildren(
-    h("thead", null, h("tr", null, ["id", "isolation", "mechanism", "age", "memory", "locks", "holds back"].map((name, index) => h("th", { scope: "col", class: index > 2 && index < 6 ? "number" : null }, name)))),
-    h("tbody", null, rows.length ? rows.map((row) => h("tr", null, row.map(cell))) : h("tr", null, h("td", { colspan: 7, class: "none" }, "nothing is open"))));
+    h("thead", null, h("tr", null, ["id", "isolation", "mechanism", "age", "memory", "locks", "retains"].map((name, index) => h("th", { scope: "col", class: index > 2 && index < 6 ? "number" : null }, name)))),
+    h("tbody", null, rows.length ? rows.map((row) => h("tr", null, row.map(cell))) : h("tr", null, h("td", { colspan: 7, class: "none" }, "no open transactions or snapshots"))));
 }
 
 // ── What the server says ─────────────────────────────────────────────────────
@@ -172,7 +172,7 @@ function drawTransactions(answer) {
 function heard(error) {
   const pill = $("state");
   pill.className = `pill ${error ? "bad" : state.isPaused ? "still" : "good"}`;
-  const words = !error ? (state.isPaused ? "paused" : "live") : error.status === 401 ? "password needed" : error.status ? error.message : "no answer";
+  const words = !error ? (state.isPaused ? "paused" : "live") : error.status === 401 ? "password needed" : error.status ? error.message : "server not reachable";
   if (pill.lastElementChild.textContent !== words) pill.lastElementChild.textContent = words;
 }
 
@@ -262,7 +262,7 @@ for (const button of document.querySelectorAll("[data-minutes]")) {
 $("pause").addEventListener("click", () => {
   state.isPaused = !state.isPaused;
   $("pause").setAttribute("aria-pressed", String(state.isPaused));
-  $("pause").textContent = state.isPaused ? "Go on" : "Pause";
+  $("pause").textContent = state.isPaused ? "Resume" : "Pause";
   heard(null);
 });
 show();

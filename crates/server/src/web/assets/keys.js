@@ -64,7 +64,7 @@ export class Keys {
     const button = (space) => h("li", null, h("button", { type: "button", "aria-current": space === this.space ? "true" : null, click: () => this.choose(space) },
       h("span", null, this.label(space), space.isInner ? h("small", null, " as stored") : null),
       h("small", null, `≈ ${count(space.keys)} keys${space.bytes === undefined ? "" : `, ${bytes(space.bytes)}`}`)));
-    $("spaces").replaceChildren(...(this.spaces.length ? this.spaces.map(button) : [h("li", { class: "none" }, "There are no keyspaces yet.")]));
+    $("spaces").replaceChildren(...(this.spaces.length ? this.spaces.map(button) : [h("li", { class: "none" }, "The store has no keyspaces yet.")]));
   }
 
   choose(space) {
@@ -84,7 +84,7 @@ export class Keys {
     const text = $("prefix").value;
     if ($("prefix-form").value === "text") return new TextEncoder().encode(text);
     const digits = text.replace(/\s+/g, "");
-    if (!/^([0-9a-f]{2})*$/i.test(digits)) throw new Error("The prefix is not hexadecimal: write two digits for each byte.");
+    if (!/^([0-9a-f]{2})*$/i.test(digits)) throw new Error("The prefix is not hexadecimal; write two digits for each byte.");
     return Uint8Array.from(digits.match(/../g) ?? [], (code) => parseInt(code, 16));
   }
 
@@ -94,7 +94,7 @@ export class Keys {
 
   // Another page: where all pages up to it begin.
   async turn(change) {
-    if (!this.space) return this.say("There is nothing here yet.");
+    if (!this.space) return this.say("The store has no keyspaces yet.");
     try {
       const starts = change(this.starts);
       const start = starts.at(-1);
@@ -124,13 +124,13 @@ export class Keys {
       return h("td", { class: "mono" }, escaped(value), one.is_cut ? h("span", { class: "faint" }, " …") : null);
     };
     const row = (one, index) => h("tr", { tabindex: index === 0 ? "0" : "-1", "data-row": index, click: () => this.pick(index) },
-      h("th", { scope: "row", class: "mono" }, escaped(bytesOf(one, "key")) || h("span", { class: "faint" }, "(the empty key)")),
+      h("th", { scope: "row", class: "mono" }, escaped(bytesOf(one, "key")) || h("span", { class: "faint" }, "(empty key)")),
       h("td", { class: "faint" }, TYPES[one.type] ?? one.type),
       h("td", { class: "number" }, one.bytes === undefined ? "–" : bytes(one.bytes)),
       shown(one));
     $("keys-table").replaceChildren(
       h("thead", null, h("tr", null, ["key", "type", "size", "value"].map((name, index) => h("th", { scope: "col", class: index === 2 ? "number" : null }, name)))),
-      h("tbody", null, this.list.length ? this.list.map(row) : h("tr", null, h("td", { colspan: 4, class: "none" }, "No key begins with that."))));
+      h("tbody", null, this.list.length ? this.list.map(row) : h("tr", null, h("td", { colspan: 4, class: "none" }, "No key matches."))));
     this.say("");
     $("page-number").textContent = `page ${this.starts.length}`;
     $("page-first").disabled = $("page-before").disabled = this.starts.length <= 1;
@@ -189,10 +189,10 @@ export class Keys {
     const step = (word, to, isThere) => h("button", { type: "button", disabled: !isThere, click: () => this.value(key, to) }, word);
     const isPart = answer.offset > 0 || answer.is_cut;
     $("value").replaceChildren(
-      h("h2", { class: "mono name" }, escaped(key) || "(the empty key)"),
+      h("h2", { class: "mono name" }, escaped(key) || "(empty key)"),
       facts,
       ...body,
-      isPart ? h("div", { class: "pages" }, step("Before", Math.max(0, answer.offset - limit), answer.offset > 0), h("span", null, `from ${whole(answer.offset)}`), step("Behind", answer.offset + limit, answer.is_cut)) : "",
+      isPart ? h("div", { class: "pages" }, step("Previous", Math.max(0, answer.offset - limit), answer.offset > 0), h("span", null, `from ${whole(answer.offset)}`), step("Next", answer.offset + limit, answer.is_cut)) : "",
       answer.elements ? "" : h("p", null, h("a", { class: "button", href: `/api/value/raw?${this.where()}&key=${inAddress(key)}`, download: "value" }, "Download")));
   }
 
@@ -211,7 +211,7 @@ export class Keys {
       for (const button of buttons) button.setAttribute("aria-pressed", String(button.dataset.form === form));
     };
     draw();
-    return [h("div", { class: "choice", role: "group", "aria-label": "How the value is shown" }, buttons), pre];
+    return [h("div", { class: "choice", role: "group", "aria-label": "Format of the value" }, buttons), pre];
   }
 
   elements(answer) {

@@ -45,7 +45,7 @@ export class Tree {
     this.tiles($("tree-facts"), [
       ["Height", String(this.answer.height), `version ${whole(this.answer.version)}`],
       ["Nodes", whole(all.nodes), some(leaves(root), "leaf", "leaves")],
-      ["Bundles", whole(all.bundles), `≤ ${some(stats.figures["tree.runs"], "run")} for a lookup`],
+      ["Bundles", whole(all.bundles), `≤ ${some(stats.figures["tree.runs"], "run")} per lookup`],
       ["Compactions", whole(all.running + all.queued), `${whole(all.running)} running, ${whole(all.queued)} queued`],
       ["Records", count(all.records), `${count(all.tombstones)} deletes`],
       ["Up to commit", whole(this.answer.cut), `${whole(stats.last_commit - this.answer.cut)} newer in memtables`],
@@ -64,7 +64,7 @@ export class Tree {
     const of = (has, most) => (most ? `${whole(has)} of ${whole(most)} (${percent(has / most)})` : "–");
     const row = (level, at) => h("tr", {}, h("th", { scope: "row" }, at ? `level ${at}` : "leaves"), ...[whole(level.nodes), of(level.entries, level.most_entries), of(level.messages, level.most_messages)].map((text) => h("td", {}, text)));
     $("pages-levels").replaceChildren(
-      h("thead", {}, h("tr", {}, ...["Level", "Nodes", "Pairs or pivots", "Messages that wait"].map((name) => h("th", { scope: "col" }, name)))),
+      h("thead", {}, h("tr", {}, ...["Level", "Nodes", "Pairs or pivots", "Buffered messages"].map((name) => h("th", { scope: "col" }, name)))),
       h("tbody", {}, ...pages.levels.map(row).reverse()),
     );
   }
@@ -73,14 +73,14 @@ export class Tree {
   tiers(tiers) {
     $("tiers").hidden = !tiers;
     if (!tiers) return;
-    $("tiers-count").textContent = `${some(tiers.length, "directory", "directories")}, the fastest first`;
+    $("tiers-count").textContent = `${some(tiers.length, "directory", "directories")}, fastest first`;
     const head = (names) => h("thead", {}, h("tr", {}, ...names.map((name, index) => h("th", { scope: "col", class: index > 1 ? "number" : null }, name))));
     const row = (tier) => h("tr", {}, h("th", { scope: "row" }, `${tier.tier} ${tier.directory}`), h("td", {}, tier.state),
       ...[`${tier.full_percent} % of ${bytes(tier.capacity_bytes)}`, bytes(tier.live_bytes), `${some(tier.run_count, "run")}, ${bytes(tier.run_bytes)}`, bytes(tier.filter_bytes), tier.copies_bytes ? bytes(tier.copies_bytes) : "–"].map((text) => h("td", { class: "number" }, text)));
-    $("tiers-table").replaceChildren(head(["Tier", "State", "Taken", "Live", "Runs", "Filters", "Copies"]), h("tbody", {}, ...tiers.map(row)));
+    $("tiers-table").replaceChildren(head(["Tier", "State", "Used", "Live", "Runs", "Filters", "Copies"]), h("tbody", {}, ...tiers.map(row)));
     $("tiers-failures").textContent = tiers.map((tier) => tier.failure).filter(Boolean).join(" ");
     const run = (tier) => (one) => h("tr", {}, h("td", {}, String(tier.tier)), h("td", {}, one.name), ...[bytes(one.bytes), bytes(one.filter_bytes), count(one.records)].map((text) => h("td", { class: "number" }, text)));
-    $("tiers-runs").replaceChildren(head(["Tier", "Run", "Bytes here", "Of its filter", "Records"]), h("tbody", {}, ...tiers.flatMap((tier) => tier.runs.map(run(tier)))));
+    $("tiers-runs").replaceChildren(head(["Tier", "Run", "Bytes in the tier", "Filter bytes", "Records"]), h("tbody", {}, ...tiers.flatMap((tier) => tier.runs.map(run(tier)))));
   }
 
   // The part that is looked at: the node that the path of pivots leads to, as far as it still does.
@@ -254,15 +254,15 @@ export class Tree {
         fact("from", key(pivot.low)),
         fact("up to", key(pivot.high)),
         fact("holds", `${bytes(sum(all, "bytes"))}, ${count(sum(all, "records"))} records in ${some(runs(all), "run")}`),
-        fact("waits", pivot.pending.length ? `${bytes(sum(pivot.pending, "bytes"))} not compacted` : "nothing"),
+        fact("pending", pivot.pending.length ? `${bytes(sum(pivot.pending, "bytes"))} not compacted` : "nothing"),
         fact("compaction", pivot.compaction ?? "none"),
         pivot.child ? fact("below", some(leaves(pivot.child), "leaf", "leaves")) : []),
       rows.length
         ? h("div", { class: "scroll" }, h("table", null,
             h("thead", null, h("tr", null, ["newest first", "runs", "records", "deletes", "bytes", "run"].map((name, index) => h("th", { scope: "col", class: index ? "number" : null }, name)))),
             h("tbody", null, rows)))
-        : h("p", { class: "hint" }, "Nothing is here."),
-      pivot.child ? h("button", { type: "button", click: () => this.go(path) }, "Look closer") : "",
-      h("p", { class: "hint" }, "A run is named by its group and its place in it, as `alluvium inspect --run` takes it."));
+        : h("p", { class: "hint" }, "This range has no runs."),
+      pivot.child ? h("button", { type: "button", click: () => this.go(path) }, "Zoom in") : "",
+      h("p", { class: "hint" }, "A run is named GROUP.PLACE, for example in `alluvium inspect --run`."));
   }
 }

@@ -58,7 +58,7 @@ export const $ = (id) => document.getElementById(id);
 export async function ask(address, signal) {
   const answer = await fetch(address, { headers: { accept: "application/json" }, signal });
   const body = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw Object.assign(new Error(body.error ?? `the server answers ${answer.status}`), { status: answer.status });
+  if (!answer.ok) throw Object.assign(new Error(body.error ?? `the server answered with status ${answer.status}`), { status: answer.status });
   return body;
 }
 

@@ -90,7 +90,8 @@ impl CachedSession {
                 self.refuses = false;
                 let limit = self.cached.common.budget.limit();
                 let text = format!(
-                    "SERVER_ERROR out of memory: clients may hold {limit} bytes together, see --client-memory"
+                    "SERVER_ERROR out of memory: all clients together may hold {limit} bytes; raise \
+                     --client-memory"
                 );
                 self.refuse_bad(&text, output);
                 Ok((1, taken))
@@ -230,7 +231,9 @@ impl CachedSession {
             b"mn" => output.extend_from_slice(b"MN\r\n"),
             b"shutdown" => return Err(CommandError::say("ERROR: shutdown not enabled")),
             b"lru_crawler" | b"lru" | b"slabs" | b"watch" | b"cache_memlimit" => {
-                return Err(CommandError::say("ERROR: not in cache mode of alluvium"));
+                return Err(CommandError::say(
+                    "ERROR: not supported by alluvium in cache mode",
+                ));
             }
             _ => return Err(CommandError::say("ERROR")),
         }

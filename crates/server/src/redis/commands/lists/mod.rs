@@ -217,7 +217,7 @@ fn take_one(
 
 fn miscounted(list: &CollectionHeader) -> CommandError {
     CommandError::Refused(Cow::Owned(format!(
-        "ERR the elements of list {} are damaged: check the store",
+        "ERR the elements of list {} are damaged; check the store with `alluvium check`",
         list.number
     )))
 }
