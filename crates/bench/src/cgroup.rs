@@ -65,7 +65,7 @@ impl ControlGroup {
         let mount = Path::new(MOUNT).join(controller);
         let Some(own) = own_path(&groups, controller).filter(|_| mount.is_dir()) else {
             bail!(
-                "there is no {controller} controller of control groups, version 1, in {}: --no-cap measures without a cap; under version 2, `systemd-run \
+                "there is no {controller} controller of control groups, version 1, in {}: use --no-cap to measure without a cap; under version 2, `systemd-run \
                  --scope -p MemoryMax=512M alluvium bench … --no-cap` caps all of it",
                 mount.display()
             );
@@ -77,7 +77,7 @@ impl ControlGroup {
         let path = parent.join(format!("{PREFIX}{}-{name}", std::process::id()));
         if let Err(error) = fs::create_dir(&path) {
             bail!(
-                "making the control group {}: {error}; only root may; --no-cap says that no cap is wanted",
+                "creating the control group {}: {error}; run the command as root, or use --no-cap to measure without a cap",
                 path.display()
             );
         }
@@ -112,7 +112,7 @@ impl Drop for ControlGroup {
         while let Err(error) = fs::remove_dir(&self.path) {
             if began.elapsed() > PATIENCE {
                 eprintln!(
-                    "alluvium: the control group {} could not be removed: {error}; `rmdir` removes it",
+                    "alluvium: the control group {} could not be removed: {error}; remove it with `rmdir`",
                     self.path.display()
                 );
                 return;

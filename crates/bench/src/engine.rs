@@ -79,9 +79,7 @@ pub fn require_once<'n>(option: &str, names: impl IntoIterator<Item = &'n String
     let mut before: Vec<&String> = Vec::new();
     for name in names {
         if before.contains(&name) {
-            return Err(format!(
-                "{option}: {name} is named twice, and would be one in the report"
-            ));
+            return Err(format!("{option}: {name} is named twice; leave one of them out"));
         }
         before.push(name);
     }

@@ -14,7 +14,7 @@ struct AlluviumEngine {
 
 pub(super) fn open(setup: &EngineSetup) -> Result<Box<dyn BenchEngine>> {
     if setup.log == WriteLogging::Off {
-        bail!("alluvium always has its log: leave out --without-log, or measure it apart");
+        bail!("alluvium cannot turn off its log: leave out --without-log, or measure alluvium separately");
     }
     let options = match (setup.memory, setup.kept) {
         (Some(bytes), _) => Options::new().memory(bytes),

@@ -119,7 +119,7 @@ impl BenchReport {
     pub fn read(file: &Path) -> Result<BenchReport> {
         let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
         serde_json::from_str(&text)
-            .with_context(|| format!("{} is no report of `alluvium bench`", file.display()))
+            .with_context(|| format!("{} is not a report of `alluvium bench`", file.display()))
     }
 }
 

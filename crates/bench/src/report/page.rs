@@ -25,7 +25,7 @@ pub fn page(report: &BenchReport, plots: &[SvgPlot]) -> String {
         .map(|(name, text)| (name.to_owned(), text))
         .collect();
     list(&mut page, "The machine", &machine);
-    list(&mut page, "What was asked for", &report.orders);
+    list(&mut page, "The measurement", &report.orders);
     let _ = writeln!(
         page,
         "<h2>Figures</h2>\n<pre>{}</pre>",

@@ -76,13 +76,13 @@ pub fn plots(report: &BenchReport) -> Result<Vec<SvgPlot>> {
     )?;
     add(
         "write-amplification",
-        bars("bytes written for each of the user's", &|row| {
+        bars("bytes written for each byte of the user", &|row| {
             row.write_amplification
         }),
     )?;
     add(
         "space",
-        bars("bytes on the device for each of the records'", &|row| {
+        bars("bytes on the device for each byte of the records", &|row| {
             row.space_amplification
         }),
     )?;

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 pub fn child(entries: &[EngineEntry]) -> ExitCode {
     answer(|line, say| {
         let job = serde_json::from_str(line)
-            .context("the job is no job: `alluvium bench` starts this by itself")?;
+            .context("the input is not a job: this command is for `alluvium bench`, which starts it")?;
         run_job(&job, entries, say)
     })
 }
@@ -72,7 +72,8 @@ pub fn run_job(job: &EngineJob, entries: &[EngineEntry], say: &mut dyn FnMut(Chi
     let Some(entry) = engines::find(entries, kind_of(&job.engine)) else {
         bail!("this program has no engine {:?}", job.engine);
     };
-    std::fs::create_dir_all(&job.directory).with_context(|| format!("making {}", job.directory.display()))?;
+    std::fs::create_dir_all(&job.directory)
+        .with_context(|| format!("creating {}", job.directory.display()))?;
     let options = options(job, &entry)?;
     let engine = (entry.open)(&EngineSetup {
         directory: job.directory.clone(),
@@ -296,7 +297,7 @@ impl<'a> EngineRun<'a> {
             let is_there = session
                 .get(&key, &mut |_| {})
                 .context("looking for deleted records")?;
-            ensure!(!is_there, "{} was deleted, and is found", key.escape_ascii());
+            ensure!(!is_there, "{} was deleted, but is found", key.escape_ascii());
         }
         Ok(())
     }
@@ -333,7 +334,7 @@ impl<'a> EngineRun<'a> {
     fn settle(&mut self, load: &mut ResultRow) -> Result<()> {
         memory::reset(&ProcfsProcess::own(), self.job.groups.memory.as_deref());
         let before = self.snapshot();
-        self.engine.flush().context("writing out what is in memory")?;
+        self.engine.flush().context("flushing the engine's memory")?;
         let limit = Duration::from_millis(self.job.settle_ms);
         let mut rest = IdleDetector::new(self.snapshot());
         while before.at.elapsed() < limit {

@@ -109,7 +109,7 @@ pub trait BenchRunner: RunListener {
     /// # Errors
     /// If there is none.
     fn study(&self, name: &str) -> Result<Command> {
-        bail!("the study {name} cannot be made from here: `alluvium-lab run` makes it")
+        bail!("the study {name} cannot be run from here: run it with `alluvium-lab run`")
     }
 }
 
@@ -302,7 +302,7 @@ fn run_copy(
         if runner.is_stopped() {
             return Ok(());
         }
-        bail!("its only load has failed");
+        bail!("the load has failed");
     };
     let here = orders.job.directory.join(engine);
     if here.exists() {
@@ -400,7 +400,7 @@ impl ChildTask<'_> {
         if !self.is_loaded && place.path.exists() {
             fs::remove_dir_all(&place.path).with_context(|| format!("removing {}", place.path.display()))?;
         }
-        fs::create_dir_all(&place.path).with_context(|| format!("making {}", place.path.display()))?;
+        fs::create_dir_all(&place.path).with_context(|| format!("creating {}", place.path.display()))?;
         // Groups are dropped after the process, because only an empty group can be removed.
         let (memory, blkio) = match self.cap {
             CapMethod::None => (None, None),
@@ -451,7 +451,7 @@ fn drive(
     let text = line + "\n";
     input
         .write_all(text.as_bytes())
-        .context("telling the child its job")?;
+        .context("sending the job to the child")?;
     drop(input);
     let is_over = AtomicBool::new(false);
     let heard = std::thread::scope(|scope| {
@@ -479,7 +479,7 @@ fn drive(
         ChildEnd::Closed => Ok(()),
         ChildEnd::Failed(why) => bail!("{why}"),
         ChildEnd::Silence => bail!(
-            "its process ended with {status} before it was done; killed by signal 9 it took more memory than the cap of {} bytes",
+            "its process ended early with {status}; signal 9 usually means that it exceeded the memory cap of {} bytes",
             errand.cap_bytes
         ),
     }
@@ -501,7 +501,7 @@ fn listen(
     for line in output.lines() {
         let Ok(line) = line else { break };
         let event: ChildEvent = serde_json::from_str(&line).with_context(|| {
-            format!("the child said {line:?}, which is no message of this version: are both programs of one version?")
+            format!("the child sent {line:?}, which is not a message of this version: use both programs of the same version")
         })?;
         runner.on_event(engine, repetition, &event);
         match event {

@@ -59,7 +59,7 @@ impl ParameterSweep {
         defaults: PhaseDefaults,
     ) -> Result<Vec<ParameterPoint>> {
         if values.is_empty() {
-            bail!("a sweep has at least one point");
+            bail!("a sweep needs at least one point");
         }
         let points = values
             .iter()
@@ -87,7 +87,7 @@ impl ParameterSweep {
         };
         let mut job = job.clone();
         if value == 0 && self != ParameterSweep::Sequential {
-            bail!("a point of 0 makes no sense here");
+            bail!("a point of 0 measures nothing: give points above 0");
         }
         let most = match self {
             ParameterSweep::Threads => MOST_THREADS as u64,
@@ -97,12 +97,12 @@ impl ParameterSweep {
             ParameterSweep::Sequential | ParameterSweep::Scan => u64::MAX,
         };
         if value > most {
-            bail!("a point of {value} is too large: the most is {most}");
+            bail!("a point of {value} is too large: the limit is {most}");
         }
         let name = match self {
             ParameterSweep::Sequential => {
                 if value > 100 {
-                    bail!("{value} of a hundred records in order: there are only a hundred");
+                    bail!("{value} % of the records in order: give at most 100");
                 }
                 job.keys.sequential_percent = value as u8;
                 job.phases = phases(&["load"])?;
@@ -218,7 +218,7 @@ mod tests {
         ] {
             assert!(sweep.points(&[most], &base, NOTHING).is_ok());
             let error = sweep.points(&[most + 1], &base, NOTHING).unwrap_err();
-            assert!(error.to_string().contains("the most is"), "{error}");
+            assert!(error.to_string().contains("the limit is"), "{error}");
         }
     }
 

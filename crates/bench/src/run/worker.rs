@@ -204,7 +204,7 @@ impl<'a> EngineWorker<'a> {
         });
         ensure!(
             found.with_context(|| what("getting", &key))?,
-            "{}: nothing was found, and it was put",
+            "{}: nothing was found, although it was put",
             what("getting", &key)
         );
         ensure!(is_right, "{}: another value was found", what("getting", &key));
@@ -218,7 +218,7 @@ impl<'a> EngineWorker<'a> {
         let found = self.session.get(&key, &mut |_| {});
         ensure!(
             !found.with_context(|| what("getting", &key))?,
-            "{}: a value was found, and none was put",
+            "{}: a value was found, although none was put",
             what("getting", &key)
         );
         self.read += KEY_BYTES as u64;
@@ -230,7 +230,7 @@ impl<'a> EngineWorker<'a> {
         self.batch.push(self.job.keys.of(first));
         while self.batch.len() < BATCH {
             let OperationSource::Mix(chooser) = &mut self.source else {
-                bail!("reads of many keys are drawn and not replayed: leave m out of traces");
+                bail!("reads of many keys at once cannot be replayed: leave m out of traces");
             };
             let place = chooser.draw(&mut self.random, self.records.limit());
             self.batch.push(self.job.keys.of(self.records.number(place)));

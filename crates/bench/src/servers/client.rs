@@ -136,7 +136,7 @@ impl LoadRun<'_> {
     fn drive(&self, thread: usize) -> Result<PhaseRecorder> {
         let client = self.client;
         let at = |thread: usize| client.connections * thread / client.threads;
-        let mut poll = Poll::new().context("making a poll")?;
+        let mut poll = Poll::new().context("creating a poll")?;
         let mut connections = Vec::new();
         for place in 0..at(thread + 1) - at(thread) {
             let mut connection = LoadConnection::open(client)?;
@@ -323,7 +323,7 @@ impl LoadConnection {
         }
         self.received.drain(..start);
         if self.answered == self.keys.len() && !self.received.is_empty() {
-            bail!("the server answers more than it was asked");
+            bail!("the server has sent more replies than requests");
         }
         Ok(())
     }

@@ -91,7 +91,7 @@ fn run_one(
     if directory.exists() {
         std::fs::remove_dir_all(directory).with_context(|| format!("removing {}", directory.display()))?;
     }
-    std::fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
+    std::fs::create_dir_all(directory).with_context(|| format!("creating {}", directory.display()))?;
     let kind = ServerKind::find(name)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let server = kind.start(&orders.own, directory, orders.memory, threads)?;

@@ -148,7 +148,10 @@ impl ServerKind {
             .find(|kind| kind.name == name)
             .with_context(|| {
                 let names: Vec<&str> = SERVERS.iter().map(|kind| kind.name).collect();
-                format!("there is no server {name:?}: they are {}", names.join(", "))
+                format!(
+                    "there is no server {name:?}: the servers are {}",
+                    names.join(", ")
+                )
             })
     }
 
@@ -164,7 +167,7 @@ impl ServerKind {
         if std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
             return Ok(());
         }
-        bail!("{program} is not in PATH: `apt-get install {program}` brings it")
+        bail!("{program} is not in PATH: install it with `apt-get install {program}`")
     }
 
     /// Starts the server and waits until it answers.
@@ -208,11 +211,14 @@ impl ServerKind {
         let began = Instant::now();
         while !server.answers(self.protocol) {
             if let Some(status) = server.child.try_wait()? {
-                bail!("it ended with {status} before it answered: {}", server.command);
+                bail!(
+                    "the server ended with {status} before it answered: {}",
+                    server.command
+                );
             }
             if began.elapsed() > PATIENCE {
                 bail!(
-                    "it has not answered for {} s: {}",
+                    "the server has not answered for {} s: {}",
                     PATIENCE.as_secs(),
                     server.command
                 );
@@ -255,7 +261,7 @@ impl ServerProcess {
         let began = Instant::now();
         while self.child.try_wait()?.is_none() {
             if began.elapsed() > PATIENCE {
-                bail!("it has not ended {} s after SIGTERM", PATIENCE.as_secs());
+                bail!("the server has not ended {} s after SIGTERM", PATIENCE.as_secs());
             }
             std::thread::sleep(LOOK);
         }

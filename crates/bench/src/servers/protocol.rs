@@ -103,7 +103,7 @@ fn value(
         .and_then(|digits| digits.parse().ok());
     let Some(len) = len else {
         bail!(
-            "the server says that a value has {:?} bytes",
+            "the server announced a value of {:?} bytes",
             String::from_utf8_lossy(digits)
         );
     };
@@ -112,7 +112,7 @@ fn value(
         return Ok(None);
     };
     if tail != behind {
-        bail!("a value of the server's does not end after {len} bytes");
+        bail!("a value from the server does not end after {len} bytes");
     }
     Ok(Some((end + behind.len(), ServerReply::Value(start..end))))
 }

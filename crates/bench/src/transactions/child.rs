@@ -25,8 +25,9 @@ const BATCH: u64 = 500;
 #[must_use]
 pub fn child(entries: &[TransactionalEntry]) -> ExitCode {
     answer(|line, say| {
-        let job = serde_json::from_str(line)
-            .context("the job is no job: `alluvium bench transactions` starts this by itself")?;
+        let job = serde_json::from_str(line).context(
+            "the input is not a job: this command is for `alluvium bench transactions`, which starts it",
+        )?;
         run_job(&job, entries, say)
     })
 }
@@ -41,12 +42,10 @@ pub fn run_job(
     say: &mut dyn FnMut(ChildEvent),
 ) -> Result<()> {
     let Some(entry) = find(entries, &job.engine) else {
-        bail!(
-            "this program has no engine with transactions called {:?}",
-            job.engine
-        );
+        bail!("this program has no transactional engine {:?}", job.engine);
     };
-    std::fs::create_dir_all(&job.directory).with_context(|| format!("making {}", job.directory.display()))?;
+    std::fs::create_dir_all(&job.directory)
+        .with_context(|| format!("creating {}", job.directory.display()))?;
     let engine = (entry.open)(&setup(job)).with_context(|| format!("opening {}", job.engine))?;
     say(ChildEvent::Opened {
         settings: engine.settings(),
@@ -245,7 +244,7 @@ impl TransactionRun<'_> {
             let read = client.attempt(&mut |transaction| {
                 of_batch = 0;
                 for number in from..until {
-                    let mut found = Err(anyhow!("counter {number} is not there any more"));
+                    let mut found = Err(anyhow!("counter {number} no longer exists"));
                     let key = counter(number);
                     transaction.get_for_update(COUNTER_KEYSPACE, &key, &mut |value| found = count(value))?;
                     of_batch += found.map_err(AttemptError::Failed)?;
@@ -272,7 +271,7 @@ impl TransactionRun<'_> {
 fn alone(stop: AttemptError) -> anyhow::Error {
     match stop {
         AttemptError::Failed(error) => error,
-        AttemptError::Conflict => anyhow!("a transaction with no other client about met a conflict"),
+        AttemptError::Conflict => anyhow!("a transaction without any other client met a conflict"),
     }
 }
 

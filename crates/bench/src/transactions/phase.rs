@@ -82,7 +82,7 @@ impl TransactionPhase {
             ),
             _ => {
                 return Err(format!(
-                    "{text:?} is no phase: write commit, txn-size, group-commit or rmw, as in rmw:16"
+                    "{text:?} is not a phase: write commit, txn-size, group-commit or rmw, as in rmw:16"
                 ));
             }
         };
@@ -128,12 +128,12 @@ impl TransactionPhase {
             }
             (_, _, TransactionTask::Put { .. }) => {
                 return Err(format!(
-                    "{word:?} is no word for it: write a number of clients, pair=BYTES, later"
+                    "{word:?} is not an option of this phase: write a number of clients, pair=BYTES or later"
                 ));
             }
             (_, _, TransactionTask::Add { .. }) => {
                 return Err(format!(
-                    "{word:?} is no word for it: write a number of clients, keys=N, sorted, later"
+                    "{word:?} is not an option of this phase: write a number of clients, keys=N, sorted or later"
                 ));
             }
         }
@@ -184,8 +184,8 @@ mod tests {
         for (text, words) in [
             ("read", "write commit, txn-size, group-commit or rmw"),
             ("commit:0", "a number from 1 to 4096"),
-            ("commit:sorted", "a number of clients, pair=BYTES, later"),
-            ("rmw:4+pair=32", "a number of clients, keys=N, sorted, later"),
+            ("commit:sorted", "a number of clients, pair=BYTES or later"),
+            ("rmw:4+pair=32", "a number of clients, keys=N, sorted or later"),
             ("txn-size:pair=31", "a number from 32 to 1048576"),
             ("rmw:16x", "a number from 1 to 4096"),
         ] {

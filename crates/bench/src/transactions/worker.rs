@@ -178,12 +178,12 @@ impl<'a> TransactionWorker<'a> {
         match read {
             Ok(()) => {}
             Err(AttemptError::Failed(error)) => return Err(error),
-            Err(AttemptError::Conflict) => bail!("a read with no other client about met a conflict"),
+            Err(AttemptError::Conflict) => bail!("a read without any other client met a conflict"),
         }
         let place = wrong.map(|(keyspace, key)| format!("{} of keyspace {keyspace}", key.escape_ascii()));
         ensure!(
             wrong.is_none(),
-            "{} was committed, and does not read as it was put",
+            "{} was committed, but has another value than was put",
             place.unwrap_or_default()
         );
         Ok(())
@@ -219,7 +219,7 @@ impl OperationStepper for TransactionWorker<'_> {
 }
 
 fn add_one(transaction: &mut dyn EngineTransaction, key: &[u8]) -> AttemptResult<()> {
-    let mut before = Err(anyhow!("the counter {} is not there", key.escape_ascii()));
+    let mut before = Err(anyhow!("the counter {} does not exist", key.escape_ascii()));
     transaction.get_for_update(COUNTER_KEYSPACE, key, &mut |value| before = count(value))?;
     let after = before.map_err(AttemptError::Failed)? + 1;
     transaction.put(COUNTER_KEYSPACE, key, &after.to_le_bytes())

@@ -81,18 +81,18 @@ pub fn ceilings(
     sizes: &[u64],
 ) -> Result<Vec<CacheCeiling>, String> {
     let PhaseTask::Mix { mix, distribution } = phase.task else {
-        return Err(format!("{:?} asks for nothing", phase.name));
+        return Err(format!("{:?} reads no records", phase.name));
     };
     if mix.scan + mix.multi_get > 0 {
         return Err(format!(
-            "{:?} has scans or batches: only lookups one by one are counted",
+            "{:?} has scans or batches: only single lookups are counted",
             phase.name
         ));
     }
     let all = draws.records.saturating_add(draws.warm).saturating_add(draws.run);
     if draws.records == 0 || draws.run == 0 || all > u64::from(u32::MAX) {
         return Err(format!(
-            "{} records, and {} and {} operations: there must be some to count, and {} of all at most",
+            "{} records, and {} and {} operations: give at least one record and one operation to count, and at most {} of all together",
             draws.records,
             draws.warm,
             draws.run,
@@ -249,11 +249,11 @@ mod tests {
             ..DRAWS
         };
         for (phase, draws, what) in [
-            ("load", DRAWS, "asks for nothing"),
+            ("load", DRAWS, "reads no records"),
             ("e", DRAWS, "scans or batches"),
             ("m", DRAWS, "scans or batches"),
-            ("c", nothing, "there must be some to count"),
-            ("c", many, "4294967295 of all at most"),
+            ("c", nothing, "at least one record"),
+            ("c", many, "at most 4294967295 of all"),
         ] {
             let error = of(phase, draws, &[1]).unwrap_err();
             assert!(error.contains(what), "{phase}: {error}");

@@ -30,7 +30,7 @@ impl WindowLength {
 pub fn parse_amount(text: &str) -> Result<WindowLength, String> {
     let wrong = || {
         format!(
-            "{text:?} is no amount: write operations as in 500k or 20M, or a time as in 250ms, 8s or 2min"
+            "{text:?} is not an amount: write operations as in 500k or 20M, or a time as in 250ms, 8s or 2min"
         )
     };
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -61,7 +61,7 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
     match parse_amount(text) {
         Ok(WindowLength::Operations(count)) => Ok(count),
         _ => Err(format!(
-            "{text:?} is no number: write one as in 1000, 500k or 20M"
+            "{text:?} is not a number: write one as in 1000, 500k or 20M"
         )),
     }
 }
@@ -94,11 +94,9 @@ pub fn parse_records(text: &str) -> Result<u64, String> {
 pub fn parse_threads(text: &str) -> Result<usize, String> {
     match text.parse::<usize>() {
         Ok(threads) if threads <= MOST_THREADS => Ok(threads),
-        Ok(_) => Err(format!(
-            "at most {MOST_THREADS} threads work at once: write fewer"
-        )),
+        Ok(_) => Err(format!("there are at most {MOST_THREADS} threads: write fewer")),
         Err(_) => Err(format!(
-            "{text:?} is no number of threads: write one from 1 to {MOST_THREADS}"
+            "{text:?} is not a number of threads: write one from 1 to {MOST_THREADS}"
         )),
     }
 }
@@ -112,14 +110,14 @@ pub(crate) fn words_of(text: &str, topic: fn(&str) -> &str) -> Result<(&str, Vec
     let words: Vec<&str> = rest.split('+').collect();
     if words.contains(&"") {
         return Err(format!(
-            "a word is missing in {text:?}: words stand behind the colon with a + between them; without any, write {name}"
+            "a word is missing in {text:?}: write words after the colon with a + between them, or only {name}"
         ));
     }
     for (place, word) in words.iter().enumerate() {
         let mut before = words[..place].iter();
         if let Some(other) = before.find(|other| topic(other) == topic(word)) {
             return Err(format!(
-                "{other:?} and {word:?} say the same thing twice in {text:?}: leave one of them out"
+                "{other:?} and {word:?} set the same thing twice in {text:?}: leave one of them out"
             ));
         }
     }
@@ -232,7 +230,9 @@ impl WorkloadPhase {
         };
         if name != "load" {
             let Some(workload) = WORKLOADS.iter().find(|workload| workload.name == name) else {
-                bail!("there is no phase {name:?}: they are load, a, b, c, d, e, f and m (64 reads at once)");
+                bail!(
+                    "there is no phase {name:?}: the phases are load, a, b, c, d, e, f and m (64 reads at once)"
+                );
             };
             phase.task = PhaseTask::Mix {
                 mix: workload.mix,
@@ -263,7 +263,7 @@ impl WorkloadPhase {
             }
             (_, Some(_)) => {
                 return Err(format!(
-                    "{name} is for a to f and m: a load puts every record once"
+                    "{name} applies to a to f and m only: a load puts every record once"
                 ));
             }
             (_, None) => {}
@@ -282,12 +282,12 @@ impl WorkloadPhase {
             "scan" => self.scan = ScanLengths::Uniform(length(value)?),
             "exactly" => self.scan = ScanLengths::Exactly(length(value)?),
             "rate" => match parse_count(value)? {
-                0 => return Err("rate=0: nothing would ever begin".to_owned()),
+                0 => return Err("rate=0 would begin no operation: give a number above 0".to_owned()),
                 rate => self.rate = Some(rate as f64),
             },
             _ => {
                 return Err(format!(
-                    "{name:?} is unknown: say uniform, zipf, ycsb, latest, absent, warm=, run=, scan=, exactly= or \
+                    "{name:?} is unknown: write uniform, zipf, ycsb, latest, absent, warm=, run=, scan=, exactly= or \
                      rate="
                 ));
             }
@@ -333,17 +333,17 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_said() {
         for (text, word) in [
-            ("x", "they are load, a"),
+            ("x", "the phases are load, a"),
             ("load:zipf", "every record once"),
-            ("c:warm=many", "no amount"),
+            ("c:warm=many", "not an amount"),
             ("e:scan=0", "at least one"),
             ("c:fast", "unknown"),
             ("e:absent", "read single keys"),
-            ("c:rate=0", "nothing would ever begin"),
+            ("c:rate=0", "would begin no operation"),
             ("load:absent", "read single keys"),
             (
                 "c:absent+absent+zipf",
-                "\"absent\" and \"absent\" say the same thing twice",
+                "\"absent\" and \"absent\" set the same thing twice",
             ),
             ("c:zipf+uniform", "leave one of them out"),
             ("e:scan=5+exactly=7", "leave one of them out"),

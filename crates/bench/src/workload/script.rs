@@ -37,7 +37,7 @@ pub fn deletes(phases: &[WorkloadPhase]) -> bool {
 
 fn read(part: &str, is_first: bool, rate: Option<f64>) -> Result<WorkloadPhase, String> {
     if part.is_empty() {
-        return Err("nothing stands there".to_owned());
+        return Err("the part is empty".to_owned());
     }
     if let Some(share) = part.strip_prefix("delete") {
         return Ok(WorkloadPhase {
@@ -62,7 +62,7 @@ fn read(part: &str, is_first: bool, rate: Option<f64>) -> Result<WorkloadPhase, 
     let (mut amount, mut others) = (None, Vec::new());
     for word in words {
         if word.starts_with("warm=") || word.starts_with("run=") {
-            return Err("nothing warms up in a script, and the time stands by itself".to_owned());
+            return Err("a script has no warm-up; write its time alone, as in a:30s".to_owned());
         }
         if !word.starts_with(|c: char| c.is_ascii_digit()) {
             others.push(word);
@@ -70,10 +70,10 @@ fn read(part: &str, is_first: bool, rate: Option<f64>) -> Result<WorkloadPhase, 
         }
         let parsed = parse_amount(word)?;
         if parsed.is_nothing() {
-            return Err(format!("{word} is no time at all"));
+            return Err(format!("{word} must be longer than 0"));
         }
         if amount.replace(parsed).is_some() {
-            return Err("it has two times".to_owned());
+            return Err("the part has two times".to_owned());
         }
     }
     let is_load = name == "load";
@@ -81,7 +81,7 @@ fn read(part: &str, is_first: bool, rate: Option<f64>) -> Result<WorkloadPhase, 
         (false, Some(amount)) => amount,
         (true, None) if is_first => WindowLength::Operations(0),
         (true, None) => return Err("records are loaded once, before anything else".to_owned()),
-        (true, Some(_)) => return Err("a load takes as long as it takes".to_owned()),
+        (true, Some(_)) => return Err("a load cannot have a time".to_owned()),
         (false, None) => WindowLength::Operations(0),
     };
     let defaults = PhaseDefaults {
@@ -95,7 +95,7 @@ fn read(part: &str, is_first: bool, rate: Option<f64>) -> Result<WorkloadPhase, 
     };
     let phase = WorkloadPhase::parse(&text, defaults).map_err(|error| format!("{error:#}"))?;
     if !is_load && amount.is_none() {
-        return Err("say for how long, as in a:30s".to_owned());
+        return Err("give a time, as in a:30s".to_owned());
     }
     Ok(phase)
 }
@@ -108,7 +108,7 @@ fn percent(share: &str) -> Result<u8, String> {
         .and_then(|digits| digits.parse::<u8>().ok());
     number
         .filter(|percent| (1..100).contains(percent))
-        .ok_or_else(|| "a share of the records is deleted, from delete=1% to delete=99%".to_owned())
+        .ok_or_else(|| "give a share of the records from delete=1% to delete=99%".to_owned())
 }
 
 #[cfg(test)]
@@ -149,21 +149,25 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_its_part_and_what_is_allowed() {
         for (text, part, why) in [
-            ("load,,a:3s", "part 2 of the script, \"\"", "nothing stands there"),
-            ("load, a", "part 2 of the script, \"a\"", "say for how long"),
-            ("load, a:3x", "part 2", "no amount"),
-            ("load, a:0s", "part 2", "no time at all"),
+            ("load,,a:3s", "part 2 of the script, \"\"", "the part is empty"),
+            (
+                "load, a",
+                "part 2 of the script, \"a\"",
+                "give a time, as in a:30s",
+            ),
+            ("load, a:3x", "part 2", "not an amount"),
+            ("load, a:0s", "part 2", "must be longer than 0"),
             ("load, a:3s+4s", "part 2", "two times"),
-            ("load, x:3s", "part 2", "they are load, a"),
+            ("load, x:3s", "part 2", "the phases are load, a"),
             ("load, a:fast+3s", "part 2", "unknown"),
-            ("load, a:warm=3s+3s", "part 2", "nothing warms up"),
+            ("load, a:warm=3s+3s", "part 2", "a script has no warm-up"),
             ("a:3s, load", "part 2", "before anything else"),
-            ("load:3s", "part 1", "as long as it takes"),
+            ("load:3s", "part 1", "cannot have a time"),
             ("load, delete=100%", "part 2", "delete=1% to delete=99%"),
             ("load, delete=0%", "part 2", "delete=1% to delete=99%"),
             ("load, delete=9", "part 2", "delete=1% to delete=99%"),
             ("load, delete", "part 2", "delete=1% to delete=99%"),
-            ("", "part 1", "nothing stands there"),
+            ("", "part 1", "the part is empty"),
         ] {
             let error = parse(text, None).unwrap_err().to_string();
             assert!(error.starts_with(part), "{text}: {error}");

@@ -215,7 +215,7 @@ fn lost_updates_and_lost_pairs_end_the_run() {
     );
     let error = why("txn-size:2", &entry(|_| open(Fault::Forgets)));
     assert!(
-        error.contains("of keyspace 3 was committed, and does not read as it was put"),
+        error.contains("of keyspace 3 was committed, but has another value than was put"),
         "{error}"
     );
     // The adapters' own test also detects faulty engines.

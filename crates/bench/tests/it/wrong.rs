@@ -123,5 +123,5 @@ fn a_deleted_record_that_is_found_is_noticed() {
         open: disorders,
     };
     let text = format!("{:#}", rows(&job, &[entry]).unwrap_err());
-    assert!(text.contains("was deleted, and is found"), "{text}");
+    assert!(text.contains("was deleted, but is found"), "{text}");
 }

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         Some("work") => work::all(work::WorkSizes::of(std::env::args().nth(2).as_deref())),
         Some("check") => check(),
         Some("record") => record(),
-        _ => Err(anyhow::anyhow!("say check, record, or work")),
+        _ => Err(anyhow::anyhow!("the argument must be check, record or work")),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -63,7 +63,7 @@ fn check() -> Result<()> {
     let machine = machine()?;
     if machine != recorded.machine {
         println!(
-            "nothing is compared: the numbers are those of {}, this is {machine}; `instructions record` writes new ones",
+            "nothing is compared: the recorded numbers are of {}, and this is {machine}; `instructions record` writes new ones",
             recorded.machine
         );
         return Ok(());
@@ -72,7 +72,7 @@ fn check() -> Result<()> {
     for (name, counted) in count()? {
         let Some(expected) = recorded.counts.iter().find(|(other, _)| *other == name) else {
             bail!(
-                "{} has no {name}: `instructions record` writes it",
+                "{} has no number for {name}: `instructions record` writes it",
                 file.display()
             );
         };
@@ -88,8 +88,8 @@ fn check() -> Result<()> {
     }
     ensure!(
         wrong.is_empty(),
-        "more than {:.0} % from what was recorded: {}. If that is meant, `cargo run --release -p alluvium-bench --bin instructions -- record` writes \
-         the new numbers, and the commit says why",
+        "more than {:.0} % from the recorded numbers: {}. If the change is intended, run `cargo run --release -p alluvium-bench --bin instructions -- record` to write \
+         the new numbers, and explain it in the commit message",
         100.0 * TOLERANCE,
         wrong.join(", ")
     );
@@ -110,7 +110,7 @@ fn machine() -> Result<String> {
 /// Returns the instructions per operation of each part.
 fn count() -> Result<Vec<(String, f64)>> {
     let place = std::env::temp_dir().join(format!("alluvium-instructions-{}", std::process::id()));
-    std::fs::create_dir_all(&place).with_context(|| format!("making {}", place.display()))?;
+    std::fs::create_dir_all(&place).with_context(|| format!("creating {}", place.display()))?;
     let counts = count_in(&place);
     // Remaining files are harmless.
     let _ = std::fs::remove_dir_all(&place);

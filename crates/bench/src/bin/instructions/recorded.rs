@@ -38,12 +38,12 @@ impl FromStr for InstructionCounts {
             .map(|line| {
                 let (name, count) = line
                     .split_once(": ")
-                    .with_context(|| format!("{line:?} is no count"))?;
+                    .with_context(|| format!("{line:?} is not a count"))?;
                 let count: f64 = count
                     .trim()
                     .parse()
-                    .with_context(|| format!("{line:?} is no count"))?;
-                ensure!(count > 0.0, "{line:?}: nothing takes no instructions");
+                    .with_context(|| format!("{line:?} is not a count"))?;
+                ensure!(count > 0.0, "{line:?}: a count must be greater than 0");
                 Ok((name.to_owned(), count))
             })
             .collect::<Result<_>>()?;
@@ -68,7 +68,7 @@ pub(super) fn total(table: &str, function: &str) -> Result<u64> {
         })
         .filter_map(|line| line.split_whitespace().next()?.replace(',', "").parse().ok())
         .max()
-        .with_context(|| format!("callgrind has counted nothing of {function}"))
+        .with_context(|| format!("callgrind has counted no instructions of {function}"))
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ pub(super) fn encode_head(head: TraceHeader) -> [u8; HEAD_BYTES] {
 pub(super) fn decode_head(bytes: &[u8; HEAD_BYTES]) -> Result<TraceHeader> {
     ensure!(
         bytes.starts_with(MAGIC),
-        "it is no trace: `alluvium bench trace record` writes them"
+        "the file is not a trace: write one with `alluvium bench trace record`"
     );
     Ok(TraceHeader {
         records: number(bytes, 8),
@@ -74,10 +74,7 @@ pub(super) fn encode(operation: TraceOperation) -> [u8; OPERATION_BYTES] {
 
 pub(super) fn decode(bytes: &[u8; OPERATION_BYTES]) -> Result<TraceOperation> {
     let Some(&kind) = KINDS.get(usize::from(bytes[0])) else {
-        bail!(
-            "the trace has an operation of the kind {}, which there is not",
-            bytes[0]
-        );
+        bail!("the trace has an operation of the unknown kind {}", bytes[0]);
     };
     Ok(TraceOperation {
         kind,

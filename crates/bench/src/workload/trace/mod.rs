@@ -45,7 +45,7 @@ pub struct TraceHeader {
 /// If the phase is not a mix of operations, or I/O errors.
 pub fn record(path: &Path, phase: &WorkloadPhase, head: TraceHeader, seed: u64) -> Result<()> {
     let PhaseTask::Mix { mix, distribution } = phase.task else {
-        bail!("a trace is drawn from one of the workloads a to f or m; the load is implied");
+        bail!("a trace can be drawn from the workloads a to f; the load is implied");
     };
     let what = || format!("writing the trace {}", path.display());
     let mut file = BufWriter::new(File::create(path).with_context(what)?);
@@ -88,7 +88,7 @@ pub fn head(path: &Path) -> Result<TraceHeader> {
     let found = file.metadata().with_context(what)?.len();
     ensure!(
         expected == Some(found),
-        "the trace {} says {} operations and has {found} bytes: record it again",
+        "the trace {} should have {} operations, but has {found} bytes: record it again",
         path.display(),
         head.operations
     );
@@ -216,7 +216,7 @@ mod tests {
                 .contains("record it again")
         );
         std::fs::write(&path, b"something else entirely, and long enough to be a head").unwrap();
-        assert!(format!("{:#}", super::head(&path).unwrap_err()).contains("is no trace"));
+        assert!(format!("{:#}", super::head(&path).unwrap_err()).contains("is not a trace"));
         assert!(record(&path, &phase("load"), head, 5).is_err());
     }
 }

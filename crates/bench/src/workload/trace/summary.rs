@@ -88,9 +88,12 @@ pub fn summary(path: &Path) -> Result<TraceSummary> {
 pub fn summarise(mut from: impl Read) -> Result<TraceSummary> {
     let mut bytes = [0; format::HEAD_BYTES];
     from.read_exact(&mut bytes)
-        .context("it is too short for the head of a trace")?;
+        .context("the file is too short for a trace")?;
     let head = format::decode_head(&bytes)?;
-    ensure!(head.operations > 0, "it has no operation: record it again");
+    ensure!(
+        head.operations > 0,
+        "the trace has no operations: record it again"
+    );
     let in_part = head.operations.div_ceil(PARTS);
     let every = (in_part / SAMPLES).max(1);
     let (mut parts, mut samples) = (Vec::new(), Vec::new());
@@ -164,7 +167,7 @@ mod tests {
         assert!(error(&kind).contains("the operation 0") && error(&kind).contains("kind 9"));
         let mut magic = whole.clone();
         magic[0] = b'x';
-        assert!(error(&magic).contains("is no trace"));
+        assert!(error(&magic).contains("is not a trace"));
         let mut endless = whole;
         endless[16..24].fill(0xff);
         assert!(
