@@ -13,8 +13,8 @@ use std::path::PathBuf;
 
 /// A write-optimised key-value store.
 ///
-/// Every command works on the store in a directory: `--db PATH`, or the environment variable
-/// ALLUVIUM_DB, or ./alluvium-data.
+/// Most commands work on a store. Its directory is given by `--db PATH`, else by the environment
+/// variable ALLUVIUM_DB, else it is ./alluvium-data.
 #[derive(Debug, Parser)]
 #[command(name = "alluvium", version, after_help = TABLE, max_term_width = 110)]
 pub struct CliArguments {
@@ -27,19 +27,20 @@ pub struct CliArguments {
         default_value = "alluvium-data"
     )]
     pub db: PathBuf,
-    /// Print JSON for programs instead of text for people.
+    /// Print JSON instead of text.
     #[arg(long, global = true)]
     pub json: bool,
-    /// The memory that the store may take in all, as in 512M or 2G [default: a quarter of what the
-    /// machine has, or half of its container's].
+    /// The memory limit of the store, as in 512M or 2G, at least 16M [default: a quarter of the
+    /// machine's memory, or half of the container's].
     #[arg(long, global = true, value_name = "SIZE", value_parser = sizes::parse)]
     pub memory: Option<ByteSize>,
-    /// Open the store with the costs of its device as `alluvium probe` has measured them.
+    /// Open the store with the device costs that `alluvium probe` has measured, instead of the
+    /// default ones.
     #[arg(long, global = true)]
     pub measured_device: bool,
-    /// A further directory for data, on a slower and larger device: again for each, the fastest
-    /// first. `bytes=4T` limits what it may take. A store remembers its tiers: they are given when
-    /// it is created, and when one has moved.
+    /// A further directory for data, on a slower and larger device. Repeat the option for several,
+    /// the fastest first. `bytes=4T` limits the data in it. The store remembers its tiers: give
+    /// them when it is created, and when one has moved.
     #[arg(long, global = true, value_name = "PATH[,bytes=SIZE]", value_parser = tier::parse)]
     pub tier: Vec<TierDirectory>,
     /// What to do.
@@ -54,7 +55,7 @@ pub enum CliCommand {
     Serve(Box<serve::ServeCommand>),
     /// Print the values of keys.
     Get(get::GetCommand),
-    /// Give a key a value.
+    /// Set the value of a key.
     Put(put::PutCommand),
     /// Delete keys, or all keys of a range.
     Delete(delete::DeleteCommand),
@@ -64,43 +65,43 @@ pub enum CliCommand {
     Keyspaces(keyspaces::KeyspacesCommand),
     /// List, add and drain the directories of a store.
     Tiers(tiers::TiersCommand),
-    /// Put the rows of a file into the store.
+    /// Import the rows of a file.
     Import(import::ImportCommand),
     /// Write keys and values to a file.
     Export(export::ExportCommand),
     /// Run a script of operations as a transaction.
     Transaction(transaction::TransactionCommand),
-    /// List open transactions and kept snapshots, and what they hold back.
+    /// List open transactions and kept snapshots, and the old versions that they retain.
     Transactions(transactions::TransactionsCommand),
-    /// Say what the store holds, and what that takes.
+    /// Show the contents of the store, and the space and memory that they use.
     Stats(stats::StatsCommand),
-    /// Read everything and report what is damaged.
+    /// Read the whole store and report damage.
     Check(check::CheckCommand),
-    /// Make a damaged store one that opens, as far as that goes.
+    /// Repair a damaged store as far as possible, so that it opens.
     Repair(repair::RepairCommand),
-    /// Copy the store as it is now into a directory.
+    /// Copy the store into a directory.
     Backup(backup::BackupCommand),
-    /// Make a store of a backup.
+    /// Create a store from a backup.
     Restore(backup::RestoreCommand),
-    /// Rewrite everything, so that what was deleted or replaced takes no space.
+    /// Rewrite the store to free the space of deleted and replaced records.
     Compact(compact::CompactCommand),
-    /// Sort lines, or records of one length, that need not fit into memory.
+    /// Sort lines or fixed-length records, also more than fit into memory.
     Sort(sort::SortCommand),
-    /// Build and use an index of records at rest.
+    /// Build, read and update an index of fixed-length records.
     Index(index::IndexCommand),
-    /// Measure the device under a directory: what reads, writes and syncs cost.
+    /// Measure the costs of reads, writes and syncs on the device of a directory.
     Probe(probe::ProbeCommand),
-    /// Say what structures would cost for a workload.
+    /// Predict the cost of each structure for a workload.
     Model(Box<model::ModelCommand>),
-    /// Rank structures and settings by what they would cost this store.
+    /// Rank structures and settings by their predicted cost for this store.
     Advise(Box<advise::AdviseCommand>),
-    /// Measure it, and other engines beside it.
+    /// Measure Alluvium, and compare it with other engines.
     Bench(bench::BenchCommand),
-    /// Draw the tree.
+    /// Show the nodes and runs of the tree.
     Inspect(inspect::InspectCommand),
     /// Print a completion script for a shell.
     Completions(completions::CompletionsCommand),
-    /// Write the manual pages.
+    /// Print or write the manual pages.
     Man(man::ManCommand),
 }
 

@@ -66,7 +66,7 @@ impl CommandContext {
         }
         if let Some(memory) = self.memory.filter(|&memory| memory < MIN_MEMORY) {
             let text = format!(
-                "--memory {}: a store works with {} or more",
+                "--memory {}: a store needs {} or more",
                 sizes::human(memory),
                 sizes::human(MIN_MEMORY)
             );
@@ -144,7 +144,7 @@ impl CommandContext {
         self.check()?;
         if !self.path.exists() {
             let text = format!(
-                "there is no store in {}: name its directory with --db or ALLUVIUM_DB, or put something into a new one with `alluvium put`",
+                "there is no store in {}: give the directory of a store with --db or ALLUVIUM_DB, or create a store with `alluvium put`",
                 self.path.display()
             );
             return Err(failure(CommandExit::NotFound, text));
@@ -157,12 +157,12 @@ impl CommandContext {
 fn busy(error: Error, refused: &io::Error) -> Error {
     let why = match refused.kind() {
         io::ErrorKind::PermissionDenied => {
-            "the store is open in a process of another user, whom alone it answers, and root: run the command as that user".to_owned()
+            "a process of another user has the store open and accepts commands only from that user and root: run the command as that user".to_owned()
         }
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            "another process has the store open and cannot be asked: `alluvium serve` can, any other must end first".to_owned()
+            "another process has the store open and does not accept commands: stop that process, or run `alluvium serve`, which accepts them".to_owned()
         }
-        _ => format!("another process has the store open, but does not answer ({refused})"),
+        _ => format!("another process has the store open, but does not answer ({refused}): try again, or stop that process"),
     };
     error.context(why)
 }
@@ -172,7 +172,7 @@ pub(crate) fn not_while_open(error: Error, verb: &str, way: &str) -> Error {
     if exit::classify(&error) != CommandExit::Busy {
         return error;
     }
-    error.context(format!("{verb} needs the store for itself: {way}"))
+    error.context(format!("{verb} needs exclusive access to the store: {way}"))
 }
 
 /// Refuses a target directory that is not empty.
@@ -189,7 +189,7 @@ pub(crate) fn vacant(directory: &Path) -> Result<()> {
         false => "is not empty",
     };
     let text = format!(
-        "{} {what}, and a copy goes into an empty directory: name another one",
+        "{} {what}: name an empty directory for the copy",
         directory.display()
     );
     Err(failure(CommandExit::Failed, text))

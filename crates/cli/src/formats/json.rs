@@ -50,8 +50,8 @@ fn object(text: &[u8]) -> Result<JsonFields<'_>, String> {
         let rest = &text[error.column().saturating_sub(1).min(text.len())..];
         let shown = crate::values::bytes::escape(&rest[..rest.len().min(SHOWN)]);
         match shown.as_str() {
-            "" => format!("no JSON object: {error}"),
-            shown => format!("no JSON object: {error}, where \"{shown}\" stands"),
+            "" => format!("not a JSON object: {error}"),
+            shown => format!("not a JSON object: {error}, at \"{shown}\""),
         }
     })
 }
@@ -98,9 +98,9 @@ fn side(object: &JsonFields<'_>, name: &str) -> Result<Vec<u8>, String> {
         (Some(value), None) => bytes(name, value),
         (None, Some(value)) if is_text(value) => STANDARD
             .decode(bytes(&other, value)?)
-            .map_err(|error| format!("{other:?} is no base 64: {error}")),
+            .map_err(|error| format!("{other:?} is not valid base 64: {error}")),
         (None, None) => Err(format!("there is no field {name:?}: choose fields with --key")),
-        _ => Err(format!("either a field {name:?} or a text {other:?} is expected")),
+        _ => Err(format!("give either a field {name:?} or a string {other:?}")),
     }
 }
 
@@ -166,7 +166,7 @@ impl WriteRows for JsonWriter {
                 if object(value).is_err() {
                     let shown = crate::values::bytes::escape(&key[..key.len().min(60)]);
                     return Err(broken(format!(
-                        "the value of the key \"{shown}\" is no JSON object: leave --values-only out"
+                        "the value of the key \"{shown}\" is not a JSON object: leave --values-only out"
                     )));
                 }
                 out.write_all(value)?;

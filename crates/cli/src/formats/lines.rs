@@ -54,7 +54,7 @@ impl ReadRows for LineFormat {
         let Some(at) = memchr::memmem::find(line, separator) else {
             let separator = separator.escape_ascii();
             return Ok(NextRow::Bad(format!(
-                "there is no \"{separator}\" between a key and a value"
+                "the separator \"{separator}\" is missing between key and value"
             )));
         };
         changes.put(&line[..at], &line[at + separator.len()..]);
@@ -67,7 +67,7 @@ pub(crate) fn one_line(what: &str, bytes: &[u8]) -> io::Result<()> {
     if memchr::memchr(b'\n', bytes).is_some() {
         let shown = crate::values::bytes::escape(&bytes[..bytes.len().min(60)]);
         return Err(broken(format!(
-            "the {what} \"{shown}\" has a line end in it: choose another --format, as csv or binary"
+            "the {what} \"{shown}\" contains a line end: choose another --format, such as csv or binary"
         )));
     }
     Ok(())
@@ -81,7 +81,7 @@ impl WriteRows for LineFormat {
                 if !value.is_empty() {
                     let shown = crate::values::bytes::escape(key);
                     return Err(broken(format!(
-                        "the key \"{shown}\" has a value, which lines of keys cannot say: add --separator or --values-only, or choose another --format"
+                        "the key \"{shown}\" has a value, but without --separator a line holds only a key: add --separator or --values-only, or choose another --format"
                     )));
                 }
                 self.opening.write(out, key)?;
@@ -95,7 +95,7 @@ impl WriteRows for LineFormat {
                 if memchr::memmem::find(&line, separator) != Some(key.len()) {
                     let shown = crate::values::bytes::escape(key);
                     return Err(broken(format!(
-                        "the key \"{shown}\" has the separator in it: choose another --separator"
+                        "the key \"{shown}\" contains the separator: choose another --separator"
                     )));
                 }
                 self.opening.write(out, &line)?;

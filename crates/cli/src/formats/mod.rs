@@ -36,15 +36,15 @@ use std::path::Path;
 pub enum FileFormat {
     /// Comma-separated values with a header.
     Csv,
-    /// Tab-separated values with a header, quoted as CSV is.
+    /// Tab-separated values with a header, quoted like CSV.
     Tsv,
     /// A JSON object on each line.
     Jsonl,
     /// A key on each line, or a key, a separator and a value.
     Lines,
-    /// Keys and values behind their lengths.
+    /// Keys and values, each record preceded by its lengths.
     Binary,
-    /// Commands as Redis clients send them.
+    /// Redis commands, as clients send them.
     Redis,
 }
 

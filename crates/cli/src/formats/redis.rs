@@ -85,7 +85,7 @@ impl RedisFormat {
             _ => {
                 let shown = crate::values::bytes::escape(&line[..line.len().min(40)]);
                 Err(broken(format!(
-                    "\"{shown}\" is not what the protocol has here, {}number up to {most}",
+                    "the protocol requires \"{}\" and a number up to {most} here, not \"{shown}\"",
                     char::from(sign)
                 )))
             }
@@ -120,7 +120,11 @@ impl RedisFormat {
             let end = start + length;
             match source.at_least(end + 2)?.get(end..end + 2) {
                 Some(b"\r\n") => {}
-                Some(_) => return Err(broken(format!("no line end follows a word of {length} bytes"))),
+                Some(_) => {
+                    return Err(broken(format!(
+                        "a word of {length} bytes is not followed by a line end"
+                    )));
+                }
                 None => {
                     return Err(broken(
                         "the input ends in the middle of a command: it was cut short",
@@ -146,7 +150,7 @@ impl RedisFormat {
             .parse(&mut line, &mut requests, &LINE, 1)
             .is_err()
         {
-            let why = "a quote is not closed, or no blank stands behind the one that closes it";
+            let why = "a quote is not closed, or no space follows the closing quote";
             return Ok(Err(why.to_owned()));
         }
         let mut typed = Vec::with_capacity(line.len());
@@ -169,9 +173,12 @@ impl RedisFormat {
 
 fn number(word: &[u8]) -> Result<u64, String> {
     let number = std::str::from_utf8(word).ok().and_then(|text| text.parse().ok());
-    number
-        .filter(|&number| number > 0)
-        .ok_or_else(|| format!("\"{}\" is no time", crate::values::bytes::escape(word)))
+    number.filter(|&number| number > 0).ok_or_else(|| {
+        format!(
+            "\"{}\" is not a time: write a number above 0",
+            crate::values::bytes::escape(word)
+        )
+    })
 }
 
 /// Converts a command to changes.
@@ -185,7 +192,7 @@ fn apply(words: &[&[u8]], changes: &mut RowChanges) -> Result<(), String> {
         ("SET", [key, value, unit, time]) => match unit.to_ascii_uppercase().as_slice() {
             b"EX" => changes.put_for(key, value, Some(number(time)?.saturating_mul(1000))),
             b"PX" => changes.put_for(key, value, Some(number(time)?)),
-            _ => return Err("of SET's options only EX and PX can be imported".to_owned()),
+            _ => return Err("SET can be imported only with the options EX and PX".to_owned()),
         },
         ("SETEX", [key, time, value]) => {
             changes.put_for(key, value, Some(number(time)?.saturating_mul(1000)));
@@ -200,11 +207,11 @@ fn apply(words: &[&[u8]], changes: &mut RowChanges) -> Result<(), String> {
         ("PING" | "ECHO", _) => {}
         ("SELECT", [b"0"]) => {}
         ("SET" | "SETEX" | "PSETEX" | "MSET" | "DEL" | "UNLINK", _) => {
-            return Err(format!("{name} has {} arguments, which does not fit", rest.len()));
+            return Err(format!("{name} cannot be imported with {} arguments", rest.len()));
         }
         _ => {
             return Err(format!(
-                "{name} cannot be imported, only SET, SETEX, PSETEX, MSET, DEL and UNLINK: send it to `alluvium serve` with redis-cli --pipe"
+                "{name} cannot be imported without --redis-db (only SET, SETEX, PSETEX, MSET, DEL and UNLINK can): add --redis-db N, or send the commands to `alluvium serve` with redis-cli --pipe"
             ));
         }
     }
@@ -229,7 +236,7 @@ impl ReadRows for RedisFormat {
             if let Some((name, rest)) = words.split_first() {
                 let is_nothing = name.eq_ignore_ascii_case(b"PING") || name.eq_ignore_ascii_case(b"ECHO");
                 if name.eq_ignore_ascii_case(b"SELECT") && !rest.is_empty() {
-                    let why = "SELECT would change the database in the middle: choose it with --redis-db, and import each by itself";
+                    let why = "SELECT would change the database during the import: split the input by database, and import each part with its --redis-db";
                     return Ok(NextRow::Bad(why.to_owned()));
                 }
                 if !is_nothing {

@@ -85,13 +85,13 @@ impl InputSource {
             let (longest, hint) = (
                 self.longest,
                 if self.longest < MAX_ROW {
-                    "; --memory SIZE allows longer ones"
+                    "; a larger --memory allows longer rows"
                 } else {
                     ""
                 },
             );
             return Err(broken(format!(
-                "a row of more than {longest} bytes: is a quote or a line end missing?{hint}"
+                "a row is longer than {longest} bytes: is a quote or a line end missing?{hint}"
             )));
         }
         if self.start > 0 {

@@ -48,7 +48,7 @@ impl KeyTemplate {
             let name = if brace == "{" { rest.split_once('}') } else { None };
             let Some((name, behind)) = name else {
                 return Err(format!(
-                    "{text:?} has a brace by itself: write {{name}} for a field, {{{{ for a brace"
+                    "{text:?} has an unpaired brace: write {{name}} for a field, {{{{ for a brace"
                 ));
             };
             if !plain.is_empty() {
@@ -63,7 +63,7 @@ impl KeyTemplate {
         }
         if !parts.iter().any(|part| matches!(part, TemplatePart::Field(_))) {
             return Err(format!(
-                "{text:?} names no field, so all rows would have one key: write {{name}}"
+                "{text:?} names no field, so all rows would have the same key: write {{name}} for a field"
             ));
         }
         Ok(KeyTemplate {

@@ -50,7 +50,7 @@ impl ImportLayout {
     pub(crate) fn decode(bytes: &[u8]) -> Result<ImportLayout> {
         let value: Value = serde_json::from_slice(bytes).unwrap_or_default();
         ImportLayout::read(&value).ok_or_else(|| {
-            anyhow!("the layout that the keyspace was imported with cannot be read: import it again, or leave --values-only out")
+            anyhow!("the stored layout of the imported table cannot be read: import the table again, or leave --values-only out")
         })
     }
 

@@ -113,7 +113,7 @@ fn behind(error: Error, name: &str, what: impl Fn() -> String) -> Error {
         return error.context(name.to_owned());
     }
     error.context(format!(
-        "{} of {name}; run the same command again to go on",
+        "{} of {name}; run the same command again to continue",
         what()
     ))
 }

@@ -165,7 +165,7 @@ impl RowParser {
     fn kept(&self) -> &'static str {
         match (self.kept, self.saved.rows) {
             (RowRetention::Nothing, _) | (_, 0) => "nothing is imported",
-            _ => "what stands before is imported",
+            _ => "the rows before it are imported",
         }
     }
 
@@ -211,7 +211,7 @@ impl RowParser {
             };
             if key.len() > MAX_KEY {
                 return Ok(Some(format!(
-                    "a key of {} bytes is too long: {MAX_KEY} are possible",
+                    "a key of {} bytes is too long: the limit is {MAX_KEY}",
                     key.len()
                 )));
             }
@@ -219,7 +219,7 @@ impl RowParser {
         }
         if bytes > MAX_WRITTEN {
             return Ok(Some(format!(
-                "it writes {bytes} bytes at once: {MAX_WRITTEN} are possible"
+                "the row writes {bytes} bytes at once: the limit is {MAX_WRITTEN}"
             )));
         }
         let mut mark = mark;
@@ -265,12 +265,12 @@ impl RowParser {
         self.send(block, send)?;
         let text = match (self.kept, self.saved.rows) {
             (RowRetention::Nothing, _) | (_, 0) => format!(
-                "{place}: {why}; {}. Correct the row, or choose another --format or other columns; --rejects FILE takes such rows",
+                "{place}: {why}; {}. Correct the row, or choose another --format or other columns, or skip such rows with --rejects FILE",
                 self.kept()
             ),
             _ => format!(
-                "{place}: {why}; {}. Correct the row and run the same command again to go on, \
-                 or begin again with --restart --rejects FILE, which takes such rows",
+                "{place}: {why}; {}. Correct the row and run the same command again to continue, \
+                 or start over with --restart --rejects FILE, which skips such rows",
                 self.kept()
             ),
         };

@@ -101,7 +101,7 @@ impl ImportProgress {
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<ImportProgress> {
         let wrong =
-            || anyhow!("what an earlier import remembered cannot be read: begin again with --restart");
+            || anyhow!("the stored progress of an earlier import cannot be read: start over with --restart");
         let value: Value = serde_json::from_slice(bytes).map_err(|_| wrong())?;
         ImportProgress::read(&value).ok_or_else(wrong)
     }
@@ -160,8 +160,8 @@ impl ImportProgress {
             return Ok(());
         }
         let text = format!(
-            "an import of the same input stands at byte {}, begun with {} and not with {options}: \
-             use those options, or begin again with --restart",
+            "an earlier import of this input reached byte {} with {}, not with {options}: \
+             use the earlier options, or start over with --restart",
             self.offset, self.options
         );
         Err(failure(CommandExit::Usage, text))
@@ -174,8 +174,8 @@ impl ImportProgress {
             return Ok(());
         }
         let text = format!(
-            "an import of this input has written {} of its sorted keys, but the input has changed since: \
-             give it the same input, or begin again with --restart",
+            "an earlier import has written {} sorted keys of this input, but the input has changed since: \
+             restore the earlier input, or start over with --restart",
             earlier.rows
         );
         Err(failure(CommandExit::Failed, text))
@@ -187,8 +187,8 @@ impl ImportProgress {
             return Ok(());
         }
         let text = format!(
-            "an import of this input stands at byte {}, but the input has changed before that place: \
-             give it the same input, or begin again with --restart",
+            "an earlier import of this input reached byte {}, but the input has changed before that position: \
+             restore the earlier input, or start over with --restart",
             self.offset
         );
         Err(failure(CommandExit::Failed, text))

@@ -79,7 +79,7 @@ impl ImportSorter {
         claimed.map_err(|error| match error.is_full() {
             true => {
                 let text = format!(
-                    "{} has no space for temporary files of {}: nothing was begun; make space, or name another directory with --temporary ({error})",
+                    "{} has no space for temporary files of {}: nothing was imported; free some space, or name another directory with --temporary ({error})",
                     self.directory.display(),
                     sizes::human(bytes)
                 );

@@ -160,8 +160,8 @@ impl<'a> BlockWriter<'a> {
             if has_value.insert(key, is_put) == Some(true) && is_put {
                 let line = block.lines.get(index).copied().unwrap_or_default();
                 let text = format!(
-                    "line {line}: the key \"{}\" has a value already, of an earlier row or from before the import, which --unique refuses; \
-                     what stands before line {} is imported",
+                    "line {line}: the key \"{}\" has a value already, from an earlier row or from before the import, which --unique refuses; \
+                     the rows before line {} are imported",
                     escape(&key[..key.len().min(60)]),
                     block.begins_behind + 1
                 );
@@ -310,7 +310,7 @@ impl<'a> BlockWriter<'a> {
                 if let Err((index, why)) = self.store.try_execute(*database, commands, vec![progress])? {
                     let line = block.lines.get(index).copied().unwrap_or_default();
                     let text = format!(
-                        "line {line}: {why}; what stands before line {} is imported",
+                        "line {line}: {why}; the rows before line {} are imported",
                         block.begins_behind + 1
                     );
                     return Err(failure(CommandExit::BadRows, text));

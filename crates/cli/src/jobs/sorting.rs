@@ -33,7 +33,7 @@ pub(crate) fn told(error: SortError, flag: &str) -> anyhow::Error {
     match &error {
         error if error.is_full() => failure(CommandExit::Full, error.to_string()),
         SortError::Damaged { .. } => failure(CommandExit::Damaged, error.to_string()),
-        SortError::TooLong { .. } => failure(CommandExit::Failed, format!("{error}: {flag}")),
+        SortError::TooLong { .. } => failure(CommandExit::Failed, format!("{error} with {flag}")),
         SortError::BadOption { option, why } => {
             let flag = match *option {
                 "layout" => "--key",
@@ -121,7 +121,7 @@ impl SortJob<'_> {
                 // A failed worker reports its error when it is joined.
                 sender
                     .send(chunk)
-                    .map_err(|_| anyhow!("a thread that sorts has ended"))
+                    .map_err(|_| anyhow!("a sorting thread has ended"))
             };
             let fed = self.fed(feed, &mut send);
             drop(sender);
@@ -271,7 +271,7 @@ impl SortJob<'_> {
                 next.clear();
                 sender
                     .send(std::mem::replace(&mut piece, next))
-                    .map_err(|_| anyhow!("the thread that writes has ended"))?;
+                    .map_err(|_| anyhow!("the writing thread has ended"))?;
             }
             piece.extend_from_slice(record);
             piece.extend_from_slice(end);
@@ -280,7 +280,7 @@ impl SortJob<'_> {
         bytes += piece.len() as u64;
         sender
             .send(piece)
-            .map_err(|_| anyhow!("the thread that writes has ended"))?;
+            .map_err(|_| anyhow!("the writing thread has ended"))?;
         Ok((records, bytes))
     }
 }

@@ -25,7 +25,7 @@ pub fn listen() -> Result<()> {
             end();
         }
     })
-    .context("asking for signals")
+    .context("installing signal handlers")
 }
 
 /// Like [`listen`], for a server, which ignores SIGHUP: it outlives its terminal.
@@ -45,11 +45,11 @@ pub(crate) fn listen_impatiently() -> Result<()> {
         })),
         _ => end(),
     })
-    .context("asking for signals")
+    .context("installing signal handlers")
 }
 
 fn end() -> ! {
-    screen::complain("stopped at once; what a store has acknowledged is in its log");
+    screen::complain("stopped at once; acknowledged writes are in the log of the store");
     std::process::exit(CommandExit::Interrupted as i32);
 }
 

@@ -25,14 +25,15 @@ const LONGEST: u64 = 64 << 20;
 /// Which server a command asks in the place of the store's own process, and as whom.
 #[derive(Args, Clone, Debug)]
 pub struct RemoteServerArgs {
-    /// The web page of the server to ask, as in http://127.0.0.1:7070 [default: that of the server
+    /// The address of a server's web page, as in http://127.0.0.1:7070 [default: that of the server
     /// that has the store open].
     #[arg(long, value_name = "URL")]
     pub server: Option<String>,
-    /// The user to ask that server as; its rules need `+page|stats`.
+    /// The name of the user on that server, whose rules must include `+page|stats`.
     #[arg(long, value_name = "NAME", requires = "server", default_value = "default")]
     pub user: String,
-    /// A file whose first line is that user's password. It has precedence over ALLUVIUM_PASSWORD.
+    /// A file whose first line is that user's password [default: the environment variable
+    /// ALLUVIUM_PASSWORD].
     #[arg(long, value_name = "FILE", requires = "server")]
     pub password_file: Option<PathBuf>,
 }
@@ -91,7 +92,8 @@ impl RemoteServer {
         let authority = url.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
         let authority = authority.filter(|rest| !rest.is_empty() && !rest.contains('/'));
         let authority = authority.ok_or_else(|| {
-            let text = format!("{url:?} is no server's address: write it as in http://127.0.0.1:7070");
+            let text =
+                format!("{url:?} is not the address of a server: write it as in http://127.0.0.1:7070");
             failure(CommandExit::Usage, text)
         })?;
         let authority = match authority.rsplit_once(':') {
@@ -118,7 +120,12 @@ impl RemoteServer {
         socket.write_all(head.as_bytes()).with_context(what)?;
         let mut all = Vec::new();
         socket.take(LONGEST).read_to_end(&mut all).with_context(what)?;
-        parse(&all).ok_or_else(|| anyhow!("what answers at {} is no server of Alluvium's", self.url()))
+        parse(&all).ok_or_else(|| {
+            anyhow!(
+                "the program that answers at {} is not an Alluvium server",
+                self.url()
+            )
+        })
     }
 
     /// Requests an answer in JSON.
@@ -135,7 +142,7 @@ impl RemoteServer {
         let said = said.and_then(|value| value["error"].as_str().map(str::to_owned));
         let said = said.unwrap_or_else(|| format!("HTTP status {status}"));
         let hint = if status == 401 {
-            "; give the password by --password-file or ALLUVIUM_PASSWORD, and the user by --user if it is not `default`"
+            "; give the password with --password-file or ALLUVIUM_PASSWORD, and the user with --user if it is not `default`"
         } else {
             ""
         };

@@ -38,7 +38,7 @@ pub(crate) fn first_line(flag: &str, path: &Path) -> Result<String> {
         )));
     }
     match line.trim_end_matches(['\r', '\n']) {
-        "" => Err(refused("its first line is empty, write the secret there")),
+        "" => Err(refused("its first line is empty; write the secret there")),
         secret => Ok(secret.to_owned()),
     }
 }
@@ -49,7 +49,7 @@ fn from_variable(value: Option<OsString>) -> Result<Option<String>> {
     let refused = |why: &str| failure(CommandExit::Usage, format!("{VARIABLE} {why}"));
     match value.map(OsString::into_string) {
         None => Ok(None),
-        Some(Err(_)) => Err(refused("is no UTF-8 text: use --password-file")),
+        Some(Err(_)) => Err(refused("is not UTF-8 text: use --password-file")),
         Some(Ok(text)) if text.is_empty() => Err(refused("is empty: set it to the password, or unset it")),
         Some(Ok(text)) => Ok(Some(text)),
     }

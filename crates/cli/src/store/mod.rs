@@ -35,8 +35,7 @@ enum StoreBackend {
 }
 
 /// The message when Ctrl-C ends the wait for a job of another process.
-const GOES_ON: &str =
-    "it is not waited for any more; the process that has the store open goes on with it to its end";
+const GOES_ON: &str = "stopped waiting; the process that has the store open will complete the job";
 
 /// Elements of a key of Redis clients, as in [`ManagementReply::Elements`].
 pub(crate) type RedisElements = [(Vec<u8>, Vec<u8>)];
@@ -112,11 +111,11 @@ impl StoreHandle {
         match error {
             Error::Store(alluvium::Error::NoSuchKeyspace { name }) => {
                 let hint = match name == "default" && self.is_of_server() {
-                    true => "; keys of Redis clients are read with --redis-db N",
+                    true => "; use --redis-db N for keys of Redis clients",
                     false => "",
                 };
                 let text = format!(
-                    "there is no keyspace {name:?}: `alluvium keyspaces list` says which there are{hint}"
+                    "there is no keyspace {name:?}: `alluvium keyspaces list` shows all keyspaces{hint}"
                 );
                 failure(CommandExit::NotFound, text)
             }
@@ -144,7 +143,7 @@ impl StoreHandle {
     pub(crate) fn tell_of_raw(&self, keyspace: &str) {
         if keyspace != "memcached" && is_of_server(keyspace) {
             screen::note(&format!(
-                "these are the raw records of the keyspace {keyspace:?}: --redis-db N, in the place of --keyspace, shows keys as Redis clients see them",
+                "these are the raw records of the keyspace {keyspace:?}: use --redis-db N instead of --keyspace to see keys as Redis clients do",
             ));
         }
     }
@@ -163,7 +162,7 @@ impl StoreHandle {
             Ok(())
         })?;
         found.ok_or_else(|| {
-            anyhow!("the answer is none to what was asked: is the other process of another version?")
+            anyhow!("the process that has the store open sent an unexpected answer: does it run another version of Alluvium?")
         })
     }
 
@@ -240,7 +239,7 @@ impl StoreHandle {
     pub(crate) fn keyspaces(&self) -> Result<Vec<Value>> {
         match self.json(&ManagementRequest::Keyspaces)? {
             Value::Array(all) => Ok(all),
-            _ => Err(anyhow!("the answer is no list of keyspaces")),
+            _ => Err(anyhow!("the answer is not a list of keyspaces")),
         }
     }
 
@@ -367,7 +366,7 @@ impl StoreHandle {
             StoreBackend::Served(_) if !self.has_changed.get() => Ok(()),
             StoreBackend::Served(client) => {
                 let synced = client.borrow_mut().tell(&ManagementRequest::Sync);
-                synced.map_err(|error| anyhow::Error::new(error).context("making what was changed durable"))
+                synced.map_err(|error| anyhow::Error::new(error).context("syncing the changes"))
             }
         }
     }

@@ -16,8 +16,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Whose keys a verb works on.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct RedisDatabaseArgs {
-    /// Keys are those of Redis clients in this database, 0 to 15, with their types; without it they
-    /// are the raw bytes of a keyspace.
+    /// Use the keys of Redis clients in this database, 0 to 15, with their types, instead of the
+    /// raw records of a keyspace.
     #[arg(long = "redis-db", value_name = "NUMBER", conflicts_with = "keyspace", value_parser = clap::value_parser!(u8).range(0..=15))]
     pub redis_db: Option<u8>,
 }
@@ -235,7 +235,7 @@ impl RedisKeyWriter {
             FileFormat::Redis => {}
             format if kind != RedisKind::String => {
                 let text = format!(
-                    "the key \"{}\" is a {}, which the format {} cannot say: choose --format redis or jsonl",
+                    "the key \"{}\" is a {}, which the format {} cannot represent: choose --format redis or jsonl",
                     bytes::escape(&key.key),
                     kind.name(),
                     format.name()

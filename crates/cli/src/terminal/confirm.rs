@@ -8,7 +8,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 /// Whether questions are asked.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct Consent {
-    /// Do it without asking.
+    /// Do not ask for confirmation.
     #[arg(short, long)]
     pub yes: bool,
 }
@@ -22,10 +22,10 @@ impl Consent {
         }
         let (input, mut output) = (io::stdin(), io::stderr());
         if !input.is_terminal() || !output.is_terminal() {
-            let text = format!("{loss}: add --yes if that is meant; nothing was done");
+            let text = format!("{loss}: add --yes to confirm; nothing was done");
             return Err(failure(CommandExit::Usage, text));
         }
-        write!(output, "{loss}. Go on? [y/N] ")?;
+        write!(output, "{loss}. Continue? [y/N] ")?;
         output.flush()?;
         let mut answer = String::new();
         input.lock().read_line(&mut answer)?;

@@ -41,7 +41,7 @@ Exit codes:
     5  the store is damaged
     6  the store is open in another process
     7  the disk is full
-    8  another transaction was in the way; run the command again
+    8  conflict with another transaction; run the command again
   130  stopped by Ctrl-C or a signal; nothing is lost";
 
 impl From<CommandExit> for ExitCode {
@@ -101,12 +101,12 @@ pub(crate) fn sentence(error: &anyhow::Error) -> String {
 fn in_flags(error: &Error) -> Option<String> {
     Some(match error {
         Error::NoSuchKeyspace { name } => {
-            format!("there is no keyspace {name:?}: `alluvium keyspaces list` says which there are")
+            format!("there is no keyspace {name:?}: `alluvium keyspaces list` shows all keyspaces")
         }
         Error::NotRegistered {
             keyspace, what, name, ..
         } => format!(
-            "the keyspace {keyspace:?} uses the {what} {name:?}, which only the program has that created it: open the store with that program"
+            "the keyspace {keyspace:?} uses the {what} {name:?}, which only the program that created it provides: open the store with that program"
         ),
         Error::ReadOnly => "the store was opened for reading only".to_owned(),
         Error::BadOption {
@@ -118,8 +118,8 @@ fn in_flags(error: &Error) -> Option<String> {
             why,
         } => format!("--measured-device: {why}"),
         Error::BadBackup { from, findings } => format!(
-            "{from} is damaged, so nothing was restored: take another backup, or see what `alluvium --db COPY repair` can save of a copy of it; \
-             {} found, the first: {}",
+            "{from} is damaged, so nothing was restored: use another backup, or copy this one and try `alluvium --db COPY repair`; \
+             {} findings, the first: {}",
             findings.len(),
             findings.first().map_or("", String::as_str)
         ),
@@ -131,10 +131,10 @@ fn in_flags(error: &Error) -> Option<String> {
 pub(crate) fn cannot_write(error: &anyhow::Error) -> Option<&'static str> {
     let error = error.chain().find_map(|cause| cause.downcast_ref::<Error>())?;
     match (error, error.kind()) {
-        (Error::Storage(_), ErrorKind::PermissionDenied) => Some("its files may only be read"),
-        (Error::Storage(_), ErrorKind::ReadOnly) => Some("its file system is mounted for reading only"),
+        (Error::Storage(_), ErrorKind::PermissionDenied) => Some("its files are not writable"),
+        (Error::Storage(_), ErrorKind::ReadOnly) => Some("its file system is mounted read-only"),
         (Error::Storage(storage), _) if storage.is_extent_map_damaged() => {
-            Some("its extent map is damaged, which `alluvium repair` rebuilds")
+            Some("its extent map is damaged; `alluvium repair` rebuilds it")
         }
         _ if error.is_full() => Some("the disk is full"),
         _ => None,

@@ -12,10 +12,10 @@ use std::os::unix::ffi::OsStrExt;
 /// How bytes are written on the command line and printed.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct ByteEncoding {
-    /// Keys and values are typed and printed in hexadecimal.
+    /// Read and print keys and values in hexadecimal.
     #[arg(long, conflicts_with = "base64")]
     pub hex: bool,
-    /// Keys and values are typed and printed in base 64.
+    /// Read and print keys and values in base 64.
     #[arg(long)]
     pub base64: bool,
 }
@@ -32,9 +32,7 @@ impl ByteEncoding {
             let name = self.name();
             failure(
                 CommandExit::Usage,
-                format!(
-                    "{text:?} cannot be read as --{name} says: {why}; write it so, or leave --{name} out"
-                ),
+                format!("{text:?} is not valid for --{name}: {why}; correct it, or leave --{name} out"),
             )
         };
         if self.hex {
@@ -105,20 +103,24 @@ pub(crate) fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
             rest = behind;
             continue;
         }
-        let (meant, length) = match behind {
-            [b'n', ..] => (b'\n', 1),
-            [b'r', ..] => (b'\r', 1),
-            [b't', ..] => (b'\t', 1),
-            [same @ (b'\\' | b'"'), ..] => (*same, 1),
-            [b'x', high, low, ..] => {
-                let digit = |byte: u8| char::from(byte).to_digit(16);
-                match (digit(*high), digit(*low)) {
-                    (Some(high), Some(low)) => ((high * 16 + low) as u8, 3),
-                    _ => return Err("behind \\x stand two hexadecimal digits".to_owned()),
+        let (meant, length) =
+            match behind {
+                [b'n', ..] => (b'\n', 1),
+                [b'r', ..] => (b'\r', 1),
+                [b't', ..] => (b'\t', 1),
+                [same @ (b'\\' | b'"'), ..] => (*same, 1),
+                [b'x', high, low, ..] => {
+                    let digit = |byte: u8| char::from(byte).to_digit(16);
+                    match (digit(*high), digit(*low)) {
+                        (Some(high), Some(low)) => ((high * 16 + low) as u8, 3),
+                        _ => return Err("\\x must be followed by two hexadecimal digits".to_owned()),
+                    }
                 }
-            }
-            _ => return Err(r#"a backslash begins \\, \", \n, \r, \t or \x and two digits"#.to_owned()),
-        };
+                _ => return Err(
+                    r#"a backslash must begin one of \\, \", \n, \r, \t, or \x with two hexadecimal digits"#
+                        .to_owned(),
+                ),
+            };
         bytes.push(meant);
         rest = &behind[length..];
     }

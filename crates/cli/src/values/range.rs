@@ -8,13 +8,13 @@ use std::ffi::OsString;
 /// Part of a keyspace.
 #[derive(Args, Clone, Debug, Default)]
 pub struct KeyRangeArgs {
-    /// Only keys that begin with this.
+    /// Only keys with this prefix.
     #[arg(long, value_name = "BYTES", conflicts_with_all = ["from", "to"])]
     pub prefix: Option<OsString>,
-    /// Only keys from this one on.
+    /// Only keys from this one on, inclusive.
     #[arg(long, value_name = "KEY")]
     pub from: Option<OsString>,
-    /// Only keys before this one.
+    /// Only keys up to this one, exclusive.
     #[arg(long, value_name = "KEY")]
     pub to: Option<OsString>,
 }

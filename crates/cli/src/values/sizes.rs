@@ -26,7 +26,7 @@ pub fn parse(text: &str) -> Result<ByteSize, String> {
         "m" => 20,
         "g" => 30,
         "t" => 40,
-        _ => return Err(format!("{unit:?} is no unit: write K, M, G or T, as in 512M")),
+        _ => return Err(format!("{unit:?} is not a unit: write K, M, G or T, as in 512M")),
     };
     let factor = 1u64 << shift;
     let whole = number
@@ -40,7 +40,7 @@ pub fn parse(text: &str) -> Result<ByteSize, String> {
     });
     bytes
         .map(ByteSize)
-        .ok_or_else(|| format!("{text:?} is no size: write a number and a unit, as in 512M"))
+        .ok_or_else(|| format!("{text:?} is not a size: write a number and a unit, as in 512M"))
 }
 
 /// Parses `90s`, `15m`, `12h`, `30d`, `250ms`.
@@ -48,7 +48,8 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
-    let wrong = || format!("{text:?} is no duration: write a number and a unit, as in 90s, 15m, 12h or 30d");
+    let wrong =
+        || format!("{text:?} is not a duration: write a number and a unit, as in 90s, 15m, 12h or 30d");
     let number: u64 = number.parse().map_err(|_| wrong())?;
     let ms = match unit {
         "ms" => 1,

@@ -19,43 +19,44 @@ const BACKUP: &str = "\
 Examples:
   alluvium backup /backups/2026-11-22
   alluvium --db /backups/2026-11-22 get Elbe      # a backup is a store
-  alluvium backup /backups/one --to-tier /more/one # a store with a second tier, each on a device of its own
+  alluvium backup /backups/one --to-tier /more/one # a store with a second tier, copied to another device
 
-While a server has the store open it makes the copy, as the user that it runs as, and goes on serving.
+If a server has the store open, the server makes the copy, as the user that it runs as, and continues to serve.
 
-All of the copy is read and compared with its checksums: damage of the store is not taken along, and the exit code is 5 then. A backup that was \
-interrupted is no store; the same command begins again.";
+The command reads the whole copy and verifies its checksums. If the store is damaged, the backup fails with exit code 5. An interrupted backup is \
+not a store; the same command starts again.";
 
 const RESTORE: &str = "\
 Example:
   alluvium --db ./restored restore /backups/2026-11-22
 
-The backup is only read, and everything copied is checked. The exit code is 5 if it is damaged.";
+The backup is not changed, and the whole copy is checked. The exit code is 5 if the backup is damaged.";
 
-/// Copy the store as it is now into a directory, which must be empty or not there.
+/// Copy the store into a directory, which must be empty or missing.
 #[derive(Args, Debug)]
 #[command(after_help = BACKUP)]
 pub struct BackupCommand {
-    /// The directory.
+    /// The directory of the backup, which must be empty or missing.
     #[arg(value_name = "DIRECTORY")]
     pub to: PathBuf,
-    /// Where a further tier is copied to: once for each, in the order of `alluvium tiers`. Without
-    /// it they lie beside the directory, as DIRECTORY.tier-1 and so on.
+    /// The directory for the copy of a further tier. Repeat the option for each tier, in the order
+    /// of `alluvium tiers` [default: DIRECTORY.tier-1 and so on].
     #[arg(long, value_name = "PATH")]
     pub to_tier: Vec<PathBuf>,
 }
 
-/// Make the store in --db of a backup. That directory must be empty or not there.
+/// Create the store in --db from a backup. That directory must be empty or missing.
 #[derive(Args, Debug)]
 #[command(after_help = RESTORE)]
 pub struct RestoreCommand {
-    /// The backup's directory.
+    /// The directory of the backup.
     #[arg(value_name = "DIRECTORY")]
     pub from: PathBuf,
 }
 
 /// The message when the user stops it.
-const INCOMPLETE: &str = "stopped: what was copied is no store; the same command starts from the beginning";
+const INCOMPLETE: &str =
+    "stopped: the incomplete copy is not a store; the same command starts from the beginning";
 
 /// Returns a callback that updates a bar with the progress of a job.
 pub(crate) fn follow(bar: &ProgressBar) -> impl FnMut(Progress) + '_ {
@@ -75,7 +76,7 @@ pub(crate) fn follow(bar: &ProgressBar) -> impl FnMut(Progress) + '_ {
 
 /// Returns the bytes of an absolute path, which means the same in every process.
 fn absolute(path: &Path) -> Result<Vec<u8>> {
-    let path = std::path::absolute(path).with_context(|| format!("finding {}", path.display()))?;
+    let path = std::path::absolute(path).with_context(|| format!("resolving the path {}", path.display()))?;
     Ok(path.as_os_str().as_bytes().to_vec())
 }
 
@@ -98,7 +99,7 @@ impl BackupCommand {
         let copied = store.work(&request, &bar, INCOMPLETE);
         let copied = copied.with_context(|| format!("copying to {}", self.to.display()))?;
         let ManagementReply::Number(last) = copied else {
-            return Err(anyhow!("the copy has ended without saying what it holds"));
+            return Err(anyhow!("the copy has ended without a report"));
         };
         store.close()?;
         let mut out = ScreenOutput::new();
@@ -106,7 +107,7 @@ impl BackupCommand {
             out.json(&json!({ "directory": self.to, "last_commit": last, "is_checked": true }))?;
         } else {
             out.line(&format!(
-                "{} holds everything up to commit {}; all of it was read and is whole",
+                "{} has all data up to commit {}; all of it was read and is undamaged",
                 self.to.display(),
                 count(last)
             ))?;
@@ -125,13 +126,13 @@ impl RestoreCommand {
         bar.finish_and_clear();
         let restored = restored.with_context(|| {
             format!(
-                "making a store in {} of {}",
+                "creating a store in {} from {}",
                 context.path.display(),
                 self.from.display()
             )
         });
         restored.map_err(|error| {
-            let way = "a store that is in use is not replaced: restore into another directory, stop the server, and let the directories change names";
+            let way = "restore into another directory, then stop the server and exchange the directories";
             context::not_while_open(error, "restore", way)
         })?;
         let mut out = ScreenOutput::new();
@@ -139,7 +140,7 @@ impl RestoreCommand {
             out.json(&json!({ "directory": context.path, "from": self.from, "is_checked": true }))?;
         } else {
             out.line(&format!(
-                "{} is a whole store: all of it was read",
+                "{} is an undamaged store: all of it was read",
                 context.path.display()
             ))?;
         }

@@ -13,18 +13,18 @@ use std::io::Write;
 
 const EXAMPLES: &str = "\
 Examples:
-  alluvium check               # reads everything, and says how much that was
-  alluvium check --structure   # only who uses which space; reads next to nothing
+  alluvium check               # reads everything, and prints how much
+  alluvium check --structure   # checks only the use of space; reads very little
   alluvium check --json
 
-The exit code is 5 if something is damaged, and 3 if nothing is, but a directory of
-the store cannot be read.";
+The exit code is 5 if damage was found, and 3 if none was found but a directory of the
+store cannot be read.";
 
-/// Read everything and report what is damaged, a line each.
+/// Read the whole store and report damage, one finding a line.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CheckCommand {
-    /// Check only which space is in use, and by whom.
+    /// Check only which structures use which space, without reading their contents.
     #[arg(long)]
     pub structure: bool,
 }
@@ -76,13 +76,13 @@ impl CheckCommand {
         }
         if found.is_empty() && !unreadable.is_empty() {
             screen::complain(
-                "nothing that could be read is damaged; what lies on a directory that fails was not checked",
+                "the readable part of the store is undamaged; data in directories that fail was not checked",
             );
             return Ok(CommandExit::Failed);
         }
         if found.is_empty() {
             screen::note(match self.structure {
-                true => "the structure is whole; what it holds was not read",
+                true => "the structure is undamaged; its contents were not read",
                 false => "the store is whole",
             });
             return Ok(CommandExit::Done);
@@ -131,7 +131,7 @@ fn tell(read: &Value) {
         ));
     }
     screen::note(&format!(
-        "read {} in all: {} records, of which {} keep their values apart",
+        "read {} in all: {} records, of which {} have separate values",
         sizes::human(number(read, "bytes")),
         sizes::count(number(read, "records")),
         sizes::count(number(read, "values_apart"))

@@ -16,10 +16,10 @@ const EXAMPLES: &str = "\
 Example:
   alluvium compact
 
-It writes the whole store once. Ctrl-C stops it; what is not done yet stays as it was.";
+The command writes the whole store once. Ctrl-C stops it; the rest of the store stays as it was.";
 
-/// Rewrite everything, so that what was deleted or replaced takes no space. The store does what is
-/// worth it by itself.
+/// Rewrite the store to free the space of deleted and replaced records. The store frees most of it
+/// by itself.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CompactCommand {}
@@ -29,7 +29,7 @@ impl CompactCommand {
         let store = context.open()?;
         stop::listen()?;
         let bar = progress::bytes("compacting", Some(0));
-        let stopped = "stopped: what is not done yet stays as it was, run it again to finish";
+        let stopped = "stopped: the rest of the store stays as it was; run the command again to finish";
         let compacted = store.work(&ManagementRequest::Compact, &bar, stopped);
         if compacted.is_err() && stop::asked() && store.holder() == StoreOwner::Us {
             // An interrupted compaction loses nothing: the log and the last checkpoint contain all
@@ -39,7 +39,7 @@ impl CompactCommand {
         let compacted = compacted?;
         store.close()?;
         let ManagementReply::Json(sizes) = compacted else {
-            return Err(anyhow!("the compaction has ended without saying what it did"));
+            return Err(anyhow!("the compaction has ended without a report"));
         };
         let said: Value = serde_json::from_str(&sizes).context("reading the answer")?;
         let mut out = ScreenOutput::new();

@@ -17,13 +17,13 @@ use std::ffi::OsString;
 
 const EXAMPLES: &str = "\
 Examples:
-  alluvium delete Elbe Oder           # both or none
-  alluvium delete --prefix session:   # all keys that begin so, for the price of one
+  alluvium delete Elbe Oder           # in one atomic write
+  alluvium delete --prefix session:   # all keys with this prefix
   alluvium delete --from a --to n
   alluvium delete --prefix '' --yes   # all keys of the keyspace
-  alluvium delete --redis-db 0 user:7 # a key of Redis clients, with what it holds
+  alluvium delete --redis-db 0 user:7 # a key of Redis clients, of any type
 
-The exit code is 1 if one of the keys is not there (not with --force); the others are deleted.";
+Without --force, the exit code is 1 if one of the keys does not exist; the others are deleted.";
 
 /// Number of Redis keys deleted in one commit.
 const AT_ONCE: u64 = 1000;
@@ -40,7 +40,7 @@ pub struct DeleteCommand {
     /// The keyspace.
     #[arg(short, long, default_value = "default", value_name = "NAME")]
     pub keyspace: String,
-    /// Do not look whether the keys are there.
+    /// Do not check whether the keys exist.
     #[arg(short, long)]
     pub force: bool,
     #[command(flatten)]

@@ -29,16 +29,16 @@ use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
-  alluvium export all.kv                                 # the fastest, and it can say everything
+  alluvium export all.kv                                 # the fastest format, for any keys and values
   alluvium export people.csv                             # columns key and value
   alluvium export - --format jsonl --prefix user: | jq .
   alluvium export people.csv --values-only               # the rows that `import people.csv --key id` has stored
   alluvium export - --format redis | redis-cli --pipe
   alluvium export all.redis --redis-db 0                 # keys of Redis clients of all types, with their expiry
 
-What is exported is the store of one moment, in the order of the keys; when a value expires is exported \
-with --redis-db alone, as jsonl and redis. A file appears under its name \
-when it is complete; one that is there already is replaced with --yes, or after a question.";
+The export shows the store at one moment, in key order. Expiry times are exported only with --redis-db, \
+in the formats jsonl and redis. The file gets its name when it is complete; \
+an existing file is replaced after a question, or with --yes.";
 
 /// Number of records or parts of records between checks of the bar and Ctrl-C.
 const LOOK: u64 = 1024;
@@ -50,7 +50,7 @@ pub struct ExportCommand {
     /// The file; `-` for standard output.
     #[arg(value_name = "FILE", default_value = "-")]
     pub file: PathBuf,
-    /// The format; what the file's name says, if not chosen.
+    /// The format [default: by the extension of the file's name].
     #[arg(short, long, value_enum)]
     pub format: Option<FileFormat>,
     /// The keyspace.
@@ -58,14 +58,15 @@ pub struct ExportCommand {
     pub keyspace: String,
     #[command(flatten)]
     pub range: KeyRangeArgs,
-    /// Write the values alone: rows of CSV as they were imported, or one column of values; lines;
-    /// JSON objects.
+    /// Write only the values: rows of CSV as they were imported, or one column; lines; JSON
+    /// objects.
     #[arg(long)]
     pub values_only: bool,
-    /// Write no header.
+    /// Write csv or tsv without a header.
     #[arg(long)]
     pub no_header: bool,
-    /// What stands between the fields of CSV, or between key and value of lines.
+    /// The separator of the fields of csv and tsv, one byte, or of key and value in lines [default:
+    /// a comma for csv, a tab for tsv, keys only for lines].
     #[arg(long, value_name = "TEXT")]
     pub separator: Option<String>,
     #[command(flatten)]
@@ -109,7 +110,7 @@ impl ExportCommand {
         let to = self.destination()?;
         stop::listen()?;
         if self.values_only && self.database.redis_db.is_some() {
-            let text = "--values-only means nothing with --redis-db: leave one of them out";
+            let text = "--values-only cannot be used with --redis-db: leave one of them out";
             return Err(failure(CommandExit::Usage, text));
         }
         let store = context.open_to_read()?;
@@ -158,7 +159,7 @@ impl ExportCommand {
             failure(
                 CommandExit::Usage,
                 format!(
-                    "{option} means nothing for the format {}: leave it out",
+                    "{option} does not apply to the format {}: leave it out",
                     format.name()
                 ),
             )
@@ -194,7 +195,7 @@ impl ExportCommand {
                 Some(_) => {
                     return Err(failure(
                         CommandExit::Usage,
-                        "--separator is empty: write what shall stand between key and value",
+                        "--separator is empty: give the text between key and value",
                     ));
                 }
                 None => LineParts::Key,
@@ -256,7 +257,7 @@ impl ExportCommand {
         if !metadata.is_file() {
             return Ok(ExportDestination::Device);
         }
-        let loss = format!("{} is there already and would be replaced", self.file.display());
+        let loss = format!("{} exists already and would be replaced", self.file.display());
         self.consent.ask(&loss)?;
         Ok(ExportDestination::File)
     }
@@ -280,7 +281,8 @@ impl ExportCommand {
         let written = rows.copy(&mut out, bar).and_then(|written| {
             out.flush().with_context(what)?;
             out.get_ref().sync_all().with_context(what)?;
-            fs::rename(&partial, &self.file).with_context(|| format!("naming {}", self.file.display()))?;
+            fs::rename(&partial, &self.file)
+                .with_context(|| format!("renaming the output to {}", self.file.display()))?;
             Ok(written)
         });
         if written.is_err() {
@@ -343,7 +345,7 @@ impl ExportCounts {
             if stop::asked() {
                 return Err(failure(
                     CommandExit::Interrupted,
-                    "stopped: what was written is not complete; run the command again",
+                    "stopped: the output is incomplete; run the command again",
                 ));
             }
         }

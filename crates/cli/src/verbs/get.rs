@@ -17,10 +17,10 @@ const EXAMPLES: &str = "\
 Examples:
   alluvium get Elbe                        # its value, byte for byte
   alluvium get -k images logo -o logo.png  # into a file
-  alluvium get --json Elbe Oder            # a JSON object a line
+  alluvium get --json Elbe Oder            # one JSON object per line
   alluvium get --redis-db 0 user:7         # a key of Redis clients: strings, lists, sets, hashes, sorted sets
 
-The exit code is 1 if one of the keys is not there.";
+The exit code is 1 if one of the keys does not exist.";
 
 /// Print the values of keys.
 ///
@@ -54,7 +54,7 @@ impl GetCommand {
         if self.output.is_some() && keys.len() > 1 {
             return Err(crate::terminal::exit::failure(
                 CommandExit::Usage,
-                "--output takes the value of one key: name one",
+                "--output writes the value of a single key: give only one key",
             ));
         }
         if let Some(database) = self.database.redis_db {
@@ -125,7 +125,7 @@ impl GetCommand {
     }
 
     fn no_bytes() -> anyhow::Error {
-        let text = "--output takes the value of a string, and the key holds a collection: leave --output out, or use `alluvium export --redis-db`";
+        let text = "--output writes the value of a string, but the key holds a collection: leave --output out, or use `alluvium export --redis-db`";
         crate::terminal::exit::failure(CommandExit::Usage, text)
     }
 

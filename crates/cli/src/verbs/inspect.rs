@@ -19,18 +19,18 @@ Examples:
   alluvium inspect --run 17.0       # a run of it
   alluvium inspect --json | jq '.root.pivots | length'
 
-Each line is a node of the trunk or one of its children: the range of its keys, and the runs that it holds for them, oldest first; \
-what has sunk is its own, what has not been compacted yet is pending. Keys begin with the number of their keyspace. Runs are named by their group and \
-their place in it; --json and the web page say them. Pages that are written in place follow: how full the nodes of each level are, which messages wait, and \
-how many pages are free. For that every node is read. Of a store with several directories follow its tiers: how full each is, whether it fails, how much of \
-the first one copies take, and which runs of the tree and of levels lie there.";
+Each line is a node of the trunk or one of its children, with its range of keys and its runs for them, oldest first. `own` runs have been \
+compacted for the child, `pending` ones have not. Keys begin with the number of their keyspace. A run is named by its group and \
+its place in the group; --json and the web page show the names. For keyspaces in pages, the command reads every node, and shows how full the nodes of each \
+level are, which messages wait, and how many pages are free. For a store with several tiers, it shows how full each is, whether it fails, the size of the \
+copies on the first one, and the runs of the tree and of levels on each.";
 
-/// Draw the tree: which runs hold which keys, and where. Or say what a run holds, and which parts
-/// of the files it needs.
+/// Show the nodes and runs of the tree, or the contents of one run and the parts of the files that
+/// it needs.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct InspectCommand {
-    /// A run, by its group and its place in it.
+    /// Show only the run with this group and place, as in 17.0.
     #[arg(long, value_name = "GROUP.PLACE", value_parser = run_name)]
     pub run: Option<(u64, usize)>,
 }
@@ -38,7 +38,9 @@ pub struct InspectCommand {
 fn run_name(text: &str) -> Result<(u64, usize), String> {
     let parts = text.split_once('.');
     let name = parts.and_then(|(group, place)| Some((group.parse().ok()?, place.parse().ok()?)));
-    name.ok_or_else(|| format!("{text:?} is no run: write its group and its place, as in 17.0"))
+    name.ok_or_else(|| {
+        format!("{text:?} is not the name of a run: write its group and its place, as in 17.0")
+    })
 }
 
 impl InspectCommand {
@@ -52,9 +54,8 @@ impl InspectCommand {
             })?;
             store.close()?;
             if run.is_null() {
-                let text = format!(
-                    "the tree has no run {group}.{place}: `alluvium inspect --json` says which there are"
-                );
+                let text =
+                    format!("the tree has no run {group}.{place}: `alluvium inspect --json` shows all runs");
                 return Err(failure(CommandExit::NotFound, text));
             }
             match context.is_json() {

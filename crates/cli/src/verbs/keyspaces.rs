@@ -23,7 +23,7 @@ Examples:
   alluvium keyspaces create sessions --structure hashed,form=boa,lambda=16,refined=yes
   alluvium keyspaces create counters --structure paged,beps,node=8192,epsilon=0.6
   alluvium keyspaces rename events old-events
-  alluvium keyspaces drop old-events       # asks first; --yes does not";
+  alluvium keyspaces drop old-events       # asks for confirmation; --yes skips the question";
 
 /// List, create, drop and rename keyspaces.
 #[derive(Args, Debug)]
@@ -37,30 +37,30 @@ pub struct KeyspacesCommand {
 /// What can be done with keyspaces.
 #[derive(Debug, Subcommand)]
 pub enum KeyspaceAction {
-    /// List them with what they were created with.
+    /// List keyspaces and their options.
     #[command(after_help = "Example:\n  alluvium keyspaces list --json")]
     List {
-        /// Also the one in which imports remember how far they are.
+        /// Include the keyspace that stores the progress of imports.
         #[arg(long)]
         all: bool,
     },
-    /// Create one.
+    /// Create a keyspace.
     #[command(after_help = "Example:\n  alluvium keyspaces create events --compression zstd")]
     Create(CreateKeyspaceCommand),
-    /// Drop one with everything in it. Its space comes back in the background.
+    /// Drop a keyspace and everything in it. Its space is freed in the background.
     #[command(after_help = "Example:\n  alluvium keyspaces drop events --yes")]
     Drop {
-        /// Its name.
+        /// The name of the keyspace.
         name: String,
         #[command(flatten)]
         consent: Consent,
     },
-    /// Give one another name.
+    /// Rename a keyspace.
     #[command(after_help = "Example:\n  alluvium keyspaces rename events old-events")]
     Rename {
-        /// Its name now.
+        /// The current name.
         from: String,
-        /// Its name then.
+        /// The new name.
         to: String,
     },
 }
@@ -68,43 +68,42 @@ pub enum KeyspaceAction {
 /// A new keyspace.
 #[derive(Args, Debug)]
 pub struct CreateKeyspaceCommand {
-    /// Its name.
+    /// The name of the keyspace.
     pub name: String,
-    /// How its pages are kept on the disk.
+    /// The compression of its pages on the disk.
     #[arg(long, value_enum, default_value_t = CompressionArg::None)]
     pub compression: CompressionArg,
-    /// Values longer than this are kept apart from their keys.
+    /// Store values longer than this separately from their keys.
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     pub value_threshold: Option<ByteSize>,
-    /// The operator that folds what is merged: add or append.
+    /// The merge operator: add or append.
     #[arg(long, value_name = "NAME")]
     pub merge_operator: Option<String>,
-    /// The structure: tiered, or levels, with K as in levels,k=4, or with another policy:
-    /// levels,cola,r=3, levels,leveled,r=10, levels,never. Behind it, what merges take over
-    /// unread: more than f leaves in a row, keeping keys together that share their first bytes
-    /// (scan), unless they are more than always: levels,k=4,f=3,scan=8,always=2048. With
-    /// values=moved, values that are apart move with what is copied; defragment=20 has runs
-    /// written again in which scans seek, for a fifth of what else is written at most.
-    /// Or volatile: in memory alone, and empty at the next opening: volatile,bytes=64M.
-    /// Or hashed: without order of keys, with an index as in hashed,index=trie, or as levels with
-    /// routing filters, which write less and read more: hashed,form=boa,lambda=16,refined=yes. Or
-    /// runs that are written once, below trees of their hashes: hashed,form=bot,lambda=16.
-    /// Or pages that are written in place: paged, paged,bplus, or with all that can be said
-    /// paged,beps,node=16384,epsilon=0.8,key=64,value=128, where key is the longest key, and
-    /// value how much of a value stays in its node; epsilon=adaptive has each node choose its own;
-    /// and ,merge has pages of deleted keys become free.
+    /// The structure, with its options after commas. tiered: a tree that suits most data. levels:
+    /// sorted runs that a policy merges, as in levels,k=4, levels,cola,r=3, levels,leveled,r=10 or
+    /// levels,never. After the policy, f=3 lets merges take over more than 3 leaves in a row
+    /// unread; scan=8 copies those that would separate keys with the same first 8 bytes;
+    /// always=2048 takes over more than 2048 even so; values=moved copies separate values with
+    /// their records; defragment=20 rewrites runs in which scans seek, up to 20 bytes for each 100
+    /// otherwise written. volatile,bytes=64M: in memory only, empty when the store is opened again.
+    /// hashed: keys without an order, with index=pachash or index=trie;
+    /// form=boa,lambda=16,refined=yes, which writes less and reads more; or form=bot,lambda=16,
+    /// which writes each run once. paged: pages that are written in place, as in paged,bplus or
+    /// paged,beps,node=16384,epsilon=0.8,key=64,value=128, where key is the longest key and value
+    /// the most bytes of a key's versions in its node; epsilon=adaptive lets each node choose;
+    /// merge frees the pages of deleted keys.
     #[arg(long, value_name = "NAME", default_value = "tiered")]
     pub structure: String,
 }
 
-/// Compression as it is typed.
+/// Compression on the command line.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum CompressionArg {
-    /// Pages as they are.
+    /// No compression.
     None,
-    /// Half the space where there is something to gain, little work.
+    /// About half the space for compressible data, with little work.
     Lz4,
-    /// Less space, more work.
+    /// Less space than lz4, with more work.
     Zstd,
 }
 
@@ -158,7 +157,7 @@ impl CreateKeyspaceCommand {
             Some(ByteSize(bytes)) => Some(u32::try_from(bytes).map_err(|_| {
                 failure(
                     CommandExit::Usage,
-                    "--value-threshold is at most four pages: choose less",
+                    "--value-threshold can be at most four pages: choose a smaller size",
                 )
             })?),
         };

@@ -9,14 +9,14 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  alluvium man | man -l -                          # read it
-  alluvium man --to ~/.local/share/man/man1        # a page for every verb";
+  alluvium man | man -l -                          # shows the main page
+  alluvium man --to ~/.local/share/man/man1        # writes a page for every command";
 
 /// Write the manual pages: the main one to standard output, or all of them to a directory.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ManCommand {
-    /// A directory for all pages, created if it is not there.
+    /// The directory for all pages, created if it does not exist [default: print the main page].
     #[arg(long, value_name = "DIRECTORY")]
     pub to: Option<PathBuf>,
 }

@@ -23,7 +23,7 @@ Examples:
   alluvium put --if-absent lock door-1       # exit code 1 if there is a value already
   alluvium put --redis-db 0 user:7 alice     # a string that Redis clients see";
 
-/// Give a key a value. The store and the keyspace are created if they are not there.
+/// Set the value of a key. The store and the keyspace are created if they do not exist.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct PutCommand {
@@ -37,16 +37,16 @@ pub struct PutCommand {
         conflicts_with = "file"
     )]
     pub value: Option<OsString>,
-    /// Take the value from this file, byte for byte.
+    /// Read the value from this file, byte for byte.
     #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// The keyspace.
     #[arg(short, long, default_value = "default", value_name = "NAME")]
     pub keyspace: String,
-    /// The value goes away after this time: 90s, 15m, 12h, 30d.
+    /// Delete the value after this time: 90s, 15m, 12h, 30d.
     #[arg(long, value_name = "DURATION", value_parser = sizes::parse_duration, conflicts_with = "if_absent")]
     pub expires_in: Option<Duration>,
-    /// Leave the key alone if it has a value.
+    /// Change nothing if the key has a value.
     #[arg(long)]
     pub if_absent: bool,
     #[command(flatten)]
@@ -88,7 +88,7 @@ impl PutCommand {
         store.close()?;
         if !is_put {
             let text = format!(
-                "the key {:?} has a value already: it was left alone",
+                "the key {:?} has a value already: it was not changed",
                 bytes::escape(&key)
             );
             return Err(failure(CommandExit::NotFound, text));

@@ -12,23 +12,23 @@ use std::io::Write;
 
 const EXAMPLES: &str = "\
 Examples:
-  alluvium repair          # says what would be done, and what would be lost; changes nothing
+  alluvium repair          # lists what would be done and lost; changes nothing
   cp -a alluvium-data copy && alluvium repair --yes
 
-The exit code is 5 if something is lost, or is damaged after that as well; 0 if the store is whole.";
+If there is a backup, `alluvium restore` is better. The exit code is 5 if something is lost or still damaged, and 0 if the store is undamaged.";
 
-/// Make a store that is damaged one that opens, as far as that goes. Without --yes it only says
-/// what it would do.
+/// Repair a damaged store as far as possible, so that it opens. Without --yes, only list what would
+/// be done.
 ///
-/// Records of the log that are sound are kept, and damage among them is skipped. The extent map and
-/// maplets are made again where they are damaged: nothing is lost with them. Leaves and values
-/// that cannot be read are left out, so that compactions pass. Runs and parts of the tree that
-/// cannot be opened any more are given up, or the state before the newest is taken if that loses
-/// less. A backup is better, if there is one: see `alluvium restore`.
+/// Undamaged records of the log are kept, and damaged ones are skipped. A damaged extent map and
+/// damaged maplets are rebuilt without loss. Leaves and values that cannot be read are removed, so
+/// that compactions can proceed. Runs and parts of the tree that cannot be opened are dropped, or
+/// the state before the newest is used if that loses less. A backup is better, if there is one: see
+/// `alluvium restore`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct RepairCommand {
-    /// Do it. Copy the directory first.
+    /// Repair the store, instead of only listing what would be done. Copy its directory first.
     #[arg(long)]
     pub yes: bool,
 }
@@ -82,13 +82,13 @@ impl RepairCommand {
         if report.is_whole() {
             screen::note(match self.yes {
                 true => "the store is whole",
-                false => "nothing is lost: opening the store does the same",
+                false => "nothing is lost: opening the store repairs it in the same way",
             });
             return Ok(CommandExit::Done);
         }
         screen::complain(match self.yes {
             true => {
-                "the store opens; what is lost or still damaged stands above: restore a backup if there is one"
+                "the store opens, with the losses and damage listed above: restore a backup if there is one"
             }
             false => {
                 "nothing was changed: restore a backup if there is one, or copy the directory and run `alluvium repair --yes`"

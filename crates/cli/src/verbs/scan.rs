@@ -22,12 +22,12 @@ Examples:
   alluvium scan --prefix user: --limit 10
   alluvium scan --from 2026-01 --to 2026-02 --reverse
   alluvium scan --keys-only --hex | head
-  alluvium scan -k blobs --limit 1000          # of a hashed keyspace: in no order
-  alluvium scan -k blobs --after lastkey       # goes on where that ended
+  alluvium scan -k blobs --limit 1000          # a hashed keyspace: keys in no order
+  alluvium scan -k blobs --after lastkey       # continues after that key
   alluvium scan --redis-db 0 --prefix user:    # keys of Redis clients, with types and elements
-  alluvium scan --redis-db 0 --after lastkey   # goes on behind a key, hashed or in order
+  alluvium scan --redis-db 0 --after lastkey   # continues after that key
 
-Each line is a key, a tab and its value; what is not printable is escaped as in \\n or \\xff. For byte-exact output use --json, --hex, \
+Each line is a key, a tab and its value; unprintable bytes are escaped as in \\n or \\xff. For byte-exact output use --json, --hex, \
 --base64, or `alluvium export`.";
 
 /// Print keys and values in the order of the keys' bytes, as they were at the moment it began.
@@ -44,14 +44,14 @@ pub struct ScanCommand {
     /// Stop after this number of records.
     #[arg(short = 'n', long, value_name = "COUNT")]
     pub limit: Option<u64>,
-    /// From the last key to the first.
+    /// Print from the last key to the first.
     #[arg(short, long)]
     pub reverse: bool,
-    /// Go on behind this key, the last one of an earlier scan. In every keyspace and database; the
-    /// only way where keys are hashed.
+    /// Continue after this key, the last one of an earlier scan. This works in all keyspaces and
+    /// databases; with hashed keys it is the only way to continue.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["prefix", "from", "to", "reverse"])]
     pub after: Option<OsString>,
-    /// Print no values.
+    /// Print only keys.
     #[arg(long)]
     pub keys_only: bool,
     #[command(flatten)]

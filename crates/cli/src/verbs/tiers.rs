@@ -17,8 +17,8 @@ const EXAMPLES: &str = "\
 Examples:
   alluvium tiers                           # lists them, the fastest first
   alluvium tiers add /mnt/large,bytes=4T   # compactions may write there from now on
-  alluvium tiers drain /mnt/large          # rewrites what lies there to the others
-  alluvium tiers use /mnt/large            # it takes data again, drained or once it has failed";
+  alluvium tiers drain /mnt/large          # moves its data to the other tiers
+  alluvium tiers use /mnt/large            # uses it again after a drain or a failure";
 
 /// List, add and drain the directories of a store.
 #[derive(Args, Debug)]
@@ -32,26 +32,26 @@ pub struct TiersCommand {
 /// What can be done with tiers.
 #[derive(Debug, Subcommand)]
 pub enum TierAction {
-    /// List them with what each can hold, and holds.
+    /// List tiers with their capacity, available space and data.
     #[command(after_help = "Example:\n  alluvium tiers list --json")]
     List,
-    /// Add a directory, which must be empty or not there, behind those that the store has.
+    /// Add a directory, which must be empty or missing, as the last tier.
     #[command(after_help = "Example:\n  alluvium tiers add /mnt/large,bytes=4T")]
     Add {
-        /// The directory, and the most bytes that it may take.
+        /// The directory, and the most bytes of data in it.
         #[arg(value_name = "PATH[,bytes=SIZE]", value_parser = tier::parse)]
         added: TierDirectory,
     },
-    /// Rewrite all data, so that nothing lies on a tier, which takes nothing new then.
+    /// Rewrite all data to move it off a tier, which gets no new data from then on.
     #[command(after_help = "Example:\n  alluvium tiers drain /mnt/large")]
     Drain {
-        /// Its directory.
+        /// The directory of the tier.
         path: PathBuf,
     },
-    /// Have a tier take data again that was drained, or that has failed.
+    /// Use a tier again that was drained or has failed.
     #[command(after_help = "Example:\n  alluvium tiers use /mnt/large")]
     Use {
-        /// Its directory.
+        /// The directory of the tier.
         path: PathBuf,
     },
 }
@@ -74,7 +74,7 @@ impl TiersCommand {
 
 fn change(context: &CommandContext, path: &Path, change: TierChange) -> Result<CommandExit> {
     let store = context.open()?;
-    let path = std::path::absolute(path).with_context(|| format!("finding {}", path.display()))?;
+    let path = std::path::absolute(path).with_context(|| format!("resolving the path {}", path.display()))?;
     let path = path.as_os_str().as_bytes().to_vec();
     store.change(&ManagementRequest::ChangeTiers { path, change })?;
     store.close()?;
@@ -90,7 +90,7 @@ fn list(context: &CommandContext) -> Result<CommandExit> {
         out.json(&tiers)?;
     } else {
         let Value::Array(tiers) = &tiers else {
-            return Err(anyhow!("the answer is no list of tiers"));
+            return Err(anyhow!("the answer is not a list of tiers"));
         };
         let row = |tier: &Value| {
             let bytes = |name: &str| sizes::human(tier[name].as_u64().unwrap_or_default());

@@ -18,11 +18,11 @@ Examples:
   alluvium transactions --server http://127.0.0.1:7070
   alluvium transactions --json | jq '.transactions[] | select(.age_ms > 60000)'
 
-A transaction or a snapshot keeps the versions that it may read: of what was overwritten or deleted by the commits since, nothing is freed. \
-A locking, serializable transaction reads the newest, and keeps none; it holds locks.";
+A transaction or a snapshot retains the versions that it may read: data that later commits overwrite or delete is not freed. \
+A locking serializable transaction reads the newest versions and retains none; it holds locks.";
 
-/// List the open transactions and kept snapshots of a store that a server has open, and what they
-/// hold back.
+/// List the open transactions and kept snapshots of a store that a server has open, and the old
+/// versions that they retain.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct TransactionsCommand {

@@ -50,7 +50,7 @@ fn a_model_answers_for_every_option() {
     assert!(life["life_tb"].as_f64().unwrap() > 1.0, "{life}");
     let text = asked(&place, "model", &["--endurance", "600T"]).ended(0).text();
     assert!(
-        text.contains("is worn after") && text.contains("textbook"),
+        text.contains("is worn out after") && text.contains("textbook"),
         "{text}"
     );
 }
@@ -81,7 +81,7 @@ fn advice_without_a_store_ranks_the_choices() {
     assert_eq!(twice["question"]["memory_bytes"], f64::from(32 << 20));
     let text = asked(&place, "advise", &[]).ended(0).text();
     assert!(
-        text.contains("nothing was seen") && text.contains("µs an operation"),
+        text.contains("no observed workload") && text.contains("µs an operation"),
         "{text}"
     );
 }
@@ -120,11 +120,11 @@ fn numbers_that_cannot_be_are_refused_with_the_option_and_the_reason() {
     let place = Place::new();
     for (more, words) in [
         (&["--skew", "-0.5"][..], "the skew"),
-        (&["--skew", "NaN"], "no number"),
+        (&["--skew", "NaN"], "not a number"),
         (&["--skew", "9"], "at most 5"),
-        (&["--value-bytes", "inf"], "no number"),
+        (&["--value-bytes", "inf"], "not a number"),
         (&["--key-bytes", "0"], "the key's bytes"),
-        (&["--scan-records", "NaN"], "no number"),
+        (&["--scan-records", "NaN"], "not a number"),
         (&["--endurance", "none"], "endurance"),
         (&["--device", "/no/such/place"], "probe"),
     ] {
@@ -151,26 +151,26 @@ fn numbers_that_cannot_be_are_refused_with_the_option_and_the_reason() {
         "the number of keys",
     );
     run(&["model", "--mix", "updates=0"], 2, "the number of operations");
-    run(&["model", "--mix", "reads=1"], 2, "no operation");
+    run(&["model", "--mix", "reads=1"], 2, "not an operation");
     run(&["model", "--mix", "hits=-1"], 2, "the hits");
-    for (option, words) in [("--data", "no factor"), ("--memory-factor", "no factor")] {
+    for (option, words) in [("--data", "not a factor"), ("--memory-factor", "not a factor")] {
         for bad in ["0", "NaN", "-1"] {
             let option = format!("{option}={bad}");
             let said = asked(&place, "advise", &[&option]).ended(2);
             assert!(
-                said.err.contains(words) || said.err.contains("no number"),
+                said.err.contains(words) || said.err.contains("not a number"),
                 "{said:?}"
             );
         }
     }
     run(&["advise", "--records", "0.5"], 2, "--apply");
-    run(&["advise", "--apply", "--records", "0.9"], 2, "no share");
+    run(&["advise", "--apply", "--records", "0.9"], 2, "not a share");
     run(&["advise", "--apply", "--data", "2"], 2, "leave out");
     run(&["advise", "--trace", "x", "--keyspace", "y"], 2, "--keyspace");
     let directory = place.path("directory");
     std::fs::create_dir(&directory).unwrap();
     let trace = ["advise", "--trace", directory.to_str().unwrap()];
-    run(&trace, 2, "it is a directory, and a trace is a file");
+    run(&trace, 2, "is a directory: name the file");
     run(&["advise", "--trace", "x"], 1, "x");
 }
 

@@ -75,7 +75,7 @@ fn a_put_may_leave_values_alone_or_expire() {
     place
         .run(["put", "--if-absent", "a", "2"])
         .ended(1)
-        .complained("left alone");
+        .complained("not changed");
     assert_eq!(place.done(["get", "a"]).out, b"1");
     place.done(["put", "b", "1", "--expires-in", "1ms"]);
     thread::sleep(Duration::from_millis(5));

@@ -208,11 +208,11 @@ fn sweeps_measure_point_after_point() {
     place
         .run(["bench", "sweep", "weather"])
         .ended(2)
-        .complained("sweeps are sequential");
+        .complained("the parameters are sequential");
     place
         .run(["bench", "sweep", "sequential", "--points", "101", "--no-cap"])
         .ended(2)
-        .complained("only a hundred");
+        .complained("give at most 100");
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn a_trace_is_replayed_by_every_engine() {
     let no_trace = place.file("no.trace", "this is nothing of the kind, whatever it is");
     tiny(&place, &["trace", "replay", no_trace.to_str().unwrap()], &[])
         .ended(3)
-        .complained("is no trace");
+        .complained("is not a trace");
 }
 
 #[test]
@@ -266,11 +266,11 @@ fn files_that_are_kept_can_be_used_again() {
 fn what_cannot_be_measured_is_said() {
     let place = Place::new();
     for (words, complaint) in [
-        (&["--phases", "x"][..], "they are load, a, b"),
+        (&["--phases", "x"][..], "the phases are load, a, b"),
         (&["--records", "0"], "nothing to measure"),
         (&["--value-bytes", "4"], "at least 16"),
         (&["--reuse"], "leave the phase load out"),
-        (&["--settle", "100"], "is a time"),
+        (&["--settle", "100"], "must be a time"),
     ] {
         // For repeated arguments the last value applies.
         let mut all = vec!["bench", "ycsb", "--no-cap"];
@@ -509,7 +509,7 @@ fn a_script_that_makes_no_sense_is_refused_before_anything_is_done() {
             &["--script", "load, a:3s, q:3s"][..],
             "part 3 of the script, \"q:3s\"",
         ),
-        (&["--script", "load, e"], "say for how long, as in a:30s"),
+        (&["--script", "load, e"], "give a time, as in a:30s"),
         (
             &["--script", "load, delete=90%", "--keep"],
             "the script deletes some",

@@ -23,13 +23,13 @@ fn what_is_too_much_or_said_twice_is_refused_with_what_is_allowed() {
         (
             "ycsb",
             ["--phases", "load,c:absent+absent+zipf"],
-            "say the same thing twice",
+            "set the same thing twice",
         ),
         ("ycsb", ["--phases", "load,c:"], "a word is missing"),
         (
             "ycsb",
             ["--script", "load, c:2s+zipf+uniform"],
-            "say the same thing twice",
+            "set the same thing twice",
         ),
         ("server", ["--threads", "100000000"], "at most 1024 threads"),
         ("server", ["--connections", "100000000"], "at most 50000"),
@@ -42,7 +42,7 @@ fn what_is_too_much_or_said_twice_is_refused_with_what_is_allowed() {
         (
             "transactions",
             ["--phases", "rmw:4+8"],
-            "say the same thing twice",
+            "set the same thing twice",
         ),
         (
             "ceiling",
@@ -55,7 +55,7 @@ fn what_is_too_much_or_said_twice_is_refused_with_what_is_allowed() {
     }
     assert!(!place.path("alluvium-bench-data").exists());
     let mix = ["model", "--mix", "hits=1,hits=2"];
-    place.run(mix).ended(2).complained("hits is said twice");
+    place.run(mix).ended(2).complained("hits is given twice");
 }
 
 #[test]

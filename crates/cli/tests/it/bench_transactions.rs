@@ -51,7 +51,7 @@ fn transactions_are_measured_by_a_child_of_each_engine() {
     assert!(!data.exists());
     for (flag, value, why) in [
         ("--phases", "rmw:0", "a number from 1 to 4096"),
-        ("--counters", "0", "there would be nothing to measure"),
+        ("--counters", "0", "leaves nothing to measure"),
         ("--engines", "nothing-of-the-kind", "nothing-of-the-kind"),
     ] {
         let words = ["bench", "transactions", "--no-cap", flag, value];

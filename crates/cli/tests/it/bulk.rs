@@ -206,7 +206,7 @@ fn a_bad_row_is_named_and_ends_the_import_which_goes_on_when_it_is_corrected() {
     place.file("a.csv", "key,value\na,1\nb,2\nc,3\n");
     place
         .done(["import", text(&file)])
-        .complained("going on behind 1 rows");
+        .complained("continuing after 1 rows");
     assert_eq!(lines(&place.done(["scan"]).text()).len(), 3);
     assert_eq!(place.done(["keyspaces"]).text().lines().count(), 1);
     assert_eq!(
@@ -260,7 +260,7 @@ fn options_that_mean_nothing_are_refused() {
     place
         .run(["import", text(&file)])
         .ended(4)
-        .complained("no binary export");
+        .complained("not a binary export");
     place.done(["put", "a", "1"]);
     place
         .run(["export", "a.kv", "--values-only"])
@@ -437,7 +437,7 @@ fn the_mark_of_the_byte_order_is_no_part_of_the_first_row() {
         .run(["import", text(&file), "-k", "c"])
         .ended(4)
         .complained("line 2")
-        .complained("where \"\\u{feff}{}\" stands");
+        .complained("at \"\\u{feff}{}\"");
     let file = place.file("c.redis", format!("SET 1 a\n{mark}SET 2 b\n"));
     for options in [&["-k", "d"][..], &["--redis-db", "1"]] {
         place

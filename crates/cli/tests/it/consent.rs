@@ -69,7 +69,7 @@ fn a_terminal_is_asked_and_no_is_the_answer_of_silence() {
         let (code, shown) = on_a_terminal(&place, &["keyspaces", "drop", "default"], typed);
         assert_eq!(code, Some(3), "{typed:?}: {shown}");
         assert!(
-            shown.contains("Go on? [y/N]") && shown.contains("nothing was done"),
+            shown.contains("Continue? [y/N]") && shown.contains("nothing was done"),
             "{shown}"
         );
     }

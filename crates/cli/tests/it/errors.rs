@@ -111,7 +111,7 @@ fn an_error_is_in_the_words_of_the_command_line() {
     place
         .run(["import", file, "--value", "value"])
         .ended(2)
-        .complained("begun with --format csv and not with --format csv --value \"value\"");
+        .complained("with --format csv, not with --format csv --value \"value\"");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn too_little_memory_is_said_and_so_are_keys_that_are_too_long() {
     place
         .run(["put", "a", "1", "--memory", "1M"])
         .ended(2)
-        .complained("--memory 1.00 MiB: a store works with 16.0 MiB or more");
+        .complained("--memory 1.00 MiB: a store needs 16.0 MiB or more");
     place
         .fed(["put", &"k".repeat(100_000), "v"], b"")
         .ended(3)

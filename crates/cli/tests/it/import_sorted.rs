@@ -126,7 +126,7 @@ fn what_cannot_be_sorted_is_refused_and_bad_rows_leave_nothing() {
     };
     refused(&["--unique"], "--unique");
     refused(&["--redis-db", "0"], "--redis-db");
-    refused(&["--format", "redis"], "executed in their order");
+    refused(&["--format", "redis"], "executed in order");
     refused(&["--sort-memory", "1K"], "--sort-memory");
     place
         .run(["import", text(&file), "--temporary", "."])
@@ -228,7 +228,7 @@ fn a_disk_without_space_for_the_sort_is_an_error_before_anything_is_begun() {
     ];
     run(&import)
         .ended(7)
-        .complained("nothing was begun")
+        .complained("nothing was imported")
         .complained("--temporary");
     assert!(!place.path("store").exists(), "no store was made");
     run(&import[..5]).ended(0);

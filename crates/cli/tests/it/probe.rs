@@ -83,21 +83,21 @@ fn places_that_cannot_be_measured_are_refused_in_words_of_the_command_line() {
     place
         .run(["probe", missing])
         .ended(1)
-        .complained("make it, or name another one as PATH or --db");
+        .complained("create it, or name another one as PATH or --db");
     let file = place.file("file", "");
     place
         .run(["probe", file.to_str().unwrap()])
         .ended(2)
-        .complained("PATH and --db name a directory");
+        .complained("PATH and --db must name a directory");
     std::fs::create_dir(place.path("store")).unwrap();
     place
         .run(["probe", "--space", "1M"])
         .ended(2)
-        .complained("--space 1.00 MiB: a probe needs 16.0 MiB");
+        .complained("--space 1.00 MiB: a probe needs at least 16.0 MiB");
     place
         .run(["probe", "--space", "4000T"])
         .ended(2)
-        .complained("a probe takes half of it at most");
+        .complained("a probe may use half of it at most");
     place.run(["probe", "--seconds", "0"]).ended(2);
     place
         .run(["probe", "--stored", "--space", "1G"])

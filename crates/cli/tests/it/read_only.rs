@@ -79,7 +79,7 @@ fn a_user_who_may_only_read_reads() {
             .stdin(Stdio::null());
         command.output().expect("the binary runs").into()
     };
-    reads(&run, &wanted, "may only be read");
+    reads(&run, &wanted, "are not writable");
     set_mode(&place.path("store"), 0o755);
     for entry in fs::read_dir(place.path("store")).unwrap() {
         set_mode(&entry.unwrap().path(), 0o644);
@@ -142,5 +142,5 @@ fn a_store_on_a_mount_for_reading_only_is_read() {
         alluvium_device::skipped!("mounts", "only root mounts, and not in every container");
         return;
     }
-    reads(&mounted, &wanted, "mounted for reading only");
+    reads(&mounted, &wanted, "mounted read-only");
 }

@@ -46,10 +46,10 @@ fn ctrl_c_ends_an_import_in_order_and_the_same_command_goes_on() {
         let said = interrupted(&place, &file, libc::SIGINT, Duration::from_millis(wait));
         // On a fast machine the import may have finished; then the next one starts from the
         // beginning.
-        is_stopped = said.code == Some(130) && said.err.contains("goes on from here");
+        is_stopped = said.code == Some(130) && said.err.contains("again to continue");
     }
     let said = place.done(import(&file));
-    assert!(!is_stopped || said.err.contains("going on behind"), "{said:?}");
+    assert!(!is_stopped || said.err.contains("continuing after"), "{said:?}");
     assert!(
         place.done(["export", "-", "-f", "csv"]).out == text.as_bytes(),
         "the export differs"
@@ -127,7 +127,7 @@ fn standard_input_goes_on_where_it_was_too() {
     place
         .fed(arguments, b"a,1\nb,2\nc,3\n")
         .ended(0)
-        .complained("going on behind 2 rows")
+        .complained("continuing after 2 rows")
         .complained("3 rows, 1 of them now");
     assert_eq!(place.done(["scan"]).text(), "a\t1\nb\t2\nc\t3\n");
 }

@@ -79,7 +79,8 @@ fn records_are_sorted_by_their_key_and_keep_their_order_otherwise() {
     );
     assert_eq!(said.ended(0).out, b"2_a_1_b_");
     let said = place.fed(["sort", "--record-bytes", "4"], b"b___a___x");
-    said.ended(3).complained("1 bytes are left behind 2 records of 4");
+    said.ended(3)
+        .complained("1 bytes are left after 2 records of 4 bytes");
     place
         .fed(["sort", "--record-bytes", "4", "--key", "2,3"], b"")
         .ended(2)
@@ -143,7 +144,7 @@ fn an_index_is_built_asked_updated_converted_and_checked() {
     place
         .run(build.iter().copied().chain(["5"]))
         .ended(3)
-        .complained("are left behind");
+        .complained("are left after");
     assert_eq!(
         place.done(["index", "get", &index, "00000005"]).text(),
         "0005",

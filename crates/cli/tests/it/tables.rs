@@ -180,7 +180,7 @@ fn values_that_are_one_column_are_written_below_its_name_alone() {
     place
         .run(["export", "-", "-f", "csv", "-k", "rows", "--values-only"])
         .ended(3)
-        .complained("the key \"7\" is no row of the 3 columns");
+        .complained("the key \"7\" is not a row with the 3 columns");
 }
 
 #[test]
@@ -209,14 +209,14 @@ fn a_quote_that_is_never_closed_is_an_error_with_its_line() {
         .run(["import", text(&file)])
         .ended(4)
         .complained("a.csv, line 4: the quote that opens here is never closed")
-        .complained("what stands before is imported");
+        .complained("the rows before it are imported");
     assert_eq!(place.done(["scan"]).text(), "a\t1\n");
     // An unclosed quote before another quote is detected by the text after the latter.
     let file = place.file("b.csv", "key,value\na,\"1\nb,\"2\"\nc,3\n");
     place
         .run(["import", text(&file), "-k", "b"])
         .ended(4)
-        .complained("b.csv, line 2: text stands behind the closing quote of column 2")
+        .complained("b.csv, line 2: text follows the closing quote of column 2")
         .complained("nothing is imported");
     // The same in a header.
     let file = place.file("c.csv", "key,\"value\na,1\n");

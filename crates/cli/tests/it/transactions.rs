@@ -113,7 +113,7 @@ fn a_bad_line_is_named_and_nothing_has_happened() {
         (
             "accounts put b 1\ncommit\nputt a b\n",
             2,
-            "line 3: \"putt\" is no operation",
+            "line 3: \"putt\" is not an operation",
         ),
         ("accounts put b 1\nput b\n", 2, "line 2: write `put KEY VALUE`"),
         (

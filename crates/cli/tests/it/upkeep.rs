@@ -138,7 +138,7 @@ fn a_backup_is_a_store_and_is_made_one_again() {
     place
         .run(["backup", backup])
         .ended(3)
-        .complained("holds a store already, and a copy goes into an empty directory");
+        .complained("holds a store already: name an empty directory for the copy");
     place.run(["restore", "nowhere", "--db", "nowhere-else"]).ended(1);
 }
 

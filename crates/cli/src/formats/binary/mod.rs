@@ -33,7 +33,7 @@ impl BinaryFormat {
 
 fn cut_short(records: u64) -> io::Error {
     broken(format!(
-        "the input ends in the middle, behind {records} records: it was cut short; export it again"
+        "the input was cut short after {records} records: export it again"
     ))
 }
 
@@ -49,7 +49,9 @@ impl ReadRows for BinaryFormat {
             at = MAGIC.len();
             let start = source.at_least(at)?;
             if !start.starts_with(&MAGIC) {
-                return Err(broken("this is no binary export: choose another --format"));
+                return Err(broken(
+                    "the input is not a binary export: choose another --format",
+                ));
             }
         }
         let found = decode_head(&source.at_least(at + END_LEN)?[at..]);
@@ -62,14 +64,14 @@ impl ReadRows for BinaryFormat {
             Some(BinaryFrameHeader::End(records)) => {
                 let here = self.records;
                 Err(broken(format!(
-                    "the input says that it has {records} records, but there are {here}: export it again"
+                    "the input should have {records} records, but has {here}: export it again"
                 )))
             }
             Some(BinaryFrameHeader::Record(key, value)) => {
                 self.records += 1;
                 if key > MAX_KEY || value > MAX_VALUE {
                     return Err(broken(format!(
-                        "record {} has a key of {key} bytes and a value of {value}, more than is possible: the input is damaged",
+                        "record {} has a key of {key} bytes and a value of {value} bytes, which exceeds the limits: the input is damaged; export it again",
                         self.records
                     )));
                 }
@@ -93,7 +95,9 @@ impl WriteRows for BinaryFormat {
     }
 
     fn row(&mut self, out: &mut dyn Write, key: &[u8], value: &[u8]) -> io::Result<()> {
-        let length = |bytes: &[u8]| u32::try_from(bytes.len()).map_err(|_| broken("a value of over 4 GiB"));
+        let length = |bytes: &[u8]| {
+            u32::try_from(bytes.len()).map_err(|_| broken("a key or value is longer than 4 GiB"))
+        };
         out.write_all(&encode_head(length(key)?, length(value)?))?;
         out.write_all(key)?;
         out.write_all(value)?;

@@ -105,7 +105,7 @@ pub fn header(source: &mut InputSource, separator: u8) -> io::Result<TableLayout
         }
         ScannedRow::Bad(_, why) => Err(broken(format!("the header cannot be read: {why}"))),
         ScannedRow::End(_) => Err(broken(
-            "the input is empty: a header with the columns' names was expected, or --no-header",
+            "the input is empty: add a header with the names of the columns, or use --no-header",
         )),
     }
 }
@@ -137,7 +137,7 @@ fn names(header: &[u8], separator: u8) -> io::Result<Vec<String>> {
     parse::whole(separator, header, &mut fields).map_err(broken)?;
     let name = |index| {
         let name = std::str::from_utf8(&fields.get(header, index)).map(str::to_owned);
-        name.map_err(|_| broken(format!("the name of column {} is no UTF-8 text", index + 1)))
+        name.map_err(|_| broken(format!("the name of column {} is not UTF-8 text", index + 1)))
     };
     (0..fields.len()).map(name).collect()
 }

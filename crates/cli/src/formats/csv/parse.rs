@@ -168,7 +168,7 @@ pub(super) fn row(
                 let end = place(window, at, |rest| memchr::memchr(b'\n', rest))?;
                 let end = end.map_or(window.rest().len(), |end| end + 1);
                 let why = format!(
-                    "text stands behind the closing quote of column {}: inside quotes, a quote is written twice",
+                    "text follows the closing quote of column {}: write each quote inside quotes twice",
                     fields.len()
                 );
                 return Ok(ScannedRow::Bad(end, why));
@@ -222,7 +222,7 @@ pub(super) fn whole(separator: u8, mut bytes: &[u8], fields: &mut RowFields) -> 
     let all = bytes.len();
     match row(separator, &mut bytes, fields, &mut 0) {
         Ok(ScannedRow::Row(_)) if fields.row == (0..all) => Ok(()),
-        Ok(ScannedRow::Row(_) | ScannedRow::End(_)) => Err("it is not one row".to_owned()),
+        Ok(ScannedRow::Row(_) | ScannedRow::End(_)) => Err("it is not a single row".to_owned()),
         Ok(ScannedRow::Bad(_, why)) => Err(why),
         Err(error) => Err(error.to_string()),
     }

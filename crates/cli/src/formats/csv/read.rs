@@ -47,7 +47,7 @@ impl CsvReader {
             let known = names.iter().position(|known| known == name);
             known.or(is_empty.then_some(0)).ok_or_else(|| {
                 broken(format!(
-                    "there is no column {name:?}: there are {}",
+                    "there is no column {name:?}: the columns are {}",
                     names.join(", ")
                 ))
             })
@@ -91,7 +91,7 @@ impl CsvReader {
         for (index, name) in self.names.iter().enumerate() {
             let field = self.fields.get(bytes, index);
             let field = std::str::from_utf8(&field)
-                .map_err(|_| format!("column {name:?} is no UTF-8 text, which JSON needs"))?;
+                .map_err(|_| format!("column {name:?} is not UTF-8 text, which JSON needs"))?;
             out.push(if index == 0 { b'{' } else { b',' });
             let pair = serde_json::to_writer(&mut *out, name).and_then(|()| {
                 out.push(b':');

@@ -56,14 +56,14 @@ impl CsvWriter {
         let (from, columns) = (*from, head.columns);
         let refused = |why: String| {
             broken(format!(
-                "the value of the key \"{}\" is no row of the {columns} columns that the table was imported with ({why}): \
+                "the value of the key \"{}\" is not a row with the {columns} columns of the imported table ({why}): \
                  leave --values-only out, or choose another --format",
                 crate::values::bytes::escape(&key[..key.len().min(60)])
             ))
         };
         parse::whole(from, row, &mut self.fields).map_err(refused)?;
         if self.fields.len() != columns {
-            return Err(refused(format!("it has {}", self.fields.len())));
+            return Err(refused(format!("it has {} columns", self.fields.len())));
         }
         self.copy(out, from, row)
     }

@@ -28,7 +28,7 @@ pub(super) fn share(text: &str) -> Result<u32, String> {
     match number {
         Ok(share) if (0.0..=0.75).contains(&share) => Ok((1000.0 * share).round() as u32),
         _ => Err(format!(
-            "{text:?} is no share of the caches: write one from 0 to 0.75, as in 0.25 or 25%"
+            "{text:?} is not a share of the caches: write a number from 0 to 0.75, as in 0.25 or 25%"
         )),
     }
 }
@@ -37,15 +37,14 @@ impl AdviseCommand {
     /// Applies the store's own advice, or the share on the command line.
     pub(super) fn apply(&self, context: &CommandContext) -> Result<CommandExit> {
         if self.asks_what_if() {
-            let text =
-                "--apply changes the store as it is: leave out what describes another workload or machine";
+            let text = "--apply uses the observed workload only: leave out the options that describe another workload or machine";
             return Err(failure(CommandExit::Usage, text));
         }
         let store = context.open_to_read()?;
         if store.holder() == StoreOwner::Us {
             store.close()?;
-            let text = "no other process has the store open, and what is changed while it is open ends with its closing: \
-                        start `alluvium serve`, or open it with another `Options::record_memory`";
+            let text = "no other process has the store open, and a change lasts only until the store is closed: \
+                        start `alluvium serve`, or set `Options::record_memory` in your program";
             return Err(failure(CommandExit::Usage, text));
         }
         if self.records.is_none()
@@ -53,7 +52,7 @@ impl AdviseCommand {
         {
             store.close()?;
             let text = format!(
-                "{SAW_NOTHING}, so there is no advice to apply: ask again once it has served some, or say --records"
+                "{SAW_NOTHING}, so there is no advice to apply: run the command again after some requests, or give the share with --records"
             );
             return Err(failure(CommandExit::NotFound, text));
         }
@@ -75,7 +74,7 @@ impl AdviseCommand {
 fn watched(context: &CommandContext, store: &StoreHandle, mut change: Value) -> Result<Value> {
     if !context.is_json() {
         screen::note(&format!(
-            "{}; it is watched for up to a minute, and taken back if lookups read more than that: Ctrl-C ends the waiting alone",
+            "{}; the store watches the change for about a minute, or longer if lookups are few, and undoes it if they read more: Ctrl-C ends only the waiting",
             words(&change)
         ));
     }
@@ -99,7 +98,7 @@ fn watched(context: &CommandContext, store: &StoreHandle, mut change: Value) -> 
 fn words(change: &Value) -> String {
     let of = |name: &str| change[name].as_f64().unwrap_or(0.0);
     format!(
-        "records have {:.0} % of the caches, {:.0} % before; {:.3} reads for a lookup are predicted ({:.3}–{:.3})",
+        "records use {:.0} % of the caches instead of {:.0} %; predicted reads per lookup: {:.3} ({:.3}–{:.3})",
         100.0 * of("record_share"),
         100.0 * of("record_share_before"),
         of("predicted"),
@@ -113,7 +112,9 @@ fn show(context: &CommandContext, change: &Value) -> Result<CommandExit> {
     if context.is_json() {
         out.json(change)?;
     } else if change.is_null() {
-        out.line("leave it: no other share of records is cheaper by more than the uncertainty of the model")?;
+        out.line(
+            "leave it: no other share for records is cheaper by more than the uncertainty of the model",
+        )?;
     } else {
         let reads = |name: &str| match change[name].as_f64() {
             Some(reads) => format!("{reads:.3}"),
@@ -121,7 +122,7 @@ fn show(context: &CommandContext, change: &Value) -> Result<CommandExit> {
         };
         out.line(&words(change))?;
         out.line(&format!(
-            "reads for a lookup: {} before, {} since",
+            "reads per lookup: {} before, {} since",
             reads("reads_before"),
             reads("reads_measured")
         ))?;
@@ -143,7 +144,7 @@ mod tests {
             (Ok(250), Ok(500), Ok(0), Ok(750))
         );
         for bad in ["", "-1", "0.8", "76%", "NaN", "half"] {
-            assert!(share(bad).unwrap_err().contains("no share"), "{bad}");
+            assert!(share(bad).unwrap_err().contains("not a share"), "{bad}");
         }
     }
 }

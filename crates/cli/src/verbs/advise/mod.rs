@@ -29,43 +29,44 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  alluvium advise                                   # of the store that a server has open
+  alluvium advise                                   # for the store that a server has open
   alluvium advise --data 2 --memory-factor 0.5      # with twice the data and half the memory
   alluvium advise --device nvme-ssd                 # on another device
-  alluvium advise --trace a.trace --value-bytes 200 # of a recorded trace
-  alluvium advise --apply                           # change it now, watch, and roll back if that was wrong
+  alluvium advise --trace a.trace --value-bytes 200 # for a recorded trace
+  alluvium advise --apply                           # change it now, watch it, and undo it if it was wrong
   alluvium advise --mix updates=50,hits=50 --keys 1e8 --skew 0.99     # without any store
 
-The store is asked what it has seen since it was opened: a sample of its requests. A process that only opens it for \
-this command has seen nothing; say the mix then.";
+The advice is for a sample of the requests since the store was opened. If no server has the store open, there are none: \
+give a workload with --mix.";
 
 /// The message for a store without an observed workload.
 const SAW_NOTHING: &str = "the store has seen no request since it was opened";
 
-/// Rank structures and settings by what they would cost for what the store has seen.
+/// Rank structures and settings by their predicted cost for the observed workload.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct AdviseCommand {
     #[command(flatten)]
     pub question: CostModelArgs,
-    /// Look at this keyspace alone [default: that with the most requests; the hashed keys of a
-    /// server's databases count as one, `redis.keys.*`].
+    /// The keyspace to advise on [default: the one with the most requests; the hashed keyspaces of
+    /// a server count as one, `redis.keys.*`].
     #[arg(long, value_name = "NAME")]
     pub keyspace: Option<String>,
     /// Read the workload from a trace that `alluvium bench trace record` has written.
     #[arg(long, value_name = "FILE", conflicts_with = "keyspace")]
     pub trace: Option<PathBuf>,
-    /// Have the server that has the store open change itself by the advice, watch what comes of it,
-    /// and take it back where lookups read more than predicted.
+    /// Apply the advice in the server that has the store open. The server watches the change, and
+    /// undoes it if lookups read more than predicted.
     #[arg(long)]
     pub apply: bool,
-    /// Apply this share of the caches' memory for records, in place of the advice.
+    /// Give records this share of the caches instead of the advised one: 0 to 0.75, as in 0.25 or
+    /// 25%.
     #[arg(long, value_name = "SHARE", requires = "apply", value_parser = apply::share)]
     pub records: Option<u32>,
-    /// What if the data were larger by this factor.
+    /// Multiply the amount of data by this factor, as in 2 or 0.5.
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     pub data: Option<f64>,
-    /// What if the memory were larger by this factor.
+    /// Multiply the memory by this factor, as in 2 or 0.5.
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     pub memory_factor: Option<f64>,
 }
@@ -76,7 +77,7 @@ fn factor(text: &str) -> Result<f64, String> {
     match found > 0.0 {
         true => Ok(found),
         false => Err(format!(
-            "{text:?} is no factor: write one above 0, as in 2 or 0.5x"
+            "{text:?} is not a factor: write a number above 0, as in 2 or 0.5x"
         )),
     }
 }
@@ -144,7 +145,7 @@ impl AdviseCommand {
         if is_there {
             return Ok(());
         }
-        let text = format!("there is no keyspace {wanted:?}: `alluvium keyspaces list` says which there are");
+        let text = format!("there is no keyspace {wanted:?}: `alluvium keyspaces list` shows all keyspaces");
         Err(failure(CommandExit::NotFound, text))
     }
 
@@ -166,10 +167,12 @@ impl AdviseCommand {
         if seen.is_none() && self.question.mix.is_none() {
             let text = match &self.keyspace {
                 Some(name) => {
-                    format!("the store has seen no request to {name:?}: say --mix, as in updates=30,hits=70")
+                    format!(
+                        "the store has seen no request to {name:?}: give a workload with --mix, as in updates=30,hits=70"
+                    )
                 }
                 None => format!(
-                    "{SAW_NOTHING}: ask while a server has it open, or say --mix, as in updates=30,hits=70"
+                    "{SAW_NOTHING}: run the command while a server has it open, or give a workload with --mix, as in updates=30,hits=70"
                 ),
             };
             return Err(failure(CommandExit::NotFound, text));

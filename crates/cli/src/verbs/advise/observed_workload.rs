@@ -234,7 +234,7 @@ impl ObservedWorkload {
     pub(super) fn of_trace(path: &Path) -> Result<ObservedWorkload> {
         if path.is_dir() {
             let text = format!(
-                "--trace {}: it is a directory, and a trace is a file: name the one that `alluvium bench trace record` \
+                "--trace {} is a directory: name the file that `alluvium bench trace record` \
                  has written",
                 path.display()
             );

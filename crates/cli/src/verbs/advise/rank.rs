@@ -87,13 +87,13 @@ fn verdict(best: &RankedChoice, usual: &RankedChoice) -> (bool, String) {
     let (name, percent) = (&best.cost.name, 100.0 * gain);
     if best.cost.total_ns.p90 >= usual.cost.total_ns.middle {
         let why = format!(
-            "leave it: {name} would cost {percent:.0} % less, which is within the band of what is predicted"
+            "leave it: {name} would cost {percent:.0} % less, which is within the uncertainty of the prediction"
         );
         return (true, why);
     }
     if best.regret > usual.regret {
         let why = format!(
-            "leave it: {name} would cost {percent:.0} % less now, but up to {:.0} % more than the best in an hour like one that was seen",
+            "leave it: {name} would cost {percent:.0} % less now, but up to {:.0} % more than the best choice in an hour like one that was observed",
             100.0 * best.regret
         );
         return (true, why);
@@ -101,10 +101,10 @@ fn verdict(best: &RankedChoice, usual: &RankedChoice) -> (bool, String) {
     let structure = best.cost.name.replace(", ", ",");
     let how = match structure.split(',').next() {
         Some("tiered") => {
-            "have a running server try it with `alluvium advise --apply`, or open the store with that share of its memory for records (`Options::record_memory`)".to_owned()
+            "try it in a running server with `alluvium advise --apply`, or open the store with that share of its memory for records (`Options::record_memory`)".to_owned()
         }
         Some("hashed") => format!(
-            "create a keyspace with `alluvium keyspaces create NAME --structure {structure}` and move the data there, if nothing will ever walk over its keys in order"
+            "create a keyspace with `alluvium keyspaces create NAME --structure {structure}` and move the data there, if nothing will ever scan its keys in order"
         ),
         _ => format!(
             "create a keyspace with `alluvium keyspaces create NAME --structure levels,{structure}` and move the data there"

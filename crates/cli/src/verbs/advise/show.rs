@@ -59,12 +59,12 @@ pub(super) fn print(
 ) -> io::Result<()> {
     match seen {
         Some(seen) => {
-            out.line(&format!("seen: {}", hours(seen)))?;
+            out.line(&format!("observed: {}", hours(seen)))?;
             if seen.in_order > 0.9 {
-                out.line("writes come in the order of keys: real costs are lower than those of scattered keys below")?;
+                out.line("writes arrive in key order: real costs are lower than those below, which assume scattered keys")?;
             }
         }
-        None => out.line("nothing was seen: this is what the command line says")?,
+        None => out.line("no observed workload: the figures are for the workload on the command line")?,
     }
     for line in table::asked(workload, machine) {
         out.line(&line)?;
@@ -77,7 +77,7 @@ pub(super) fn print(
     for row in beside {
         let verdict = match row.is_within {
             true => "within the band",
-            false => "outside of the band",
+            false => "outside the band",
         };
         let [p10, predicted, p90] = row.band;
         out.line(&format!(
@@ -90,7 +90,7 @@ pub(super) fn print(
     table::print(out, &costs)?;
     for choice in advice.choices.iter().filter(|choice| choice.regret > 0.0) {
         out.line(&format!(
-            "  {}: up to {:.0} % dearer than the best in an hour that was seen",
+            "  {}: costs up to {:.0} % more than the best choice in an observed hour",
             choice.cost.name,
             100.0 * choice.regret
         ))?;

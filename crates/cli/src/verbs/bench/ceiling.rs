@@ -19,12 +19,12 @@ Examples:
   alluvium bench ceiling --records 20M --kept 1M,2M,4M
   alluvium bench ceiling --phases c,d --records 5M --kept 500k --warm 1M --json
 
-It measures nothing: it draws operations as `bench ycsb` does and counts how many of them have to read a record that such a cache
-has not. `counted` keeps what was asked for most often during the warm-up; no cache that has seen nothing else can be much better, unless
-what is asked for changes. `recent` keeps what was asked for or written last. `endless` has no bounds: it does not have what comes for the first time.";
+The command runs no engine. It draws operations as `bench ycsb` does, and counts those that read a record which the cache does not have.
+`counted` keeps the records with the most requests during the warm-up; hardly any cache is better while the workload stays the same.
+`recent` keeps the records that were read or written last. `endless` has no limit, and misses only the first request for a record.";
 
-/// What a cache of a number of records can answer at best: the wall in front of every skewed
-/// workload.
+/// Compute the fewest reads per operation that a cache of a number of records allows, a bound for
+/// every engine.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CeilingCommand {
@@ -32,19 +32,19 @@ pub struct CeilingCommand {
     /// `bench ycsb --phases`.
     #[arg(long, value_name = "PHASES", value_delimiter = ',', default_value = "c")]
     phases: Vec<String>,
-    /// How many records there are before.
+    /// The number of records before the first operation.
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_records)]
     records: u64,
-    /// How many of them the caches keep, separated by commas.
+    /// The numbers of records that the caches keep, separated by commas.
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "100k", value_parser = parse_count)]
     kept: Vec<u64>,
-    /// Operations from which a cache learns.
+    /// The number of operations that warm up the caches.
     #[arg(long, value_name = "N", default_value = "20M", value_parser = parse_count)]
     warm: u64,
-    /// Operations that are counted.
+    /// The number of operations that are counted.
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
     run: u64,
-    /// What the draws follow from.
+    /// The seed of the random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }

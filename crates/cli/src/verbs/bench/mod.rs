@@ -43,39 +43,39 @@ Examples:
   alluvium bench ycsb --script 'load, a:30s, e:30s, c:30s, delete=90%, a:30s' --engines alluvium,rocksdb
   alluvium bench ycsb --phases load,c:warm=20M+run=8s,b:rate=5000    # a long warm-up; a schedule of 5,000 a second
 
-Engines other than alluvium are in a program of their own, alluvium-rivals:
-  cargo build --release --manifest-path research/Cargo.toml -p alluvium-rivals --features all";
+Each engine runs in a process of its own. --memory limits a process, page cache included [default: a quarter of the data, at least 64M].
 
-/// Measure Alluvium, and other engines beside it.
+The other engines are in a second program, alluvium-rivals, in the directory of alluvium or in PATH:
+  cargo build --release --manifest-path research/Cargo.toml -p alluvium-rivals --features all --target-dir target";
+
+/// Measure Alluvium, and compare it with other engines.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct BenchCommand {
-    /// What is measured.
+    /// What to measure.
     #[command(subcommand)]
     pub what: BenchAction,
 }
 
-/// What is measured.
+/// What to measure.
 #[derive(Debug, Subcommand)]
 pub enum BenchAction {
-    /// YCSB's workloads: load, and a to f as published.
+    /// Run the workloads of YCSB: load, and a to f as published.
     Ycsb(Box<YcsbCommand>),
-    /// One thing changes from point to point: the order of the load, threads, lengths of scans,
-    /// sizes of values, memory, records.
+    /// Vary one parameter: the order of the load, threads, lengths of scans, sizes of values,
+    /// memory, or records.
     Sweep(Box<sweep::SweepCommand>),
-    /// Operations in a file: recorded from a workload, replayed by any engine.
+    /// Record the operations of a workload in a file, or replay them in any engine.
     Trace(Box<trace::TraceCommand>),
-    /// Transactions: commits a second, how long one takes and how often one is run again, by many
-    /// clients at once.
+    /// Measure transactions of many clients at once: commits per second, latency and retries.
     Transactions(Box<transactions::BenchTransactionsCommand>),
-    /// The server, and Redis and memcached beside it: sets and gets by many connections.
+    /// Measure sets and gets over many connections, in the server, Redis and memcached.
     Server(Box<server::BenchServerCommand>),
-    /// What a cache of a number of records can answer at best: the wall in front of every skewed
-    /// workload.
+    /// Compute the fewest reads per operation that a cache of a number of records allows.
     Ceiling(Box<ceiling::CeilingCommand>),
-    /// Two reports: what became slower or dearer.
+    /// Compare two reports, and list what became better or worse.
     Compare(reports::CompareCommand),
-    /// Reports as one table in Markdown, for a page.
+    /// Print reports as one Markdown table.
     Table(reports::TableCommand),
     /// One engine in this process, as told on standard input: what `bench` starts.
     #[command(hide = true)]
@@ -85,90 +85,92 @@ pub enum BenchAction {
     TransactionsChild,
 }
 
-/// What all measurements have in common. `--memory` is the cap: what a process may take in all,
-/// page cache included [default: a quarter of the data, at least 64 MiB].
+/// Options of all measurements of engines. `--memory` is the cap of a process, page cache included
+/// [default: a quarter of the data, at least 64 MiB].
 #[derive(Args, Debug)]
 pub struct BenchOptions {
     /// The engines, separated by commas: alluvium, rocksdb (through the page cache),
-    /// rocksdb-direct, rocksdb-universal, leveldb, lmdb, sqlite, fjall, redb, bf-tree, splinterdb;
-    /// none, which costs nothing. A label behind a colon measures one several times, with other
-    /// options: alluvium:tiered,alluvium:hashed.
+    /// rocksdb-direct, rocksdb-universal, leveldb, lmdb, sqlite, berkeley-db, fjall, redb, bf-tree,
+    /// splinterdb; none does nothing, and shows the cost of measuring. Labels after a colon measure
+    /// an engine several times, with different options: alluvium:tiered,alluvium:hashed.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "alluvium",
           value_parser = parse_engine)]
     pub engines: Vec<String>,
-    /// How many records are loaded.
+    /// The number of records to load.
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_records)]
     pub records: u64,
-    /// Bytes of a value; keys have 24.
+    /// The length of values in bytes, at least 16; keys have 24 bytes.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub value_bytes: usize,
-    /// How many threads work.
+    /// The number of threads that run operations.
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_threads)]
     pub threads: usize,
-    /// How often everything is measured; the report has the medians.
+    /// The number of repetitions; the report has the medians.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub repetitions: usize,
-    /// Load each engine once: every repetition works on a copy of its files. For engines that load
-    /// for longer than they are measured.
+    /// Load each engine once, and run every repetition on a copy of its files. For engines that
+    /// load for longer than they are measured.
     #[arg(long, conflicts_with = "reuse")]
     pub load_once: bool,
-    /// What is done before a phase is measured: operations, as in 20M, or a time, as in 8s.
+    /// The warm-up before each phase: operations, as in 20M, or a time, as in 8s.
     #[arg(long, value_name = "AMOUNT", default_value = "8s", value_parser = parse_amount)]
     pub warm: WindowLength,
-    /// What is measured of a phase.
+    /// The measured part of each phase: operations, as in 20M, or a time, as in 8s.
     #[arg(long, value_name = "AMOUNT", default_value = "8s", value_parser = parse_amount)]
     pub run: WindowLength,
-    /// Operations a second that are meant to begin, of all threads together; latencies count from
-    /// then [default: as many as can].
+    /// The number of operations to begin per second, in all threads together. Latencies count from
+    /// the scheduled begin [default: as many as possible].
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub rate: Option<u64>,
-    /// How long an engine may go on by itself after the load, at most.
+    /// The longest time that an engine may work in the background after the load.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_amount)]
     pub settle: WindowLength,
-    /// What the draws follow from.
+    /// The seed of the random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Without a log, for engines that can.
+    /// Turn off the log, in engines that allow it.
     #[arg(long)]
     pub without_log: bool,
-    /// No control group: engines are told the cap, and the page cache takes what there is. So it is
-    /// without root, too, which is said.
+    /// Use no control group: engines are told the cap, but the page cache is not limited. If
+    /// control groups are not available, as without root, this is the default, with a note.
     #[arg(long)]
     pub no_cap: bool,
-    /// The memory that engines are told to use, instead of what they or their documentation make of
-    /// the cap.
+    /// The memory that engines are told to use [default: a part of the cap, as each engine's
+    /// documentation recommends].
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     pub engine_memory: Option<ByteSize>,
-    /// An option of an engine, as in rocksdb.background-jobs=4; may be repeated. Options that an
-    /// engine does not know are refused with those that it knows. With a label it is
-    /// alluvium:hashed.structure=hashed.
+    /// An option of an engine, as in rocksdb.background-jobs=4 or, with a label,
+    /// alluvium:hashed.structure=hashed. May be repeated. The error for an unknown option lists the
+    /// known ones.
     #[arg(long = "engine-option", value_name = "ENGINE.NAME=VALUE", value_parser = EngineOption::parse)]
     pub engine_options: Vec<EngineOption>,
-    /// SplinterDB's shared library, for the engine splinterdb.
+    /// The path of SplinterDB's shared library, for the engine splinterdb.
     #[arg(long, value_name = "PATH", env = "ALLUVIUM_SPLINTERDB")]
     pub splinterdb_library: Option<PathBuf>,
-    /// Where the files of the engines are made, and removed in the end.
+    /// The directory for the files of the engines, which are removed at the end.
     #[arg(long, value_name = "PATH", default_value = "alluvium-bench-data")]
     pub directory: PathBuf,
-    /// Keep the files.
+    /// Keep the files of the engines.
     #[arg(long)]
     pub keep: bool,
-    /// The files of an earlier run with --keep, with as many records, are loaded already.
+    /// Use the files of an earlier run with --keep and the same number of records, instead of a
+    /// load.
     #[arg(long)]
     pub reuse: bool,
-    /// Where the report goes, as JSON; beside it plots as SVG, and a page that holds all of it.
-    /// Without it, --json prints the report.
+    /// The JSON file for the report. Plots (SVG) and a page with everything (HTML) are written next
+    /// to it. Without it, --json prints the report.
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
 }
 
-/// YCSB's workloads.
+/// Run the workloads of YCSB.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct YcsbCommand {
-    /// The phases, separated by commas: load; a to f; m, reads of 64 keys at once. Behind a colon,
-    /// joined by +: uniform, zipf, ycsb (the skew of the published client), latest; absent, reads
-    /// of keys that are not there; warm=, run=, rate=; scan= and exactly=, the lengths of scans.
+    /// The phases, separated by commas: load; a to f; m, reads of 64 keys at once. Words after a
+    /// colon, joined by +, change a phase: uniform, zipf, ycsb (the skew of the published client)
+    /// or latest, the choice of keys; absent, reads of missing keys; warm=, run= and rate=, as the
+    /// options; scan= and exactly=, the largest or the exact length of scans.
     #[arg(
         long,
         value_name = "PHASES",
@@ -176,8 +178,9 @@ pub struct YcsbCommand {
         default_value = "load,a,b,c,f,d,e"
     )]
     pub phases: Vec<String>,
-    /// A changing workload instead: phases one after the other, each for a time, without a pause or
-    /// a warm-up, and the throughput over time. delete=90% deletes nine of ten records.
+    /// A changing workload instead of --phases: each part runs for a time, without pauses and
+    /// warm-ups, and the report shows the throughput over time. delete=90% deletes nine of ten
+    /// records.
     #[arg(long, value_name = "SCRIPT", conflicts_with_all = ["phases", "load_once"])]
     pub script: Option<String>,
     #[command(flatten)]
@@ -248,8 +251,8 @@ impl YcsbCommand {
         let phases = script::parse(text, self.common.defaults().rate).map_err(usage)?;
         if script::deletes(&phases) && (self.common.keep || self.common.reuse) {
             return Err(usage(
-                "--keep and --reuse are for stores with all their records, and the script deletes some: \
-                 leave out delete= or them",
+                "--keep and --reuse need all records, but the script deletes some: \
+                 leave out delete=, or leave out both options",
             ));
         }
         let mut orders = self.common.orders(context, phases)?;
@@ -312,24 +315,26 @@ impl BenchOptions {
             ("--rate", self.rate.unwrap_or(1)),
         ];
         if let Some((name, _)) = positive.iter().find(|(_, number)| *number == 0) {
-            return Err(usage(format!("{name} 0: there would be nothing to measure")));
+            return Err(usage(format!(
+                "{name} 0 leaves nothing to measure: give a number above 0"
+            )));
         }
         let least = alluvium_bench::workload::values::LEAST;
         if self.value_bytes < least {
             return Err(usage(format!(
-                "--value-bytes {}: a value has at least {least}, so that it can be proven",
+                "--value-bytes {}: give at least {least}, so that values can be verified",
                 self.value_bytes
             )));
         }
         require_short(self.value_bytes)?;
         require_once("--engines", &self.engines).map_err(usage)?;
         let WindowLength::Milliseconds(settle_ms) = self.settle else {
-            return Err(usage("--settle is a time, as in 60s"));
+            return Err(usage("--settle must be a time, as in 60s"));
         };
         let is_load = |phase: &WorkloadPhase| phase.task == PhaseTask::Load;
         if self.reuse && phases.iter().any(is_load) {
             return Err(usage(
-                "--reuse: the records are there already, leave the phase load out",
+                "--reuse: the records are loaded already; leave the phase load out",
             ));
         }
         let data = self.records * (24 + self.value_bytes as u64);
@@ -386,7 +391,7 @@ fn require_short(value_bytes: usize) -> Result<()> {
         return Ok(());
     }
     Err(usage(format!(
-        "--value-bytes {value_bytes}: each thread keeps one in memory, so give at most {most}"
+        "--value-bytes {value_bytes}: give at most {most}, because each thread keeps a value in memory"
     )))
 }
 
@@ -397,7 +402,7 @@ pub fn cap_or_none(bytes: u64) -> CapMethod {
         Ok(()) => CapMethod::Group,
         Err(why) => {
             screen::note(&format!(
-                "measuring without a memory cap, so the page cache takes what there is: {why:#}"
+                "measuring without a memory cap, so the page cache is not limited: {why:#}"
             ));
             CapMethod::None
         }
@@ -427,7 +432,10 @@ fn publish(context: &CommandContext, file: Option<&Path>, report: &BenchReport) 
     let failures: Vec<String> = report.failures.iter().map(RepetitionFailure::to_string).collect();
     Err(failure(
         CommandExit::Failed,
-        format!("what failed is missing from the report: {}", failures.join("; ")),
+        format!(
+            "the report does not contain the measurements that failed: {}",
+            failures.join("; ")
+        ),
     ))
 }
 
@@ -451,7 +459,7 @@ fn report(
     run: impl FnOnce() -> Result<BenchOutcome>,
 ) -> Result<BenchReport> {
     let was_there = directory.exists();
-    std::fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
+    std::fs::create_dir_all(directory).with_context(|| format!("creating {}", directory.display()))?;
     let machine = MachineInfo::here(directory);
     for (name, text) in machine.lines().iter().chain(&described) {
         screen::note(&format!("{name}: {text}"));
@@ -469,7 +477,7 @@ fn report(
         }
         return Err(failure(
             CommandExit::Interrupted,
-            "stopped; processes, control groups, and files that are not to be kept, are gone",
+            "stopped; processes and control groups have ended, and files are removed unless they are to be kept",
         ));
     }
     let described = described
@@ -567,8 +575,8 @@ impl ChildArguments {
         let Some(rivals) = rivals() else {
             let article = if what == "engine" { "an" } else { "a" };
             return Err(usage(format!(
-                "{engine} is {article} {what} of {RIVALS}, which is neither beside this program nor in PATH: \
-                 `cargo build --release --manifest-path research/Cargo.toml -p alluvium-rivals --features all` builds it"
+                "{engine} is not {article} {what} of this program, and {RIVALS}, which has more, is neither in the directory of this program nor in PATH: build it with \
+                 `cargo build --release --manifest-path research/Cargo.toml -p alluvium-rivals --features all --target-dir target`"
             )));
         };
         let said = Command::new(&rivals)
@@ -579,7 +587,7 @@ impl ChildArguments {
         if !names.lines().any(|name| name == engine) {
             let names: Vec<&str> = names.lines().collect();
             return Err(usage(format!(
-                "{} has no {what} {engine:?}, only: {}; build it with --features all",
+                "{} has no {what} {engine:?}, only {}; build it with --features all for the rest",
                 rivals.display(),
                 names.join(", ")
             )));

@@ -15,13 +15,13 @@ use std::path::PathBuf;
 #[derive(Args, Debug)]
 #[command(after_help = COMPARE_EXAMPLES)]
 pub struct CompareCommand {
-    /// The report from before.
+    /// The earlier report.
     #[arg(value_name = "BEFORE")]
     pub before: PathBuf,
-    /// The report from now.
+    /// The later report.
     #[arg(value_name = "AFTER")]
     pub after: PathBuf,
-    /// Say what differs by more than this part, in a hundred.
+    /// List figures that differ by more than this percentage.
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
     pub by: f64,
 }
@@ -31,14 +31,14 @@ Examples:
   alluvium bench compare yesterday.json today.json
   alluvium bench compare yesterday.json today.json --by 10 --json
 
-It exits with 1 when something is worse, and with 0 when nothing is.";
+The exit code is 1 if something became worse, and 0 otherwise.";
 
 /// Reports.
 #[derive(Args, Debug)]
 #[command(after_help = TABLE_EXAMPLES)]
 pub struct TableCommand {
-    /// The reports: of several engines, or of several numbers of threads. An engine that two of
-    /// them have measured alike has a column for each, the later ones with the file's name.
+    /// The reports, of several engines or numbers of threads. If two reports have the same
+    /// measurement of an engine, each gets a column, the later one with the name of its file.
     #[arg(value_name = "REPORT", required = true)]
     pub reports: Vec<PathBuf>,
 }

@@ -22,19 +22,20 @@ Examples:
   alluvium bench server --servers alluvium-memcached,memcached --repetitions 3 --json report.json
   alluvium bench server --servers alluvium-cache,memcached    # caches in memory
 
-Redis and memcached are looked for in PATH: apt-get install redis-server memcached";
+--memory is the limit that servers are given, if they have one [default: four times the data, at least 1G].
+Redis and memcached must be in PATH: apt-get install redis-server memcached";
 
-/// The server, and others beside it. `--memory` is what servers are told to use that can be told
-/// [default: four times the data, at least 1 GiB].
+/// Measure the server, Redis and memcached. `--memory` is the limit that servers are given, if they
+/// have one [default: four times the data, at least 1 GiB].
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct BenchServerCommand {
-    /// The servers, separated by commas: alluvium and alluvium-memcached, by either protocol;
-    /// alluvium-cache, in memory, by memcached's; redis; redis-aof, which logs and syncs every
-    /// second; memcached.
+    /// The servers, separated by commas: alluvium and alluvium-memcached, a store with the Redis or
+    /// the memcached protocol; alluvium-cache, a cache in memory with memcached's; redis;
+    /// redis-aof, which syncs its log every second; memcached.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "alluvium")]
     pub servers: Vec<String>,
-    /// How many requests a connection has under way, separated by commas.
+    /// The numbers of requests that a connection sends at once, separated by commas.
     #[arg(
         long,
         value_name = "NUMBERS",
@@ -42,38 +43,39 @@ pub struct BenchServerCommand {
         default_value = "1,16,64"
     )]
     pub depths: Vec<usize>,
-    /// How many connections ask.
+    /// The number of connections.
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub connections: usize,
-    /// How many threads of the client drive them.
+    /// The number of client threads that use the connections.
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_threads)]
     pub threads: usize,
-    /// How many records are set first; then records are set and got, each as often as any other.
+    /// The number of records. All are set first; then random ones are set and read, with equal
+    /// probability.
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_records)]
     pub records: u64,
-    /// Bytes of a value; keys have 24.
+    /// The length of values in bytes, at least 16; keys have 24 bytes.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub value_bytes: usize,
-    /// How often everything is measured; the report has the medians.
+    /// The number of repetitions; the report has the medians.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub repetitions: usize,
-    /// For how long a server is left alone before each phase.
+    /// The pause before each phase.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_amount)]
     pub settle: WindowLength,
-    /// What is done before a phase is measured: requests, as in 2M, or a time, as in 8s.
+    /// The warm-up before each phase: requests, as in 2M, or a time, as in 8s.
     #[arg(long, value_name = "AMOUNT", default_value = "1s", value_parser = parse_amount)]
     pub warm: WindowLength,
-    /// What is measured of a phase.
+    /// The measured part of each phase: requests, as in 2M, or a time, as in 8s.
     #[arg(long, value_name = "AMOUNT", default_value = "4s", value_parser = parse_amount)]
     pub run: WindowLength,
-    /// What the draws follow from.
+    /// The seed of the random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Where the files of the servers are made, and removed in the end.
+    /// The directory for the files of the servers, which are removed at the end.
     #[arg(long, value_name = "PATH", default_value = "alluvium-bench-data")]
     pub directory: PathBuf,
-    /// Where the report goes, as JSON; beside it plots as SVG, and a page that holds all of it.
-    /// Without it, --json prints the report.
+    /// The JSON file for the report. Plots (SVG) and a page with everything (HTML) are written next
+    /// to it. Without it, --json prints the report.
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
 }
@@ -111,11 +113,13 @@ impl BenchServerCommand {
             ("--depths", self.depths.iter().copied().min().unwrap_or(0)),
         ];
         if let Some((name, _)) = positive.iter().find(|(_, number)| *number == 0) {
-            return Err(usage(format!("{name} 0: there would be nothing to measure")));
+            return Err(usage(format!(
+                "{name} 0 leaves nothing to measure: give a number above 0"
+            )));
         }
         if self.value_bytes < values::LEAST {
             return Err(usage(format!(
-                "--value-bytes {}: a value has at least {}, so that it can be proven",
+                "--value-bytes {}: give at least {}, so that values can be verified",
                 self.value_bytes,
                 values::LEAST
             )));
@@ -131,12 +135,10 @@ impl BenchServerCommand {
             ),
         ];
         if let Some((name, number, most)) = most.iter().find(|(_, number, most)| number > most) {
-            return Err(usage(format!(
-                "{name} {number}: at most {most} are measured, write fewer"
-            )));
+            return Err(usage(format!("{name} {number}: give at most {most}")));
         }
         let WindowLength::Milliseconds(settle_ms) = self.settle else {
-            return Err(usage("--settle is a time, as in 1s"));
+            return Err(usage("--settle must be a time, as in 1s"));
         };
         let data = self.records * (KEY_BYTES + self.value_bytes) as u64;
         Ok(ServerPlan {

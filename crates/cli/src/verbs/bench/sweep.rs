@@ -12,16 +12,16 @@ use alluvium_bench::workload::phase::parse_count;
 use anyhow::Result;
 use clap::Args;
 
-/// One thing that changes.
+/// Vary one parameter.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct SweepCommand {
-    /// What changes: sequential (how many of a hundred records are loaded in order), threads, scan
-    /// (records of a scan), value (bytes of a value), memory (a hundredth of the data), records
-    /// (with as much memory for each).
+    /// The parameter: sequential (percent of the records that are loaded in key order), threads,
+    /// scan (records of a scan), value (bytes of a value), memory (percent of the data), records
+    /// (with the same memory for each).
     #[arg(value_name = "WHAT", value_parser = sweep)]
     pub what: sweep::ParameterSweep,
-    /// The points, separated by commas [default: those of the literature].
+    /// The values of the parameter, separated by commas [default: those of the literature].
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',', value_parser = parse_count)]
     pub points: Vec<u64>,
     #[command(flatten)]
@@ -38,7 +38,7 @@ fn sweep(text: &str) -> Result<sweep::ParameterSweep, String> {
     let found = sweep::SWEEPS.iter().find(|(name, _, _)| *name == text);
     found.map(|(_, sweep, _)| *sweep).ok_or_else(|| {
         let names: Vec<&str> = sweep::SWEEPS.iter().map(|(name, _, _)| *name).collect();
-        format!("sweeps are {}", names.join(", "))
+        format!("the parameters are {}", names.join(", "))
     })
 }
 
@@ -73,7 +73,7 @@ impl SweepCommand {
         }
         match whole {
             Some(report) => publish(context, self.common.file.as_deref(), &report),
-            None => Err(usage("a sweep has at least one point")),
+            None => Err(usage("a sweep needs at least one point")),
         }
     }
 }

@@ -13,11 +13,11 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
-/// Operations in a file.
+/// Record the operations of a workload in a file, or replay them.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct TraceCommand {
-    /// What is done with it.
+    /// What to do with the trace.
     #[command(subcommand)]
     pub what: TraceAction,
 }
@@ -27,30 +27,30 @@ Examples:
   alluvium bench trace record a.trace --phase a --records 1M --operations 10M
   alluvium bench trace replay a.trace --engines alluvium,leveldb --memory 64M";
 
-/// What is done with a trace.
+/// What to do with a trace.
 #[derive(Debug, Subcommand)]
 pub enum TraceAction {
-    /// Draw operations from a workload and write them down.
+    /// Draw operations from a workload and write them to a file.
     Record {
-        /// The file.
+        /// The file of the trace.
         #[arg(value_name = "TRACE")]
         trace: PathBuf,
         /// The workload: a to f, with words as in `bench ycsb --phases`.
         #[arg(long, value_name = "PHASE", default_value = "a")]
         phase: String,
-        /// How many records there are before.
+        /// The number of records before the first operation.
         #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_records)]
         records: u64,
-        /// How many operations are drawn.
+        /// The number of operations to draw.
         #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
         operations: u64,
-        /// What the draws follow from.
+        /// The seed of the random numbers.
         #[arg(long, value_name = "N", default_value_t = 1)]
         seed: u64,
     },
-    /// Load the records, then do what was recorded. How many records there are stands in the trace.
+    /// Load the records, then replay the operations. The trace contains the number of records.
     Replay {
-        /// The file.
+        /// The file of the trace.
         #[arg(value_name = "TRACE")]
         trace: PathBuf,
         #[command(flatten)]
@@ -91,7 +91,7 @@ impl TraceCommand {
                 let head = trace::head(trace)?;
                 if head.records > MOST_RECORDS {
                     return Err(usage(format!(
-                        "{}: it is of {} records, and there are at most {MOST_RECORDS}: record another one",
+                        "{} is a trace of {} records, more than the limit of {MOST_RECORDS}: record another one",
                         trace.display(),
                         head.records
                     )));

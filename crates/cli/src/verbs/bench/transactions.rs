@@ -21,13 +21,14 @@ const EXAMPLES: &str = "\
 Examples:
   alluvium bench transactions --phases commit:1,commit:64,commit:512
   alluvium bench transactions --engines alluvium,alluvium-locking,rocksdb --phases rmw:1,rmw:16,rmw:64 --json report.json
-  alluvium bench transactions --phases txn-size:pair=32,group-commit:512    # those of the GTSSL thesis
+  alluvium bench transactions --phases txn-size:pair=32,group-commit:512    # the phases of the GTSSL thesis
 
-Engines other than alluvium are in a program of their own, alluvium-rivals:
-  cargo build --release --manifest-path research/Cargo.toml -p alluvium-rivals --features all";
+Each engine runs in a process of its own. --memory limits a process, page cache included [default: 1G].
 
-/// Transactions. `--memory` is the cap: what a process may take in all, page cache included
-/// [default: 1 GiB].
+The other engines are in a second program, alluvium-rivals, in the directory of alluvium or in PATH:
+  cargo build --release --manifest-path research/Cargo.toml -p alluvium-rivals --features all --target-dir target";
+
+/// Measure transactions. `--memory` is the cap of a process, page cache included [default: 1 GiB].
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct BenchTransactionsCommand {
@@ -37,35 +38,37 @@ pub struct BenchTransactionsCommand {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "alluvium")]
     pub engines: Vec<String>,
     /// The phases, separated by commas: commit, one put of a new key; txn-size, four puts into four
-    /// keyspaces; group-commit, the same with 1 KiB each; rmw, adds one to two counters. Behind a
-    /// colon, joined by +: the number of clients; pair=, bytes of a key and its value; keys=, how
-    /// many counters; sorted, in the order of their keys; later, acknowledged before the sync.
+    /// keyspaces; group-commit, the same with 1 KiB each; rmw, which adds one to two counters.
+    /// Words after a colon, joined by +, change a phase: a number, the clients; pair=, the bytes of
+    /// a key and its value; keys=, the counters of a transaction; sorted, counters in the order of
+    /// their keys; later, commits that are acknowledged before the sync.
     #[arg(long, value_name = "PHASES", value_delimiter = ',', default_value = DEFAULT)]
     pub phases: Vec<String>,
-    /// How many counters there are; Zipf's distribution chooses among them.
+    /// The number of counters; Zipf's law chooses among them.
     #[arg(long, value_name = "N", default_value = "10k", value_parser = parse_records)]
     pub counters: u64,
-    /// How often everything is measured; the report has the medians. Every second time engines take
-    /// turns the other way about.
+    /// The number of repetitions; the report has the medians. Every second repetition runs the
+    /// engines in reverse order.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub repetitions: usize,
-    /// What is done before a phase is measured: transactions, as in 20k, or a time, as in 1s.
+    /// The warm-up before each phase: transactions, as in 20k, or a time, as in 1s.
     #[arg(long, value_name = "AMOUNT", default_value = "1s", value_parser = parse_amount)]
     pub warm: WindowLength,
-    /// What is measured of a phase.
+    /// The measured part of each phase: transactions, as in 20k, or a time, as in 4s.
     #[arg(long, value_name = "AMOUNT", default_value = "4s", value_parser = parse_amount)]
     pub run: WindowLength,
-    /// What the draws follow from.
+    /// The seed of the random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// No control group: engines are told the cap, and the page cache takes what there is.
+    /// Use no control group: engines are told the cap, but the page cache is not limited. If
+    /// control groups are not available, as without root, this is the default, with a note.
     #[arg(long)]
     pub no_cap: bool,
-    /// Where the files of the engines are made, and removed in the end.
+    /// The directory for the files of the engines, which are removed at the end.
     #[arg(long, value_name = "PATH", default_value = "alluvium-bench-data")]
     pub directory: PathBuf,
-    /// Where the report goes, as JSON; beside it plots as SVG, and a page that holds all of it.
-    /// Without it, --json prints the report.
+    /// The JSON file for the report. Plots (SVG) and a page with everything (HTML) are written next
+    /// to it. Without it, --json prints the report.
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
 }
@@ -97,7 +100,9 @@ impl BenchTransactionsCommand {
             ("--run", u64::from(!self.run.is_nothing())),
         ];
         if let Some((name, _)) = positive.iter().find(|(_, number)| *number == 0) {
-            return Err(usage(format!("{name} 0: there would be nothing to measure")));
+            return Err(usage(format!(
+                "{name} 0 leaves nothing to measure: give a number above 0"
+            )));
         }
         require_once("--engines", &self.engines).map_err(usage)?;
         let phases = self
@@ -145,7 +150,7 @@ fn described(orders: &TransactionPlan) -> Vec<(&'static str, String)> {
         ),
         ("phases", phases.join(", ")),
         ("counters", format!("{}, Zipf 0.99", count(job.counters))),
-        ("commits", "synced, but where a phase says later".to_owned()),
+        ("commits", "synced, except in phases with later".to_owned()),
         ("seed", job.seed.to_string()),
     ]
 }

@@ -36,20 +36,20 @@ use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
 Examples:
-  alluvium import people.csv --key id                     # each row under its id
+  alluvium import people.csv --key id                     # the key is the column id, the value the whole row
   alluvium import cities.tsv --key '{country}/{city}' --value population
-  alluvium import events.jsonl --key user.name -k events  # each line under a field of it
-  alluvium import dump.kv                                 # what `alluvium export` has written
+  alluvium import events.jsonl --key user.name -k events  # the key is a field of the object
+  alluvium import dump.kv                                 # a file of `alluvium export`
   zcat words.gz | alluvium import - --format lines
-  alluvium import people.csv --key id --rejects bad.csv   # bad rows go there
-  alluvium import large.jsonl --key id --sort             # in any order: sorted first, then loaded
-  alluvium import dump.redis --redis-db 0                 # commands of Redis clients, executed one after the other
+  alluvium import people.csv --key id --rejects bad.csv   # writes bad rows to bad.csv, and continues
+  alluvium import large.jsonl --key id --sort             # sorts the rows first, then loads them
+  alluvium import dump.redis --redis-db 0                 # executes Redis commands in order
 
-An import that was stopped or killed goes on where it was when the same command is given again: how far it is stands in the store, \
-committed with the rows. An import that failed before its first row leaves nothing behind. The last of several rows with one key stays; how many there \
-were is said. A row may be as long as --memory. The exit code is 4 if there were bad rows.";
+The same command continues an import that was stopped or killed: the store records the position in the input with the rows. An import that fails \
+before its first row changes nothing. Of several rows with the same key the last one remains, and the command prints their number. --memory also \
+limits the length of a row, to 16M or more. The exit code is 4 if there were bad rows.";
 
-/// Put the rows of a file into the store.
+/// Import the rows of a file.
 ///
 /// Formats: csv and tsv (with a header), jsonl (an object a line), lines (a key a line, or key and
 /// value around --separator), binary (as `export` writes it), redis (commands as `redis-cli --pipe`
@@ -60,36 +60,37 @@ pub struct ImportCommand {
     /// The file; `-` for standard input.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The format; what the file's name says, if not chosen.
+    /// The format [default: by the extension of the file's name].
     #[arg(short, long, value_enum)]
     pub format: Option<FileFormat>,
-    /// The keyspace, created if it is not there.
+    /// The keyspace, created if it does not exist.
     #[arg(short, long, default_value = "default", value_name = "NAME")]
     pub keyspace: String,
     /// The column or field that is the key, or a template of several: '{country}/{city}' [default:
-    /// key].
+    /// key, or column 1 with --no-header].
     #[arg(long, value_name = "COLUMN", value_parser = KeyTemplate::parse)]
     pub key: Option<KeyTemplate>,
-    /// The column or field that is the value [default: the other of two columns; the row or line as
-    /// it stands of more].
+    /// The column or field that is the value [default: the other of two columns, otherwise the
+    /// whole row or line].
     #[arg(long, value_name = "COLUMN", conflicts_with = "value_as")]
     pub value: Option<String>,
-    /// The value is the whole row of CSV: as it stands, or as a JSON object.
+    /// Use the whole row of csv or tsv as the value: unchanged, or as a JSON object.
     #[arg(long, value_enum)]
     pub value_as: Option<ValueAs>,
-    /// The first row of CSV is data; columns are named 1, 2, 3 …
+    /// Treat the first row of csv or tsv as data, and name the columns 1, 2, 3 …
     #[arg(long)]
     pub no_header: bool,
-    /// What stands between the fields of CSV, or between key and value of lines.
+    /// The separator of the fields of csv and tsv, one byte, or of key and value in lines [default:
+    /// a comma for csv, a tab for tsv, keys only for lines].
     #[arg(long, value_name = "TEXT")]
     pub separator: Option<String>,
-    /// Rows that cannot be imported go to this file, instead of ending the import.
+    /// Write rows that cannot be imported to this file, and continue.
     #[arg(long, value_name = "FILE")]
     pub rejects: Option<PathBuf>,
-    /// Refuse a row whose key has a value already: of an earlier row, or from before the import.
+    /// Refuse a row whose key has a value already, from an earlier row or from before the import.
     #[arg(long)]
     pub unique: bool,
-    /// Begin at the beginning, whatever was imported before.
+    /// Start at the beginning of the file, instead of continuing an interrupted import.
     #[arg(long)]
     pub restart: bool,
     #[command(flatten)]
@@ -103,7 +104,7 @@ pub struct ImportCommand {
 /// What becomes of a whole row.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum ValueAs {
-    /// Its bytes as they stand; `export --values-only` writes them again.
+    /// The row unchanged; `export --values-only` writes it again.
     Row,
     /// A JSON object of its columns.
     Json,
@@ -115,7 +116,7 @@ pub(crate) fn field_separator(format: FileFormat, chosen: Option<&str>) -> Resul
         (Some([byte]), _) if !matches!(byte, b'"' | b'\n' | b'\r') => Ok(*byte),
         (Some(_), _) => Err(failure(
             CommandExit::Usage,
-            "--separator of csv and tsv is one byte and neither a quote nor a line end",
+            "--separator of csv and tsv must be one byte, and neither a quote nor a line end",
         )),
         (None, FileFormat::Tsv) => Ok(b'\t'),
         (None, _) => Ok(b','),
@@ -126,7 +127,7 @@ pub(crate) fn field_separator(format: FileFormat, chosen: Option<&str>) -> Resul
 pub(crate) fn format_of(chosen: Option<FileFormat>, file: &Path) -> Result<FileFormat> {
     chosen.or_else(|| FileFormat::of_file(file)).ok_or_else(|| {
         let text = format!(
-            "what format {} has is not clear: choose one with --format",
+            "the format of {} is not known from its name: choose one with --format",
             file.display()
         );
         failure(CommandExit::Usage, text)
@@ -177,7 +178,7 @@ fn claim(store: &StoreHandle, identity: &ImportIdentity) -> Result<()> {
         true => Ok(()),
         false => Err(failure(
             CommandExit::Failed,
-            "another import of the same input into the same place is under way: wait until it has ended",
+            "another import of the same input into the same target is running: wait until it has ended",
         )),
     }
 }
@@ -194,7 +195,7 @@ fn told_exit(end: ImportOutcome, saved: &ImportProgress) -> CommandExit {
         ImportOutcome::Stopped => {
             screen::complain(match saved.rows {
                 0 => "stopped before the first row: nothing is imported",
-                _ => "stopped; the same command goes on from here",
+                _ => "stopped; run the same command again to continue",
             });
             CommandExit::Interrupted
         }
@@ -339,7 +340,7 @@ impl ImportCommand {
         let is_table = matches!(format, FileFormat::Csv | FileFormat::Tsv);
         let is_json = format == FileFormat::Jsonl;
         if self.unique && self.database.redis_db.is_some() {
-            let text = "--unique means nothing with --redis-db: leave one of them out";
+            let text = "--unique cannot be used with --redis-db: leave one of them out";
             return Err(failure(CommandExit::Usage, text));
         }
         let wrong = [
@@ -360,7 +361,7 @@ impl ImportCommand {
         for (option, is_given, is_known) in wrong {
             if is_given && !is_known {
                 let text = format!(
-                    "{option} means nothing for the format {}: leave it out",
+                    "{option} does not apply to the format {}: leave it out",
                     format.name()
                 );
                 return Err(failure(CommandExit::Usage, text));
@@ -429,8 +430,8 @@ impl ImportCommand {
         saved.fits(&begun.options)?;
         let (rows, offset) = (sizes::count(saved.rows), sizes::count(saved.offset));
         screen::note(&match self.sort.sort {
-            true => format!("sorting again, and going on behind the {rows} keys that are imported"),
-            false => format!("going on behind {rows} rows, at byte {offset}"),
+            true => format!("sorting again, then continuing after the {rows} imported keys"),
+            false => format!("continuing after {rows} rows, at byte {offset}"),
         });
         Ok(saved)
     }
@@ -466,7 +467,7 @@ impl ImportCommand {
                 return Err(failure(CommandExit::Usage, text));
             }
             if metadata.is_file() && metadata.len() > 0 && first.rows == 0 {
-                let loss = format!("{} is there already and would be replaced", path.display());
+                let loss = format!("{} exists already and would be replaced", path.display());
                 self.consent.ask(&loss)?;
             }
         }
@@ -498,7 +499,7 @@ impl ImportCommand {
                 Some(separator) if separator.is_empty() => {
                     return Err(failure(
                         CommandExit::Usage,
-                        "--separator is empty: write the text between key and value",
+                        "--separator is empty: give the text between key and value",
                     ));
                 }
                 Some(separator) => LineParts::Both(separator.clone().into_bytes()),

@@ -14,14 +14,14 @@ const MEMORY: u64 = 256 << 20;
 /// How rows are sorted.
 #[derive(Args, Debug)]
 pub struct ImportSortArgs {
-    /// Sort the rows by their keys first, and load them in that order: the fastest way for a large
-    /// input in any order. Of rows with one key the last one counts.
+    /// Sort the rows by key before loading them: the fastest way for a large unordered input. Of
+    /// several rows with the same key the last one counts.
     #[arg(long, conflicts_with_all = ["unique", "redis_db"])]
     pub sort: bool,
-    /// Memory for sorting, beside that of the store [default: 256 MiB].
+    /// The memory for sorting, in addition to that of the store [default: 256M].
     #[arg(long, value_name = "SIZE", requires = "sort", value_parser = sizes::parse)]
     pub sort_memory: Option<ByteSize>,
-    /// The directory of temporary files of --sort [default: the one that the store is in].
+    /// The directory for the temporary files of --sort [default: the one that contains the store].
     #[arg(long, value_name = "DIRECTORY", requires = "sort")]
     pub temporary: Option<PathBuf>,
 }
@@ -38,7 +38,7 @@ impl ImportSortArgs {
             return Ok(None);
         }
         if format == FileFormat::Redis {
-            let text = "--sort means nothing for the format redis: its commands are executed in their order";
+            let text = "--sort does not apply to the format redis, whose commands are executed in order: leave it out";
             return Err(failure(CommandExit::Usage, text));
         }
         let beside = store.parent().filter(|parent| !parent.as_os_str().is_empty());

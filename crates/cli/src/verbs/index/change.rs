@@ -21,30 +21,30 @@ fn memory(context: &CommandContext) -> usize {
     usize::try_from(context.memory.unwrap_or(MEMORY)).unwrap_or(usize::MAX)
 }
 
-/// Build an index of the records of files.
+/// Build an index of the records in files.
 #[derive(Args, Debug)]
 pub struct IndexBuildCommand {
-    /// The index.
+    /// The file of the index.
     pub index: PathBuf,
-    /// The files of records; `-` for standard input.
+    /// The files with records; `-` for standard input.
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Bytes of a key.
+    /// The length of keys in bytes.
     #[arg(long, value_name = "N")]
     pub key_bytes: u32,
-    /// Bytes of a value.
+    /// The length of values in bytes.
     #[arg(long, value_name = "N")]
     pub value_bytes: u32,
-    /// How records are found.
+    /// The kind of index.
     #[arg(long, value_enum, default_value = "dense")]
     pub kind: IndexKindArg,
-    /// Bytes of a block, which a lookup reads [default: 4K, or as many as a record needs].
+    /// The size of a block, which a lookup reads [default: 4K, or as much as a record needs].
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     pub block: Option<ByteSize>,
-    /// Keys of a trie on average: more take less memory and more time.
+    /// The average number of keys in a trie; more keys need less memory and more time.
     #[arg(long, value_name = "N", default_value = "256")]
     pub keys_per_trie: u32,
-    /// What keys are hashed with: choose it by chance where others choose the keys.
+    /// The seed of the hash function; choose it at random if others choose the keys.
     #[arg(long, value_name = "N", default_value = "0")]
     pub seed: u64,
 }
@@ -80,12 +80,12 @@ impl IndexBuildCommand {
 /// Add, replace and delete records.
 #[derive(Args, Debug)]
 pub struct IndexUpdateCommand {
-    /// The index.
+    /// The file of the index.
     pub index: PathBuf,
-    /// Files of records that are added, or replace those with their keys.
+    /// Files with records to add, or to replace records with the same keys.
     #[arg(long, value_name = "FILE")]
     pub put: Vec<PathBuf>,
-    /// Files of keys that are deleted, after records were added.
+    /// Files with keys to delete, after --put.
     #[arg(long, value_name = "FILE")]
     pub delete: Vec<PathBuf>,
 }
@@ -123,12 +123,12 @@ impl IndexUpdateCommand {
     }
 }
 
-/// Make another kind of index of the same records.
+/// Convert an index to another kind.
 #[derive(Args, Debug)]
 pub struct IndexConvertCommand {
-    /// The index.
+    /// The file of the index.
     pub index: PathBuf,
-    /// How records are to be found.
+    /// The new kind of index.
     #[arg(long, value_enum)]
     pub kind: IndexKindArg,
 }

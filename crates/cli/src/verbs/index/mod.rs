@@ -25,10 +25,12 @@ Examples:
   alluvium index stat users.index --check
   alluvium index convert users.index --kind sparse
 
-A file of records is keys and values one behind the other, all of the same lengths. An index is two files: the one that is named, and the \
-records in the order of their hashes, under the same name with a number behind. A lookup reads one block. Of equal keys the last one counts.";
+A file of records is a sequence of keys and values, all of the same lengths. An index is two files: the named one, and the \
+records in the order of their hashes, under the same name with a number. A lookup reads one block. Of equal keys the last one counts. \
+--memory limits the memory of `build` and `update` [default: 512M].";
 
-/// Build and use an index of records at rest: one read a lookup, below 3 bits of memory a key.
+/// Build, read and update an index of fixed-length records: one read a lookup, less than 3 bits of
+/// memory a key.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct IndexCommand {
@@ -36,29 +38,30 @@ pub struct IndexCommand {
     pub what: IndexAction,
 }
 
-/// What is done with an index.
+/// What to do with an index.
 #[derive(Debug, Subcommand)]
 pub enum IndexAction {
-    /// Build an index of the records of files.
+    /// Build an index of the records in files.
     Build(change::IndexBuildCommand),
     /// Print the values of keys.
     Get(read::IndexGetCommand),
     /// Add, replace and delete records.
     Update(change::IndexUpdateCommand),
-    /// Say what an index takes, and whether it is sound.
+    /// Show the size of an index, and check it.
     Stat(read::IndexStatCommand),
-    /// Make another kind of index of the same records.
+    /// Convert an index to another kind.
     Convert(change::IndexConvertCommand),
 }
 
-/// How records are found.
+/// The kind of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum IndexKindArg {
-    /// Tries that lead to a record: 2.5 bits a key.
+    /// Tries that lead to the record: 2.5 bits of memory a key.
     Dense,
-    /// Tries that lead to a block: below 1 bit a key, where blocks have 16 records or more.
+    /// Tries that lead to the block of the record: less than 1 bit a key, if blocks have 16 records
+    /// or more.
     Sparse,
-    /// The first hash of every block: 5 bits a block, and now and then a second read.
+    /// The first hash of every block: 5 bits a block, and sometimes a second read.
     Blocks,
 }
 
@@ -88,7 +91,7 @@ impl IndexCommand {
 fn place(path: &Path) -> Result<(Arc<FileDirectory>, String)> {
     let name = path.file_name().and_then(|name| name.to_str());
     let Some(name) = name else {
-        let text = format!("{} is no name of an index: name a file", path.display());
+        let text = format!("{} is not the name of an index: name a file", path.display());
         return Err(failure(CommandExit::Usage, text));
     };
     let parent = match path.parent() {
@@ -106,7 +109,7 @@ fn told(error: IndexError) -> anyhow::Error {
         error if error.is_damage() => failure(CommandExit::Damaged, error.to_string()),
         IndexError::Sort(error) => crate::jobs::sorting::told(error, "--memory"),
         IndexError::Device(error @ alluvium_device::Error::NotFound { .. }) => {
-            let text = format!("{error}: `alluvium index build` makes an index");
+            let text = format!("{error}: create the index with `alluvium index build`");
             failure(CommandExit::NotFound, text)
         }
         IndexError::Device(alluvium_device::Error::Locked { .. }) => {

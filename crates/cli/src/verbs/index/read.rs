@@ -17,7 +17,7 @@ use std::path::PathBuf;
 /// Print the values of keys.
 #[derive(Args, Debug)]
 pub struct IndexGetCommand {
-    /// The index.
+    /// The file of the index.
     pub index: PathBuf,
     /// The keys.
     #[arg(value_name = "KEY", required = true)]
@@ -38,7 +38,7 @@ impl IndexGetCommand {
             if value.is_none() {
                 exit = CommandExit::NotFound;
                 if !context.is_json() {
-                    complain(&format!("the key {} is not there", self.encoding.show(&key)));
+                    complain(&format!("the index has no key {}", self.encoding.show(&key)));
                 }
             }
             if context.is_json() {
@@ -57,12 +57,12 @@ impl IndexGetCommand {
     }
 }
 
-/// Say what an index takes, and whether it is sound.
+/// Show the size of an index, and check it.
 #[derive(Args, Debug)]
 pub struct IndexStatCommand {
-    /// The index.
+    /// The file of the index.
     pub index: PathBuf,
-    /// Read every record, and compare it with the index.
+    /// Read every record and compare it with the index.
     #[arg(long)]
     pub check: bool,
 }

@@ -35,7 +35,7 @@ pub(super) fn each(
         }
         if got < bytes {
             let text = format!(
-                "{}: {got} bytes are left behind {records} records of {bytes}: are --key-bytes and --value-bytes right?",
+                "{}: {got} bytes are left after {records} records of {bytes} bytes: check the file, and the lengths given to `alluvium index build`",
                 path.display()
             );
             return Err(failure(CommandExit::Failed, text));
@@ -47,7 +47,7 @@ pub(super) fn each(
             if stop::asked() {
                 return Err(failure(
                     CommandExit::Interrupted,
-                    "stopped: the index is as it was",
+                    "stopped: the index is unchanged",
                 ));
             }
         }

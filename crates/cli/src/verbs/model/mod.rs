@@ -21,12 +21,12 @@ const EXAMPLES: &str = "\
 Examples:
   alluvium model --keys 1e9 --value-bytes 100 --memory 4G --device nvme-ssd
   alluvium model --keys 1e8 --skew 0.99 --mix updates=50,hits=40,scans=10 --memory 1G
-  alluvium model --device /var/lib/alluvium --json     # what `alluvium probe` has kept there
+  alluvium model --device /var/lib/alluvium --json     # as `alluvium probe` has measured it there
 
-A band says where eight of ten stores like this one lie; \"textbook\" is the bound of the literature for bytes \
+A band in parentheses covers eight of ten stores like this one. \"textbook\" is the bound of the literature for bytes \
 written, with a constant of 1 and without a log.";
 
-/// Say what structures would cost for a workload: bytes written, reads, memory, space, time.
+/// Predict the cost of each structure for a workload: bytes written, reads, memory, space, time.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ModelCommand {

@@ -11,33 +11,33 @@ use anyhow::{Error, Result};
 use clap::Args;
 use std::path::Path;
 
-/// What a store holds and is asked, and what it works with.
+/// The data of a store, its workload and its device.
 #[derive(Args, Clone, Debug)]
 pub struct CostModelArgs {
-    /// How many keys there are.
+    /// The number of keys.
     #[arg(long, value_name = "N", value_parser = number)]
     pub keys: Option<f64>,
-    /// Bytes of a key.
+    /// The length of keys in bytes.
     #[arg(long, value_name = "N", value_parser = number)]
     pub key_bytes: Option<f64>,
-    /// Bytes of a value.
+    /// The length of values in bytes.
     #[arg(long, value_name = "N", value_parser = number)]
     pub value_bytes: Option<f64>,
-    /// How skewed requests are: the exponent of Zipf's law, 0 for uniform.
+    /// The skew of the requests: the exponent of Zipf's law, 0 for uniform.
     #[arg(long, value_name = "S", value_parser = number, allow_hyphen_values = true)]
     pub skew: Option<f64>,
-    /// How often each operation is, as in updates=30,hits=60,misses=10; also inserts, deletes,
+    /// The shares of the operations, as in updates=30,hits=60,misses=10; also inserts, deletes,
     /// scans.
     #[arg(long, value_name = "MIX", value_parser = mix)]
     pub mix: Option<OperationRates>,
-    /// Records that a scan returns.
+    /// The number of records that a scan returns.
     #[arg(long, value_name = "N", value_parser = number)]
     pub scan_records: Option<f64>,
-    /// The device: "hard-disk", "network-volume", "sata-ssd", "nvme-ssd", or a file that `alluvium
-    /// probe` has kept.
+    /// The device: hard-disk, network-volume, sata-ssd, nvme-ssd, or a directory or file with the
+    /// samples of `alluvium probe`.
     #[arg(long, value_name = "NAME|FILE")]
     pub device: Option<String>,
-    /// Bytes that may be written to the device before it is worn, as in 600T.
+    /// The bytes that can be written to the device before it is worn out, as in 600T.
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     pub endurance: Option<ByteSize>,
 }
@@ -45,7 +45,7 @@ pub struct CostModelArgs {
 /// Parses a finite number, as in 250 or 1e8.
 pub(crate) fn number(text: &str) -> Result<f64, String> {
     let parsed = text.parse::<f64>().ok();
-    let wrong = || format!("{text:?} is no number: write one as in 250 or 1e8");
+    let wrong = || format!("{text:?} is not a number: write one as in 250 or 1e8");
     parsed.filter(|number| number.is_finite()).ok_or_else(wrong)
 }
 
@@ -72,12 +72,12 @@ fn mix(text: &str) -> Result<OperationRates, String> {
             "scans" => &mut operations.scans,
             other => {
                 return Err(format!(
-                    "{other:?} is no operation: there are inserts, updates, deletes, hits, misses, scans"
+                    "{other:?} is not an operation: the operations are inserts, updates, deletes, hits, misses, scans"
                 ));
             }
         };
         if said.contains(&name.trim()) {
-            return Err(format!("{} is said twice: say it once", name.trim()));
+            return Err(format!("{} is given twice: give it once", name.trim()));
         }
         said.push(name.trim());
         *place = number(count.trim())?;
@@ -132,7 +132,7 @@ fn device(name: &str) -> Result<alluvium::DeviceProfile> {
     ProbeConclusions::of(&measured).reliable_profile().map_err(|why| {
         failure(
             CommandExit::Damaged,
-            format!("{name} says nothing reliable: {why}"),
+            format!("the samples in {name} are not reliable: {why}"),
         )
     })
 }

@@ -13,8 +13,8 @@ pub(crate) fn asked(workload: &WorkloadProfile, machine: &MachineProfile) -> Vec
         ("inserts", all.inserts),
         ("updates", all.updates),
         ("deletes", all.deletes),
-        ("lookups that find", all.hits),
-        ("lookups that do not", all.misses),
+        ("lookups of existing keys", all.hits),
+        ("lookups of absent keys", all.misses),
         ("scans", all.scans),
     ];
     let mix: Vec<String> = (named.iter().filter(|(_, count)| *count > 0.0))
@@ -32,7 +32,7 @@ pub(crate) fn asked(workload: &WorkloadProfile, machine: &MachineProfile) -> Vec
         ),
         mix.join(", "),
         format!(
-            "{} of memory; requests of the device take {:.1} µs and {:.0} ps a byte, {} at a time",
+            "{} of memory; device requests take {:.1} µs and {:.0} ps a byte, {} at a time",
             size(machine.memory_bytes),
             device.setup_ns as f64 / 1000.0,
             device.byte_ps,
@@ -88,7 +88,7 @@ pub(crate) fn print(out: &mut ScreenOutput, costs: &[StructureCost]) -> io::Resu
         ))?;
         if let Some(life) = cost.life_tb {
             out.line(&format!(
-                "{:22} the device is worn after {life:.0} TB of writes",
+                "{:22} the device is worn out after {life:.0} TB of writes",
                 ""
             ))?;
         }

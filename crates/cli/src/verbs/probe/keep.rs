@@ -21,7 +21,7 @@ pub(super) fn write(path: &Path, measured: &DeviceMeasurements) -> Result<()> {
         .and_then(|()| File::open(&new)?.sync_all())
         .and_then(|()| std::fs::rename(&new, &file))
         .and_then(|()| File::open(path)?.sync_all());
-    written.with_context(|| format!("keeping the samples in {}", file.display()))
+    written.with_context(|| format!("saving the samples in {}", file.display()))
 }
 
 /// Reads the samples that are stored next to a store.

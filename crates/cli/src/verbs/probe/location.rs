@@ -21,8 +21,8 @@ pub(super) fn look(path: &Path, network: bool, space: Option<ByteSize>) -> Resul
     let place = place_of(path).map_err(|error| refused(path, error))?;
     if place.medium == Medium::Network && !network {
         let text = format!(
-            "{} is on a network file system ({}): the network and a server would be measured with it; \
-             with --network they are",
+            "{} is on a network file system ({}), so the probe would measure the network and a server, too: \
+             add --network to do so",
             path.display(),
             place.file_system
         );
@@ -41,12 +41,16 @@ fn space_of(path: &Path, free: u64, asked: Option<ByteSize>) -> Result<u64> {
         return Ok((free / 10).clamp(LEAST_SPACE, GIB));
     };
     if asked < LEAST_SPACE {
-        let text = format!("--space {}: a probe needs {}", human(asked), human(LEAST_SPACE));
+        let text = format!(
+            "--space {}: a probe needs at least {}",
+            human(asked),
+            human(LEAST_SPACE)
+        );
         return Err(failure(CommandExit::Usage, text));
     }
     if asked > free / 2 {
         let text = format!(
-            "--space {}: {} has {} free, and a probe takes half of it at most",
+            "--space {}: {} has {} free, and a probe may use half of it at most",
             human(asked),
             path.display(),
             human(free)
@@ -59,7 +63,7 @@ fn space_of(path: &Path, free: u64, asked: Option<ByteSize>) -> Result<u64> {
 /// Returns the error for a location without enough space.
 pub(super) fn full(path: &Path, free: u64) -> anyhow::Error {
     let text = format!(
-        "{} has {} free, and a probe needs {} and leaves as much: free some space, or name another directory",
+        "{} has {} free, and a probe needs {} and leaves as much free: free some space, or name another directory",
         path.display(),
         human(free),
         human(LEAST_SPACE)
@@ -73,16 +77,16 @@ pub(super) fn refused(path: &Path, error: Error) -> anyhow::Error {
     match error {
         Error::NotFound { .. } => failure(
             CommandExit::NotFound,
-            format!("there is no directory {path}: make it, or name another one as PATH or --db"),
+            format!("there is no directory {path}: create it, or name another one as PATH or --db"),
         ),
         Error::Unsupported { .. } => failure(
             CommandExit::Usage,
-            format!("{path} cannot be measured: PATH and --db name a directory ({error})"),
+            format!("{path} cannot be measured: PATH and --db must name a directory ({error})"),
         ),
         Error::ReadOnlyFileSystem { .. } => failure(
             CommandExit::Failed,
             format!(
-                "{path} is on a file system that is mounted for reading only, and a probe writes a file: mount it for writing, or name another directory"
+                "{path} is on a file system that is mounted read-only, and a probe writes a file: mount it for writing, or name another directory"
             ),
         ),
         Error::PermissionDenied { .. } => failure(
@@ -93,7 +97,7 @@ pub(super) fn refused(path: &Path, error: Error) -> anyhow::Error {
         ),
         Error::DiskFull { .. } => failure(
             CommandExit::Full,
-            format!("{path} is full ({error}): free some space, or say a smaller --space"),
+            format!("{path} is full ({error}): free some space, or give a smaller --space"),
         ),
         error => anyhow::Error::new(error).context(format!("measuring {path}")),
     }

@@ -38,38 +38,38 @@ Examples:
   alluvium probe                        # the device of the store, in 20 seconds and at most 1 GiB
   alluvium probe /mnt/new --svg costs.svg
   alluvium probe --seconds 50 --space 8G --json
-  alluvium probe --stored               # what was measured before
+  alluvium probe --stored               # shows the saved samples
 
-It writes a file without a name, so that nothing is left however it ends, and reads and writes that file alone. \
-In the directory of a store the samples are kept as probe.txt. What else the machine does disturbs the figures, \
-and the probe disturbs what else it does.";
+The probe reads and writes only a file of its own, which has no name, so nothing is left of it. \
+In the directory of a store it saves the samples as probe.txt. Other work on the machine disturbs the figures, \
+and the probe slows down other work.";
 
-/// Measure the device under a directory: what reads, writes and syncs cost, how many requests it
+/// Measure the costs of reads, writes and syncs on the device of a directory, how many requests it
 /// serves at a time, and what follows for a store.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ProbeCommand {
-    /// The directory [default: the store's].
+    /// The directory [default: that of the store].
     pub path: Option<PathBuf>,
-    /// How long it may take, in seconds.
+    /// The time for the measurement in seconds, 1 to 600.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub seconds: u64,
-    /// How large the file is, as in 512M or 8G [default: 1G, or a tenth of what is free].
+    /// The size of the file, as in 512M or 8G [default: a tenth of the free space, 16M to 1G].
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     pub space: Option<ByteSize>,
-    /// Draw the costs into a file, as SVG.
+    /// Draw the costs into an SVG file.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Measure a network file system all the same.
+    /// Measure even if the directory is on a network file system.
     #[arg(long)]
     pub network: bool,
-    /// Keep the samples in the directory, though it has no store yet.
+    /// Save the samples in the directory even if it has no store yet.
     #[arg(long, conflicts_with = "no_store")]
     pub store: bool,
-    /// Do not keep the samples beside the store.
+    /// Do not save the samples in the directory of the store.
     #[arg(long)]
     pub no_store: bool,
-    /// Show what was kept, and measure nothing.
+    /// Show the saved samples, and measure nothing.
     #[arg(long, conflicts_with_all = ["space", "store", "no_store", "network"])]
     pub stored: bool,
 }
@@ -139,7 +139,7 @@ impl ProbeCommand {
         let measured = measured.map_err(|error| match error {
             ProbeFailure::Stopped => failure(
                 CommandExit::Interrupted,
-                "stopped: nothing was measured, and nothing is left",
+                "stopped: there is no result, and no file is left",
             ),
             ProbeFailure::NoSpace { free } => location::full(path, free),
             ProbeFailure::Device(error) => location::refused(path, error),

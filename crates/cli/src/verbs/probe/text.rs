@@ -113,7 +113,9 @@ fn of_parallel(costs: &RequestCosts) -> Vec<String> {
         DeviceParallelism::Unknown => "P unknown".to_owned(),
         DeviceParallelism::One => "P 1: further requests add nothing".to_owned(),
         DeviceParallelism::Knee(knee) => format!("P {knee:.2}{interval}"),
-        DeviceParallelism::Beyond(depth) => format!("P beyond {depth}: the throughput grew to the end"),
+        DeviceParallelism::Beyond(depth) => {
+            format!("P beyond {depth}: the throughput grew up to the largest depth")
+        }
     };
     let mut lines = vec![match (&costs.parallel, costs.parallelism) {
         (_, DeviceParallelism::One) => head,
@@ -128,7 +130,7 @@ fn of_parallel(costs: &RequestCosts) -> Vec<String> {
     }];
     if let (Ok(fit), Some(gain)) = (&costs.parallel, costs.gain) {
         lines.push(format!(
-            "many together are {} times as fast as one: with that, times are predicted within {:.0} %, by one at \
+            "parallel requests are {} times as fast as single ones: this predicts times within {:.0} %, a model of one at \
              a time (DAM) within {:.0} %",
             figures(gain.times),
             gain.worst_time * 100.0,
@@ -141,7 +143,7 @@ fn of_parallel(costs: &RequestCosts) -> Vec<String> {
 fn of_sync(conclusions: &ProbeConclusions) -> Vec<String> {
     let of = |sync: alluvium_model::probe::SyncLatencies| {
         format!(
-            "{} in the middle, nine of ten within {} (of {})",
+            "median {}, nine of ten within {} (of {})",
             microseconds(sync.median_ns as f64 / 1e9),
             microseconds(sync.most_ns as f64 / 1e9),
             sync.count
@@ -189,7 +191,7 @@ fn of_profile(conclusions: &ProbeConclusions) -> String {
     };
     let reliable = match conclusions.reliable_profile() {
         Ok(_) => "",
-        Err(_) => ", not to be relied on: see the notes",
+        Err(_) => ", not reliable: see the notes",
     };
     format!(
         "setup_ns {}, byte_ps {}, parallelism {}, io_cpu_ns {}{reliable}",

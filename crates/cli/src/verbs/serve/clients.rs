@@ -10,29 +10,30 @@ use std::time::Duration;
 /// Smallest memory limit for all clients together.
 const LEAST_MEMORY: u64 = 1 << 20;
 
-/// What clients may take.
+/// Limits of clients.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "What clients may take")]
+#[command(next_help_heading = "Limits of clients")]
 pub struct ClientLimits {
-    /// The memory that all clients may hold together, within --memory: requests, replies that they
-    /// have not taken, transactions. The slowest readers are closed when it is used up [default: a
-    /// quarter of --memory, 8M at least].
+    /// The memory for the requests, unread replies and transactions of all clients, a part of
+    /// --memory. When it is used up, the server disconnects the slowest readers [default: a quarter
+    /// of --memory, at least 8M].
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     pub client_memory: Option<ByteSize>,
-    /// Clients at once.
+    /// The largest number of connected clients.
     #[arg(long, value_name = "COUNT", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_clients: u32,
-    /// Bytes of replies that a client may leave untaken; a client that leaves more is closed.
+    /// The largest size of a client's unread replies. The server disconnects a client that exceeds
+    /// it.
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = sizes::parse)]
     pub client_output_limit: ByteSize,
-    /// How long a client may be idle, as in 15m; 0 for ever.
+    /// The time after which an idle client is disconnected, as in 15m; 0 for never.
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = sizes::parse_duration)]
     pub client_timeout: Duration,
-    /// How long a client may take until it has given the password that it needs and ended the
-    /// handshake of TLS, as in 10s; 0 for ever.
+    /// The time limit of a new client for the TLS handshake and the password, as in 10s; 0 for
+    /// none.
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = sizes::parse_duration)]
     pub login_timeout: Duration,
-    /// After how long a silence the system asks whether a client is still there, as in 5m; 0 for
+    /// The silence after which the system checks whether a client still responds, as in 5m; 0 for
     /// never.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = sizes::parse_duration)]
     pub tcp_keepalive: Duration,

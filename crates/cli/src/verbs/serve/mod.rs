@@ -39,10 +39,10 @@ Examples:
   alluvium serve                                    # Redis on port 6379, memcached on 11211, a page at http://127.0.0.1:7070
   alluvium serve --redis 127.0.0.1:7000 --memcached off --memory 2G --durability disk
   ALLUVIUM_PASSWORD=secret alluvium serve --redis 0.0.0.0:6379
-  alluvium serve --hashed                           # a new store, whose keys are found by their hashes
+  alluvium serve --hashed                           # a new store with hashed keys
   alluvium serve --cache 4G                         # a cache in memory: no store, nothing on disk
 
-Ctrl-C or SIGTERM ends it: what has been received is answered, and the store is closed. SIGHUP does not.";
+Ctrl-C or SIGTERM stops the server: it answers the requests that it has received, and closes the store. It ignores SIGHUP.";
 
 /// Interval of checks for a signal.
 const LOOK: Duration = Duration::from_millis(50);
@@ -52,93 +52,91 @@ const LOOK: Duration = Duration::from_millis(50);
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeCommand {
-    /// Where the Redis protocol is spoken; `off` for nowhere, port 0 for any that is free.
+    /// The address for the Redis protocol; `off` for none, port 0 for any free port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6379", value_parser = address)]
     pub redis: ListenAddress,
-    /// Where the memcached protocol is spoken; `off` for nowhere, port 0 for any that is free.
+    /// The address for the memcached protocol; `off` for none, port 0 for any free port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:11211", value_parser = address)]
     pub memcached: ListenAddress,
-    /// Where the web page is; `off` for nowhere, port 0 for any that is free.
+    /// The address of the web page; `off` for none, port 0 for any free port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7070", value_parser = address)]
     pub web: ListenAddress,
-    /// A name by which browsers may ask for the web page, besides IP addresses and localhost. May
-    /// be given more than once.
+    /// A host name by which browsers may open the web page, besides IP addresses and localhost. May
+    /// be repeated.
     #[arg(long, value_name = "HOST")]
     pub web_name: Vec<String>,
-    /// Serve a cache of this size in memory instead of a store: memcached's text and meta
-    /// commands, and Redis' strings. No file is touched, and what was not asked for lately is
-    /// evicted.
+    /// Serve a cache of this size in memory instead of a store: memcached's text and meta commands,
+    /// and Redis' strings. The cache uses no file, and evicts items when it is full.
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     #[arg(conflicts_with_all = ["durability", "hashed", "users", "backup_dir", "web", "web_name", "copy_hot"])]
     pub cache: Option<ByteSize>,
-    /// What the cache evicts first.
+    /// The items that the cache evicts first.
     #[arg(long, value_enum, default_value_t = EvictionArg::S3Fifo, requires = "cache")]
     pub cache_eviction: EvictionArg,
-    /// Bytes that a key and its value in the cache have on average: they decide how much of the
-    /// memory is index.
+    /// The average size of a key and its value in the cache, which determines the size of the
+    /// index.
     #[arg(long, value_name = "SIZE", default_value = "96", value_parser = sizes::parse, requires = "cache")]
     pub cache_item: ByteSize,
-    /// Where the cache is served by datagrams as well: the first of as many ports as there are
-    /// processors. Others than this machine are served only with --datagram-key-file.
+    /// The first address for the cache's datagram protocol, which uses as many ports as there are
+    /// processors. Other machines are served only with --datagram-key-file or --unprotected.
     #[arg(long, value_name = "ADDR", requires = "cache", value_parser = address)]
     pub datagrams: Option<ListenAddress>,
-    /// A file whose first line is the key that clients of datagrams share.
+    /// A file whose first line is the key shared with datagram clients.
     #[arg(long, value_name = "FILE", requires = "datagrams")]
     pub datagram_key_file: Option<PathBuf>,
-    /// Keep the keys of a new store hashed: each is found with one read and less than a byte of
-    /// memory, and keys have no order, so that RANGE, REVRANGE and DELRANGE are refused. Elements
-    /// of collections stay in order. A store keeps what it was made with, and is served without
-    /// this flag just so; one that has keys in order is refused.
+    /// Create a store with hashed keys: a lookup needs one read and about a byte of memory for each
+    /// key, but keys have no order, so RANGE, REVRANGE and DELRANGE are refused. Elements of
+    /// collections stay in order. A store keeps its layout without this flag; one with ordered keys
+    /// is refused with it.
     #[arg(long)]
     pub hashed: bool,
-    /// What copies may take of the first directory of a store with several tiers: pages that are
-    /// read again and again from slower ones. They make way for all else.
+    /// The space on the first tier for copies of pages that are read repeatedly from slower tiers.
+    /// Copies are dropped when other data needs the space [default: 0, no copies].
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     pub copy_hot: Option<ByteSize>,
     /// When a write is acknowledged.
     #[arg(long, value_enum, default_value_t = DurabilityArg::Process)]
     pub durability: DurabilityArg,
-    /// The password of the user `default`: what Redis clients say to AUTH, memcached clients as the
-    /// first `set`, whose value is `default TEXT`, and browsers. Other users of this machine see it
-    /// in the list of processes: prefer --password-file, or the environment variable
-    /// ALLUVIUM_PASSWORD, which is read if neither flag is given.
+    /// The password of the user `default`. Redis clients send it with AUTH, memcached clients as
+    /// the first `set`, whose value is `default TEXT`, and browsers ask for it. Other users of this
+    /// machine see it in the list of processes: prefer --password-file, or the environment variable
+    /// ALLUVIUM_PASSWORD, which is used if neither flag is given.
     #[arg(long, value_name = "TEXT")]
     pub password: Option<String>,
-    /// A file whose first line is the password. It has precedence over ALLUVIUM_PASSWORD.
+    /// A file whose first line is the password. It overrides ALLUVIUM_PASSWORD.
     #[arg(long, value_name = "FILE", conflicts_with = "password")]
     pub password_file: Option<PathBuf>,
-    /// A file of users, in the syntax of Redis' ACL files: a line
-    /// `user NAME on >PASSWORD ~PATTERN +@read …` for each. ACL SETUSER changes users while the
-    /// server runs, ACL LOAD and ACL SAVE read and write the file.
+    /// A file of users in the syntax of Redis' ACL files, with a line `user NAME on >PASSWORD
+    /// ~PATTERN +@read …` for each. ACL SETUSER changes users while the server runs; ACL LOAD and
+    /// ACL SAVE read and write the file.
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
-    /// A socket of the file system where the Redis protocol is spoken as well. Its file is made,
-    /// and removed at the end.
+    /// The path of a Unix socket for the Redis protocol, in addition to --redis. The server creates
+    /// the socket, and removes it at the end.
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// The same for the memcached protocol.
+    /// The path of a Unix socket for the memcached protocol, in addition to --memcached.
     #[arg(long, value_name = "PATH")]
     pub memcached_socket: Option<PathBuf>,
-    /// Who may connect to these sockets: the mode of their files, in octal digits.
+    /// The mode of both sockets in octal digits, which decides who may connect.
     #[arg(long, value_name = "MODE", default_value = "600", value_parser = mode)]
     pub socket_mode: u32,
-    /// A certificate for TLS, as PEM.
+    /// The TLS certificate of the server, a PEM file.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_certificate: Option<PathBuf>,
-    /// Its private key, as PEM.
+    /// The private key of the certificate, a PEM file.
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
-    /// Certificates, as PEM: clients must show a certificate signed by one of these.
+    /// A PEM file of certificates; clients must present a certificate that one of them has signed.
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_client_ca: Option<PathBuf>,
-    /// The directory that BGSAVE and SAVE put a backup into; CONFIG SET dir changes it.
+    /// The directory for the backups of BGSAVE and SAVE; CONFIG SET dir changes it.
     #[arg(long, value_name = "PATH")]
     pub backup_dir: Option<PathBuf>,
-    /// Listen where others can connect, although neither a password nor certificates of clients are
-    /// asked for.
+    /// Allow addresses that other machines can reach without a password or client certificates.
     #[arg(long)]
     pub unprotected: bool,
-    /// What clients may take.
+    /// Limits of clients.
     #[command(flatten)]
     pub limits: ClientLimits,
 }
@@ -149,8 +147,8 @@ fn in_flags(serve: &ServeCommand, error: alluvium_server::Error) -> anyhow::Erro
         alluvium_server::Error::Unprotected { address } => failure(
             CommandExit::Usage,
             format!(
-                "{}{address} can be reached from other machines, and nothing keeps them out: set --password-file, or --users with a password for the user default, or --tls-client-ca \
-                 with --tls-certificate and --tls-key (TLS alone lets every client in), or say --unprotected if that is meant",
+                "{}{address} can be reached from other machines without authentication: set --password-file, or --users with a password for the user default, or --tls-client-ca \
+                 with --tls-certificate and --tls-key (TLS alone authenticates no client), or allow it with --unprotected",
                 serve.flag_of(address)
             ),
         ),
@@ -166,20 +164,20 @@ fn in_flags(serve: &ServeCommand, error: alluvium_server::Error) -> anyhow::Erro
         alluvium_server::Error::SnapshotInOrder { name } => failure(
             CommandExit::Usage,
             format!(
-                "--hashed: the snapshot {name:?} of this store has keys in order, and could not be read any more. Leave --hashed out, or drop the snapshot (`SNAPSHOT DROP {name}`)"
+                "--hashed: the snapshot {name:?} of this store has ordered keys, and could not be read any more. Leave --hashed out, or drop the snapshot (`SNAPSHOT DROP {name}`)"
             ),
         ),
         alluvium_server::Error::InOrder {
             keyspace: "memcached",
         } => failure(
             CommandExit::Usage,
-            "--hashed: this store keeps the items of memcached's clients in order, and they cannot be hashed afterwards. Leave --hashed out, or remove the items with `flush_all` first",
+            "--hashed: this store has ordered memcached items, which cannot be converted to hashed ones. Leave --hashed out, or remove the items with `flush_all` first",
         ),
         alluvium_server::Error::InOrder { keyspace } => failure(
             CommandExit::Usage,
             format!(
-                "--hashed: this store keeps the keys of the keyspace {keyspace:?} in order, and they cannot be hashed afterwards. Leave --hashed out, or serve a new store \
-                 with --hashed and copy the keys of each database N: `alluvium export N.redis --redis-db N` of this one, `alluvium import N.redis --redis-db N` into the new one while it is served"
+                "--hashed: this store has ordered keys in the keyspace {keyspace:?}, which cannot be converted to hashed ones. Leave --hashed out, or serve a new store \
+                 with --hashed and copy each database N: `alluvium export N.redis --redis-db N` from this store, `alluvium import N.redis --redis-db N` into the new one while it is served"
             ),
         ),
         alluvium_server::Error::BackupDirectory { why } => {
@@ -195,7 +193,7 @@ fn in_flags_of_datagrams(error: alluvium_server::Error) -> anyhow::Error {
         alluvium_server::Error::Unprotected { address } => failure(
             CommandExit::Usage,
             format!(
-                "--datagrams {address} can be reached from other machines, and nothing keeps them out: set --datagram-key-file, or say --unprotected if that is meant"
+                "--datagrams {address} can be reached from other machines without authentication: set --datagram-key-file, or allow it with --unprotected"
             ),
         ),
         alluvium_server::Error::Cache { why } => failure(CommandExit::Usage, format!("--datagrams: {why}")),
@@ -214,24 +212,24 @@ fn address(text: &str) -> Result<ListenAddress, String> {
     let found = text.to_socket_addrs().ok().and_then(|mut all| all.next());
     found
         .map(|address| ListenAddress(Some(address)))
-        .ok_or_else(|| "this is no address: write a host and a port, as in 127.0.0.1:6379, or off".to_owned())
+        .ok_or_else(|| "write an address and a port, as in 127.0.0.1:6379, or off".to_owned())
 }
 
 fn mode(text: &str) -> Result<u32, String> {
     u32::from_str_radix(text, 8)
         .ok()
         .filter(|mode| *mode <= 0o777)
-        .ok_or_else(|| "this is no mode: write up to three octal digits, as in 600 or 660".to_owned())
+        .ok_or_else(|| "write up to three octal digits, as in 600 or 660".to_owned())
 }
 
-/// Durability as it is typed.
+/// Durability on the command line.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum DurabilityArg {
-    /// At once.
+    /// Immediately.
     Memory,
-    /// When it survives the death of the process; the loss of power costs at most a second.
+    /// When it survives the end of the process; a power failure loses at most the last second.
     Process,
-    /// When it survives the loss of power.
+    /// When it survives a power failure.
     Disk,
 }
 
@@ -245,16 +243,16 @@ impl From<DurabilityArg> for Durability {
     }
 }
 
-/// What is evicted, as it is typed.
+/// The eviction policy on the command line.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum EvictionArg {
-    /// The oldest.
+    /// The oldest items.
     Fifo,
-    /// What was not asked for the longest.
+    /// The least recently used items.
     Lru,
-    /// Nearly that, with fewer copies.
+    /// Approximately the least recently used items, with less copying.
     ApproximateLru,
-    /// What was asked for once only, before the rest.
+    /// Items that were requested only once, then the rest.
     S3Fifo,
 }
 
@@ -273,7 +271,7 @@ impl From<EvictionArg> for CacheEvictionPolicy {
 fn manage(server: &Server, directory: &Path) {
     if let Err(error) = server.manage(directory) {
         screen::note(&format!(
-            "other commands cannot work on {} while it is served: there can be no socket in it ({error})",
+            "other commands cannot use {} while it is served: the server cannot create its socket there ({error})",
             directory.display()
         ));
     }
@@ -325,7 +323,7 @@ impl ServeCommand {
         let closed = db.close().context("closing the store");
         served?;
         closed?;
-        screen::note("closed in order");
+        screen::note("stopped and closed");
         Ok(CommandExit::Done)
     }
 
@@ -372,7 +370,7 @@ impl ServeCommand {
         }
         server.stop();
         server.join();
-        screen::note("closed in order");
+        screen::note("stopped and closed");
         Ok(CommandExit::Done)
     }
 
@@ -385,11 +383,11 @@ impl ServeCommand {
         if let Some((flag, _)) = of_stores.iter().find(|(_, is_given)| *is_given) {
             return Err(failure(
                 CommandExit::Usage,
-                format!("{flag}: a cache has no store, leave it out"),
+                format!("{flag} does not apply to a cache: leave it out"),
             ));
         }
         if self.cache_item.0 == 0 {
-            let text = "--cache-item 0: say how many bytes a key and its value have on average";
+            let text = "--cache-item 0: give the average size of a key and its value in bytes";
             return Err(failure(CommandExit::Usage, text));
         }
         let datagrams = self.datagrams.unwrap_or(ListenAddress(None));
@@ -512,7 +510,7 @@ impl ServeCommand {
         ];
         let mut places: Vec<String> = places.into_iter().flatten().collect();
         places.push(place.to_owned());
-        screen::note(&format!("{}; Ctrl-C ends it", places.join(", ")));
+        screen::note(&format!("{}; Ctrl-C stops the server", places.join(", ")));
         Ok(())
     }
 }

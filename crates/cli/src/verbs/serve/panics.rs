@@ -23,6 +23,6 @@ fn say(info: &PanicHookInfo<'_>) {
     // Ignore a closed standard error.
     let _ = writeln!(
         std::io::stderr(),
-        "thread '{name}' {info}\nnote: RUST_BACKTRACE={FULL} shows a backtrace, which takes memory for good"
+        "thread '{name}' {info}\nnote: RUST_BACKTRACE={FULL} shows a backtrace, whose memory is not freed again"
     );
 }

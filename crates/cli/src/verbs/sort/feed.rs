@@ -53,7 +53,7 @@ impl<'b> SortInputReader<'b> {
             if filled == buffer.len() {
                 if filled > longest {
                     let text = format!(
-                        "{}: line {} is longer than {longest} bytes: give the sort more --memory, or fewer --threads",
+                        "{}: line {} is longer than {longest} bytes: increase --memory, or reduce --threads",
                         file.display(),
                         records + 1
                     );
@@ -83,7 +83,7 @@ impl<'b> SortInputReader<'b> {
             Some(bytes) => Err(failure(
                 CommandExit::Failed,
                 format!(
-                    "{}: {filled} bytes are left behind {records} records of {bytes}: is --record-bytes right?",
+                    "{}: {filled} bytes are left after {records} records of {bytes} bytes: check --record-bytes",
                     file.display()
                 ),
             )),

@@ -31,9 +31,9 @@ Examples:
   alluvium sort a.txt b.txt --unique --memory 1G | head
   alluvium sort log.bin --record-bytes 64 --key 8,16 --output sorted.bin
 
-Lines are compared byte by byte, as `LC_ALL=C sort` does. Records with equal keys keep their order. What does not fit into --memory \
-goes to temporary files, which have no names: nothing is left of them, however the command ends. A file appears under the name of --output when it is \
-complete; it may be the input itself.";
+Lines are compared byte by byte, as `LC_ALL=C sort` does. Records with equal keys keep their order. Data that does not fit into --memory \
+[default: 512M] goes to temporary files, which have no names, so nothing is left of them. The output gets its name when it is \
+complete, and may be one of the inputs.";
 
 /// Default of --memory, in bytes.
 const MEMORY: u64 = 512 << 20;
@@ -43,34 +43,34 @@ const MOST_THREADS: usize = 8;
 /// Prefix of the names of temporary files, which are unlinked at once.
 const NAME: &str = "alluvium-sort";
 
-/// Sort lines, or records of one length, that need not fit into memory.
+/// Sort lines or fixed-length records, also more than fit into memory.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct SortCommand {
-    /// The files; `-` for standard input.
+    /// The input files; `-` for standard input.
     #[arg(value_name = "FILE", default_value = "-")]
     pub files: Vec<PathBuf>,
-    /// The file to write; `-` for standard output.
+    /// The output file; `-` for standard output.
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub output: PathBuf,
     /// Sort records of this many bytes instead of lines.
     #[arg(long, value_name = "N")]
     pub record_bytes: Option<u32>,
-    /// Where the key of a record is: its first byte, counted from 0, and its length [default: the
-    /// whole record].
+    /// The key of a record: its first byte, counted from 0, and its length [default: the whole
+    /// record].
     #[arg(long, value_name = "OFFSET,LENGTH", value_parser = parse_key, requires = "record_bytes")]
     pub key: Option<(u32, u32)>,
-    /// Write one of several lines, or records with the same key: the first.
+    /// Write only the first of several equal lines, or of records with the same key.
     #[arg(short, long)]
     pub unique: bool,
-    /// Threads that sort side by side, each with its part of the memory [default: one for each
-    /// processor].
+    /// The number of threads, each with its part of the memory [default: one for each processor, at
+    /// most 8].
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// The directory of temporary files [default: that of the output, or the system's].
+    /// The directory for temporary files [default: that of the output, or the system's].
     #[arg(long, value_name = "DIRECTORY")]
     pub temporary: Option<PathBuf>,
-    /// Read at most this many bytes a second, to leave the device to others.
+    /// The largest number of bytes to read per second, to spare the device [default: unlimited].
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     pub rate: Option<ByteSize>,
 }
@@ -81,7 +81,7 @@ fn parse_key(text: &str) -> Result<(u32, u32), String> {
     parts
         .and_then(read)
         .filter(|&(_, length): &(u32, u32)| length > 0)
-        .ok_or_else(|| format!("{text:?} is no key: write its first byte and its length, as in 8,16"))
+        .ok_or_else(|| format!("{text:?} is not a key: write its first byte and its length, as in 8,16"))
 }
 
 impl SortCommand {

@@ -27,15 +27,15 @@ fn row(of: &Value) -> Option<String> {
     let number = |name: &str| of[name].as_f64();
     let measured = match number("measured") {
         Some(measured) => format!("{measured:.3}"),
-        None => "too little happened".to_owned(),
+        None => "too few operations".to_owned(),
     };
     let verdict = match of["within_band"].as_bool() {
         Some(true) => ": within the band",
-        Some(false) => ": outside of the band",
+        Some(false) => ": outside the band",
         None => "",
     };
     Some(format!(
-        "{:22} {:>10.3} ({:.3}–{:.3}), was {measured}{verdict}",
+        "{:22} {:>10.3} ({:.3}–{:.3}), measured {measured}{verdict}",
         of["what"].as_str()?.replace('_', " "),
         number("predicted")?,
         number("p10")?,
@@ -84,10 +84,10 @@ fn changes(out: &mut ScreenOutput, said: &Value) -> io::Result<()> {
         let number = |name: &str| change[name].as_f64().unwrap_or(0.0);
         let measured = match change["reads_measured"].as_f64() {
             Some(reads) => format!("{reads:.3}"),
-            None => "nothing yet".to_owned(),
+            None => "nothing so far".to_owned(),
         };
         out.line(&format!(
-            "  {} records {:.0} % of the caches, {:.0} % before; predicted {:.3} ({:.3}–{:.3}), was {measured}: {}",
+            "  {} records use {:.0} % of the caches instead of {:.0} %; predicted {:.3} ({:.3}–{:.3}), measured {measured}: {}",
             moment(change["began_ms"].as_u64().unwrap_or(0)),
             100.0 * number("record_share"),
             100.0 * number("record_share_before"),

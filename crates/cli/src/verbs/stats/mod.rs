@@ -22,24 +22,24 @@ use std::io::Write;
 const EXAMPLES: &str = "\
 Examples:
   alluvium stats
-  alluvium stats --watch                                   # of the server that has the store open
+  alluvium stats --watch                                   # the server that has the store open
   alluvium stats --watch --server http://127.0.0.1:7070
   alluvium stats --server http://127.0.0.1:7070 --user monitor --password-file monitor.password
   alluvium stats --json | jq .space.live_bytes";
 
-/// Say what the store holds, and what that takes on the disk and in memory.
+/// Show the contents of the store, and the space and memory that they use.
 ///
 /// A server elsewhere is asked through its web page.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct StatsCommand {
-    /// Show what is being done, again and again, until Ctrl-C.
+    /// Show the current activity, and update it until Ctrl-C.
     #[arg(short, long)]
     pub watch: bool,
-    /// Seconds between two looks.
+    /// The seconds between two updates, 0.05 to 3600.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, requires = "watch", value_parser = seconds)]
     pub interval: f64,
-    /// End after this number of looks.
+    /// End after this number of updates [default: unlimited].
     #[arg(short = 'n', long, value_name = "COUNT", requires = "watch")]
     pub count: Option<u64>,
     #[command(flatten)]
@@ -114,7 +114,7 @@ fn print_workload(out: &mut ScreenOutput, seen: &Value) -> Result<()> {
     let seen = seen.as_object().into_iter().flatten();
     for (number, (keyspace, what)) in seen.enumerate() {
         if number == 0 {
-            let title = out.styled(BOLD, "workload since opening, about");
+            let title = out.styled(BOLD, "approximate workload since opening");
             out.line(&title)?;
         }
         let of = |name: &str| count(what["total"][name].as_u64().unwrap_or(0));

@@ -59,7 +59,7 @@ impl ScriptReader {
         self.number += 1;
         if line.len() > LONGEST {
             let text = format!(
-                "line {} of {} is longer than a key and a value can be: {LONGEST} bytes",
+                "line {} of {} is longer than {LONGEST} bytes, the limit for a key and a value",
                 self.number, self.name
             );
             return Err(failure(CommandExit::Usage, text));

@@ -28,7 +28,7 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Example, a transfer between accounts:
-  use accounts             # the keyspace from here on; it must be there
+  use accounts             # the keyspace from here on, which must exist
   get alice
   get bob
   put alice 90
@@ -45,12 +45,12 @@ Operations:
   scan [FROM [TO]]         savepoint NAME        rollback-to NAME
   commit                   rollback
 
-A word with blanks stands in double quotes. What is not printable is written as `scan` prints it: \\n, \\xff, \\\\. A keyspace before an \
-operation is for that line. `#` begins a comment. The operation that follows a commit or a rollback begins the next transaction. What is \
-not committed at the end is rolled back.
+Put a word with blanks in double quotes. Write unprintable bytes as `scan` prints them: \\n, \\xff, \\\\. A keyspace before an \
+operation is for that line. `#` begins a comment. The operation that follows a commit or a rollback begins the next transaction. A \
+transaction that is open at the end is rolled back.
 
-The exit code is 8 if another transaction was in the way: nothing of that transaction has happened then. The command can be run again, unless the script has committed others before. \
-The lines of a file are all read before the first is done; those of a pipe as they come.";
+The exit code is 8 if a transaction conflicts with another one, and then changes nothing. Run the command again, unless the script has already committed other transactions. \
+All lines of a file are checked before the first is executed; lines of a pipe are executed as they arrive.";
 
 /// Run a script of operations as a transaction: all of it takes effect, or nothing.
 #[derive(Args, Debug)]
@@ -59,17 +59,17 @@ pub struct TransactionCommand {
     /// The script; `-` for standard input.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// What it may see of other transactions.
+    /// What a transaction sees of other transactions.
     #[arg(long, value_enum, default_value_t = IsolationArg::Serializable)]
     pub isolation: IsolationArg,
-    /// Lock what is read and written, and wait for the locks of others, in the place of finding
+    /// Lock what is read and written, and wait for the locks of others, instead of detecting
     /// conflicts at the commit.
     #[arg(long)]
     pub locking: bool,
-    /// When a commit is acknowledged [default: as the store does it].
+    /// When a commit is acknowledged [default: the store's setting].
     #[arg(long, value_enum)]
     pub durability: Option<DurabilityArg>,
-    /// The keyspace of lines that name none, until the first `use`.
+    /// The keyspace of lines without one, until the first `use`.
     #[arg(short, long, default_value = "default", value_name = "NAME")]
     pub keyspace: String,
     #[command(flatten)]
@@ -81,9 +81,9 @@ pub struct TransactionCommand {
 /// The same as [`IsolationLevel`], for the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum IsolationArg {
-    /// As if all transactions had run one after the other.
+    /// As if all transactions ran one after the other.
     Serializable,
-    /// The moment of its begin; write skew is possible.
+    /// The state at its begin; write skew is possible.
     Snapshot,
 }
 
@@ -191,7 +191,7 @@ impl ScriptExecution<'_> {
     fn step(&mut self, number: u64, step: TransactionStep, saying: &mut ScriptOutput) -> Result<()> {
         if matches!(step, TransactionStep::Commit | TransactionStep::Rollback) {
             let Some(ended) = self.open else {
-                let text = "there is no open transaction: an operation before it begins one";
+                let text = "there is no open transaction: commit and rollback need an operation before them";
                 return Err(failure(CommandExit::Usage, text));
             };
             self.end(&step)?;

@@ -32,7 +32,7 @@ pub(super) fn parse(line: &[u8], encoding: ByteEncoding, keyspace: &str) -> Resu
     });
     match named {
         Some(Ok(ScriptLine::Use(_))) | None => Err(format!(
-            "{:?} is no operation: there are {OPERATIONS}; a keyspace may stand before them",
+            "{:?} is not an operation: the operations are {OPERATIONS}, with or without a keyspace before them",
             first.escape_ascii().to_string()
         )),
         Some(read) => read,
@@ -52,7 +52,7 @@ fn operation(
     let wanted = |words: &str| {
         let said = String::from_utf8_lossy(word).into_owned();
         Err(format!(
-            "write `{}`: a key or value with blanks stands in double quotes",
+            "write `{}`, with double quotes around a key or value that has blanks",
             format!("{said} {words}").trim_end()
         ))
     };
@@ -123,7 +123,7 @@ fn bounds(
     let from = from.map(&bytes).transpose()?.unwrap_or_default();
     let to = to.map(&bytes).transpose()?;
     match &to {
-        Some(to) if *to <= from => Err("the end of the range must lie behind its begin".to_owned()),
+        Some(to) if *to <= from => Err("the end of the range must be greater than its begin".to_owned()),
         _ => Ok((from, to)),
     }
 }
@@ -134,7 +134,7 @@ fn decoded(encoding: ByteEncoding, word: &[u8]) -> Result<Vec<u8>, String> {
 
 fn name(word: &[u8]) -> Result<String, String> {
     let text = String::from_utf8(word.to_vec());
-    text.map_err(|_| "names of keyspaces and savepoints are text in UTF-8".to_owned())
+    text.map_err(|_| "names of keyspaces and savepoints must be UTF-8 text".to_owned())
 }
 
 /// Splits a line into words. Blanks separate words, except in double quotes. `\` begins an escape
@@ -152,7 +152,7 @@ fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, String> {
             let (raw, after) = behind.split_at(end);
             let after = &after[1..];
             if after.first().is_some_and(|byte| !is_blank(byte)) {
-                return Err("behind a closing quote stands a blank; write a quote within as \\\"".to_owned());
+                return Err("a blank must follow a closing quote; write a quote inside as \\\"".to_owned());
             }
             (raw, after)
         } else {
@@ -235,7 +235,7 @@ mod tests {
             ("get", "get KEY"),
             ("commit now", "`commit`"),
             ("scan a b c", "scan [FROM [TO]]"),
-            ("scan b a", "behind its begin"),
+            ("scan b a", "greater than its begin"),
             ("delete-range", "delete-range FROM [TO]"),
             ("put \"a b", "never closed"),
             ("put \"a\"b c", "closing quote"),
