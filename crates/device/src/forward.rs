@@ -20,7 +20,10 @@ use std::sync::Arc;
 ///
 /// ```
 /// use alluvium_device::forward::ForwardDirectory;
-/// use alluvium_device::{Device, Directory, Error, FileOptions, DeviceOperation, Result, memory::MemoryDirectory};
+/// use alluvium_device::{
+///     Device, DeviceOperation, Directory, Error, FileOptions, Result,
+///     memory::MemoryDirectory,
+/// };
 /// use std::sync::Arc;
 /// /// A directory in which nothing can be removed.
 /// #[derive(Debug)]

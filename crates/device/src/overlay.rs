@@ -27,7 +27,10 @@ const PAGE: u64 = 4096;
 ///
 /// ```
 /// use alluvium_base::Purpose;
-/// use alluvium_device::{AlignedBuffer, Device, Directory, FileOptions, OverlayDirectory, memory::MemoryDirectory};
+/// use alluvium_device::{
+///     AlignedBuffer, Device, Directory, FileOptions, OverlayDirectory,
+///     memory::MemoryDirectory,
+/// };
 /// use std::sync::Arc;
 /// let below = MemoryDirectory::new();
 /// below.create("tier-0", FileOptions::DIRECT)?.grow(4096)?;

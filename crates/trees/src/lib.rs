@@ -8,19 +8,17 @@
 //!
 //! - **K2** Nothing here spawns a thread or reads a clock.
 
-mod fuse;
 mod ingest_layers;
 pub mod levels;
 pub mod map;
 pub mod maplet;
 mod memtable_flush;
-mod merge_memory;
+mod merge;
 pub mod paged;
 mod repair_result;
 pub mod run;
 pub mod run_locations;
 mod segment_scan;
-mod stitch;
 mod sync;
 pub mod tiered;
 

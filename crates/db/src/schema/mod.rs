@@ -6,6 +6,7 @@
 //! *Must not depend on*: when a record is written, and who reads it.
 
 pub(crate) mod catalog;
+#[allow(missing_docs, reason = "only tests and fuzz targets can name its items")]
 pub(crate) mod format;
 pub mod keys;
 pub(crate) mod manifest;

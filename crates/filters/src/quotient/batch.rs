@@ -27,7 +27,10 @@ const _: () = assert!(RING > 2 * AHEAD && RING.is_power_of_two());
 /// may belong to different filters.
 ///
 /// ```
-/// use alluvium_filters::{FilterEntry, PageLookup, FilterGeometry, FilterImage, QuotientMaplet, FilterShape, hash, lookup_many};
+/// use alluvium_filters::{
+///     FilterEntry, FilterGeometry, FilterImage, FilterShape, PageLookup, QuotientMaplet,
+///     hash, lookup_many,
+/// };
 /// let geometry = FilterGeometry::for_entries(100, FilterShape::new(40, 4))?;
 /// let mut maplet = QuotientMaplet::new(geometry);
 /// let fingerprint = |key: u32| geometry.fingerprint(hash(0, &key.to_le_bytes()));
@@ -35,10 +38,13 @@ const _: () = assert!(RING > 2 * AHEAD && RING.is_power_of_two());
 /// let bytes = maplet.to_bytes();
 /// let image = FilterImage::new(&geometry, &bytes)?;
 ///
-/// let probes = [0, 1, 2].map(|key| (image.view(fingerprint(key)).unwrap(), fingerprint(key)));
+/// let probes =
+///     [0, 1, 2].map(|key| (image.view(fingerprint(key)).unwrap(), fingerprint(key)));
 /// let mut found = Vec::new();
 /// lookup_many(&probes, |number, answer| {
-///     let PageLookup::InPage(values) = answer else { panic!("nothing has spilled") };
+///     let PageLookup::InPage(values) = answer else {
+///         panic!("nothing has spilled")
+///     };
 ///     found.extend(values.map(|value| (number, value)));
 /// });
 /// assert_eq!(found, [(1, 6)]);

@@ -12,11 +12,16 @@ use crate::{Error, Fingerprint, Result};
 /// The concatenated pages produced by a [`crate::FilterBuilder`].
 ///
 /// ```
-/// use alluvium_filters::{FilterEntry, FilterGeometry, FilterImage, QuotientMaplet, FilterShape, hash};
+/// use alluvium_filters::{
+///     FilterEntry, FilterGeometry, FilterImage, FilterShape, QuotientMaplet, hash,
+/// };
 /// let geometry = FilterGeometry::for_entries(100, FilterShape::new(40, 4))?;
 /// let mut maplet = QuotientMaplet::new(geometry);
 /// for key in 0u32..100 {
-///     maplet.insert(FilterEntry::new(geometry.fingerprint(hash(0, &key.to_le_bytes())), (key % 16) as u16))?;
+///     maplet.insert(FilterEntry::new(
+///         geometry.fingerprint(hash(0, &key.to_le_bytes())),
+///         (key % 16) as u16,
+///     ))?;
 /// }
 /// let bytes = maplet.to_bytes();
 /// let image = FilterImage::new(&geometry, &bytes)?;

@@ -16,7 +16,10 @@ use alluvium_base::prefetch;
 /// any bytes, and wrong bytes give an error or a wrong answer.
 ///
 /// ```
-/// use alluvium_filters::{FilterEntry, PageLookup, FilterGeometry, QuotientMaplet, PageView, FilterShape, hash};
+/// use alluvium_filters::{
+///     FilterEntry, FilterGeometry, FilterShape, PageLookup, PageView, QuotientMaplet,
+///     hash,
+/// };
 /// let geometry = FilterGeometry::for_entries(1000, FilterShape::new(36, 4))?;
 /// let mut maplet = QuotientMaplet::new(geometry);
 /// let apple = geometry.fingerprint(hash(0, b"apple"));
@@ -26,7 +29,9 @@ use alluvium_base::prefetch;
 ///
 /// let number = geometry.page_of(apple);
 /// let page = &bytes[number as usize * 4096..][..4096];
-/// let PageLookup::InPage(values) = PageView::new(&geometry, page)?.lookup(apple) else { panic!() };
+/// let PageLookup::InPage(values) = PageView::new(&geometry, page)?.lookup(apple) else {
+///     panic!()
+/// };
 /// assert_eq!(values.collect::<Vec<_>>(), [9, 3], "newest first");
 /// # Ok::<(), alluvium_filters::Error>(())
 /// ```

@@ -27,10 +27,14 @@ pub struct MergeStats {
 /// All filters must have the builder's fingerprint length; their numbers of pages may differ.
 ///
 /// ```
-/// use alluvium_filters::{FilterBuilder, FilterEntry, Error, FilterGeometry, FilterImage, QuotientMaplet, FilterShape, hash, merge};
+/// use alluvium_filters::{
+///     Error, FilterBuilder, FilterEntry, FilterGeometry, FilterImage, FilterShape,
+///     QuotientMaplet, hash, merge,
+/// };
 /// let geometry = FilterGeometry::for_entries(100, FilterShape::new(40, 4))?;
 /// let fingerprint = |key: u32| geometry.fingerprint(hash(0, &key.to_le_bytes()));
-/// let (mut older, mut newer) = (QuotientMaplet::new(geometry), QuotientMaplet::new(geometry));
+/// let (mut older, mut newer) =
+///     (QuotientMaplet::new(geometry), QuotientMaplet::new(geometry));
 /// for key in 0..60 {
 ///     older.insert(FilterEntry::new(fingerprint(key), 0))?;
 ///     newer.insert(FilterEntry::new(fingerprint(key + 40), 0))?;
@@ -39,8 +43,12 @@ pub struct MergeStats {
 ///
 /// let mut merged = Vec::new();
 /// let sink = |page: &[u8]| -> Result<(), Error> { Ok(merged.extend_from_slice(page)) };
-/// let mut builder = FilterBuilder::new(FilterGeometry::for_entries(120, geometry.shape())?, sink);
-/// let sources = vec![FilterImage::new(&geometry, &older)?.source(), FilterImage::new(&geometry, &newer)?.source()];
+/// let mut builder =
+///     FilterBuilder::new(FilterGeometry::for_entries(120, geometry.shape())?, sink);
+/// let sources = vec![
+///     FilterImage::new(&geometry, &older)?.source(),
+///     FilterImage::new(&geometry, &newer)?.source(),
+/// ];
 /// // The sources become runs 0 and 1 of the result.
 /// merge(sources, |source, _| Some(source as u16), &mut builder)?;
 /// let geometry = *builder.geometry();
@@ -77,17 +85,25 @@ pub enum MergeProgress {
 /// A [`merge`] that runs in steps, for a thread that must return soon.
 ///
 /// ```
-/// use alluvium_filters::{FilterBuilder, FilterEntry, Error, FilterGeometry, FilterImage, QuotientMaplet, FilterMerge, FilterShape, MergeProgress, hash};
+/// use alluvium_filters::{
+///     Error, FilterBuilder, FilterEntry, FilterGeometry, FilterImage, FilterMerge,
+///     FilterShape, MergeProgress, QuotientMaplet, hash,
+/// };
 /// let geometry = FilterGeometry::for_entries(100, FilterShape::new(40, 4))?;
 /// let mut maplet = QuotientMaplet::new(geometry);
 /// for key in 0u32..100 {
-///     maplet.insert(FilterEntry::new(geometry.fingerprint(hash(0, &key.to_le_bytes())), 1))?;
+///     maplet.insert(FilterEntry::new(
+///         geometry.fingerprint(hash(0, &key.to_le_bytes())),
+///         1,
+///     ))?;
 /// }
 /// let (bytes, mut copy) = (maplet.to_bytes(), Vec::new());
 /// let write = |page: &[u8]| -> Result<(), Error> { Ok(copy.extend_from_slice(page)) };
 /// let mut builder = FilterBuilder::new(geometry, write);
 /// let mut merge = FilterMerge::new(vec![FilterImage::new(&geometry, &bytes)?.source()])?;
-/// while merge.step(10, |_, entry| Some(entry.value()), &mut builder)? == MergeProgress::More {}
+/// while merge.step(10, |_, entry| Some(entry.value()), &mut builder)?
+///     == MergeProgress::More
+/// {}
 /// assert_eq!(merge.merged().read, 100);
 /// builder.finish()?;
 /// assert_eq!(copy, bytes);

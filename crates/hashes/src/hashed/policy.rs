@@ -236,19 +236,57 @@ impl MergePolicyInput {
 /// on average. A part of a bundle merges once λ hash stores are pending.
 ///
 /// ```
-/// use alluvium_hashes::hashed::policy::{MergeChoice, HashStoreSummary, MergePolicyInput, choose};
 /// use alluvium_hashes::hashed::HashedOptions;
-/// let options = HashedOptions { parts_log: 1, ..HashedOptions::default() };
-/// let store = |age| HashStoreSummary { age, bytes: 8, deletes_ranges: false };
+/// use alluvium_hashes::hashed::policy::{
+///     HashStoreSummary, MergeChoice, MergePolicyInput, choose,
+/// };
+/// let options = HashedOptions {
+///     parts_log: 1,
+///     ..HashedOptions::default()
+/// };
+/// let store = |age| HashStoreSummary {
+///     age,
+///     bytes: 8,
+///     deletes_ranges: false,
+/// };
 /// let young: Vec<HashStoreSummary> = (0..4).rev().map(store).collect();
 /// let (upto, wanted) = (vec![0, 0], vec![false; 2]);
-/// let view = MergePolicyInput { young, sorted_bytes: 200, upto, next_age: 4, wanted, ..MergePolicyInput::default() };
-/// assert_eq!(choose(&view, &options), Some(MergeChoice::Part { part: 0, upto: 4, take: 1, into: 0 }));
+/// let view = MergePolicyInput {
+///     young,
+///     sorted_bytes: 200,
+///     upto,
+///     next_age: 4,
+///     wanted,
+///     ..MergePolicyInput::default()
+/// };
+/// assert_eq!(
+///     choose(&view, &options),
+///     Some(MergeChoice::Part {
+///         part: 0,
+///         upto: 4,
+///         take: 1,
+///         into: 0
+///     })
+/// );
 /// // Now 16 bytes wait on average, for 32 wait for one of two parts.
-/// let view = MergePolicyInput { upto: vec![4, 0], ..view };
+/// let view = MergePolicyInput {
+///     upto: vec![4, 0],
+///     ..view
+/// };
 /// assert_eq!(choose(&view, &options), None);
-/// let view = MergePolicyInput { sorted_bytes: 128, ..view };
-/// assert_eq!(choose(&view, &options), Some(MergeChoice::Part { part: 1, upto: 4, take: 1, into: 0 }));
+/// let view = MergePolicyInput {
+///     sorted_bytes: 128,
+///     ..view
+/// };
+/// assert_eq!(
+///     choose(&view, &options),
+///     Some(MergeChoice::Part {
+///         part: 1,
+///         upto: 4,
+///         take: 1,
+///         into: 0
+///     })
+/// );
 /// ```
 #[must_use]
 pub fn choose(view: &MergePolicyInput, options: &HashedOptions) -> Option<MergeChoice> {

@@ -62,36 +62,50 @@ impl HashedStructure {
     /// use alluvium_base::{Message, message::MAX_SEQUENCE};
     /// use alluvium_device::memory::MemoryDirectory;
     /// use alluvium_dictionary::contract::{Dictionary, PointLookup, StepProgress};
-    /// use alluvium_dictionary::lookup_state::LookupState;
-    /// use alluvium_dictionary::structure_context::StructureContext;
     /// use alluvium_dictionary::key::LookupKey;
     /// use alluvium_dictionary::lookup;
+    /// use alluvium_dictionary::lookup_state::LookupState;
     /// use alluvium_dictionary::memtable::Memtable;
-    /// use alluvium_dictionary::rules::OneKeyspace;
     /// use alluvium_dictionary::memtable_slice::MemtableSlice;
-    /// use alluvium_hashes::hashed::{HashedStructure, HashedOptions};
+    /// use alluvium_dictionary::rules::OneKeyspace;
+    /// use alluvium_dictionary::structure_context::StructureContext;
+    /// use alluvium_hashes::hashed::{HashedOptions, HashedStructure};
     /// use alluvium_storage::extents::AllocationClass;
     /// use alluvium_storage::store::{Store, StoreOptions};
     /// use std::sync::Arc;
     ///
-    /// let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
+    /// let store = Store::create(
+    ///     Arc::new(MemoryDirectory::new()),
+    ///     &StoreOptions::default(),
+    ///     b"",
+    /// )?;
     /// let home = StructureContext {
     ///     store: Arc::new(store),
     ///     schema: Arc::new(OneKeyspace::default()),
     ///     horizon: Arc::default(),
     /// };
-    /// let options = HashedOptions { parts_log: 1, ..HashedOptions::default() };
+    /// let options = HashedOptions {
+    ///     parts_log: 1,
+    ///     ..HashedOptions::default()
+    /// };
     /// let hashed = HashedStructure::create(home.clone(), options.clone(), 0)?;
     /// for at in 1..=4 {
     ///     let memtable = Memtable::new(1 << 20);
-    ///     memtable.insert(b"Elbe", Message::put(at, b"1094 km")).unwrap();
-    ///     let mut taking = hashed.incorporate(MemtableSlice::whole(Arc::new(memtable), at), AllocationClass::Normal)?;
+    ///     memtable
+    ///         .insert(b"Elbe", Message::put(at, b"1094 km"))
+    ///         .unwrap();
+    ///     let mut taking = hashed.incorporate(
+    ///         MemtableSlice::whole(Arc::new(memtable), at),
+    ///         AllocationClass::Normal,
+    ///     )?;
     ///     while taking.poll(1000)? == StepProgress::More {}
     ///     taking.publish()?;
     /// }
     /// assert_eq!(hashed.hash_store_count(), 4);
     /// for _part in 0..2 {
-    ///     let mut merge = hashed.next_step()?.expect("four hash stores become part of the sorted store");
+    ///     let mut merge = hashed
+    ///         .next_step()?
+    ///         .expect("four hash stores become part of the sorted store");
     ///     while merge.poll(1000)? == StepProgress::More {}
     /// }
     /// assert_eq!(hashed.hash_store_count(), 0);

@@ -139,15 +139,25 @@ impl StoreContents {
 /// The history of one store, as its callers saw it.
 ///
 /// ```
-/// use alluvium_sim::reference::{StoreContents, CrashHistory, PromisedDurability, ReferenceModel, ModelWrite};
+/// use alluvium_sim::reference::{
+///     CrashHistory, ModelWrite, PromisedDurability, ReferenceModel, StoreContents,
+/// };
 /// let mut reference = ReferenceModel::new();
-/// let put = |key: &str| vec![ModelWrite { key: key.into(), value: Some(b"v".to_vec()) }];
+/// let put = |key: &str| {
+///     vec![ModelWrite {
+///         key: key.into(),
+///         value: Some(b"v".to_vec()),
+///     }]
+/// };
 /// let first = reference.begin(&put("a"));
 /// reference.acknowledge(first, PromisedDurability::Disk);
 /// reference.begin(&put("b")); // no answer yet
 ///
 /// let mut found = StoreContents::new();
-/// assert!(reference.judge(CrashHistory::POWER, &found).is_err(), "an acknowledged commit is lost");
+/// assert!(
+///     reference.judge(CrashHistory::POWER, &found).is_err(),
+///     "an acknowledged commit is lost"
+/// );
 /// found.add(b"a", b"v").unwrap();
 /// assert!(reference.judge(CrashHistory::POWER, &found).is_ok());
 /// ```

@@ -12,7 +12,7 @@ pub(crate) use key_iter::walk;
 pub(crate) use lookup::gather;
 
 use crate::maplet::{self, Maplet, MapletSpec};
-use crate::merge_memory::merge_bytes;
+use crate::merge::memory::merge_bytes;
 use crate::run::{BuiltRun, RunBuilder, RunOptions};
 use alluvium_base::Message;
 use alluvium_dictionary::placement::{self, PlacementRequest};

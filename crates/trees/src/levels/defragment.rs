@@ -13,8 +13,8 @@
 use super::LevelsDictionary;
 use super::policy::LevelMergePlan;
 use super::state::{LevelMember, LevelsVersion, LevelsWriterState, bytes_of, groups};
+use crate::merge::stitch::{MOST_PERCENT, StitchPolicy};
 use crate::run::IndexedRun;
-use crate::stitch::{MOST_PERCENT, StitchPolicy};
 use alluvium_base::DeviceProfile;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

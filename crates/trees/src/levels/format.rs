@@ -22,8 +22,8 @@
 use super::options::{LevelsOptions, MergePolicy};
 use super::state::{LevelMember, LevelRuns, LevelsVersion, RunAge};
 use crate::maplet::Maplet;
+use crate::merge::stitch::StitchPolicy;
 use crate::run::IndexedRun;
-use crate::stitch::StitchPolicy;
 use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::{Purpose, SequenceNumber};
 use alluvium_dictionary::range::KeyRange;

@@ -9,11 +9,11 @@ use super::state::{
     LevelMember, LevelRuns, LevelsVersion, LevelsWriterState, ProvisionalRun, RunAge, bytes_of, groups,
 };
 use super::sweep::left_of;
-use crate::fuse::{RunMergePlan, RunMerger, RunSource};
 use crate::maplet::{self, MapletMerger};
-use crate::merge_memory::merge_bytes;
+use crate::merge::memory::merge_bytes;
+use crate::merge::runs::{RunMergePlan, RunMerger, RunSource};
+use crate::merge::stitch::{FilterSource, StitchInput, StitchPolicy, StitchRules};
 use crate::run::{BuiltRun, ExtentUse};
-use crate::stitch::{FilterSource, StitchInput, StitchPolicy, StitchRules};
 use alluvium_base::Purpose;
 use alluvium_dictionary::contract::{MaintenanceStep, StepProgress};
 use alluvium_dictionary::merge::OlderData;

@@ -58,4 +58,4 @@ pub use read::{LevelsReader, LevelsSearch};
 pub use scan::LevelsIter;
 pub use structure::{LevelsDictionary, LevelsStats};
 
-pub use crate::stitch::{FilterSource, SameScan, StitchPolicy};
+pub use crate::merge::stitch::{FilterSource, SameScan, StitchPolicy};

@@ -1,6 +1,6 @@
 //! Options of a levels structure, and the text form of policies.
 
-use crate::stitch::{FilterSource, StitchPolicy};
+use crate::merge::stitch::{FilterSource, StitchPolicy};
 use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::str::FromStr;

@@ -7,7 +7,7 @@
 
 use crate::levels::options::{LevelFanout, MergePolicy};
 #[cfg(all(test, not(alluvium_model_check)))]
-use crate::stitch::{SameScan, StitchPolicy, StitchView};
+use crate::merge::stitch::{SameScan, StitchPolicy, StitchView};
 
 /// While some runs cannot be read, a level may have this many times the runs of one merge before a
 /// merge ignores that they differ in size.

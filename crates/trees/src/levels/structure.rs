@@ -5,9 +5,9 @@ use super::format::LevelsContents;
 use super::options::LevelsOptions;
 use super::skipped_tombstones::SkippedTombstones;
 use super::state::{LevelMember, LevelRuns, LevelsVersion, LevelsWriterState, RunAge, groups, newest_first};
+use crate::merge::stitch::StitchPolicy;
 use crate::run_locations::{RunName, RunPlace};
 use crate::segment_scan::ScanMemory;
-use crate::stitch::StitchPolicy;
 use alluvium_base::SequenceNumber;
 use alluvium_dictionary::checkpoint_root::CheckpointRoot;
 use alluvium_dictionary::structure_context::{StructureContext, poison_on_error};
@@ -82,19 +82,23 @@ impl LevelsDictionary {
     /// use alluvium_base::{Message, message::MAX_SEQUENCE};
     /// use alluvium_device::memory::MemoryDirectory;
     /// use alluvium_dictionary::contract::{Dictionary, PointLookup, StepProgress};
-    /// use alluvium_dictionary::lookup_state::LookupState;
     /// use alluvium_dictionary::key::LookupKey;
     /// use alluvium_dictionary::lookup;
+    /// use alluvium_dictionary::lookup_state::LookupState;
     /// use alluvium_dictionary::memtable::Memtable;
-    /// use alluvium_dictionary::rules::OneKeyspace;
     /// use alluvium_dictionary::memtable_slice::MemtableSlice;
+    /// use alluvium_dictionary::rules::OneKeyspace;
     /// use alluvium_storage::extents::AllocationClass;
     /// use alluvium_storage::store::{Store, StoreOptions};
     /// use alluvium_trees::levels::{LevelsDictionary, LevelsOptions};
     /// use alluvium_trees::map::StructureContext;
     /// use std::sync::Arc;
     ///
-    /// let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
+    /// let store = Store::create(
+    ///     Arc::new(MemoryDirectory::new()),
+    ///     &StoreOptions::default(),
+    ///     b"",
+    /// )?;
     /// let home = StructureContext {
     ///     store: Arc::new(store),
     ///     schema: Arc::new(OneKeyspace::default()),
@@ -104,13 +108,20 @@ impl LevelsDictionary {
     /// let levels = LevelsDictionary::create(home.clone(), options.clone(), 0)?;
     /// for at in 1..=5 {
     ///     let memtable = Memtable::new(1 << 20);
-    ///     memtable.insert(b"Elbe", Message::put(at, b"1094 km")).unwrap();
-    ///     let mut taking = levels.incorporate(MemtableSlice::whole(Arc::new(memtable), at), AllocationClass::Normal)?;
+    ///     memtable
+    ///         .insert(b"Elbe", Message::put(at, b"1094 km"))
+    ///         .unwrap();
+    ///     let mut taking = levels.incorporate(
+    ///         MemtableSlice::whole(Arc::new(memtable), at),
+    ///         AllocationClass::Normal,
+    ///     )?;
     ///     while taking.poll(1000)? == StepProgress::More {}
     ///     taking.publish()?;
     /// }
     /// assert_eq!(levels.runs(), [5]);
-    /// let mut merge = levels.next_step()?.expect("four of five runs are to become one");
+    /// let mut merge = levels
+    ///     .next_step()?
+    ///     .expect("four of five runs are to become one");
     /// while merge.poll(1000)? == StepProgress::More {}
     /// let root = levels.checkpoint_root()?.root;
     /// let levels = LevelsDictionary::open(home, &options, &root, 5)?;

@@ -99,8 +99,7 @@ mod tests {
     use super::*;
     use crate::tidy::workspace::lines;
 
-    const HEADER: &str =
-        "//! Words.\n//!\n//! *Scope*: a.\n//!\n//! *Must not depend on*: b.\n";
+    const HEADER: &str = "//! Words.\n//!\n//! *Scope*: a.\n//!\n//! *Must not depend on*: b.\n";
 
     #[test]
     fn a_full_header_is_in_order_and_an_empty_one_is_not() {

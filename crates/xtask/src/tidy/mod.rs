@@ -17,6 +17,7 @@ pub mod language;
 pub mod layers;
 mod lexer;
 pub mod modules;
+pub mod names;
 pub mod packages;
 pub mod ratchet;
 pub mod sizes;
@@ -77,6 +78,7 @@ pub fn check(workspace: &Workspace) -> Vec<TidyFinding> {
         forbidden_imports::check,
         packages::check,
         language::check,
+        names::check,
     ];
     let mut findings: Vec<TidyFinding> = checks.iter().flat_map(|check| check(workspace)).collect();
     findings.sort();

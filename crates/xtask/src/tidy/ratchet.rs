@@ -16,6 +16,12 @@ pub struct Ratchet {
     pub long_functions: usize,
     /// Number of lines with `tidy: allow`.
     pub allowances: usize,
+    /// Types named by one word, in thousandths of all.
+    pub one_word_types: usize,
+    /// Types named by a bare participle, in thousandths of all.
+    pub participle_types: usize,
+    /// Number of names that four types or more share.
+    pub shared_type_names: usize,
 }
 
 impl Ratchet {
@@ -79,12 +85,15 @@ impl Ratchet {
         self
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut usize); 4] {
+    fn fields(&mut self) -> [(&'static str, &mut usize); 7] {
         [
             ("longest_file", &mut self.longest_file),
             ("longest_function", &mut self.longest_function),
             ("long_functions", &mut self.long_functions),
             ("allowances", &mut self.allowances),
+            ("one_word_types", &mut self.one_word_types),
+            ("participle_types", &mut self.participle_types),
+            ("shared_type_names", &mut self.shared_type_names),
         ]
     }
 }
@@ -107,8 +116,8 @@ pub fn lower(workspace: &mut Workspace) -> Result<()> {
 mod tests {
     use super::*;
 
-    const TEXT: &str =
-        "# Why.\nlongest_file = 600\nlongest_function = 90\n\nlong_functions = 3\nallowances = 0\n";
+    const TEXT: &str = "# Why.\nlongest_file = 600\nlongest_function = 90\n\nlong_functions = 3\nallowances = 0\n\
+        one_word_types = 40\nparticiple_types = 1\nshared_type_names = 15\n";
 
     #[test]
     fn numbers_are_read_and_only_ever_lowered() {
@@ -118,6 +127,9 @@ mod tests {
             longest_function: 80,
             long_functions: 2,
             allowances: 5,
+            one_word_types: 41,
+            participle_types: 1,
+            shared_type_names: 15,
         };
         let lowered = now.lower_of(measured).write_into(TEXT);
         let expected = TEXT
@@ -131,6 +143,9 @@ mod tests {
         let refused = |text: &str| Ratchet::parse(text).unwrap_err().to_string();
         assert!(refused(&TEXT.replace("600", "many")).contains("ratchet.toml:2"));
         assert!(refused(&TEXT.replace("allowances", "kindness")).contains("no number called kindness"));
-        assert!(refused("longest_file = 1").contains("longest_function, long_functions, allowances missing"));
+        assert!(
+            refused("longest_file = 1")
+                .contains("longest_function, long_functions, allowances, one_word_types")
+        );
     }
 }

@@ -77,11 +77,15 @@ pub fn check(workspace: &Workspace) -> Vec<TidyFinding> {
 #[must_use]
 pub fn measure(workspace: &Workspace) -> Ratchet {
     let functions = long_functions(workspace);
+    let shares = super::names::measure(workspace);
     Ratchet {
         longest_file: by_length(workspace).last().map_or(0, |(len, _)| *len),
         longest_function: functions.iter().map(|(len, ..)| *len).max().unwrap_or(0),
         long_functions: functions.len(),
         allowances: allowances(workspace).len(),
+        one_word_types: shares.one_word_permille,
+        participle_types: shares.participle_permille,
+        shared_type_names: shares.shared,
     }
 }
 

@@ -127,7 +127,7 @@ pub struct ServeCommand {
     /// The private key of the certificate, a PEM file.
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
-    /// A PEM file of certificates; clients must present a certificate that one of them has signed.
+    /// A PEM file of certificates; clients must present a certificate signed by one of these.
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_client_ca: Option<PathBuf>,
     /// The directory for the backups of BGSAVE and SAVE; CONFIG SET dir changes it.

@@ -13,6 +13,7 @@
 //! - **M2** A dictionary does not depend on the superblock: it returns a root, and is opened from
 //!   one.
 
+#[allow(missing_docs, reason = "only tests and fuzz targets can name its items")]
 pub mod format;
 pub(crate) mod reachability;
 

@@ -84,7 +84,12 @@ impl<B: PageBuffer> BplusTree<B> {
     /// use alluvium_trees::paged::node::ReplaceOperator;
     /// use std::sync::Arc;
     /// let arena = PageArena::new(512)?;
-    /// let tree = BplusTree::create_merging(arena, (8, 8), Arc::new(ReplaceOperator), UnderfullPolicy::UnderFull)?;
+    /// let tree = BplusTree::create_merging(
+    ///     arena,
+    ///     (8, 8),
+    ///     Arc::new(ReplaceOperator),
+    ///     UnderfullPolicy::UnderFull,
+    /// )?;
     /// for number in 0..1000u64 {
     ///     tree.insert(&number.to_be_bytes(), b"value")?;
     /// }

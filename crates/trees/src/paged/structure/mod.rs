@@ -310,18 +310,22 @@ impl PagedDictionary {
     /// use alluvium_base::{Message, message::MAX_SEQUENCE};
     /// use alluvium_device::memory::MemoryDirectory;
     /// use alluvium_dictionary::contract::{Dictionary, PointLookup};
-    /// use alluvium_dictionary::lookup_state::LookupState;
     /// use alluvium_dictionary::key::LookupKey;
     /// use alluvium_dictionary::lookup;
+    /// use alluvium_dictionary::lookup_state::LookupState;
     /// use alluvium_dictionary::memtable::Memtable;
-    /// use alluvium_dictionary::rules::OneKeyspace;
     /// use alluvium_dictionary::memtable_slice::MemtableSlice;
+    /// use alluvium_dictionary::rules::OneKeyspace;
     /// use alluvium_storage::extents::AllocationClass;
     /// use alluvium_storage::store::{Store, StoreOptions};
     /// use alluvium_trees::map::StructureContext;
     /// use alluvium_trees::paged::{PagedDictionary, PagedOptions};
     /// use std::sync::Arc;
-    /// let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
+    /// let store = Store::create(
+    ///     Arc::new(MemoryDirectory::new()),
+    ///     &StoreOptions::default(),
+    ///     b"",
+    /// )?;
     /// let home = StructureContext {
     ///     store: Arc::new(store),
     ///     schema: Arc::new(OneKeyspace::default()),
@@ -329,8 +333,13 @@ impl PagedDictionary {
     /// };
     /// let paged = PagedDictionary::create(home, PagedOptions::default(), 0)?;
     /// let memtable = Memtable::new(1 << 20);
-    /// memtable.insert(b"Elbe", Message::put(1, b"1094 km")).unwrap();
-    /// let mut taking = paged.incorporate(MemtableSlice::whole(Arc::new(memtable), 1), AllocationClass::Normal)?;
+    /// memtable
+    ///     .insert(b"Elbe", Message::put(1, b"1094 km"))
+    ///     .unwrap();
+    /// let mut taking = paged.incorporate(
+    ///     MemtableSlice::whole(Arc::new(memtable), 1),
+    ///     AllocationClass::Normal,
+    /// )?;
     /// taking.poll(usize::MAX)?;
     /// taking.publish()?;
     /// let mut gather = LookupState::new(MAX_SEQUENCE, 0, None);

@@ -2,9 +2,9 @@
 //! without a lock. Its output replaces the inputs if they have not changed since (T4).
 
 use super::merging::{AdoptedRun, AdoptionConditions, CompactionMerge};
-use crate::fuse::{InputCounts, RunMergePlan, RunSource};
 use crate::maplet::{self, MapletMerger};
-use crate::merge_memory::merge_bytes;
+use crate::merge::memory::merge_bytes;
+use crate::merge::runs::{InputCounts, RunMergePlan, RunSource};
 use crate::run::{BuiltRun, IndexedRun, RangeWeight};
 use crate::tiered::policy;
 use crate::tiered::trunk::{

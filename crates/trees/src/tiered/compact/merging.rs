@@ -1,8 +1,8 @@
 //! The merge of a compaction: copies all records, or adopts whole leaves where that is cheaper.
 
-use crate::fuse::{InputCounts, RunMergePlan, RunMerger, RunSource};
+use crate::merge::runs::{InputCounts, RunMergePlan, RunMerger, RunSource};
+use crate::merge::stitch::{FilterSource, StitchInput, StitchPolicy, StitchRules, threshold};
 use crate::run::{BuiltRun, IndexedRun, RunOptions};
-use crate::stitch::{FilterSource, StitchInput, StitchPolicy, StitchRules, threshold};
 use crate::tiered::trunk::AdoptionPolicy;
 use alluvium_dictionary::contract::StepProgress;
 use alluvium_storage::store::Store;

@@ -37,7 +37,8 @@ use std::task::Poll;
 /// # let memtable = Memtable::new(1 << 20);
 /// # memtable.insert(b"river", Message::put(1, b"Elbe")).unwrap();
 /// # tree.incorporate(Arc::new(memtable), 1, AllocationClass::Normal)?.poll(usize::MAX)?;
-/// let mut lookups: Vec<PolledTreeLookup> = [b"river", b"lakes"].map(|key| tree.lookup(key, MAX_SEQUENCE, 0)).into();
+/// let lookups = [b"river", b"lakes"].map(|key| tree.lookup(key, MAX_SEQUENCE, 0));
+/// let mut lookups: Vec<PolledTreeLookup> = lookups.into();
 /// let mut found = Vec::new();
 /// while !lookups.is_empty() {
 ///     lookups.retain_mut(|lookup| match lookup.poll() {

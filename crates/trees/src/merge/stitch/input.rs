@@ -2,7 +2,7 @@
 
 use super::policy::{FilterSource, StitchPolicy, StitchView};
 use super::read_prediction::{KeyInterval, KnownIntervals, leaves_to_read};
-use crate::fuse::{RunMergeInput, RunSource, lies_in, unit_lies_in};
+use crate::merge::runs::{RunMergeInput, RunSource, lies_in, unit_lies_in};
 use crate::run::{
     self, CursorAccess, ExtentUse, IndexedRun, LeafDescriptor, LeafDescriptorIter, RunBuilder,
     RunRecordCursor,
