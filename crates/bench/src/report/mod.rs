@@ -235,7 +235,7 @@ mod tests {
             assert!(place.path().join(name).exists(), "{name}");
         }
         std::fs::write(&file, "{}").unwrap();
-        assert!(format!("{:#}", BenchReport::read(&file).unwrap_err()).contains("is no report"));
+        assert!(format!("{:#}", BenchReport::read(&file).unwrap_err()).contains("is not a report"));
     }
 
     fn row(engine: &str, phase: &str, ops_per_s: f64, rss: u64) -> ResultRow {

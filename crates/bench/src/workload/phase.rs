@@ -347,10 +347,10 @@ mod tests {
             ),
             ("c:zipf+uniform", "leave one of them out"),
             ("e:scan=5+exactly=7", "leave one of them out"),
-            ("c:", "without any, write c"),
+            ("c:", "or only c"),
             ("c:+zipf", "a word is missing"),
             ("c:zipf++absent", "a word is missing"),
-            ("load:", "without any, write load"),
+            ("load:", "or only load"),
         ] {
             let error = WorkloadPhase::parse(text, DEFAULTS).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");
@@ -370,7 +370,7 @@ mod tests {
             let why = parse_records(text).unwrap_err();
             assert!(why.contains("at most 50000000000 records"), "{why}");
         }
-        assert!(parse_records("8s").unwrap_err().contains("no number"));
+        assert!(parse_records("8s").unwrap_err().contains("not a number"));
         assert!(parse_threads("100000000").unwrap_err().contains("at most 1024"));
         assert!(parse_threads("many").unwrap_err().contains("from 1 to 1024"));
     }

@@ -43,6 +43,6 @@ mod tests {
         assert_eq!(parse("large,bytes=4T"), tier("large", Some(4 << 40)));
         assert_eq!(parse("a,b,bytes=16M"), tier("a,b", Some(16 << 20)));
         assert!(parse(",bytes=1G").is_err() && parse("").is_err());
-        assert!(parse("large,bytes=much").unwrap_err().contains("is no "));
+        assert!(parse("large,bytes=much").unwrap_err().contains("is not a "));
     }
 }

@@ -247,7 +247,7 @@ fn options_that_mean_nothing_are_refused() {
     place
         .run(["import", text(&file), "--key", "a"])
         .ended(2)
-        .complained("--key means nothing");
+        .complained("--key does not apply");
     place
         .run(["import", "x.csv", "--key", "{"])
         .ended(2)

@@ -144,7 +144,7 @@ mod tests {
         assert!(
             says(&choice(60.0, 80.0, 101.0, 0.0, false))
                 .1
-                .contains("within the band")
+                .contains("within the uncertainty")
         );
         assert!(
             says(&choice(50.0, 60.0, 70.0, 0.4, false))

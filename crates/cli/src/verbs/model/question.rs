@@ -145,7 +145,7 @@ mod tests {
     fn numbers_and_mixes_are_read_or_refused_in_words() {
         assert_eq!(number("1e8"), Ok(1e8));
         for bad in ["", "NaN", "inf", "ten"] {
-            assert!(number(bad).unwrap_err().contains("no number"), "{bad}");
+            assert!(number(bad).unwrap_err().contains("not a number"), "{bad}");
         }
         let read = mix("updates=30, hits=60,scans=10").unwrap();
         assert_eq!(

@@ -228,9 +228,9 @@ mod tests {
     #[test]
     fn bad_lines_say_what_to_write() {
         for (line, said) in [
-            ("putt a b", "no operation"),
-            ("rivers use lakes", "no operation"),
-            ("rivers lakes put a b", "no operation"),
+            ("putt a b", "not an operation"),
+            ("rivers use lakes", "not an operation"),
+            ("rivers lakes put a b", "not an operation"),
             ("put a", "put KEY VALUE"),
             ("get", "get KEY"),
             ("commit now", "`commit`"),
