@@ -182,7 +182,7 @@ impl HttpListener {
                 Some(tls) => match timeout(PATIENCE, tls.accept(socket)).await {
                     Ok(Ok(socket)) => serving.serve(socket, router).await,
                     Ok(Err(error)) => {
-                        tracing::debug!(%error, "the TLS handshake with a client of the web page failed")
+                        tracing::debug!(%error, "the TLS handshake with a client of the web page failed");
                     }
                     Err(_) => {}
                 },
