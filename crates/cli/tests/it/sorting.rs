@@ -121,7 +121,7 @@ fn an_index_is_built_asked_updated_converted_and_checked() {
     place
         .run(["index", "get", &index, "3"])
         .ended(2)
-        .complained("a key of 1 bytes");
+        .complained("the key has 1 bytes");
     place.done([
         "index",
         "update",

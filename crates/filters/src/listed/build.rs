@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// [`ListedShape::most_bytes`] is always enough space.
 ///
 /// # Errors
-/// [`Error::Order`] if a hash is less than the previous one; [`Error::ListedShape`] if there are
+/// [`Error::Order`] if a hash is less than the previous one; [`Error::Shape`] if there are
 /// more fingerprints than the shape allows, or if `space` is too short.
 pub fn write(shape: ListedShape, hashes: impl IntoIterator<Item = u64>, space: &mut [u8]) -> Result<usize> {
     let header = ListedHeader {

@@ -43,7 +43,7 @@ impl ListedShape {
     /// 2^-`bits`.
     ///
     /// # Errors
-    /// [`Error::ListedShape`] if there are more than [`MOST_HASHES`] hashes, or if `bits` is 0 or
+    /// [`Error::Shape`] if there are more than [`MOST_HASHES`] hashes, or if `bits` is 0 or
     /// above [`MOST_BITS`].
     pub fn new(hashes: u64, bits: u32) -> Result<ListedShape> {
         if hashes > MOST_HASHES {

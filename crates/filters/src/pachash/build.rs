@@ -42,7 +42,7 @@ impl BlockIndexBuilder {
     /// Adds the next object, with a length of `bytes` bytes.
     ///
     /// # Errors
-    /// [`Error::Order`] if the hash is less than the previous one; [`Error::BlockIndexShape`] if
+    /// [`Error::Order`] if the hash is less than the previous one; [`Error::Shape`] if
     /// the object is empty or longer than the remaining bytes.
     pub fn push(&mut self, hash: u64, bytes: u64) -> Result<()> {
         if hash < self.last {
@@ -78,7 +78,7 @@ impl BlockIndexBuilder {
     /// Returns the encoded index.
     ///
     /// # Errors
-    /// [`Error::BlockIndexShape`] if the objects have fewer bytes than the shape.
+    /// [`Error::Shape`] if the objects have fewer bytes than the shape.
     pub fn finish(mut self) -> Result<Vec<u8>> {
         if self.position != self.shape.bytes {
             let what = format!(

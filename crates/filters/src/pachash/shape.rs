@@ -31,7 +31,7 @@ impl BlockIndexShape {
     /// `block_bytes`, with 8 bins per block.
     ///
     /// # Errors
-    /// [`Error::BlockIndexShape`] if the block size is zero, or if there are more than 2^40 blocks.
+    /// [`Error::Shape`] if the block size is zero, or if there are more than 2^40 blocks.
     pub fn new(bytes: u64, block_bytes: u32) -> Result<BlockIndexShape> {
         BlockIndexShape::with_bins(bytes, block_bytes, DEFAULT_BINS_LOG)
     }
@@ -39,7 +39,7 @@ impl BlockIndexShape {
     /// Creates a shape with 2^`bins_log` bins per block.
     ///
     /// # Errors
-    /// [`Error::BlockIndexShape`] as for [`BlockIndexShape::new`], and if `bins_log` exceeds
+    /// [`Error::Shape`] as for [`BlockIndexShape::new`], and if `bins_log` exceeds
     /// [`MAX_BINS_LOG`].
     pub fn with_bins(bytes: u64, block_bytes: u32, bins_log: u32) -> Result<BlockIndexShape> {
         let shape = BlockIndexShape {

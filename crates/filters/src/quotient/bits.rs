@@ -1,6 +1,6 @@
 //! Rank and select in a word, with BMI2 where available and a portable fallback.
 //!
-//! Both give equal results for every input (checked in [`tests`]); the choice is made once, when a
+//! Both give equal results for every input (checked in `tests`); the choice is made once, when a
 //! geometry is created.
 
 /// The bit operations of a lookup.

@@ -254,7 +254,7 @@ impl FilterGeometry {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the bytes are too few or not a geometry, [`Error::FilterShape`] if its
+    /// [`Error::Corrupt`] if the bytes are too few or not a geometry, [`Error::Shape`] if its
     /// numbers are out of range.
     pub fn decode(bytes: &[u8]) -> Result<FilterGeometry> {
         let corrupt = |what, expected: String, found: String| Error::corrupt(0, what, expected, found);

@@ -108,7 +108,7 @@ impl FilterGeometry {
     /// Returns the smallest geometry that holds `entries` at the shape's load.
     ///
     /// # Errors
-    /// [`Error::FilterShape`] if a number is out of range, or if the fingerprints are too short for
+    /// [`Error::Shape`] if a number is out of range, or if the fingerprints are too short for
     /// this number of entries.
     pub fn for_entries(entries: u64, shape: FilterShape) -> Result<FilterGeometry> {
         if !(10..=95).contains(&shape.load_percent) {
@@ -130,7 +130,7 @@ impl FilterGeometry {
     /// between quotient and remainder.
     ///
     /// # Errors
-    /// [`Error::FilterShape`] if a number is out of range.
+    /// [`Error::Shape`] if a number is out of range.
     pub fn with_pages(pages: u32, shape: FilterShape) -> Result<FilterGeometry> {
         Self::search(shape, |_| u64::from(pages))
     }

@@ -42,7 +42,7 @@ impl<'c> TrieIndexBuilder<'c> {
     /// Starts an index with a number of buckets, as computed by [`TrieShape::buckets`].
     ///
     /// # Errors
-    /// [`Error::TrieShape`] if a number is out of range.
+    /// [`Error::Shape`] if a number is out of range.
     ///
     /// # Panics
     /// If the codes have another `hmax`.
@@ -68,7 +68,7 @@ impl<'c> TrieIndexBuilder<'c> {
     /// Adds the next key.
     ///
     /// # Errors
-    /// [`Error::Order`] if the key is not greater than the previous one; [`Error::TrieShape`] if
+    /// [`Error::Order`] if the key is not greater than the previous one; [`Error::Shape`] if
     /// its bucket already has [`MAX_BUCKET_KEYS`].
     ///
     /// # Panics

@@ -43,7 +43,7 @@ impl<'a> TrieIndex<'a> {
     ///
     /// # Errors
     /// [`Error::Damaged`] if the header is invalid, or the length or the key length is wrong;
-    /// [`Error::TrieShape`] if the codes have another `hmax`.
+    /// [`Error::Shape`] if the codes have another `hmax`.
     pub fn open(codes: &'a TrieCodes, key_bytes: u32, bytes: &'a [u8]) -> Result<TrieIndex<'a>> {
         let header = TrieIndexHeader::read(bytes)?;
         if header.shape.key_bytes != key_bytes {

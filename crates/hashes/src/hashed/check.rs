@@ -160,7 +160,7 @@ pub(super) fn named(contents: &HashedContents) -> Vec<ObjectReference> {
 /// Returns every extent reachable from the root of a structure, with its references and live bytes.
 ///
 /// # Errors
-/// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the data is damaged; I/O errors.
+/// [`Error::Corrupt`] if the data is damaged; I/O errors.
 pub fn reached(files: DataFiles<'_>, root: &[u8]) -> Result<Vec<ReachableExtent>> {
     let (contents, nodes) = read(files, root, Purpose::Recovery)?;
     let all = named(&contents);

@@ -118,7 +118,7 @@ impl HashedStructure {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadOption`](alluvium_storage::Error::BadOption) if an option is invalid.
+    /// [`Error::BadOption`] if an option is invalid.
     pub fn create(
         home: StructureContext,
         options: HashedOptions,
@@ -142,7 +142,7 @@ impl HashedStructure {
     /// *Creation* are read from the root.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt); I/O errors.
+    /// [`Error::Corrupt`]; I/O errors.
     pub fn open(
         home: StructureContext,
         options: &HashedOptions,

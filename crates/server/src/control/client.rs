@@ -79,7 +79,7 @@ impl ManagementClient {
     /// Requests an operation that has no reply parts.
     ///
     /// # Errors
-    /// As [`Client::ask`].
+    /// As [`ManagementClient::ask`].
     pub fn tell(&mut self, request: &ManagementRequest) -> Result<()> {
         self.ask(request, &mut |_: ManagementReply| Ok(()))
     }

@@ -56,7 +56,7 @@ type PageSink = Box<dyn FnMut(&[u8]) -> std::result::Result<(), MapletMergeError
 
 /// A merge in progress. Dropping it unfinished discards its output (Q4).
 ///
-/// The caller must pass failed writes to [`Store::record_failure`], as for any writer.
+/// The caller must pass failed writes to [`Store::poison_on_error`], as for any writer.
 pub struct MapletMerger {
     /// `None` after the last step or an error.
     work: Option<MapletMergeState>,

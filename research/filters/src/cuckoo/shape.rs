@@ -54,7 +54,7 @@ impl CuckooShape {
     /// Creates the shape of variant [`CuckooVariant::Alternate`], with 2^`tag_bits` - 1 buckets.
     ///
     /// # Errors
-    /// [`Error::CuckooShape`] when `tag_bits` is 0 or greater than [`MAX_TAG_BITS`].
+    /// [`Error::Shape`] when `tag_bits` is 0 or greater than [`MAX_TAG_BITS`].
     pub fn alternate(tag_bits: u32) -> Result<CuckooShape> {
         tags(tag_bits)?;
         Ok(CuckooShape {
@@ -67,7 +67,7 @@ impl CuckooShape {
     /// Creates the shape of variant [`CuckooVariant::Xor`], with 2^`bucket_bits` buckets.
     ///
     /// # Errors
-    /// [`Error::CuckooShape`] when `tag_bits` is 0 or greater than [`MAX_TAG_BITS`], or
+    /// [`Error::Shape`] when `tag_bits` is 0 or greater than [`MAX_TAG_BITS`], or
     /// `bucket_bits` is greater than [`MAX_BUCKET_BITS`].
     pub fn xor(bucket_bits: u32, tag_bits: u32) -> Result<CuckooShape> {
         tags(tag_bits)?;

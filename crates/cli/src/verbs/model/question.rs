@@ -152,8 +152,8 @@ mod tests {
             (read.updates, read.hits, read.scans, read.total()),
             (30.0, 60.0, 10.0, 100.0)
         );
-        assert!(mix("reads=3").unwrap_err().contains("no operation"));
-        assert!(mix("hits=1, hits=2").unwrap_err().contains("hits is said twice"));
+        assert!(mix("reads=3").unwrap_err().contains("not an operation"));
+        assert!(mix("hits=1, hits=2").unwrap_err().contains("hits is given twice"));
         assert!(mix("hits").unwrap_err().contains("no \"=\""));
     }
 

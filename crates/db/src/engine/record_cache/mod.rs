@@ -190,7 +190,7 @@ impl RecordCache {
         }
     }
 
-    /// Prefetches the record itself, some time after [`Records::prefetch`].
+    /// Prefetches the record itself, some time after [`RecordCache::prefetch`].
     #[inline]
     pub(crate) fn prefetch_record(&self, key: LookupKey<'_>) {
         if !self.is_off() {

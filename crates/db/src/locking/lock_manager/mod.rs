@@ -128,7 +128,7 @@ impl LockManager {
     /// conflicting holders.
     ///
     /// # Errors
-    /// [`Refused`]. The owner keeps the locks that it already holds.
+    /// [`LockRefusal`]. The owner keeps the locks that it already holds.
     pub(crate) fn lock(
         &self,
         owner: LockOwner,

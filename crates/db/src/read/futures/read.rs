@@ -60,7 +60,7 @@ pub struct GetFuture {
 /// Future of the values of many keys, in the order of the keys, returned by
 /// [`Keyspace::multi_get_async`](crate::Keyspace::multi_get_async).
 ///
-/// Like [`Get`], with all device reads submitted together.
+/// Like [`GetFuture`], with all device reads submitted together.
 #[must_use = "futures do nothing unless they are polled"]
 pub struct MultiGetFuture {
     asked: ReadState,

@@ -29,7 +29,7 @@ impl HashDeltas {
     /// Creates an empty buffer, for a filter of at most `most` hashes.
     ///
     /// # Errors
-    /// [`alluvium_filters::Error::ListedShape`] if no filter has such a low false positive rate.
+    /// [`alluvium_filters::Error::Shape`] if no filter has such a low false positive rate.
     pub(super) fn new(filter_bits: u8, most: u64) -> Result<HashDeltas> {
         let filter_bits = u32::from(filter_bits);
         Ok(HashDeltas {

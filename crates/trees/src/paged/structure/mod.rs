@@ -155,7 +155,7 @@ impl PagedOptions {
     /// Checks that a tree can be built with these options. Writes nothing.
     ///
     /// # Errors
-    /// [`Error::BadOption`](alluvium_storage::Error::BadOption).
+    /// [`Error::BadOption`].
     pub fn validate(&self) -> Result<()> {
         let bad = |option, why: String| Err(Error::BadOption { option, why });
         if self.epsilon_percent > 100 {
@@ -384,7 +384,7 @@ impl PagedDictionary {
     /// the buffer is used.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or I/O errors.
+    /// [`Error::Corrupt`], or I/O errors.
     pub fn open(
         home: StructureContext,
         options: &PagedOptions,

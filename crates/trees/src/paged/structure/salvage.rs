@@ -50,7 +50,7 @@ impl PagedDictionary {
     /// Opens damaged pages as far as they can be read, and repairs them. Returns the losses.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when the root cannot be read; I/O
+    /// [`Error::Corrupt`] when the root cannot be read; I/O
     /// errors.
     pub fn open_salvaged(
         home: StructureContext,

@@ -225,7 +225,7 @@ impl RunBuilder {
     /// to [`RunBuilder::inherit_from`].
     ///
     /// # Errors
-    /// [`Error::FullIndexNode`](alluvium_storage::Error::FullIndexNode) if the store is full; I/O
+    /// [`Error::Full`](alluvium_storage::Error::Full) if the store is full; I/O
     /// errors. Afterwards the builder can only be dropped.
     ///
     /// # Panics

@@ -85,7 +85,7 @@ impl TreeIncorporation {
     /// tree contains the messages, and the memtable may be dropped.
     ///
     /// # Errors
-    /// [`Error::Full`](alluvium_storage::Error::Full), and I/O errors. The tree is unchanged, and
+    /// [`Error::Full`], and I/O errors. The tree is unchanged, and
     /// the caller must start again.
     pub fn poll(&mut self, records: usize) -> Result<StepProgress> {
         if self.take(records)? == StepProgress::More {
