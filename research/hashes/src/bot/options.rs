@@ -11,9 +11,7 @@ pub enum QueueSchedule {
     /// combine an increasing number of runs (Conway §2.5).
     Ruler,
     /// Only every β-th level writes; the other levels merge its output when they are full (§2.7).
-    Every {
-        beta: u32,
-    },
+    Every { beta: u32 },
 }
 
 /// The options of a bundle of trees.
