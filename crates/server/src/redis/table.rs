@@ -640,4 +640,35 @@ mod tests {
         assert_eq!(keys_of("SORT a BY w_* STORE x STORE b"), ["a", "b"]);
         assert_eq!(keys_of("SORT a BY STORE GET STORE"), ["a"]);
     }
+
+    /// Returns the table of docs/commands.md.
+    fn page() -> String {
+        let mut groups: std::collections::BTreeMap<&str, Vec<String>> = std::collections::BTreeMap::new();
+        for command in super::all() {
+            groups
+                .entry(command.group)
+                .or_default()
+                .push(command.name.to_uppercase());
+        }
+        let mut page = String::from("| group | commands |\n|---|---|\n");
+        for (group, mut names) in groups {
+            names.sort();
+            page += &format!("| {group} | `{}` |\n", names.join(" "));
+        }
+        page
+    }
+
+    #[test]
+    fn the_page_of_commands_lists_the_table() {
+        let text = include_str!("../../../../docs/commands.md");
+        let (_, rest) = text.split_once("-->\n").expect("the comment before the table");
+        let (found, _) = rest
+            .split_once("<!-- end of commands -->")
+            .expect("the comment after the table");
+        assert!(
+            found == page(),
+            "replace the table of docs/commands.md by this one:\n{}",
+            page()
+        );
+    }
 }
