@@ -457,7 +457,7 @@ impl LogReplay {
         }
         if writes != u64::from(record.count) {
             return Err(damaged(format!(
-                "{writes} writes for {} sequence numbers",
+                "the record has {writes} writes, but {} sequence numbers",
                 record.count
             )));
         }

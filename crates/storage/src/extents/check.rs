@@ -290,7 +290,7 @@ fn check_lists(tier: &TierExtents) -> Vec<String> {
     let dirty = starts(|head| head.dirty);
     if listed != dirty {
         whats.push(format!(
-            "the changed extents are at {dirty:?}, but those at {listed:?} are listed"
+            "the changed extents are at {dirty:?}, but the list names {listed:?}"
         ));
     }
     let mut listed: Vec<u32> = tier.unlinked().map(|unlinked| unlinked.start).collect();
@@ -298,7 +298,7 @@ fn check_lists(tier: &TierExtents) -> Vec<String> {
     let dead = starts(|head| head.life == ExtentPhase::Dead);
     if listed != dead {
         whats.push(format!(
-            "the dead extents are at {dead:?}, but those at {listed:?} are listed"
+            "the dead extents are at {dead:?}, but the list names {listed:?}"
         ));
     }
     whats

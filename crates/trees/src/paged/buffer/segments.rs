@@ -233,7 +233,7 @@ impl FileSegments {
             return Err(format!("page {page}, which was never in use"));
         }
         if let Some(page) = pages.iter().find(|page| self.segment_of(**page) != segment) {
-            return Err(format!("page {page} of another segment"));
+            return Err(format!("page {page}, which belongs to another segment"));
         }
         let mut sorted = pages.clone();
         sorted.sort_unstable();
