@@ -3,7 +3,7 @@
 //! ```text
 //!   prepared    each dictionary has written most of what it needs     while everything goes on
 //!   standing    each has written the rest and said its root; none changes
-//!   listed      the manifest has the roots                            structures/cut.rs
+//!   listed      the manifest has the roots                            structures/checkpoint.rs
 //!   cut         the extents are those that the roots lead to          they go on
 //!   durable     the superblock names the manifest                     storage::store
 //! ```

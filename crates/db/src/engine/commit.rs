@@ -5,7 +5,7 @@
 //!   assigned        its sequence numbers and its memtable     queue.rs
 //!   logged          in the page cache                         storage::log
 //!   applied         in the memtable
-//!   visible         all lower ones are, too                   visible.rs
+//!   visible         all lower ones are, too                   visible_sequence.rs
 //!   synced          if it asked for it                        storage::log
 //!   acknowledged
 //! ```
