@@ -42,7 +42,7 @@ fn the_index_is_kept_and_one_store_has_one() {
         ),
         "{text}"
     );
-    assert!(text.contains("in this store it is trie"), "{text}");
+    assert!(text.contains("this store uses trie"), "{text}");
     assert_eq!(db.keyspaces(), ["blobs"], "what was refused is not there");
     db.checkpoint().unwrap();
     db.close().unwrap();
