@@ -1,12 +1,13 @@
-//! Ordered dictionaries.
+//! Ordered dictionaries: maps from keys to values that iterate in key order.
 //!
-//! *Scope*: how records in key order are stored on a device, and which runs may hold a key.
+//! *Scope*: how a dictionary stores records on a device in key order, and how it determines which
+//! sorted runs may contain a given key.
 //!
 //! *Must not depend on*: transactions, threads, clocks; the assignment of sequence numbers.
 //!
 //! Invariants:
 //!
-//! - **K2** Nothing here spawns a thread or reads a clock.
+//! - **K2** No code in this crate spawns a thread or reads a clock.
 
 mod ingest_layers;
 pub mod levels;

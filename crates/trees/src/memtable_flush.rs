@@ -1,4 +1,4 @@
-//! Writes a share of a sealed memtable as a run, in slices.
+//! Flushes a slice of a sealed memtable to a new run, in small steps.
 
 use crate::run::{BuiltRun, RunBuilder, RunOptions};
 use alluvium_base::message::MAX_SEQUENCE;
@@ -12,21 +12,23 @@ use alluvium_storage::Result;
 use alluvium_storage::store::Store;
 use std::sync::Arc;
 
-/// A run being written from the messages of a share. Dropping it unfinished discards its output.
+/// Flushes one slice of a sealed memtable to a new run. If the writer is dropped before
+/// [`MemtableRunWriter::finish`], everything that it has written is discarded.
 #[derive(Debug)]
 pub(crate) struct MemtableRunWriter {
     share: MemtableSlice,
     rule: FoldRule,
     builder: RunBuilder,
     keyspace: KeyspaceCursor,
-    /// The last key that was written, or `None` before the first.
+    /// The key that was written last; `None` if no key has been written yet.
     last: Option<Vec<u8>>,
     taken: usize,
 }
 
 impl MemtableRunWriter {
-    /// Starts to write a share. `touches` returns whether the dictionary has any data in a range.
-    /// Deletes of nothing are left out.
+    /// Creates a writer that flushes the slice `share`. The function `touches` returns whether the
+    /// dictionary has any data in a key range. Range deletes that would delete nothing are not
+    /// written to the run.
     ///
     /// # Errors
     /// See [`RunBuilder::new`].
@@ -40,14 +42,17 @@ impl MemtableRunWriter {
     ) -> Result<MemtableRunWriter> {
         let mut builder = RunBuilder::new(store, options)?;
         if share.memtable.has_range_deletes() {
-            // Deletes of other shares are clipped before folding, which would merge a delete with
-            // another that starts at its end.
+            // Range deletes are clipped to this slice before they are folded. Folding first could
+            // merge a range delete with an adjacent one that belongs to another slice.
             let mut deletes = share.range_deletes();
-            // All data in the dictionary is older than the memtable's oldest message, and the
-            // following records were not deleted.
+            // All range deletes that every reader can see get the same sequence number, so that
+            // folding can merge neighbours. This is safe because everything in the dictionary is
+            // older than the memtable's oldest message, and the range deletes are applied to the
+            // records below with their original sequence numbers.
             deletes.equalize_sequences(rule.horizon);
             deletes.fold(&[rule.horizon]);
-            // A delete that every reader sees can be dropped where the dictionary has no data (G4).
+            // A range delete that every reader can see is dropped if the dictionary has no data in
+            // its range (G4).
             deletes.retain(|start, end, sequence| {
                 sequence > rule.horizon || touches(&KeyRange::new(start, Some(end)))
             });
@@ -63,7 +68,8 @@ impl MemtableRunWriter {
         })
     }
 
-    /// Processes whole keys until at least `records` more messages are read or the share ends.
+    /// Writes the messages of complete keys until at least `records` further messages have been
+    /// read, or the slice is exhausted. Returns whether there are more messages to write.
     pub(crate) fn go_on(&mut self, records: usize) -> Result<StepProgress> {
         let (share, builder) = (&self.share, &mut self.builder);
         let mut cursor = match &self.last {
@@ -104,12 +110,12 @@ impl MemtableRunWriter {
         Ok(StepProgress::Done)
     }
 
-    /// Returns the number of messages written so far.
+    /// Returns the number of messages of the memtable that have been read so far.
     pub(crate) fn taken(&self) -> usize {
         self.taken
     }
 
-    /// Completes the run. `None` for a share without messages.
+    /// Completes the run and returns it, or `None` if the slice had no messages.
     ///
     /// # Errors
     /// See [`RunBuilder::finish`].

@@ -1,4 +1,4 @@
-//! The result of a repair of leaves, index nodes and values.
+//! The result of repairing damaged leaves, index nodes, values and filters.
 
 use crate::run::{DamagedNode, NodeContents};
 use crate::tiered::LostRange;
@@ -6,23 +6,25 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::rules::KeyspaceSchema;
 use alluvium_storage::{Error, Result};
 
-/// The result of a repair of leaves, index nodes and values.
+/// The result of repairing damaged leaves, index nodes, values and filters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunRepairResult {
-    /// Number of leaves and index nodes that were removed.
+    /// Number of damaged leaves and index nodes that were removed.
     pub nodes: u64,
-    /// Number of separate values that were removed with their records.
+    /// Number of damaged separate values that were removed, each with the record that points to it.
     pub values: u64,
     /// Number of filters that were rebuilt from the keys of their runs.
     pub filters: u64,
-    /// The data lost with them.
+    /// The key ranges in which the removed nodes and values contained data. That data is lost.
     pub lost: Vec<LostRange>,
-    /// The reason why damage is left, if the undamaged rest of its run could not be rewritten.
+    /// The error because of which damage remains: the undamaged rest of a run could not be
+    /// rewritten. `None` if all damage was repaired.
     pub left: Option<String>,
 }
 
 impl RunRepairResult {
-    /// Records nodes that are omitted from a run, for the ranges in which readers need the run.
+    /// Adds the nodes that a repair omits from a run to this result. The lost ranges are limited to
+    /// `within`, the key ranges in which readers still use the run.
     pub(crate) fn note(&mut self, nodes: &[DamagedNode], within: &[KeyRange], schema: &dyn KeyspaceSchema) {
         for node in nodes {
             let (keys, of) = match node.holds {
@@ -46,11 +48,12 @@ impl RunRepairResult {
         }
     }
 
-    /// If the rest of a run could not be rewritten and is left unchanged, records the reason.
-    /// Returns whether it was written.
+    /// Records the outcome of rewriting the undamaged part of a run. If the store is full, a tier
+    /// fails or more of the run is corrupt, the run remains unchanged and the reason is stored in
+    /// this result. Returns whether the run was rewritten.
     ///
     /// # Errors
-    /// All other errors.
+    /// Any error of another kind is returned unchanged.
     pub(crate) fn record_outcome(&mut self, written: Result<()>) -> Result<bool> {
         let is_left = |error: &Error| {
             error.is_full() || matches!(error, Error::Corrupt { .. } | Error::TierFails { .. })
@@ -65,8 +68,8 @@ impl RunRepairResult {
     }
 }
 
-/// Returns the part of a leaf's bounds inside its keyspace (T9). Bounds may extend into the next
-/// keyspace.
+/// Returns the part of a leaf's key range that belongs to the leaf's keyspace (T9). The upper bound
+/// of a leaf may extend into the next keyspace.
 fn within_keyspace(range: &KeyRange, schema: &dyn KeyspaceSchema) -> KeyRange {
     let mut prefix = range.low[..schema.prefix_len(&range.low)].to_vec();
     while let Some(last) = prefix.pop() {

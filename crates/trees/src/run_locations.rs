@@ -1,24 +1,24 @@
-//! The storage tiers of the runs of a structure, for inspection of a store.
+//! Reports which storage tiers the runs of a tree or of levels occupy, for inspecting a store.
 
 use crate::maplet::Maplet;
 use crate::run::IndexedRun;
 use std::fmt;
 
-/// The name of a run within its structure.
+/// Identifies a run within its tree or its levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum RunName {
-    /// A run of a tree.
+    /// A run in a tree.
     Tree {
-        /// The number of the group, unique in the store.
+        /// The number of the run's group. Group numbers are unique in the store.
         group: u64,
-        /// The index in the group; newer runs have higher indices.
+        /// The index of the run in its group; newer runs have higher indices.
         place: usize,
     },
     Level {
-        /// The level; 0 has the newest data.
+        /// The number of the level. Level 0 contains the newest data.
         level: usize,
-        /// The index in the level; newer runs have higher indices.
+        /// The index of the run in its level; newer runs have higher indices.
         place: usize,
     },
 }
@@ -32,16 +32,17 @@ impl fmt::Display for RunName {
     }
 }
 
-/// The bytes of each tier that a run and its filter need.
+/// The number of bytes that a run and its filter occupy on each storage tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunPlace {
     pub name: RunName,
     pub records: u64,
-    /// Bytes of nodes and values, by tier. Bytes shared by several runs count for each of them.
+    /// Bytes of nodes and values, as pairs of tier and bytes. If several runs use the same bytes,
+    /// they are counted for each of these runs.
     pub bytes: Vec<(u8, u64)>,
-    /// Bytes of the filter, by tier. The runs of a group of a tree share one filter, which counts
-    /// for the first of them.
+    /// Bytes of the filter, as pairs of tier and bytes. All runs in a group of a tree share one
+    /// filter, which is counted only for the first run of the group.
     pub filter_bytes: Vec<(u8, u64)>,
 }
 
@@ -58,8 +59,8 @@ impl RunPlace {
         }
     }
 
-    /// Returns the bytes that the run needs on a tier: those of its nodes and values, and those of
-    /// its filter.
+    /// Returns the bytes that the run occupies on `tier`, as a pair: bytes of its nodes and values,
+    /// and bytes of its filter.
     #[must_use]
     pub fn on(&self, tier: u8) -> (u64, u64) {
         let of = |parts: &[(u8, u64)]| {
@@ -70,7 +71,7 @@ impl RunPlace {
     }
 }
 
-/// Returns the total bytes of each tier, sorted by tier.
+/// Adds up the bytes of each tier. Returns pairs of tier and total bytes, sorted by tier.
 fn by_tier(parts: impl Iterator<Item = (u8, u64)>) -> Vec<(u8, u64)> {
     let mut tiers: Vec<(u8, u64)> = Vec::new();
     for (tier, bytes) in parts {

@@ -1,5 +1,5 @@
-//! Atomics for page versions: the standard library's, or the model checker's under
-//! `--cfg alluvium_model_check`.
+//! The atomic types used for page versions. They come from the standard library, or from the model
+//! checker if the crate is compiled with `--cfg alluvium_model_check`.
 
 #[cfg(alluvium_model_check)]
 pub(crate) use loom::sync::atomic::AtomicU64;

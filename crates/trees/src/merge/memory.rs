@@ -1,24 +1,28 @@
-//! The memory of a running merge of runs. It is reserved before the merge starts, so that the
-//! caches shrink accordingly.
+//! Estimates the memory that merging runs needs. The memory is reserved before the merge starts, so
+//! that the caches shrink in time.
 
 use crate::run::ReadConcurrency;
 use alluvium_base::DeviceProfile;
 
-/// Size of a read buffer of an input run, and of all write buffers, in bytes.
+/// `READING` is the size of one read buffer of an input run, in bytes. `WRITING` is the maximum
+/// total size of all write buffers of the merge, in bytes.
 const READING: u64 = 256 << 10;
 const WRITING: u64 = 5 << 20;
-/// Parts of the first and last leaf of a run that are read although they are outside of the range.
+/// Maximum number of extra bytes read per input run: the parts of its first and last leaf that are
+/// outside of the merged key range.
 const LEAVES: u64 = 2 * (64 << 10);
-/// Memory of a range delete, both while the deletes of several runs are combined and in the
-/// resulting run.
+/// Memory of one range delete in bytes. This includes the list in which the range deletes of
+/// several runs are combined, and the list of the resulting run.
 const DELETE: u64 = 64;
 
-/// Bytes that partly filled write buffers occupy in addition to the bytes of the input.
+/// Maximum number of bytes by which the write buffers may exceed the size of the input, because
+/// some buffers are only partly filled.
 const FILLING: u64 = 2 << 20;
 
-/// Returns the memory of a merge of `runs` runs with these numbers of records and range deletes,
-/// `bytes` bytes in total, on a device. Reads are bounded by the size of the input, because the
-/// caches of a small store shrink by the result, and evicted nodes must be read again afterwards.
+/// Returns the memory in bytes that is needed to merge `runs` runs, which have `bytes` bytes,
+/// `records` records and `deletes` range deletes in total. The size of the read buffers is limited
+/// to the size of the input. In a small store, a larger reservation would shrink the caches so far
+/// that evicted nodes would have to be read again after the merge.
 pub(crate) fn merge_bytes(
     device: &DeviceProfile,
     runs: usize,

@@ -1,12 +1,13 @@
-//! Merges of runs: the records of several runs become one new run.
+//! Merges several runs into one new run.
 //!
-//! *Scope*: how records and leaves of the inputs reach the result, and the memory that this needs.
+//! *Scope*: how the records and leaves of the inputs are transferred to the new run, and the memory
+//! that a merge needs.
 //!
 //! *Must not depend on*: levels, trunks; which runs are merged, and when.
 //!
-//! - [`runs`] folds the messages of every key and applies range deletes.
+//! - [`runs`] folds the messages of each key and applies range deletes.
 //! - [`stitch`] adopts leaves of an input without reading them.
-//! - [`memory`] is the memory of a merge, by the number of its inputs.
+//! - [`memory`] estimates the memory of a merge from the number and size of its inputs.
 
 pub(crate) mod memory;
 pub(crate) mod runs;

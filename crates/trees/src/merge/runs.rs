@@ -1,5 +1,5 @@
-//! Merges several runs, or parts of them, into one: folds the messages of every key, and applies
-//! range deletes.
+//! Merges several runs, or key ranges of runs, into one new run. The merge folds the messages of
+//! each key and applies range deletes.
 
 use crate::run::{self, BuiltRun, CursorAccess, IndexedRun, RunBuilder, RunOptions, RunRecordCursor};
 use alluvium_base::{Message, MessageKind, Purpose, SequenceNumber};
@@ -18,14 +18,15 @@ use alluvium_storage::{Error, NodePointer, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// Maximum length of a value that is copied out of a sparsely used extent.
+/// Maximum length in bytes of a separate value that a merge copies in order to free a sparsely used
+/// extent.
 const LONGEST_COPIED: u32 = 8 << 20;
 const _: () = assert!(
     LONGEST_COPIED as u64 > UNIT,
     "what is not copied fills extents by itself"
 );
 
-/// A run, and the range in which it counts.
+/// An input of a merge: a run, and the key range in which the run's data is live.
 #[derive(Clone, Debug)]
 pub(crate) struct RunSource {
     pub(crate) run: IndexedRun,
@@ -37,27 +38,30 @@ pub(crate) struct RunMergePlan<'a> {
     pub(crate) rule: FoldRule,
     pub(crate) schema: &'a Arc<dyn KeyspaceSchema>,
     pub(crate) asks_filters: bool,
-    /// Sorted, sparsely used extents whose values are copied.
+    /// Extents that contain little live data, sorted. The merge copies values out of these extents,
+    /// so that the extents can be freed.
     pub(crate) sparse: Vec<Extent>,
-    /// Whether values are always copied with their records.
+    /// Whether the merge copies the separate value of every record that it copies.
     pub(crate) moves_values: bool,
 }
 
-/// An input of a merge.
+/// An input of a merge, positioned at a record or before a leaf that has not been read.
 pub(crate) trait RunMergeInput: merge::SortedSource<Error = Error> {
     fn record(&self) -> StoredRecord<'_>;
 
-    /// Returns whether a repair omits this value of the current record, and the record with it.
+    /// Returns whether a repair has excluded this separate value of the current record. The merge
+    /// then drops the record.
     fn omits_value(&self, value: &ValuePointer) -> bool;
 
-    /// Returns whether the input is before an unread leaf. Its key is then only a lower bound.
+    /// Returns whether the input is positioned before a leaf that has not been read. In this case
+    /// its current key is only a lower bound of the leaf's keys.
     #[inline]
     fn is_unread(&self) -> bool {
         false
     }
 
-    /// Returns the predicted number of consecutive leaves that the `winner`, which is before an
-    /// unread leaf, will read. `None` if unknown.
+    /// Predicts how many consecutive leaves the input `winner` will have to read. The input must be
+    /// positioned before an unread leaf. Returns `None` if no prediction is possible.
     fn foresee(_sources: &[Self], _winner: usize) -> Option<usize>
     where
         Self: Sized,
@@ -65,13 +69,14 @@ pub(crate) trait RunMergeInput: merge::SortedSource<Error = Error> {
         None
     }
 
-    /// Reads the leaf, together with following ones, `foreseen` leaves in total if that is known.
+    /// Reads the next leaf, and possibly some of the leaves after it. If `foreseen` is given, it is
+    /// the predicted number of leaves to read in total.
     fn enter(&mut self, _foreseen: Option<usize>) -> Result<()> {
         Ok(())
     }
 
-    /// Passes unread leaves that do not reach `bound` to a builder for adoption. Returns their
-    /// number.
+    /// Adds unread leaves that end at or before `bound` to `builder` by adoption, and moves the
+    /// input past these leaves. Returns the number of adopted leaves.
     fn stitch(&mut self, _bound: Option<&[u8]>, _builder: &mut RunBuilder) -> Result<usize> {
         Ok(0)
     }
@@ -89,18 +94,19 @@ impl RunMergeInput for RunRecordCursor {
     }
 }
 
-/// Input that a merge has consumed.
+/// The amount of input that a merge has consumed so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InputCounts {
     pub(crate) records: u64,
-    /// Leaves adopted from the inputs instead of copied.
+    /// Number of leaves that were adopted from the inputs instead of being copied.
     pub(crate) leaves: u64,
 }
 
 pub(crate) struct RunMerger<S: RunMergeInput = RunRecordCursor> {
     store: Arc<Store>,
     merged: MergingIter<S>,
-    /// Shared with the builder if all of them remain.
+    /// All range deletes of the inputs. The builder shares this index if the merge drops none of
+    /// them.
     deletes: Arc<RangeTombstoneIndex>,
     rule: FoldRule,
     keyspace: KeyspaceCursor,
@@ -124,7 +130,8 @@ impl<S: RunMergeInput> fmt::Debug for RunMerger<S> {
     }
 }
 
-/// The messages of one key, newest first, with concatenated operands.
+/// The messages of one key, from newest to oldest. The operands are stored one after another in a
+/// single buffer.
 #[derive(Debug, Default)]
 pub(crate) struct KeyMessages {
     bytes: Vec<u8>,
@@ -149,7 +156,8 @@ impl KeyMessages {
         self.merges = false;
     }
 
-    /// Adds a message of the same key; messages are added from the newest to the oldest.
+    /// Adds a message of the current key. The caller must add the messages of a key from newest to
+    /// oldest.
     pub(crate) fn push(&mut self, record: &StoredRecord<'_>) {
         let from = self.bytes.len();
         let separate = match record.value {
@@ -170,7 +178,8 @@ impl KeyMessages {
         });
     }
 
-    /// Loads every separate operand if folding may need them.
+    /// Reads every separate operand into memory if the key has a merge message, since folding may
+    /// then combine the operands.
     fn load(&mut self, store: &Store, purpose: Purpose) -> Result<()> {
         if !self.merges {
             return Ok(());
@@ -188,8 +197,9 @@ impl KeyMessages {
         Ok(())
     }
 
-    /// Loads the newest value at or below the horizon, which a filter may examine. Its location is
-    /// kept.
+    /// Reads the newest value at or below the horizon into memory, because a compaction filter may
+    /// examine it. The message also keeps the pointer to the separate value, so that the value need
+    /// not be rewritten.
     fn load_newest(&mut self, store: &Store, purpose: Purpose, horizon: SequenceNumber) -> Result<()> {
         debug_assert!(
             self.entries
@@ -210,7 +220,7 @@ impl KeyMessages {
         Ok(())
     }
 
-    /// Folds the messages, and calls `emit` with those that remain.
+    /// Folds the messages of the key, and calls `emit` for each message that remains.
     pub(crate) fn fold(
         &mut self,
         store: &Store,
@@ -229,7 +239,7 @@ impl KeyMessages {
         });
         let mut result = Ok(());
         folder.fold(messages, deleted, |folded: FoldedMessage<'_>| {
-            // A separate value stays where it is.
+            // A value that is already stored separately is not copied; the new record points to it.
             let separate = folded.number.and_then(|number| entries.get(number)?.separate);
             let value = match separate {
                 Some(pointer) => RecordValue::Separate(pointer),
@@ -249,7 +259,7 @@ impl KeyMessages {
 }
 
 impl RunMerger {
-    /// Opens the sources, newest first.
+    /// Creates a merge of `sources`, which must be in order from newest to oldest.
     pub(crate) fn new(
         store: &Arc<Store>,
         sources: Vec<RunSource>,
@@ -262,7 +272,7 @@ impl RunMerger {
                 let (direction, access) = (MergeDirection::Forward, CursorAccess::Replacing);
                 cursors.push(source.run.cursor(store, source.range, direction, access));
             }
-            // The first reads of all cursors are submitted before waiting for any of them.
+            // Submit the first reads of all cursors before waiting for any of them.
             run::open_many(&mut cursors, None)?;
             Ok(cursors)
         })
@@ -270,7 +280,8 @@ impl RunMerger {
 }
 
 impl<S: RunMergeInput> RunMerger<S> {
-    /// Like [`RunMerger::new`], over the inputs that `open` creates for the remaining sources.
+    /// Creates a merge like [`RunMerger::new`], but with inputs of another type. `open` is called
+    /// with the sources that are not completely deleted, and returns their inputs.
     pub(crate) fn over(
         store: &Arc<Store>,
         mut sources: Vec<RunSource>,
@@ -287,7 +298,8 @@ impl<S: RunMergeInput> RunMerger<S> {
         deletes.fold(&[rule.horizon]);
         let deletes = Arc::new(deletes.finish());
         let mut builder = RunBuilder::new(store, options)?;
-        // If there is nothing older, a delete that every reader sees can be dropped (G4).
+        // If there is no older data outside of the merge, a range delete that every reader can see
+        // has nothing left to delete and is dropped (G4).
         let remains = |sequence| rule.older == OlderData::Elsewhere || sequence > rule.horizon;
         builder.delete_ranges(match deletes.sequences().all(remains) {
             true => Arc::clone(&deletes),
@@ -315,7 +327,8 @@ impl<S: RunMergeInput> RunMerger<S> {
         })
     }
 
-    /// Merges whole keys until at least `records` more records are consumed or the inputs end.
+    /// Merges the messages of complete keys until at least `records` further records are consumed,
+    /// or all inputs are exhausted. An adopted leaf counts as one record.
     pub(crate) fn step(&mut self, records: usize) -> Result<StepProgress> {
         let stop = self.done().saturating_add(records as u64);
         while let Some(winner) = self.merged.winner() {
@@ -356,12 +369,14 @@ impl<S: RunMergeInput> RunMerger<S> {
         Ok(StepProgress::Done)
     }
 
-    /// Returns the amount of work done so far.
+    /// Returns the amount of work done so far: the number of consumed records plus that of adopted
+    /// leaves.
     fn done(&self) -> u64 {
         self.taken.records + self.taken.leaves
     }
 
-    /// Handles a winner before an unread leaf: adopts leaves, or reads them.
+    /// Handles the case that the input with the smallest key is positioned before an unread leaf.
+    /// Adopts as many leaves as possible; if none can be adopted, reads the leaf.
     #[cold]
     fn pass_unread(&mut self, winner: usize) -> Result<()> {
         let builder = &mut self.builder;
@@ -373,13 +388,13 @@ impl<S: RunMergeInput> RunMerger<S> {
         Ok(())
     }
 
-    /// Makes the winner read the next leaf.
+    /// Makes the input `winner` read its next leaf.
     fn enter(&mut self, winner: usize) -> Result<()> {
         let foreseen = S::foresee(self.merged.sources(), winner);
         self.merged.advance_by(|input| input.enter(foreseen))
     }
 
-    /// Returns the inputs in the order of the sources.
+    /// Returns the inputs, in the order in which their sources were passed to the constructor.
     pub(crate) fn inputs(&self) -> &[S] {
         self.merged.sources()
     }
@@ -414,7 +429,8 @@ impl<S: RunMergeInput> RunMerger<S> {
             })
     }
 
-    /// Completes the run. `None` if no record remains.
+    /// Completes the new run. Returns the run, or `None` if no record and no range delete remains,
+    /// together with the amount of consumed input.
     pub(crate) fn finish(self) -> Result<(Option<BuiltRun>, InputCounts)> {
         let RunMerger {
             builder,
@@ -422,25 +438,26 @@ impl<S: RunMergeInput> RunMerger<S> {
             merged,
             ..
         } = self;
-        // Frees the read-ahead buffers before the run is completed.
+        // Free the read-ahead buffers before the run is completed.
         drop(merged);
         Ok((builder.finish()?, taken))
     }
 }
 
-/// Returns whether a value is copied instead of passed on: because all values are, or to free its
-/// extent, which is sparsely used. Longer values are never copied, because each fills most of its
-/// extents by itself.
+/// Returns whether the merge copies a separate value instead of keeping the pointer to it. It
+/// copies the value if it moves all values, or if the value resides in a sparsely used extent,
+/// which can then be freed. It never copies a very long value, because such a value fills most of
+/// its extents alone.
 fn is_copied(sparse: &[Extent], moves_values: bool, pointer: &ValuePointer) -> bool {
     pointer.len <= LONGEST_COPIED && (moves_values || lies_in(sparse, &pointer.node))
 }
 
-/// Returns whether a node lies in one of these extents, which must be sorted.
+/// Returns whether a node resides in one of `extents`, which must be sorted.
 pub(crate) fn lies_in(extents: &[Extent], node: &NodePointer) -> bool {
     unit_lies_in(extents, (node.tier, node.offset / UNIT))
 }
 
-/// Returns whether a unit of a tier lies in one of these extents, which must be sorted.
+/// Returns whether an allocation unit of a tier belongs to one of `extents`, which must be sorted.
 pub(crate) fn unit_lies_in(extents: &[Extent], (tier, unit): (u8, u64)) -> bool {
     let behind = |extent: &Extent| (extent.tier, u64::from(extent.start)) <= (tier, unit);
     debug_assert!(extents.is_sorted(), "extents by their places");
@@ -449,8 +466,8 @@ pub(crate) fn unit_lies_in(extents: &[Extent], (tier, unit): (u8, u64)) -> bool 
     before.last().is_some_and(holds)
 }
 
-/// Removes the sources that a newer one deletes completely for every reader, so that they need not
-/// be read.
+/// Removes each source whose data is completely deleted, for every reader, by the range deletes of
+/// a newer source. Such a source need not be read.
 fn drop_deleted(sources: &mut Vec<RunSource>, rule: &FoldRule) {
     let mut newer: Vec<RunSource> = Vec::new();
     sources.retain(|source| {

@@ -1,5 +1,5 @@
-//! Leaves that a run adopts from another run without reading them: their index entries are copied,
-//! and their extents inherited (stitching: Spillane 2012, chapter 6).
+//! Adopts leaves of another run without reading them: the new run copies their index entries and
+//! inherits their extents (stitching: Spillane 2012, chapter 6).
 
 use super::IndexedRun;
 use super::build::{RunBuilder, note_sequence};
@@ -12,19 +12,20 @@ use alluvium_dictionary::key::LookupKey;
 use alluvium_storage::store::Store;
 use alluvium_storage::{NodeCache, NodePointer, Result};
 
-/// A leaf, as described by its index entry.
+/// Describes a leaf by the contents of its index entry.
 #[derive(Clone, Debug)]
 pub(crate) struct LeafDescriptor {
     child: IndexChild,
-    /// A lower bound of the keys, above the previous leaf's keys. The first key, if it is known.
+    /// A lower bound of the leaf's keys that is above all keys of the previous leaf. It is the
+    /// first key if that key is known.
     low: Vec<u8>,
-    /// An exclusive upper bound of the keys, at or below the keys of the next leaf. The immediate
-    /// successor of the last key, if that is known. `None` for a last leaf whose last key is
-    /// unknown.
+    /// An exclusive upper bound of the leaf's keys that is at or below all keys of the next leaf.
+    /// It is the immediate successor of the last key if that key is known. `None` if this is the
+    /// last leaf of the run and its last key is not known.
     end: Option<Vec<u8>>,
-    /// Whether the first and last key are known.
+    /// Whether the first and last key of the leaf are known.
     is_exact: bool,
-    /// The units that hold the leaf's separate values.
+    /// The allocation units that contain the leaf's separate values.
     units: ValueUnits,
 }
 
@@ -37,23 +38,23 @@ impl LeafDescriptor {
         self.end.as_deref()
     }
 
-    /// Returns the memory of the bounds in bytes.
+    /// Returns the memory in bytes that the leaf's bounds occupy.
     pub(crate) fn key_bytes(&self) -> usize {
         self.low.len() + self.end.as_ref().map_or(0, Vec::len)
     }
 
-    /// Returns whether the first and last key are known.
+    /// Returns whether the first and last key of the leaf are known.
     pub(crate) fn is_exact(&self) -> bool {
         self.is_exact
     }
 
-    /// Returns the last key, if it is known.
+    /// Returns the last key of the leaf, or `None` if it is not known.
     pub(crate) fn last(&self) -> Option<&[u8]> {
         let end = self.end.as_deref().filter(|_| self.is_exact)?;
         end.split_last().map(|(_, last)| last)
     }
 
-    /// Returns the first and last key, if they are known.
+    /// Returns the first and last key of the leaf, or `None` if they are not known.
     fn keys(&self) -> Option<LeafKeys> {
         let last = self.last()?.to_vec();
         let first = self.low.clone();
@@ -64,7 +65,7 @@ impl LeafDescriptor {
         &self.child.pointer
     }
 
-    /// Returns the number of records.
+    /// Returns the number of records in the leaf.
     pub(crate) fn records(&self) -> u64 {
         self.child.sums.records
     }
@@ -73,31 +74,34 @@ impl LeafDescriptor {
         self.child.pointer.tier
     }
 
-    /// Returns whether the leaf has deletes.
+    /// Returns whether the leaf contains any deletes.
     pub(crate) fn has_deletes(&self) -> bool {
         self.child.sums.tombstones > 0
     }
 
-    /// Returns the tier and number of each unit that holds separate values of the leaf.
+    /// Returns the allocation units that contain separate values of the leaf, as pairs of tier and
+    /// unit number.
     pub(crate) fn value_units(&self) -> impl Iterator<Item = (u8, u64)> {
         let listed = self.units.list().iter();
         listed.map(|listed| (listed.tier, u64::from(listed.unit)))
     }
 
-    /// Returns whether the leaf's separate values lie close together.
+    /// Returns whether the separate values of the leaf are stored close together.
     pub(crate) fn values_lie_together(&self) -> bool {
         self.units.lie_together()
     }
 
-    /// Returns whether the leaf follows another on the device, or starts an extent.
+    /// Returns whether the leaf immediately follows the leaf `before` on the device, or starts a
+    /// new allocation unit.
     pub(crate) fn follows(&self, before: &LeafDescriptor) -> bool {
         lies_behind(&self.child.pointer, &before.child.pointer)
     }
 }
 
 impl IndexedRun {
-    /// Returns whether the index has everything that a run must know about an adopted leaf: one
-    /// record per key, none of which expires or is folded, and no leaf is left out.
+    /// Returns whether leaves of this run may be adopted at all. This requires that the index has
+    /// all the information that the new run needs: every key has exactly one record, no record can
+    /// expire or be folded, and a repair does not exclude any node.
     pub(crate) fn is_adoptable(&self) -> bool {
         let summary = self.summary();
         summary.keys == summary.records
@@ -107,8 +111,9 @@ impl IndexedRun {
             && self.left_out().is_none()
     }
 
-    /// Returns whether a leaf can be adopted: it was closed because it was full (estimated from its
-    /// records), it is a single node, and the locations of all its values are known.
+    /// Returns whether a leaf may be adopted. The leaf must have been completed because it was
+    /// full, which is estimated from its number of records. It must be a single node, and the
+    /// locations of all its separate values must be known.
     pub(crate) fn is_full(&self, leaf: &LeafDescriptor) -> bool {
         let (summary, sums) = (self.summary(), leaf.child.sums);
         let mean = summary.records / summary.leaves.max(1);
@@ -120,7 +125,7 @@ impl IndexedRun {
     }
 }
 
-/// Iterates over the leaves of a run in order without reading them.
+/// Iterates over the index entries of a run's leaves in key order, without reading the leaves.
 pub(crate) struct LeafDescriptorIter {
     path: Option<IndexPath>,
     cache: NodeCache,
@@ -128,7 +133,7 @@ pub(crate) struct LeafDescriptorIter {
 }
 
 impl LeafDescriptorIter {
-    /// Starts before the leaf that may hold `low`.
+    /// Creates an iterator that starts at the leaf that may contain `low`.
     pub(crate) fn new(
         run: &IndexedRun,
         store: &Store,
@@ -142,17 +147,17 @@ impl LeafDescriptorIter {
         Ok(LeafDescriptorIter { path, cache, purpose })
     }
 
-    /// Returns whether no leaf is left.
+    /// Returns whether all leaves have been returned.
     pub(crate) fn is_over(&self) -> bool {
         self.path.is_none()
     }
 
-    /// Returns an iterator with no leaves left.
+    /// Returns an iterator that is exhausted.
     pub(crate) fn ended(self) -> LeafDescriptorIter {
         LeafDescriptorIter { path: None, ..self }
     }
 
-    /// Returns the next leaf, or `None` after the last.
+    /// Returns the next leaf, or `None` after the last leaf.
     pub(crate) fn next(&mut self) -> Result<Option<LeafDescriptor>> {
         let Some(path) = &mut self.path else {
             return Ok(None);
@@ -187,8 +192,9 @@ impl LeafDescriptorIter {
 }
 
 impl RunBuilder {
-    /// Adopts a leaf of a run that was passed to [`RunBuilder::inherit_from`], unchanged. Its keys
-    /// must be above all keys added so far, and below all keys added later.
+    /// Adds an existing leaf of the run `of` to this run without changing it. The run must have
+    /// been passed to [`RunBuilder::inherit_from`]. The leaf's keys must be above all keys added
+    /// before, and below all keys added later.
     ///
     /// # Errors
     /// See [`RunBuilder::push`].
@@ -199,9 +205,10 @@ impl RunBuilder {
             "a leaf that is taken over follows what is there (R1)"
         );
         self.end_leaf(&leaf.low)?;
-        // A reader of any key before the next leaf's separator reaches this leaf. If the previous
-        // leaf was adopted too, its extent is needed only up to its bound (R2), so the gap between
-        // the two belongs to this leaf, as for a copied leaf.
+        // A reader of any key up to the next leaf's separator reaches this leaf. If the previous
+        // leaf was adopted too, its extent is only needed up to its own upper bound (R2). The keys
+        // between the two leaves therefore belong to this leaf, as they would if it had been
+        // copied.
         let separator = self.adopted.fence.take().unwrap_or_else(|| leaf.low.clone());
         debug_assert!(separator <= leaf.low, "bounds are in order (R1)");
         let (all, sums) = (of.summary(), leaf.child.sums);
@@ -215,14 +222,14 @@ impl RunBuilder {
         summary.tombstones += sums.tombstones;
         summary.separate += u64::from(leaf.units.records);
         summary.leaves += 1;
-        // An estimate: the leaf's share of all records.
+        // Estimate the length of the leaf's values by its share of all records.
         let share = u128::from(all.value_bytes) * u128::from(sums.records) / u128::from(all.records.max(1));
         summary.value_bytes += share as u64;
         self.adopted.keys += sums.records;
         let live = leaf.child.pointer.read_len() as u64;
         self.adopted.bytes += live;
         self.values.spans.add(&leaf.child.pointer, &separator, end, live);
-        // A reader of the leaf may read its values, so both are needed for the same keys (R2).
+        // A reader of the leaf may also read its values, so both are needed for the same keys (R2).
         for listed in leaf.units.list() {
             let unit = (listed.tier, u64::from(listed.unit));
             self.values
@@ -238,7 +245,7 @@ impl RunBuilder {
         Ok(())
     }
 
-    /// Adds the hash of a key in an adopted leaf, for the maplet over the run's keys.
+    /// Adds the hash of a key in an adopted leaf, so that the run's maplet will contain the key.
     pub(crate) fn hash_adopted(&mut self, key: &[u8]) {
         assert!(
             self.adopted.keys > 0,
@@ -248,13 +255,14 @@ impl RunBuilder {
         self.keys.hashes.push(LookupKey::new(key).hash());
     }
 
-    /// Returns the last key that was added. After an adopted leaf with an unknown last key, a key
-    /// below the leaf's keys.
+    /// Returns the last key in the run so far, or `None` if there is none. If the last leaf was
+    /// adopted and its last key is not known, the result is a lower bound of that leaf's keys.
     pub(crate) fn last_key(&self) -> Option<&[u8]> {
         (self.summary.records > 0).then_some(&self.keys.last)
     }
 
-    /// Writes the leaf being filled and all leaves before it. The next leaf starts at `next`.
+    /// Completes the current leaf and writes it and all leaves before it. `next` is the separator
+    /// of the leaf that follows.
     fn end_leaf(&mut self, next: &[u8]) -> Result<()> {
         if self.current.has_records() {
             self.close_leaf(false);

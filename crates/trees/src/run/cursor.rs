@@ -1,4 +1,4 @@
-//! Iterates over a run's records in either direction.
+//! Cursors, which iterate over the records of a run in either direction.
 
 use super::leaf::{LeafLayout, LeafRecordParts, ValueStorage};
 use super::load::load;
@@ -16,12 +16,12 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{CacheRetention, Error, NodePointer, Result};
 use std::ops::Range;
 
-/// A position among the records of a run within a range. Keys are visited in the cursor's
-/// direction, and the records of a key always newest first.
+/// A cursor over the records of a run in a key range. It visits keys in its direction, and the
+/// records of each key always from newest to oldest.
 ///
-/// A new cursor has no current record; call [`RunRecordCursor::start`] or [`RunRecordCursor::seek`]
-/// first. It holds no guard between calls: the caller must keep the extents that the range needs.
-/// After an error it has no current record.
+/// A new cursor has no current record: call [`RunRecordCursor::start`] or [`RunRecordCursor::seek`]
+/// first. After an error it has no current record either. The cursor does not keep an epoch pinned
+/// between calls, so the caller must keep the extents in which the range is stored.
 ///
 /// ```
 /// # use alluvium_base::{Message, Purpose};
@@ -51,32 +51,35 @@ use std::ops::Range;
 /// ```
 pub struct RunRecordCursor {
     feed: LeafReadahead,
-    /// Lower bound that replaces smaller sequence numbers of records.
+    /// Lower bound for the sequence numbers of records: smaller sequence numbers are replaced by
+    /// it.
     base: SequenceNumber,
-    /// Records with higher sequence numbers are skipped.
+    /// The sequence number of the reader. Records with higher sequence numbers are skipped.
     at: SequenceNumber,
-    /// The leaf of the current key, and its keys within the range.
+    /// The leaf that contains the current key.
     leaf: Option<CursorLeaf>,
-    /// In backward direction: a leaf with older records of the current key, while they are visited.
+    /// A leaf with older records of the current key, which is being visited. Only used in backward
+    /// direction.
     older: Option<OlderLeaf>,
-    /// Leaves with older records of the current key that are still to be visited, oldest first.
+    /// Further leaves with older records of the current key. They are visited from the end of this
+    /// list, which has the newest of these records.
     trail: Vec<NodePointer>,
     key: Vec<u8>,
     key_number: usize,
     record: usize,
-    /// End of the current key's records in its leaf.
+    /// The index after the last record of the current key in its leaf.
     record_end: usize,
     parts: LeafRecordParts,
     separate: Option<ValuePointer>,
     is_at_record: bool,
-    /// The last read positions, if jumps are counted.
+    /// The last read positions; `None` if jumps of this cursor are not counted.
     way: Option<ReadPositions>,
 }
 
 struct CursorLeaf {
     pointer: NodePointer,
     layout: LeafLayout,
-    /// Numbers of the keys within the range.
+    /// Indices of the leaf's keys that are within the cursor's range.
     keys: Range<usize>,
 }
 
@@ -86,7 +89,7 @@ struct OlderLeaf {
     bytes: Vec<u8>,
 }
 
-/// The parts of the current record before there is one.
+/// A placeholder for the parts of the current record, used while there is no current record.
 const NOTHING: LeafRecordParts = LeafRecordParts {
     sequence: 0,
     kind: MessageKind::Put,
@@ -96,7 +99,7 @@ const NOTHING: LeafRecordParts = LeafRecordParts {
 };
 
 impl IndexedRun {
-    /// Returns a cursor over the records in a range.
+    /// Creates a cursor over the records of the run in `range`.
     #[must_use]
     pub fn cursor(
         &self,
@@ -124,18 +127,19 @@ impl IndexedRun {
     }
 }
 
-/// The target of a seek.
+/// The position to which a seek moves a cursor.
 #[derive(Clone, Copy)]
 enum SeekTarget<'k> {
-    /// The first key of the range, in the cursor's direction.
+    /// The first key of the range in the cursor's direction.
     Start,
-    /// The first key at or after this one, in the cursor's direction.
+    /// The first key at or after this key in the cursor's direction.
     Key(&'k [u8]),
 }
 
-/// Moves every cursor to the first key at or after `key` in its direction, or to its start if there
-/// is no `key`. Reads the first leaves of all cursors in one batch and waits for them, except for
-/// cursors that expect many leaves.
+/// Moves each cursor to the first key at or after `key` in the cursor's direction. If `key` is
+/// `None`, moves each cursor to the start of its range. The first leaves of all cursors are read in
+/// one batch, which saves waiting. Cursors that expect to read many leaves read their own leaves
+/// instead.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if a node does not match its pointer; I/O errors.
@@ -156,38 +160,39 @@ pub fn open_many(cursors: &mut [RunRecordCursor], key: Option<&[u8]>) -> Result<
     cursors.iter_mut().try_for_each(|cursor| cursor.arrive(seek))
 }
 
-/// Number of further leaves with older records of a key that the cursor visits before it searches
-/// from the root instead.
+/// When a cursor skips older records of a key, the maximum number of further leaves that it
+/// traverses one by one. After that many it searches for the next key from the root.
 const MOST_WALKED: usize = 2;
 
 #[cfg(all(test, not(alluvium_model_check)))]
 std::thread_local! {
-    /// Number of records that cursors of this thread have visited.
+    /// Number of records that the cursors of this thread have visited.
     pub(crate) static ENTERED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 impl RunRecordCursor {
-    /// Hides records above `at`, which a reader at `at` does not see. Skipping them costs about as
-    /// much as a search in a leaf, regardless of their number.
+    /// Returns this cursor with all records above the sequence number `at` hidden, as for a reader
+    /// at `at`. Skipping the hidden records of a key costs about as much as one search in a leaf,
+    /// regardless of their number.
     #[must_use]
     pub fn for_reader(self, at: SequenceNumber) -> RunRecordCursor {
         RunRecordCursor { at, ..self }
     }
 
-    /// Returns the approximate memory that the cursor retains between calls, in bytes: nodes and
-    /// copies of their contents. Excludes the cursor itself, and frames lent by a cache.
+    /// Returns the approximate memory in bytes that the cursor keeps between calls: nodes, and
+    /// copies of their contents. Excludes the cursor itself and frames that belong to a cache.
     pub fn memory_bytes(&self) -> usize {
         let older = self.older.as_ref().map_or(0, |older| older.bytes.capacity());
         self.feed.memory_bytes() + self.key.capacity() + older
     }
 
-    /// Announces the number of leaves that will probably be read after each seek. They are
-    /// requested at once, up to the read-ahead limit. A streaming cursor ignores it.
+    /// Sets the number of leaves that will probably be read after each seek. These leaves are then
+    /// requested together, up to the limit for read-ahead. A streaming cursor ignores this number.
     pub fn expect(&mut self, leaves: usize) {
         self.feed.expect(leaves);
     }
 
-    /// Moves to the first record of the range, in the cursor's direction.
+    /// Moves to the first record of the range in the cursor's direction.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if a node does not match its pointer; I/O errors.
@@ -196,7 +201,7 @@ impl RunRecordCursor {
         self.arrive(SeekTarget::Start)
     }
 
-    /// Moves to the first record of the range whose key is at or after `key`, in the cursor's
+    /// Moves to the first record in the range whose key is at or after `key` in the cursor's
     /// direction.
     ///
     /// # Errors
@@ -239,13 +244,13 @@ impl RunRecordCursor {
         }
     }
 
-    /// Returns whether a repair omits a value of the run.
+    /// Returns whether a repair excludes the node that contains this separate value.
     #[inline]
     pub(crate) fn omits_value(&self, value: &ValuePointer) -> bool {
         self.feed.run().omits_value(value)
     }
 
-    /// Moves to the next record. Does nothing if there is no current record.
+    /// Moves to the next record. Does nothing if the cursor has no current record.
     ///
     /// # Errors
     /// See [`RunRecordCursor::start`].
@@ -258,7 +263,7 @@ impl RunRecordCursor {
         self.pass_unseen()
     }
 
-    /// Moves to the first record of the next key. Does nothing if there is no current record.
+    /// Moves to the first record of the next key. Does nothing if the cursor has no current record.
     ///
     /// # Errors
     /// See [`RunRecordCursor::start`].
@@ -278,7 +283,7 @@ impl RunRecordCursor {
         self.pass_unseen()
     }
 
-    /// Moves past the current key if the next key is not after it in the same leaf.
+    /// Moves to the next key for the case that it does not follow the current key in the same leaf.
     #[cold]
     fn pass_key_far(&mut self) -> Result<()> {
         if self.feed.direction() == MergeDirection::Backward {
@@ -293,7 +298,7 @@ impl RunRecordCursor {
         {
             return self.enter_next_leaf();
         }
-        // The following leaves begin with older records of the key.
+        // The next leaves begin with older records of the current key.
         let mut behind = self.key.clone();
         behind.push(0);
         for _ in 0..MOST_WALKED {
@@ -313,7 +318,8 @@ impl RunRecordCursor {
         self.arrive(SeekTarget::Key(&behind))
     }
 
-    /// Moves to the next visible record, unless the current one is visible.
+    /// Moves forward to the first record that is visible to the reader, which may be the current
+    /// record.
     #[inline]
     fn pass_unseen(&mut self) -> Result<()> {
         if self.parts.sequence > self.at {
@@ -361,16 +367,20 @@ impl RunRecordCursor {
         self.advance_far()
     }
 
-    /// Passes a sequence of records to `take`, starting with the current one, and moves to the
-    /// first record that was not passed. The sequence ends when `take` returns `false`, at the end
-    /// of the leaf, at `bound`, and at a key that is not simple. A key is simple if the run has a
-    /// single record of it: a put that is visible at `at`, does not expire, and has its value in
-    /// the leaf. Returns the number of records passed; if it is zero, the cursor has not moved.
+    /// Passes consecutive records to `take`, beginning with the current record. Then moves to the
+    /// first record that was not passed. Returns the number of records passed; if it is zero, the
+    /// cursor has not moved.
     ///
-    /// Keys are passed in two parts, of which the first is the same for all.
+    /// The sequence ends when `take` returns `false`, at the end of the leaf, at `bound`, and at
+    /// the first key that is not simple. A key is simple if the run has exactly one record of it,
+    /// and this record is a put that is visible at `at`, does not expire, and has its value in the
+    /// leaf.
+    ///
+    /// Each key is passed in two parts: the prefix that all keys of the leaf share, and the rest of
+    /// the key.
     ///
     /// # Errors
-    /// See [`RunRecordCursor::start`]. The records passed before the error are valid.
+    /// See [`RunRecordCursor::start`]. The records that were passed before the error are valid.
     pub fn sweep(
         &mut self,
         at: SequenceNumber,
@@ -385,7 +395,7 @@ impl RunRecordCursor {
             return Ok(0);
         }
         let mut keys = leaf.keys.clone();
-        // Other leaves have further records of these keys.
+        // The first and the last key of the leaf may have further records in other leaves.
         keys.start = keys.start.max(usize::from(layout.begun));
         keys.end = keys.end.min(layout.keys - usize::from(layout.goes_on));
         if let Some(bound) = bound {
@@ -428,13 +438,14 @@ impl RunRecordCursor {
         let Some(last) = last else { return Ok(0) };
         debug_assert!(keys.contains(&last), "what is handed out is inside the bound");
         let count = last.abs_diff(self.key_number) + 1;
-        // In a plain leaf the number of a key is also the number of its only record.
+        // In a plain leaf, each key has exactly one record, whose index is that of the key.
         (self.key_number, self.record, self.record_end) = (last, last, last + 1);
         self.advance()?;
         Ok(count)
     }
 
-    /// Moves past the current key if the next record is not in the same leaf.
+    /// Moves to the next record for the case that it does not follow the current record in the same
+    /// leaf.
     #[cold]
     fn advance_far(&mut self) -> Result<()> {
         if self.feed.direction() == MergeDirection::Forward {
@@ -450,13 +461,14 @@ impl RunRecordCursor {
         }
     }
 
-    /// Finds the path to the target, and returns the first leaves to read.
+    /// Starts a seek: finds the path to the target, and returns the leaves that should be read
+    /// first.
     fn begin(&mut self, seek: SeekTarget<'_>) -> Result<Vec<NodePointer>> {
         self.is_at_record = false;
         self.leaf = None;
         self.older = None;
         self.trail.clear();
-        // A seek does not count as a jump.
+        // A seek does not count as a jump of a scan.
         self.way = self.way.map(|_| ReadPositions::default());
         let KeyRange { low, high } = self.feed.range().clone();
         let target = match (self.feed.direction(), seek) {
@@ -474,7 +486,8 @@ impl RunRecordCursor {
         self.feed.start(target)
     }
 
-    /// Moves to the first visible record at the target, in the leaves that were requested.
+    /// Completes a seek: moves to the first visible record at the target, once the leaves have been
+    /// requested.
     fn arrive(&mut self, seek: SeekTarget<'_>) -> Result<()> {
         self.arrive_at_any(seek)?;
         self.pass_unseen()
@@ -504,7 +517,7 @@ impl RunRecordCursor {
         Ok(())
     }
 
-    /// Moves to the first key within the range in the following leaves.
+    /// Moves to the first key within the range in one of the next leaves.
     fn enter_next_leaf(&mut self) -> Result<()> {
         while self.load_next_leaf()? {
             let keys = self.leaf.as_ref().map_or(0..0, |leaf| leaf.keys.clone());
@@ -515,7 +528,7 @@ impl RunRecordCursor {
         Ok(())
     }
 
-    /// Moves to the first of these keys of the leaf, in the cursor's direction.
+    /// Moves to the first of the keys with the indices `keys` in the cursor's direction.
     fn enter_from(&mut self, keys: Range<usize>) -> Result<()> {
         debug_assert!(!keys.is_empty(), "a leaf is entered at a key");
         match self.feed.direction() {
@@ -524,7 +537,8 @@ impl RunRecordCursor {
         }
     }
 
-    /// Loads the next leaf and determines its keys within the range. Returns `false` at the end.
+    /// Loads the next leaf and determines which of its keys are within the range. Returns `false`
+    /// if there is no further leaf.
     fn load_next_leaf(&mut self) -> Result<bool> {
         self.is_at_record = false;
         self.leaf = None;
@@ -559,7 +573,7 @@ impl RunRecordCursor {
         Ok(true)
     }
 
-    /// Moves to the newest record of a key of the leaf.
+    /// Moves to the newest record of the key with index `number` of the current leaf.
     #[inline]
     fn enter_key(&mut self, number: usize) -> Result<()> {
         self.is_at_record = false;
@@ -578,8 +592,8 @@ impl RunRecordCursor {
         self.enter_record(records.start)
     }
 
-    /// In backward direction, at a key with newer records in the previous leaf: moves to the newest
-    /// record, and records the leaves on the way in `trail`.
+    /// Handles a key whose newer records are in the previous leaves, in backward direction. Moves
+    /// to the newest record of the key, and appends the leaves with older records to `trail`.
     #[cold]
     fn enter_begun(&mut self) -> Result<()> {
         let key = self.key.clone();
@@ -605,8 +619,8 @@ impl RunRecordCursor {
         Err(MalformedNode("a leaf before one whose first key is begun").at(self.feed.run().pointer()))
     }
 
-    /// In backward direction, at the end of a key's records in a leaf: continues with older ones in
-    /// the following leaf.
+    /// Handles the end of a key's records in one leaf, in backward direction. Continues with the
+    /// older records in the next leaf, which is at `pointer`.
     fn enter_older(&mut self, pointer: NodePointer) -> Result<()> {
         self.is_at_record = false;
         let cache = self.feed.cache();
@@ -625,7 +639,7 @@ impl RunRecordCursor {
         self.enter_record(records.start)
     }
 
-    /// Returns the leaf that contains the current record.
+    /// Returns the bytes of the leaf that contains the current record.
     #[inline]
     fn bytes(&self) -> &[u8] {
         match &self.older {
@@ -634,7 +648,7 @@ impl RunRecordCursor {
         }
     }
 
-    /// Moves to a record of the current key.
+    /// Moves to the record with index `number`, which must belong to the current key.
     #[inline]
     fn enter_record(&mut self, number: usize) -> Result<()> {
         self.is_at_record = false;

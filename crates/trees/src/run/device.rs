@@ -1,26 +1,28 @@
-//! Parameters derived from a device's profile: the number of concurrent reads past the cache, and
-//! the cost of a futile maplet probe.
+//! Derives parameters from the profile of a device: the number of concurrent reads that bypass the
+//! cache, and how many bytes are worth rewriting to avoid a futile maplet probe.
 
 use alluvium_base::DeviceProfile;
 
-/// Minimum number of reads: one is processed while the next is in progress.
+/// Minimum number of concurrent reads: one buffer is processed while the next one is being read.
 /// Tuning: `2` since 2026-11-25.
 const LEAST: usize = 2;
 
-/// Number of concurrent reads past the cache.
+/// The numbers of concurrent reads that bypass the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadConcurrency {
-    /// For each run that a compaction reads, and for a scan that starts.
+    /// Number of concurrent reads for each input run of a compaction, and for a scan that has just
+    /// started.
     pub(crate) windows: usize,
-    /// For a scan that has run for a while: a device with several concurrent reads delivers the
-    /// next ones while the first is processed.
+    /// Number of concurrent reads for a scan that has run for a while. A device that supports
+    /// concurrent reads fetches the next buffers while the first one is processed.
     pub(crate) scan_windows: usize,
 }
 
 impl ReadConcurrency {
-    /// Returns the numbers for a device. A compaction has one window fewer per run than the device
-    /// has slots, including the window that it processes. A long scan has one and a half times as
-    /// many windows as there are slots, so that the device never waits for it.
+    /// Returns the numbers of concurrent reads for a device. A compaction has one read fewer per
+    /// run than the device has slots; this includes the buffer that is being processed. A long scan
+    /// has one and a half times as many reads as the device has slots, so that the device is never
+    /// idle.
     pub(crate) fn of(device: &DeviceProfile) -> ReadConcurrency {
         let slots = device.slots();
         let windows = (slots - 1).max(LEAST);
@@ -33,22 +35,22 @@ impl ReadConcurrency {
     }
 }
 
-/// Cost of a futile probe of one more run's maplet, in picoseconds.
+/// Cost of probing the maplet of one more run without finding the key, in picoseconds.
 /// Tuning: `64_000` since 2026-11-22; 60 ns a probe and 4 ns a byte of a compaction, two shared
 /// virtual processors.
 const PROBE_PS: u64 = 64_000;
-/// Cost per byte of a compaction whose input is in memory, in picoseconds.
+/// Cost of a compaction per byte if its input is in memory, in picoseconds.
 /// Tuning: `4_000` since 2026-11-22; as above.
 const REWRITE_BYTE_PS: u64 = 4_000;
-/// Unit in which lookups read rewritten data into the cache again.
+/// Number of bytes per read when lookups read rewritten data into the cache again.
 /// Tuning: `4096` since 2026-11-22; a page.
 const REREAD_BYTES: u64 = 4096;
 const _: () = assert!(0 < REWRITE_BYTE_PS && REWRITE_BYTE_PS <= PROBE_PS && REREAD_BYTES > 0);
 
-/// Returns the number of bytes whose rewrite costs as much as one futile probe, at least one.
-/// Includes the cost of reading them again if they do not stay in the cache. When the futile probes
-/// since the last rewrite have cost as much as a rewrite, it is worth rewriting to save the next
-/// lookups this cost.
+/// Returns the number of bytes, at least one, whose rewriting costs as much as one futile maplet
+/// probe. The cost of rewriting includes reading the bytes into the cache again, unless the data
+/// fit in the cache. Once the futile probes since the last rewrite have cost as much as another
+/// rewrite would, rewriting is worthwhile, because it saves further futile probes.
 pub(crate) fn bytes_per_probe(device: &DeviceProfile, fits_cache: bool) -> u64 {
     let read_again = match fits_cache {
         true => 0,

@@ -12,15 +12,17 @@ use alluvium_storage::{EpochGuard, NodeCache, NodePointer, PageSize, Result};
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
-/// Number of cache lines of a leaf to prefetch: its header, and the keys of a one-page leaf.
+/// Number of cache lines of a leaf to prefetch. They contain the header, and the keys of a leaf of
+/// one page.
 const FIRST_LINES: usize = 16;
 
 impl IndexedRun {
-    /// Calls `visit` with the records of a key at or below `at`, newest first, until it breaks.
+    /// Looks up a key as of sequence number `at`: calls `visit` with each record of the key whose
+    /// sequence number is at most `at`, from newest to oldest, until `visit` returns a break.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if a node does not match its pointer;
-    /// I/O errors; errors of `visit`.
+    /// I/O errors; the errors of `visit`.
     pub fn find(
         &self,
         key: &[u8],
@@ -38,8 +40,9 @@ impl IndexedRun {
         unwrap_ready(self.search(key, at, &from, |record| Poll::Ready(visit(record))))
     }
 
-    /// Like [`IndexedRun::find`], with nodes from any source. If it returns pending, `visit` may
-    /// have been called with some of the records and will be called with them again.
+    /// Looks up a key like [`IndexedRun::find`], but reads nodes through `fetch`. If this returns
+    /// pending, the caller must repeat the call. The repeated call starts again with the newest
+    /// record, so `visit` may see a record twice.
     #[inline]
     pub(crate) fn search<F: NodeFetch>(
         &self,
@@ -70,8 +73,8 @@ impl IndexedRun {
         Poll::Ready(Ok(()))
     }
 
-    /// Continues the search after a key's first leaf, for a key whose records fill several leaves.
-    /// Waits for these leaves.
+    /// Continues a lookup after the first leaf, for a key whose records extend over several leaves.
+    /// Waits for the reads of these leaves.
     #[cold]
     fn search_on(
         &self,
@@ -100,8 +103,9 @@ impl IndexedRun {
         Poll::Ready(Ok(()))
     }
 
-    /// Returns the leaf that contains a key's newest record if the run has the key, so that it can
-    /// be prefetched together with others. Reads index nodes as needed.
+    /// Returns the leaf that contains the newest record of a key if the run has the key. The caller
+    /// can thus prefetch the leaves of several lookups together. Reads index nodes as needed.
+    /// Returns `None` if the run cannot contain the key.
     ///
     /// # Errors
     /// See [`IndexedRun::find`].
@@ -144,7 +148,7 @@ impl IndexedRun {
     }
 }
 
-/// Returns the child of an index node that contains a key's newest record.
+/// Returns the pointer to the child of an index node that contains the newest record of a key.
 #[inline]
 fn child_in(
     node: &[u8],
@@ -162,11 +166,11 @@ fn child_in(
     layout.pointer(node, child, page_size)
 }
 
-/// Whether the search for a key's records is complete.
+/// The result of visiting the records of a key in one leaf.
 #[derive(PartialEq, Eq)]
 enum VisitOutcome {
     Done,
-    /// The following leaf has more records.
+    /// The next leaf has more records of the key.
     Continues,
 }
 
@@ -203,7 +207,7 @@ fn visit_key(
     Poll::Ready(Ok(VisitOutcome::Done))
 }
 
-/// Returns a record of a leaf.
+/// Decodes the record with index `record` of a leaf.
 #[inline]
 pub(super) fn record_of<'a>(
     layout: &LeafLayout,

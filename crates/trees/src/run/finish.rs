@@ -1,4 +1,4 @@
-//! Completes a run: index nodes, the footer, and the result for the caller.
+//! Completes a run: writes the index nodes and the footer, and returns the result to the caller.
 
 use super::build::{RunBuilder, note_sequence};
 use super::footer::{RunFooter, RunMetadata};
@@ -15,23 +15,26 @@ use alluvium_storage::{DiskLocation, Error, NodePointer, OnDiskObject, Result};
 use std::mem::take;
 use std::sync::Arc;
 
-/// A run that is written but not part of the store yet.
+/// A run that has been written completely but does not belong to the store yet.
 #[derive(Debug)]
 pub struct BuiltRun {
-    /// The run, which can be read already.
+    /// The new run, which can already be read.
     pub run: IndexedRun,
-    /// The hash of each distinct key, in key order, without adopted keys that were not hashed.
+    /// The hashes of all distinct keys, in key order. Keys of adopted leaves are missing unless
+    /// they were hashed.
     pub hashes: Vec<u64>,
-    /// The run's own extents with their live bytes. They are provisional until they are installed.
+    /// The extents written for this run, each with its number of live bytes. They are provisional
+    /// until the caller installs them.
     pub extents: Vec<(Extent, u64)>,
-    /// Bytes of leaves adopted from other runs.
+    /// Total size in bytes of the leaves that were adopted from other runs.
     pub(crate) adopted_bytes: u64,
-    /// Index nodes that were added to the cache.
+    /// Pointers to the index nodes that were inserted into the cache.
     cached: Vec<NodePointer>,
 }
 
 impl BuiltRun {
-    /// Discards the run's own extents. Its leaves must not have been read through the cache.
+    /// Frees the extents that were written for this run. No leaf of the run may have been read
+    /// through the cache before.
     pub fn abandon(self, store: &Store) {
         self.cached
             .iter()
@@ -42,10 +45,11 @@ impl BuiltRun {
     }
 }
 
-/// Index nodes that are added to the cache once everything is written.
+/// Index nodes to be inserted into the cache after all writes have completed.
 type ToCache = Vec<(NodePointer, Vec<u8>)>;
 
-/// Extents of finished writers, discarded on drop unless they are taken.
+/// The extents of completed writers. If this list is dropped, the extents that remain in it are
+/// freed.
 struct ProvisionalExtents {
     extents: Arc<Extents>,
     claimed: Vec<(Extent, u64)>,
@@ -60,12 +64,13 @@ impl Drop for ProvisionalExtents {
 }
 
 impl RunBuilder {
-    /// Writes the remaining leaves, the index and the footer, and waits for all writes. Does not
-    /// sync or install anything. `None` if nothing was added.
+    /// Completes the run: writes the remaining leaves, the index nodes and the footer, and waits
+    /// for all writes. Returns `None` if neither records nor range deletes were added. Does not
+    /// sync the device, and does not install the extents.
     ///
     /// # Errors
-    /// [`Error::Full`] if the store is full, [`Error::Corrupt`] if a value that was passed on is
-    /// outside of all inherited extents, or I/O errors. The output is discarded then.
+    /// [`Error::Full`] if the store is full; [`Error::Corrupt`] if a record points to a value that
+    /// is not in any inherited extent; I/O errors. After an error, everything written is discarded.
     pub fn finish(mut self) -> Result<Option<BuiltRun>> {
         let range_deletes = self.take_deletes();
         if self.summary.records == 0 && range_deletes.is_empty() {
@@ -85,7 +90,8 @@ impl RunBuilder {
         for sequence in range_deletes.sequences() {
             note_sequence(&mut self.summary, sequence, sequence);
         }
-        // No record has this key. It is an upper bound for the keys of the last leaf.
+        // The upper bound of an adopted leaf is not the key of any record. It bounds the keys of
+        // the last leaf.
         if let Some(fence) = self.adopted.fence.take() {
             self.keys.last = fence;
         }
@@ -128,7 +134,8 @@ impl RunBuilder {
         Arc::new(RangeTombstoneBuilder::merged(&[(&*indexed, &everything), (&listed, &everything)]).finish())
     }
 
-    /// Returns the smallest and the largest key touched. Long keys are rounded outwards.
+    /// Returns the smallest and the largest key of all records and range deletes. Long keys are
+    /// replaced by shorter keys outside of this interval.
     fn bounds(&self, range_deletes: &RangeTombstoneIndex) -> (Box<[u8]>, Box<[u8]>) {
         let records = (self.summary.records > 0).then_some((&self.keys.first[..], &self.keys.last[..]));
         let (first, last) = range_deletes.bounds().unzip();
@@ -145,8 +152,8 @@ impl RunBuilder {
         bounds(low.unwrap_or_default(), high.unwrap_or_default())
     }
 
-    /// Writes the last leaf and the index nodes below the root. Returns the root's bytes, and the
-    /// index nodes with their pointers.
+    /// Writes the last leaf and all index nodes except the root. Returns the encoded root, and the
+    /// index nodes that should be cached.
     fn finish_index(&mut self, low: &[u8], high: &[u8]) -> Result<(Vec<u8>, ToCache)> {
         let mut cached = Vec::new();
         if self.summary.records == 0 {
@@ -201,7 +208,8 @@ impl RunBuilder {
         Ok((nodes.pop().map_or_else(Vec::new, |root| root.bytes), cached))
     }
 
-    /// Returns the extents that the run needs. Opening the run adds the footer's own extent.
+    /// Returns the extents that the run uses, except for those of the footer, which are added when
+    /// the run is opened.
     fn uses(&mut self, values: &[(Extent, u64)]) -> Result<Vec<ExtentUse>> {
         let mut uses = Vec::new();
         for &(extent, _) in values {
@@ -239,7 +247,7 @@ impl RunBuilder {
         Ok(uses)
     }
 
-    /// Writes the footer and completes every writer.
+    /// Writes the footer, waits for all writers to complete, and returns the run.
     fn finish_footer(
         self,
         details: RunMetadata,
@@ -307,10 +315,12 @@ impl RunBuilder {
         }))
     }
 
-    /// Writes details that are too long for a footer to separate nodes.
+    /// Writes metadata that are too long for the footer to separate nodes. Returns a footer that
+    /// points to these nodes.
     fn write_apart(&self, details: &RunMetadata, claimed: &mut ProvisionalExtents) -> Result<RunFooter> {
         let page_size = self.page_size();
-        // Several writes are in progress at once, and those of leaves have separate buffers.
+        // The buffer is large enough for several concurrent writes. It is separate from the buffers
+        // of the leaves.
         let writer = self
             .nodes
             .another((4 * largest(page_size) as u64).div_ceil(UNIT) as u32);

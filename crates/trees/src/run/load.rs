@@ -1,4 +1,5 @@
-//! Loads nodes from the cache under a guard, or directly from the tiers, and assembles long nodes.
+//! Loads leaves and index nodes, either from the cache under a guard or directly from the tiers. A
+//! long node is assembled from its parts.
 
 use super::format::{self, LONG};
 use alluvium_base::Purpose;
@@ -8,7 +9,7 @@ use alluvium_storage::{CacheRetention, EpochGuard, Error, NodeCache, NodePointer
 use std::ops::Deref;
 use std::task::{Poll, ready};
 
-/// A leaf or an index node: in the cache, or assembled from its parts.
+/// A leaf or an index node: a reference to the cache, or a long node assembled from its parts.
 pub(super) enum LoadedNode<'g> {
     Cached(NodeRef<'g>),
     Whole(Vec<u8>),
@@ -42,7 +43,8 @@ pub(super) fn load<'g>(
     loaded(node, pointer, &from)
 }
 
-/// Loads a leaf that was read ahead, without marking it as used.
+/// Loads a leaf that was read ahead. Does not mark it as used in the cache, so that a scan does not
+/// displace other nodes.
 pub(super) fn load_passing<'g>(
     cache: &'g NodeCache,
     guard: &'g EpochGuard,
@@ -63,7 +65,7 @@ pub(super) fn load_passing<'g>(
     }
 }
 
-/// Loads a leaf from any source. Waits for the parts of a long leaf.
+/// Loads a leaf through `fetch`. If the leaf is long, waits for the reads of its parts.
 #[inline]
 pub(super) fn load_leaf_in<'g, F: NodeFetch>(
     fetch: &'g F,
@@ -73,7 +75,7 @@ pub(super) fn load_leaf_in<'g, F: NodeFetch>(
     Poll::Ready(loaded(node, pointer, fetch.blocking()))
 }
 
-/// Loads an index node from any source. Waits for the parts of a long node.
+/// Loads an index node through `fetch`. If the node is long, waits for the reads of its parts.
 #[inline]
 pub(super) fn load_index_in<'g, F: NodeFetch>(
     fetch: &'g F,
@@ -97,13 +99,13 @@ fn loaded<'g>(node: NodeRef<'g>, pointer: &NodePointer, from: &BlockingFetch<'_>
     Ok(LoadedNode::Whole(assemble(&nodes, pointer, &node)?))
 }
 
-/// Returns whether a node is the head of a long node.
+/// Returns whether these bytes are the head of a long node, which consists of several parts.
 #[inline]
 pub(super) fn is_long(node: &[u8]) -> bool {
     node.first() == Some(&LONG)
 }
 
-/// Returns a complete leaf or index node from any source.
+/// Returns the complete bytes of a leaf or an index node, including the parts of a long node.
 pub(super) fn load_from(nodes: &dyn NodeReader, pointer: &NodePointer) -> Result<Vec<u8>> {
     let mut whole = Vec::new();
     nodes.each(&[*pointer], &mut |node| {
@@ -117,7 +119,7 @@ pub(super) fn load_from(nodes: &dyn NodeReader, pointer: &NodePointer) -> Result
     Ok(whole)
 }
 
-/// Returns the bytes of a long node, given its head.
+/// Reads the parts of a long node, whose head is `head`, and returns the bytes of the whole node.
 pub(super) fn assemble(nodes: &dyn NodeReader, pointer: &NodePointer, head: &[u8]) -> Result<Vec<u8>> {
     let (len, parts) = format::decode_long(head, &pointer.place(), nodes.page_size())?;
     let mut whole = Vec::with_capacity(len);

@@ -1,7 +1,8 @@
-//! Runs: immutable packed B-trees on a store's nodes.
+//! Sorted runs: immutable B-trees with full nodes, stored on the device.
 //!
-//! *Scope*: how sorted records become leaves, index nodes and a footer; how a run is searched for a
-//! key, a range, or a sum over a range; the extents that a run needs, and the keys that need them.
+//! *Scope*: how sorted records are written as leaves, index nodes and a footer; how a run is
+//! searched for a key or a key range, and how the size of a key range is estimated; which extents a
+//! run needs, and for which keys it needs each extent.
 //!
 //! *Must not depend on*: other runs, the lifetime of a run, its other readers. The owner of a run,
 //! a cursor or a pointer must keep its extents.
@@ -13,32 +14,38 @@
 //! ```
 //!
 //! The root is stored in the footer, and stays in memory while the run is open. A lookup therefore
-//! reads one leaf and the index nodes above it, which stay in the cache.
+//! reads one leaf, and the index nodes above the leaf, which are usually cached.
 //!
 //! # Costs
 //!
-//! One of two shared virtual processors, the memory device, 2 M records of 24-byte random keys and
-//! 100-byte values, pages of 4 KiB (`cargo bench -p alluvium-trees --bench run`; medians): building
-//! processes 1.8 to 2.3 GB/s of user data, 1.0 with LZ4, and writes 1.036 bytes to disk for each
-//! byte (1.026 with pages of 16 KiB). A streaming cursor reads 42 M records/s forward and 32 M
-//! backward, checksums included; eight of them merge at 17 M records/s. A lookup of a cached leaf
-//! costs 0.4 µs among 40 MB of leaves and 1.1 µs among 250 MB, due to misses of the processor's
-//! caches. A lookup of a leaf that is not cached reads one node.
+//! Measured on one of two shared virtual processors with the memory device, 2 M records of 24-byte
+//! random keys and 100-byte values, and pages of 4 KiB (`cargo bench -p alluvium-trees --bench
+//! run`; medians):
 //!
-//! A separate value shares a node with others, and at most an eighth of the node stays empty. If
-//! such values are rare, their leaves wait until the node is full. A streaming cursor holds up to
-//! three reads of 256 KiB.
+//! - Building a run processes 1.8 to 2.3 GB/s of user data, or 1.0 GB/s with LZ4. It writes 1.036
+//!   bytes to disk for each byte of user data (1.026 with pages of 16 KiB).
+//! - A streaming cursor reads 42 M records/s forward and 32 M records/s backward, including the
+//!   verification of checksums. Eight such cursors are merged at 17 M records/s in total.
+//! - A lookup in a cached leaf costs 0.4 µs if the run has 40 MB of leaves, and 1.1 µs if it has
+//!   250 MB, due to misses of the processor's caches. A lookup in a leaf that is not cached reads
+//!   one node.
+//!
+//! Several separate values share a node, of which at most an eighth is unused. If such values are
+//! rare, the leaves that point to them are kept in memory until the node is full. A streaming
+//! cursor has up to three read buffers of 256 KiB.
 //!
 //! Invariants:
 //!
-//! - **R1** A leaf's keys are at or above its separator and below the next one. They include the
-//!   next separator only if the next leaf continues that key's records.
-//! - **R2** A reader of a range of keys touches only extents whose lowest and highest key overlap
-//!   the range.
-//! - **R3** Data from a device never makes this module panic, loop for ever, or allocate more than
-//!   a node declares. A node that does not match its pointer is an error.
-//! - **R4** A run's extents are provisional until its owner installs them. A builder that is
-//!   dropped discards them.
+//! - **R1** The keys of a leaf are at or above its separator and below the separator of the next
+//!   leaf. Exception: if the records of one key continue in the next leaf, that leaf's separator
+//!   equals this key.
+//! - **R2** A reader of a key range accesses only extents whose interval from lowest to highest key
+//!   overlaps the range.
+//! - **R3** Whatever data the device returns, this module does not panic, loop for ever, or
+//!   allocate more memory than the node declares. A node that does not match its pointer is an
+//!   error.
+//! - **R4** The extents of a run are provisional until its owner installs them. A builder that is
+//!   dropped discards its extents.
 
 mod adopt;
 mod build;
@@ -95,7 +102,7 @@ use std::sync::{Arc, OnceLock};
 pub struct RunSummary {
     /// Number of records in the leaves.
     pub records: u64,
-    /// Number of distinct keys; at most `records`.
+    /// Number of distinct keys. It is at most `records`, because a key may have several records.
     pub keys: u64,
     /// Number of records that are deletes.
     pub tombstones: u64,
@@ -103,42 +110,45 @@ pub struct RunSummary {
     pub merges: u64,
     /// Number of records with a separate value.
     pub separate: u64,
-    /// Number of range deletes, counted by sequence number.
+    /// Number of range deletes; those with the same sequence number count as one.
     pub range_deletes: u64,
     /// The lowest sequence number of a record or range delete.
     pub lowest_sequence: SequenceNumber,
     /// The highest sequence number of a record or range delete.
     pub highest_sequence: SequenceNumber,
-    /// Encoded bytes written for the run: leaves, index nodes, and its own values, without the
-    /// footer and inherited values.
+    /// Encoded size in bytes of the leaves, the index nodes, and the separate values that were
+    /// written for this run. Excludes the footer and inherited values.
     pub bytes: u64,
-    /// Bytes of all values and operands, including separate and inherited ones.
+    /// Total length in bytes of all values and operands, including separate and inherited values.
     pub value_bytes: u64,
     pub leaves: u64,
-    /// Earliest expiry of a put, in milliseconds; 0 if none expires.
+    /// The earliest time at which a put in the run expires, in milliseconds; 0 if no put expires.
     pub earliest_expiry_ms: u64,
 }
 
-/// An extent that a run needs.
+/// An extent that a run uses, with the keys whose readers may access it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtentUse {
     pub extent: Extent,
-    /// The lowest key whose readers may need the extent. A long key is rounded down.
+    /// The lowest key whose readers may access the extent. A long key is replaced by a shorter
+    /// lower bound.
     pub low: Box<[u8]>,
-    /// The highest key whose readers may need the extent, inclusive. A long key is rounded up.
+    /// The highest key, inclusive, whose readers may access the extent. A long key is replaced by a
+    /// shorter upper bound.
     pub high: Box<[u8]>,
-    /// Whether another run wrote the extent, and this one only points to values or adopted leaves
-    /// in it.
+    /// Whether the extent was written by another run. This run then uses it only for adopted
+    /// leaves, or for values to which its records point.
     pub inherited: bool,
-    /// Number of bytes of the extent that this run needs.
+    /// Number of bytes of the extent that this run uses.
     pub live: u64,
 }
 
-/// An open run. Clones share its memory.
+/// An open run. Cloning it is cheap, because all clones share the same memory.
 #[derive(Clone)]
 pub struct IndexedRun {
     inner: Arc<RunInner>,
-    /// Lower bound that replaces smaller sequence numbers of records.
+    /// Lower bound for the sequence numbers of records: smaller sequence numbers are replaced by
+    /// it.
     base: SequenceNumber,
 }
 
@@ -147,95 +157,102 @@ struct RunInner {
     summary: RunSummary,
     low: Box<[u8]>,
     high: Box<[u8]>,
-    /// The largest key of a record, or a shorter key above it.
+    /// The largest key of any record, or a shorter key above it.
     last: Box<[u8]>,
-    /// The root with its layout, or `None` without records.
+    /// The root node and its decoded layout; `None` if the run has no records.
     root: Option<(index::IndexLayout, Vec<u8>)>,
     uses: Vec<ExtentUse>,
     range_deletes: Arc<RangeTombstoneIndex>,
     page_size: PageSize,
-    /// Number of jumps by scans.
+    /// Number of jumps by scans: reads that do not continue where the previous read ended.
     jumps: AtomicU64,
-    /// Nodes that a repair omits: cursors skip leaves and index nodes, merges skip the records of
-    /// values.
+    /// Damaged nodes that a repair excludes. Cursors skip the excluded leaves and index nodes;
+    /// merges drop the records whose values are in excluded nodes.
     left_out: OnceLock<HashSet<NodePointer>>,
 }
 
 impl IndexedRun {
-    /// Returns the same run, in which every record has at least sequence number `base`. For a run
-    /// that was written before the commit sequence numbers of its records were known.
+    /// Returns this run with a lower bound for sequence numbers: smaller sequence numbers of
+    /// records are replaced by `base`. This is for a run that was written before the sequence
+    /// number of its commit was known.
     #[must_use]
     pub fn based(self, base: SequenceNumber) -> IndexedRun {
         IndexedRun { base, ..self }
     }
 
-    /// Returns the number set by [`IndexedRun::based`]; 0 otherwise.
+    /// Returns the lower bound set by [`IndexedRun::based`], or 0 if none was set.
     #[must_use]
     pub fn base(&self) -> SequenceNumber {
         self.base
     }
 
-    /// Returns the highest sequence number of a record or range delete.
+    /// Returns the highest sequence number of any record or range delete.
     #[must_use]
     pub fn newest(&self) -> SequenceNumber {
         self.inner.summary.highest_sequence.max(self.base)
     }
 
-    /// Returns the pointer to the footer, which is unique to the run.
+    /// Returns the pointer to the run's footer. No two runs have the same pointer.
     #[must_use]
     pub fn pointer(&self) -> &NodePointer {
         &self.inner.pointer
     }
 
-    /// Returns the totals of the run.
+    /// Returns the total counts and sizes of the run.
     #[must_use]
     pub fn summary(&self) -> &RunSummary {
         &self.inner.summary
     }
 
-    /// Returns the smallest key that a record or a range delete touches, or a shorter key below it
-    /// if it is long.
+    /// Returns a lower bound of all keys in the run's records and range deletes. It is the smallest
+    /// such key, or a shorter key below it if that key is long.
     #[must_use]
     pub fn low(&self) -> &[u8] {
         &self.inner.low
     }
 
-    /// Returns the largest key that a record or the end of a range delete touches, or a shorter key
-    /// above it if it is long.
+    /// Returns an upper bound of all keys in the run's records and range deletes, including the
+    /// ends of the range deletes. It is the largest such key, or a shorter key above it if that key
+    /// is long.
     #[must_use]
     pub fn high(&self) -> &[u8] {
         &self.inner.high
     }
 
-    /// Omits nodes, for a repair that rewrites the rest: cursors skip leaves and index nodes with
-    /// their subtrees, merges skip the records of values. Only the first call has an effect.
+    /// Excludes damaged nodes from all reads, so that a repair can rewrite the rest of the run.
+    /// Cursors skip an excluded leaf, and the whole subtree of an excluded index node. Merges drop
+    /// records whose values are in excluded nodes. Only the first call has an effect.
     pub(crate) fn leave_out(&self, nodes: HashSet<NodePointer>) {
         debug_assert!(!nodes.is_empty(), "something is left out");
         let _ = self.inner.left_out.set(nodes);
     }
 
-    /// Returns the omitted nodes, if there are any.
+    /// Returns the nodes that a repair excludes, or `None` if there are none.
     #[inline]
     fn left_out(&self) -> Option<&HashSet<NodePointer>> {
         self.inner.left_out.get()
     }
 
-    /// Returns whether a value is omitted.
+    /// Returns whether a repair excludes the node that contains this separate value.
     #[inline]
     pub(crate) fn omits_value(&self, value: &ValuePointer) -> bool {
         self.left_out().is_some_and(|nodes| nodes.contains(&value.node))
     }
 
-    /// Returns the extents that the run needs: its own, then inherited ones.
+    /// Returns the extents that the run uses: first those written for this run, then inherited
+    /// ones.
     #[must_use]
     pub fn extents(&self) -> &[ExtentUse] {
         &self.inner.uses
     }
 
-    /// Returns the extents that a range of keys needs, with their indices in
-    /// [`IndexedRun::extents`]. The bounds of extents and of the run are rounded for long keys,
-    /// except for runs written by an earlier version. A trunk on disk lists the runs that touch a
-    /// pivot's range, so the run's bounds are checked too.
+    /// Returns the extents that readers of a key range may access, each with its index in
+    /// [`IndexedRun::extents`].
+    ///
+    /// The range is compared with the bounds of each extent and with the bounds of the whole run.
+    /// The second test is needed for runs that were written by an earlier version, in which the
+    /// bounds of extents were rounded but those of the run were not. A trunk on disk lists only
+    /// runs whose own bounds touch the range of a pivot.
     pub fn extents_for<'a>(&'a self, range: &'a KeyRange) -> impl Iterator<Item = (usize, &'a ExtentUse)> {
         let touched = range.overlaps(self.low(), self.high());
         let needs = move |used: &ExtentUse| touched && range.overlaps(&used.low, &used.high);
@@ -248,14 +265,14 @@ impl IndexedRun {
         &self.inner.range_deletes
     }
 
-    /// Returns the number of index levels above the leaves, including the root in the footer; 0
-    /// without records.
+    /// Returns the number of index levels above the leaves, including the root in the footer.
+    /// Returns 0 for a run without records.
     #[must_use]
     pub fn height(&self) -> u8 {
         self.inner.root.as_ref().map_or(0, |(layout, _)| layout.level)
     }
 
-    /// Returns the memory of the open run in bytes.
+    /// Returns the memory in bytes that the open run occupies.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let inner = &*self.inner;
@@ -279,12 +296,12 @@ impl fmt::Debug for IndexedRun {
     }
 }
 
-/// A description of the missing property of a node whose checksum is right.
+/// Describes the property that a node lacks although its checksum is correct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MalformedNode(&'static str);
 
 impl MalformedNode {
-    /// Returns the error for the node at `pointer`.
+    /// Returns the error that reports this finding for the node at `pointer`.
     #[cold]
     fn at(self, pointer: &NodePointer) -> Error {
         Error::corrupt(pointer.place(), self.0, "something else")
@@ -297,7 +314,7 @@ fn common_prefix(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }
 
-/// Returns the shortest key above `before` and at or below `next`.
+/// Returns the shortest key that is above `before` and at or below `next`.
 fn separator<'a>(before: &[u8], next: &'a [u8]) -> &'a [u8] {
     debug_assert!(before < next, "keys ascend (R1)");
     let separator = &next[..(common_prefix(before, next) + 1).min(next.len())];

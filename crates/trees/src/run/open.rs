@@ -1,4 +1,4 @@
-//! Opening a run from its footer.
+//! Opens a run from its footer.
 
 use super::footer::{RunFooter, RunMetadata};
 use super::load::load_from;
@@ -15,16 +15,18 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 impl IndexedRun {
-    /// Opens the run whose footer is at `pointer`. Reads the footer past the cache.
+    /// Opens the run whose footer is at `pointer`. The footer is read directly from the device, not
+    /// through the cache.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if there is no valid footer; I/O
-    /// errors.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if there is no valid footer at
+    /// `pointer`; I/O errors.
     pub fn open(store: &Store, pointer: &NodePointer, purpose: Purpose) -> Result<IndexedRun> {
         Self::open_from(DataFiles::of(store), pointer, purpose)
     }
 
-    /// Like [`IndexedRun::open`]; the store need not be open.
+    /// Opens a run like [`IndexedRun::open`], but from data files, so that the store need not be
+    /// open.
     ///
     /// # Errors
     /// See [`IndexedRun::open`].
@@ -52,7 +54,7 @@ impl IndexedRun {
         Self::assemble(&footer, details.map_err(bad)?, pointer, nodes.page_size()).map_err(bad)
     }
 
-    /// Creates a run from its footer.
+    /// Creates an open run from its decoded footer and metadata.
     pub(super) fn assemble(
         footer: &RunFooter,
         mut details: RunMetadata,
@@ -95,7 +97,7 @@ impl IndexedRun {
     }
 }
 
-/// Adds the extents that contain the footer to the list of extents.
+/// Adds the extents that contain the footer to the list of extents in `details`.
 fn list_footer(
     footer: &RunFooter,
     details: &mut RunMetadata,

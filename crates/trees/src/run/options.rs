@@ -1,4 +1,4 @@
-//! Options for writing a run, including properties of its records.
+//! Options for writing a run, including expected properties of its records.
 
 use alluvium_base::{KIB, Purpose};
 use alluvium_model::best_node;
@@ -17,26 +17,29 @@ use alluvium_storage::{Error, NodeCodec, PageSize, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunOptions {
     pub codec: NodeCodec,
-    /// Values longer than this, in bytes, go to value extents; a quarter of a page if absent. At
-    /// most four pages.
+    /// Maximum length in bytes of a value that is stored in the leaf. Longer values are stored in
+    /// value extents. The default is a quarter of a page; the maximum is four pages.
     pub value_threshold: Option<usize>,
     pub purpose: Purpose,
-    /// Space class: whether the space reserve may be used.
+    /// The space class of the run's allocations, which determines whether they may use the space
+    /// reserve.
     pub class: AllocationClass,
-    /// Size of a leaf in pages: 1 to 16. Chosen from the records' sizes if absent.
+    /// Size of a leaf in pages, from 1 to 16. If absent, it is chosen from the sizes of the
+    /// records.
     pub leaf_pages: Option<u8>,
-    /// The tier of leaves, index nodes and the footer.
+    /// The storage tier for leaves, index nodes and the footer.
     pub tier: u8,
-    /// The tier of separate values.
+    /// The storage tier for separate values.
     pub value_tier: u8,
-    /// Whether the index stores the first and last key of each leaf, so that merges can determine
-    /// exactly which leaves of two runs overlap. The two keys occupy at most an eighth of a leaf;
-    /// for leaves with longer keys the index stores only bounds.
+    /// Whether the index stores the first and last key of each leaf. Merges can then determine
+    /// exactly which leaves of two runs overlap. If these two keys are longer than an eighth of the
+    /// leaf, the index stores only bounds of the keys.
     pub leaf_keys: bool,
 }
 
 impl RunOptions {
-    /// Creates default options: uncompressed, outside the reserve, on tier 0.
+    /// Creates the default options: uncompressed nodes on tier 0, and allocations that may not use
+    /// the space reserve.
     #[must_use]
     pub fn new(purpose: Purpose) -> RunOptions {
         RunOptions {
@@ -51,7 +54,8 @@ impl RunOptions {
         }
     }
 
-    /// Returns the length above which values go to value extents, after validating every option.
+    /// Returns the maximum length in bytes of a value that is stored in a leaf. Validates all
+    /// options first.
     pub(super) fn threshold(&self, page_size: PageSize) -> Result<usize> {
         let page = page_size.bytes();
         let bad = |option, why| Err(Error::BadOption { option, why });
@@ -68,8 +72,8 @@ impl RunOptions {
         }
     }
 
-    /// Returns the maximum size of a leaf in bytes, for records of `record` bytes on a device that
-    /// transfers `half_bandwidth` bytes in the latency of one I/O.
+    /// Returns the maximum size of a leaf in bytes. `record` is the size of a record in bytes.
+    /// `half_bandwidth` is the number of bytes that the device transfers in the latency of one I/O.
     pub(super) fn leaf_room(&self, record: usize, page_size: PageSize, half_bandwidth: u64) -> usize {
         let pages = self.leaf_pages.map(usize::from);
         let chosen = || leaf_pages(record, self.codec, page_size, half_bandwidth);
@@ -83,8 +87,8 @@ impl RunOptions {
 /// Tuning: `16 * KIB as usize` since 2026-11-21.
 const COMPRESSED_LEAF: usize = 16 * KIB as usize;
 
-/// Returns the number of pages of a leaf for records of `record` bytes, by the affine model
-/// ([`best_node`]).
+/// Returns the best number of pages for a leaf according to the affine I/O model ([`best_node`]).
+/// `record` is the size of a record in bytes.
 fn leaf_pages(record: usize, codec: NodeCodec, page_size: PageSize, half_bandwidth: u64) -> usize {
     let page = page_size.bytes();
     let least = match codec {

@@ -1,4 +1,4 @@
-//! A path from the root down to a leaf, which can move to neighbouring leaves.
+//! A path from the root of a run to one of its leaves. A path can move to neighbouring leaves.
 
 use super::index::{IndexChild, IndexLayout, LeafKeys};
 use super::load::{LoadedNode, load};
@@ -9,21 +9,21 @@ use alluvium_storage::{EpochGuard, FrameRef, NodeCache, NodePointer, Result};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// The target of a path.
+/// The leaf to which a path should lead.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PathTarget<'k> {
     Start,
     End,
-    /// The first leaf that may hold a key, or the first leaf of the run if the key is below all
-    /// keys.
+    /// The first leaf that may contain the key. If the key is below all keys of the run, the first
+    /// leaf of the run.
     First(&'k [u8]),
-    /// The last leaf that may hold a key.
+    /// The last leaf that may contain the key.
     Last(&'k [u8]),
-    /// The last leaf that may hold keys below this one.
+    /// The last leaf that may contain a key below this key.
     Below(&'k [u8]),
 }
 
-/// An index node that outlives a guard.
+/// An index node on a path. It remains readable after the guard under which it was read is dropped.
 #[derive(Clone)]
 enum PinnedIndexNode {
     Root(IndexedRun),
@@ -46,11 +46,11 @@ struct PathLevel {
     node: PinnedIndexNode,
     pointer: NodePointer,
     layout: IndexLayout,
-    /// The index of the child on the path.
+    /// The index of the child through which the path continues.
     at: usize,
 }
 
-/// A position at a leaf of a run, from the root down.
+/// The path from the root of a run to one of its leaves.
 #[derive(Clone)]
 pub(super) struct IndexPath {
     run: IndexedRun,
@@ -78,7 +78,7 @@ impl PathLevel {
 }
 
 impl IndexPath {
-    /// Returns the path to a target, or `None` if there is no such leaf.
+    /// Finds the path to `target`. Returns `None` if the run has no such leaf.
     pub(super) fn seek(
         run: &IndexedRun,
         target: PathTarget<'_>,
@@ -116,7 +116,8 @@ impl IndexPath {
         Ok(is_there.then_some(path))
     }
 
-    /// Returns the approximate memory in bytes, without the run's root.
+    /// Returns the approximate memory of the path in bytes, without the root, which belongs to the
+    /// run.
     pub(super) fn memory_bytes(&self) -> usize {
         let node = |level: &PathLevel| match &level.node {
             PinnedIndexNode::Root(_) => size_of::<PathLevel>(),
@@ -136,9 +137,9 @@ impl IndexPath {
         self.levels.last().expect("a path begins at its root")
     }
 
-    /// Descends from the lowest present node to the level above the leaves. Returns whether it
-    /// reached a leaf that is not omitted by a repair; otherwise the path ends above the omitted
-    /// node.
+    /// Extends the path from its lowest index node down to a leaf. Returns whether it reached a
+    /// leaf. If a repair excludes the leaf or an index node above it, the path ends above the
+    /// excluded node and the result is `false`.
     fn descend(
         &mut self,
         target: PathTarget<'_>,
@@ -179,12 +180,12 @@ impl IndexPath {
         Ok(self.run.left_out().is_none() || !self.omits_node(&self.child()?.pointer))
     }
 
-    /// Returns whether a repair omits a leaf or an index node with its subtree.
+    /// Returns whether a repair excludes this leaf or index node.
     fn omits_node(&self, node: &NodePointer) -> bool {
         self.run.left_out().is_some_and(|nodes| nodes.contains(node))
     }
 
-    /// Returns the index entry of the leaf.
+    /// Returns the index entry of the leaf at the end of the path.
     pub(super) fn child(&self) -> Result<IndexChild> {
         let level = self.lowest();
         let child = level
@@ -193,29 +194,30 @@ impl IndexPath {
         child.map_err(|bad| bad.at(&level.pointer))
     }
 
-    /// Returns the units that hold the leaf's separate values, if it has any.
+    /// Returns the allocation units that contain the leaf's separate values; empty if the leaf has
+    /// none.
     pub(super) fn units(&self) -> Result<ValueUnits> {
         let level = self.lowest();
         let units = level.layout.units(level.bytes(), level.at);
         units.map_err(|bad| bad.at(&level.pointer))
     }
 
-    /// Returns the leaf's first and last key, if the index stores them.
+    /// Returns the first and last key of the leaf, or `None` if the index does not store them.
     pub(super) fn keys(&self) -> Result<Option<LeafKeys>> {
         let level = self.lowest();
         let keys = level.layout.keys(level.bytes(), level.at);
         keys.map_err(|bad| bad.at(&level.pointer))
     }
 
-    /// Returns the leaf's separator, which its parent stores.
+    /// Returns the separator of the leaf, which is stored in its parent.
     pub(super) fn separator(&self) -> Result<Vec<u8>> {
         let level = self.lowest();
         let separator = level.layout.separator(level.bytes(), level.at);
         separator.map_err(|bad| bad.at(&level.pointer))
     }
 
-    /// Compares the leaf's separator with a key. Also returns whether the previous leaf has newer
-    /// records of the leaf's first key.
+    /// Compares the separator of the leaf with a key. Also returns whether the previous leaf
+    /// contains newer records of the leaf's first key.
     pub(super) fn compare(&self, key: &[u8]) -> Result<(Ordering, bool)> {
         let level = self.lowest();
         let (bytes, bad) = (level.bytes(), |bad: MalformedNode| bad.at(&level.pointer));
@@ -223,7 +225,8 @@ impl IndexPath {
         Ok((order, level.layout.is_begun(bytes, level.at).map_err(bad)?))
     }
 
-    /// Moves to the next leaf. Returns `false`, without a position, if there is none.
+    /// Moves the path to the next leaf. Returns `false` if there is none; the path must then not be
+    /// used any more.
     pub(super) fn next(&mut self, cache: &NodeCache, guard: &EpochGuard, purpose: Purpose) -> Result<bool> {
         let can = |level: &PathLevel| level.at + 1 < level.layout.children;
         while let Some(depth) = self.levels.iter().rposition(can) {
@@ -237,7 +240,8 @@ impl IndexPath {
         Ok(false)
     }
 
-    /// Moves to the previous leaf. Returns `false`, without a position, if there is none.
+    /// Moves the path to the previous leaf. Returns `false` if there is none; the path must then
+    /// not be used any more.
     pub(super) fn previous(
         &mut self,
         cache: &NodeCache,

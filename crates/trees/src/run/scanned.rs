@@ -1,5 +1,5 @@
-//! Counts the jumps of scans within a run: how often the next node to read does not follow the
-//! previous one on the device.
+//! Counts the jumps of scans in a run. A jump occurs when the next node to be read is not stored
+//! directly after the previous one on the device.
 
 use super::IndexedRun;
 use alluvium_dictionary::merge::MergeDirection;
@@ -7,14 +7,15 @@ use alluvium_storage::NodePointer;
 use alluvium_storage::extents::UNIT;
 use std::sync::atomic::Ordering;
 
-/// Returns whether a node follows another on the device, or starts a unit. Extents start at units,
-/// and those of a run are written sequentially.
+/// Returns whether `node` is stored directly after `before` on the device, or starts an allocation
+/// unit on the same tier. The second case covers the beginning of the next extent; the extents of a
+/// run are each written sequentially.
 pub(super) fn lies_behind(node: &NodePointer, before: &NodePointer) -> bool {
     let is_next = before.offset + before.read_len() as u64 == node.offset;
     node.tier == before.tier && (is_next || node.offset.is_multiple_of(UNIT))
 }
 
-/// The last read positions of a cursor, for leaves and for separate values.
+/// The node that a cursor has read last, both for leaves and for separate values.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReadPositions {
     leaf: Option<NodePointer>,
@@ -22,12 +23,12 @@ pub(super) struct ReadPositions {
 }
 
 impl ReadPositions {
-    /// Moves to a leaf, and returns whether that is a jump.
+    /// Notes that the cursor reads a leaf, and returns whether this is a jump.
     pub(super) fn pass_leaf(&mut self, leaf: &NodePointer, direction: MergeDirection) -> bool {
         is_jump(self.leaf.replace(*leaf), leaf, direction)
     }
 
-    /// Moves to a value, and returns whether that is a jump.
+    /// Notes that the cursor reads a separate value, and returns whether this is a jump.
     pub(super) fn pass_value(&mut self, value: &NodePointer, direction: MergeDirection) -> bool {
         is_jump(self.value.replace(*value), value, direction)
     }
@@ -42,17 +43,17 @@ fn is_jump(last: Option<NodePointer>, node: &NodePointer, direction: MergeDirect
 }
 
 impl IndexedRun {
-    /// Returns the number of jumps by scans since the run was opened.
+    /// Returns the number of jumps by scans since the run was opened or the number was reset.
     pub(crate) fn jumps(&self) -> u64 {
         self.inner.jumps.load(Ordering::Relaxed)
     }
 
-    /// Resets the number of jumps.
+    /// Resets the number of jumps to zero.
     pub(crate) fn forget_jumps(&self) {
         self.inner.jumps.store(0, Ordering::Relaxed);
     }
 
-    /// Counts a jump by a scan.
+    /// Increments the number of jumps by scans.
     pub(super) fn note_jump(&self) {
         self.inner.jumps.fetch_add(1, Ordering::Relaxed);
     }
@@ -97,7 +98,7 @@ mod tests {
             "another extent"
         );
         assert_eq!(jumps(&[5 * UNIT, 4096], MergeDirection::Backward), 0);
-        // Values and leaves have separate read positions.
+        // Leaves and values have separate read positions.
         let mut way = ReadPositions::default();
         let both = [
             way.pass_leaf(&node(4096), MergeDirection::Forward),

@@ -1,16 +1,17 @@
-//! The key ranges that need an extent. They are recorded by unit while nodes are written, and
-//! combined by extent once the extents are known.
+//! Determines the key ranges whose readers need an extent. While nodes are written, the ranges are
+//! collected for each allocation unit. Once the extents are known, the ranges of their units are
+//! combined.
 
 use super::ExtentUse;
 use alluvium_storage::NodePointer;
 use alluvium_storage::extents::{Extent, UNIT};
 use std::collections::BTreeMap;
 
-/// Maximum length of a bound in bytes. Longer ones are rounded: the lower bound is truncated, the
-/// upper bound is replaced by the next key of at most this length.
+/// Maximum length of a bound in bytes. A longer lower bound is truncated. A longer upper bound is
+/// replaced by the next higher key of at most this length.
 const MAX_BOUND: usize = 256;
 
-/// The keys that need the nodes starting in one unit.
+/// The interval of keys whose readers need the nodes that start in one allocation unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct UnitSpan {
     low: Box<[u8]>,
@@ -18,19 +19,20 @@ struct UnitSpan {
     live: u64,
 }
 
-/// Spans by tier and unit.
+/// The key intervals of all units, by tier and unit number.
 #[derive(Debug, Default)]
 pub(super) struct UnitSpans {
     units: BTreeMap<(u8, u64), UnitSpan>,
 }
 
 impl UnitSpans {
-    /// Records that keys from `low` to `high` need a node, which holds `live` bytes for them.
+    /// Notes that readers of keys from `low` to `high` need a node, and that `live` bytes of the
+    /// node are used for these keys.
     pub(super) fn add(&mut self, node: &NodePointer, low: &[u8], high: &[u8], live: u64) {
         self.add_unit((node.tier, node.offset / UNIT), low, high, live);
     }
 
-    /// Like [`UnitSpans::add`], for all nodes that start in a unit of a tier.
+    /// Does the same as [`UnitSpans::add`] for all nodes that start in one unit of a tier.
     pub(super) fn add_unit(&mut self, unit: (u8, u64), low: &[u8], high: &[u8], live: u64) {
         let (low, high) = (rounded_down(low), rounded_up(high));
         debug_assert!(*low <= *high, "a span has keys");
@@ -47,7 +49,8 @@ impl UnitSpans {
         }
     }
 
-    /// Removes and combines the spans of an extent's units. `None` if there are none.
+    /// Removes the intervals of all units in an extent, and combines them into one. Returns `None`
+    /// if no unit of the extent has an interval.
     pub(super) fn take(&mut self, extent: Extent, inherited: bool) -> Option<ExtentUse> {
         let units = (extent.tier, u64::from(extent.start))..(extent.tier, u64::from(extent.end()));
         let mut whole: Option<UnitSpan> = None;
@@ -71,7 +74,7 @@ impl UnitSpans {
         })
     }
 
-    /// Returns a unit with a span that belongs to no extent taken so far, if there is one.
+    /// Returns a unit whose interval was not removed by [`UnitSpans::take`], if any remains.
     pub(super) fn left_over(&self) -> Option<(u8, u64)> {
         self.units.keys().next().copied()
     }
@@ -94,17 +97,18 @@ impl UnitSpan {
     }
 }
 
-/// Returns bounds for keys from `low` to `high`, rounded outwards.
+/// Returns bounds of limited length for keys from `low` to `high`. The interval between the bounds
+/// includes `low` and `high`.
 pub(super) fn bounds(low: &[u8], high: &[u8]) -> (Box<[u8]>, Box<[u8]>) {
     (rounded_down(low).into(), rounded_up(high).into())
 }
 
-/// Returns a key of limited length at or below `key`.
+/// Returns a key of limited length that is at or below `key`.
 pub(super) fn rounded_down(key: &[u8]) -> &[u8] {
     &key[..key.len().min(MAX_BOUND)]
 }
 
-/// Returns a key of limited length at or above `key`, if there is one.
+/// Returns a key of limited length that is at or above `key`. If there is none, returns `key`.
 pub(super) fn rounded_up(key: &[u8]) -> std::borrow::Cow<'_, [u8]> {
     if key.len() <= MAX_BOUND {
         return key.into();

@@ -1,19 +1,20 @@
-//! The units that hold the separate values of a leaf. Index nodes list them, so that a leaf can be
-//! adopted with its values without reading either.
+//! Lists the allocation units that contain the separate values of a leaf. Index entries store these
+//! lists, so that a leaf can be adopted together with its values without reading either.
 
 use alluvium_storage::NodePointer;
 use alluvium_storage::extents::UNIT;
 
-/// Maximum number of units listed for a leaf. A leaf with values in more units is copied.
+/// Maximum number of units listed for a leaf. A leaf whose values occupy more units cannot be
+/// adopted.
 const MOST: usize = 64;
-/// Values leave at most about one byte in this many of their nodes unused.
+/// Values leave at most about one byte in this number of bytes of their nodes unused.
 const SLACK: u64 = 4;
 const _: () = assert!(
     MOST <= u16::MAX as usize,
     "units of a leaf are counted in 16 bits"
 );
 
-/// A unit of a tier, and the number of its bytes that a leaf's values occupy.
+/// An allocation unit of a tier, and the number of bytes that the values of a leaf occupy in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ValueUnit {
     pub(super) tier: u8,
@@ -21,18 +22,18 @@ pub(super) struct ValueUnit {
     pub(super) live: u32,
 }
 
-/// The units that hold a leaf's separate values; empty for a leaf without any.
+/// The allocation units that contain the separate values of a leaf; empty if the leaf has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ValueUnits {
-    /// Number of the leaf's records with a separate value.
+    /// Number of records in the leaf that have a separate value.
     pub(super) records: u16,
     list: Vec<ValueUnit>,
-    /// Whether there were too many units, so that none are listed.
+    /// Whether the list is incomplete because there were too many units. The list is then empty.
     too_many: bool,
 }
 
 impl ValueUnits {
-    /// Creates the list of a leaf from these sorted units.
+    /// Creates the list of units for a leaf with `records` separate values. `list` must be sorted.
     pub(super) fn of(records: u16, list: Vec<ValueUnit>) -> ValueUnits {
         ValueUnits {
             records,
@@ -46,13 +47,13 @@ impl ValueUnits {
         self.list.clear();
     }
 
-    /// Clears the list, because it is not complete.
+    /// Clears the list and marks it as incomplete.
     pub(super) fn forget(&mut self) {
         self.list.clear();
         self.too_many = true;
     }
 
-    /// Adds a node that holds `live` bytes of values.
+    /// Adds a node that contains `live` bytes of the leaf's values.
     pub(super) fn add(&mut self, node: &NodePointer, live: u64) {
         if self.too_many {
             return;
@@ -74,7 +75,7 @@ impl ValueUnits {
         debug_assert!(self.list.len() <= MOST, "no more are listed");
     }
 
-    /// Sorts the list once it is complete.
+    /// Sorts the units; called when all nodes have been added.
     pub(super) fn settle(&mut self) {
         self.list.sort_unstable();
         debug_assert!(
@@ -83,17 +84,18 @@ impl ValueUnits {
         );
     }
 
-    /// Returns the listed units, sorted.
+    /// Returns the units, sorted by tier and number.
     pub(super) fn list(&self) -> &[ValueUnit] {
         &self.list
     }
 
-    /// Returns whether no unit is listed.
+    /// Returns whether the list contains no unit.
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Returns whether the values are close together, like values that were written sequentially.
+    /// Returns whether the values are stored about as close together as values written
+    /// sequentially.
     pub(super) fn lie_together(&self) -> bool {
         let live: u64 = self.list.iter().map(|listed| u64::from(listed.live)).sum();
         let most = (live + live / SLACK) / UNIT + 2;

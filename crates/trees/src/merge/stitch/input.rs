@@ -1,4 +1,4 @@
-//! The input of a merge: a run whose leaves are read only where necessary.
+//! An input of a merge that reads the leaves of its run only where the merge cannot adopt them.
 
 use super::policy::{FilterSource, StitchPolicy, StitchView};
 use super::read_prediction::{KeyInterval, KnownIntervals, leaves_to_read};
@@ -19,38 +19,41 @@ use alluvium_storage::{Error, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A run that a merge reads. It is traversed leaf by leaf if leaves may be adopted, or read
-/// completely.
+/// A run as an input of a merge. If leaves of the run may be adopted, the input iterates over the
+/// index entries of the leaves. Otherwise it reads the whole run.
 pub(crate) struct StitchInput {
     run: IndexedRun,
-    /// The range in which the run counts.
+    /// The key range in which the run's data is live.
     range: KeyRange,
-    /// Sorted extents written by other runs that are sparsely used. Leaves in them are copied, so
-    /// that the extents become free.
+    /// Sparsely used extents that were written by other runs, sorted. Leaves in these extents are
+    /// copied, so that the extents can be freed.
     sparse: Vec<Extent>,
     store: Arc<Store>,
     rules: StitchRules,
-    /// `None` if the whole run is read.
+    /// Iterates over the leaves of the run; `None` if the whole run is read.
     leaves: Option<LeafDescriptorIter>,
-    /// Leaves whose index entries were read. The position is before the first of them, unless the
-    /// cursor is at a key.
+    /// The next leaves, whose index entries have been read. If `cursor` is absent, the input is
+    /// positioned before the first of these leaves.
     ahead: VecDeque<LeafDescriptor>,
-    /// Total size of the bounds of these leaves, in bytes.
+    /// Total size in bytes of the lower and upper bounds of the leaves in `ahead`.
     ahead_bytes: usize,
-    /// Number of leaves ahead that could have been adopted, but were not chosen by the policy.
+    /// Number of leaves in `ahead` that could have been adopted at the last attempt, but that the
+    /// policy decided to copy.
     refused: usize,
-    /// Minimum number of leaves to read next, after too few could be adopted. It doubles each time
-    /// in a row, so that at most about as many leaves are read in vain as had to be read.
+    /// Minimum number of leaves to read after an attempt to adopt leaves has failed. It doubles
+    /// with each consecutive failure. Therefore the number of leaves that are read although they
+    /// could have been adopted is at most about the number of leaves that had to be read.
     patience: usize,
-    /// Whether the leaves before the position were adopted, and their sequence ended only because
-    /// of the limit on its length.
+    /// Whether the leaves before the current position were adopted, and adoption stopped only at
+    /// the limit of leaves per step.
     goes_on: bool,
     cursor: Option<RunRecordCursor>,
-    /// The end of the leaves that the cursor reads, or `None` after the last leaf.
+    /// The exclusive upper bound of the leaves that `cursor` reads; `None` if they include the last
+    /// leaf.
     end: Option<Vec<u8>>,
     /// Number of leaves adopted so far.
     pub(crate) adopted: u64,
-    /// Number of records in them.
+    /// Number of records in the leaves adopted so far.
     pub(crate) adopted_records: u64,
 }
 
@@ -59,34 +62,38 @@ pub(crate) struct StitchInput {
 pub(crate) struct StitchRules {
     pub(crate) stitching: StitchPolicy,
     pub(crate) schema: Arc<dyn KeyspaceSchema>,
-    /// Whether filters examine every record.
+    /// Whether compaction filters must examine every record.
     pub(crate) asks_filters: bool,
     pub(crate) older: OlderData,
-    /// Sorted extents that are sparsely used.
+    /// Extents that contain little live data, sorted.
     pub(crate) sparse: Vec<Extent>,
-    /// The tier of the result. Leaves on other tiers are copied.
+    /// The storage tier of the new run. Leaves on other tiers are copied.
     pub(crate) tier: u8,
     pub(crate) filters: FilterSource,
 }
 
-/// Maximum number of leaves adopted in one step; their index entries are in memory.
+/// Maximum number of leaves adopted in one step. The index entries of all these leaves are in
+/// memory at the same time.
 const MOST_AT_ONCE: usize = 4096;
-/// Maximum number of leaves read together; their index entries are in memory.
+/// Maximum number of leaves read together. The index entries of all these leaves are in memory at
+/// the same time.
 const MOST_TOGETHER: usize = 1024;
-/// Limit in bytes of the bounds of leaves ahead, above which no more index entries are read.
+/// If the bounds of the leaves in `StitchInput::ahead` occupy at least this number of bytes, no
+/// further index entries are read.
 const MOST_AHEAD_BYTES: usize = 1 << 20;
 const _: () = assert!(MOST_TOGETHER > 1 && MOST_AT_ONCE > MOST_TOGETHER);
 
 impl StitchInput {
-    /// Opens the inputs of a merge, newest first. Leaves are adopted only from runs for which
-    /// `may_adopt` returns `true`.
+    /// Opens the inputs of a merge. `sources` must be in order from newest to oldest. Leaves are
+    /// adopted only from runs for which `may_adopt` returns `true`.
     pub(crate) fn open_all(
         store: &Arc<Store>,
         sources: Vec<RunSource>,
         rules: &StitchRules,
         may_adopt: impl Fn(&IndexedRun) -> bool,
     ) -> Result<Vec<StitchInput>> {
-        // A range delete may affect any leaf.
+        // If any source has range deletes, no leaf is adopted, because a range delete may affect
+        // any leaf.
         let may_stitch =
             rules.stitching.is_on() && sources.iter().all(|source| source.run.range_deletes().is_empty());
         let mut inputs = Vec::with_capacity(sources.len());
@@ -132,7 +139,7 @@ impl StitchInput {
             read_whole == whole.len(),
             "a cursor for each run that is read whole"
         );
-        // The first reads of all cursors are submitted before waiting for any of them.
+        // Submit the first reads of all cursors before waiting for any of them.
         run::open_many(&mut whole, None)?;
         let mut whole = whole.into_iter();
         for input in &mut inputs {
@@ -148,8 +155,9 @@ impl StitchInput {
         &self.run
     }
 
-    /// Reads index entries until there are `count` leaves ahead, within the limit on their bounds.
-    /// Returns whether there are as many.
+    /// Reads index entries until `ahead` contains `count` leaves. Stops early at the end of the
+    /// range, or if the bounds of the leaves occupy too much memory. Returns whether `ahead`
+    /// contains `count` leaves.
     fn look_ahead(&mut self, count: usize) -> Result<bool> {
         while self.ahead.len() < count {
             if self.ahead_bytes >= MOST_AHEAD_BYTES {
@@ -173,30 +181,32 @@ impl StitchInput {
         Ok(true)
     }
 
-    /// Reads index entries until there is a leaf ahead. If the index stores exact keys, continues
-    /// up to the number of leaves that may be read together.
+    /// Reads index entries until `ahead` contains at least one leaf. If the index stores the first
+    /// and last key of each leaf, fills `ahead` up to the maximum number of leaves that are read
+    /// together.
     fn look_on(&mut self) -> Result<()> {
         let is_exact = self.look_ahead(1)? && self.ahead[0].is_exact();
         self.look_ahead(if is_exact { MOST_TOGETHER } else { 1 })?;
         Ok(())
     }
 
-    /// Returns whether the leaf at `place` may be adopted, if no other input has keys before
-    /// `bound`.
+    /// Returns whether the leaf at index `place` of `ahead` may be adopted, provided that no other
+    /// input has a key before `bound`.
     fn may_adopt(&self, place: usize, bound: Option<&[u8]>) -> bool {
         debug_assert!(self.leaves.is_some(), "it is walked leaf by leaf");
         let leaf = &self.ahead[place];
         let Some(end) = leaf.end() else {
             return false;
         };
-        // `end` is exclusive (B1).
+        // `end` is an exclusive bound (B1).
         let is_alone = bound.is_none_or(|bound| end <= bound);
         let is_within =
             *self.range.low <= *leaf.low() && self.range.high.as_deref().is_none_or(|high| end <= high);
         let stays = leaf.tier() == self.rules.tier
             && !lies_in(&self.sparse, leaf.pointer())
             && !leaf.value_units().any(|unit| unit_lies_in(&self.sparse, unit));
-        // If values are copied with their records, copying would bring scattered values together.
+        // If the merge copies values with their records, a leaf with scattered values is not
+        // adopted: copying it places the values next to each other.
         let is_whole = !self.rules.stitching.moves_values || leaf.values_lie_together();
         let follows = place == 0 || leaf.follows(&self.ahead[place - 1]);
         let is_kept = self.rules.older == OlderData::Elsewhere || !leaf.has_deletes();
@@ -210,19 +220,22 @@ impl StitchInput {
             && !self.is_filtered(leaf, end)
     }
 
-    /// Returns whether a filter may examine a leaf's records.
+    /// Returns whether a compaction filter may have to examine the records of a leaf.
     fn is_filtered(&self, leaf: &LeafDescriptor, end: &[u8]) -> bool {
         if !self.rules.asks_filters {
             return false;
         }
         let schema = &self.rules.schema;
         let prefix = schema.prefix_len(leaf.low());
-        // A bound may be shorter than the prefix of its keyspace, or lie in the next keyspace.
+        // An upper bound may be shorter than the prefix of its keyspace, or belong to the next
+        // keyspace. In both cases the leaf's keyspace is unknown, and the leaf is treated as
+        // filtered.
         let is_one = schema.prefix_len(end) == prefix && end.starts_with(&leaf.low()[..prefix]);
         !is_one || schema.rules(end).filter.is_some()
     }
 
-    /// Reads the keys of the first leaves ahead, which were adopted, and adds their hashes.
+    /// Reads the keys of the first `count` leaves in `ahead`, which have just been adopted, and
+    /// adds the hashes of the keys to `builder`.
     fn rehash(&self, count: usize, builder: &mut RunBuilder) -> Result<()> {
         assert!(count <= self.ahead.len(), "what is taken over was looked at");
         let (first, last) = (&self.ahead[0], &self.ahead[count - 1]);
@@ -241,7 +254,8 @@ impl StitchInput {
         Ok(())
     }
 
-    /// Returns the known key intervals.
+    /// Returns the key intervals in which this input is known to have data: the part being read by
+    /// the cursor, and the leaves in `ahead`.
     fn known(&self) -> KnownIntervals<'_, impl Iterator<Item = KeyInterval<'_>>> {
         let reading = self.cursor.as_ref().and_then(RunRecordCursor::key);
         let reading = reading.map(|key| (key, self.end.as_deref()));
@@ -252,7 +266,7 @@ impl StitchInput {
         }
     }
 
-    /// Moves past leaves that were read or adopted.
+    /// Removes the first `count` leaves, which were read or adopted, from `ahead`.
     fn pass(&mut self, count: usize) -> Result<()> {
         assert!(count <= self.ahead.len(), "leaves are passed once");
         let passed = self.ahead.drain(..count);
@@ -318,8 +332,9 @@ impl RunMergeInput for StitchInput {
         ))
     }
 
-    /// Reads the next leaves: the `foreseen` number, if it is known. Otherwise, or if the policy
-    /// adopts fewer leaves than it could, the number doubles each time in a row.
+    /// Reads the next leaves. Their number is `foreseen` if it is known. If it is unknown, or if
+    /// the policy rejected more leaves at the last attempt than were predicted, the number doubles
+    /// with each consecutive call.
     fn enter(&mut self, foreseen: Option<usize>) -> Result<()> {
         assert!(self.is_unread(), "it stands before a leaf");
         let refused = std::mem::take(&mut self.refused);
@@ -346,7 +361,7 @@ impl RunMergeInput for StitchInput {
         );
         cursor.start()?;
         self.pass(window)?;
-        // Every leaf has a record, so the next leaf is not skipped.
+        // Every leaf has at least one record, so the cursor does not skip the leaf that follows.
         self.cursor = Some(cursor).filter(|cursor| cursor.key().is_some());
         Ok(())
     }

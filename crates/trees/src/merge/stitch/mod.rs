@@ -1,21 +1,25 @@
 //! Stitching: a merge adopts leaves of its inputs without reading them, by copying their index
 //! entries.
 //!
-//! *Scope*: which leaves of an input can be adopted, and when that is cheaper than copying them.
+//! *Scope*: which leaves of an input can be adopted, and when adopting them is cheaper than copying
+//! them.
 //!
 //! *Must not depend on*: levels, trunks; which runs are merged, the reference counts of their
 //! extents.
 //!
-//! The VT-tree of Spillane 2012, chapter 6, with corrections to the printed algorithms: the
-//! comparison with the threshold is strict, a leaf ends after its last key (or at the next leaf's
-//! separator, if its keys are not known), and a merge that may adopt nothing always copies a leaf.
+//! This is the VT-tree (Spillane 2012, chapter 6) with three corrections to the printed algorithms:
+//!
+//! - The number of leaves must exceed the threshold, not only reach it.
+//! - A leaf ends after its last key, or at the separator of the next leaf if its keys are not
+//!   known.
+//! - A merge that cannot adopt any leaf always copies a leaf, so that it makes progress.
 //!
 //! Invariants:
 //!
 //! - **B1** No other input has a key between the first key and the end of an adopted leaf.
-//! - **B2** An adopted leaf is full, follows the previous one on the device, and lies completely in
-//!   the range of its source.
-//! - **B3** No record of an adopted leaf is folded, filtered, expired or deleted by this merge.
+//! - **B2** An adopted leaf is full, follows the previous adopted leaf on the device, and is
+//!   completely within the key range of its source.
+//! - **B3** The merge need not fold, filter, expire or delete any record of an adopted leaf.
 
 mod input;
 mod policy;

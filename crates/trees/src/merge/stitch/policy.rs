@@ -1,18 +1,20 @@
-//! The decision to adopt leaves without reading them: pure functions of the number of leaves and
-//! the keys around them.
+//! Decides whether a merge adopts a sequence of leaves without reading them. The decision depends
+//! only on the number of leaves and on the keys around them.
 
 use alluvium_base::DeviceProfile;
 use alluvium_model::stitch_break_even;
 use alluvium_storage::{Error, Result};
 use std::fmt;
 
-/// Determines whether two keys belong to one unit that scans read together.
+/// Determines whether scans usually read two keys together. Such keys form one unit, which should
+/// be stored contiguously.
 #[derive(Clone, Copy, Debug)]
 pub enum SameScan {
-    /// A function decides. It is not stored, and must be given at every opening.
+    /// The function returns whether two keys belong to the same unit. It is not stored, so the
+    /// caller must provide it each time the store is opened.
     By(fn(&[u8], &[u8]) -> bool),
-    /// Keys with the same leading bytes after the name of their keyspace belong together. This is
-    /// stored.
+    /// Two keys belong to the same unit if this number of bytes after the name of their keyspace
+    /// are equal. This option is stored.
     Prefix(u32),
 }
 
@@ -29,8 +31,8 @@ impl PartialEq for SameScan {
 impl Eq for SameScan {}
 
 impl SameScan {
-    /// Returns whether two keys belong to one unit, given the length `name` of their keyspace's
-    /// name in bytes.
+    /// Returns whether two keys belong to the same unit. `name` is the length in bytes of the name
+    /// of their keyspace, with which both keys begin.
     #[must_use]
     pub fn are_one(&self, one: &[u8], other: &[u8], name: usize) -> bool {
         match self {
@@ -44,29 +46,30 @@ impl SameScan {
     }
 }
 
-/// Options for adopting leaves in a merge by copying their index entries (Spillane 2012, chapter
-/// 6), and for the treatment of separate values.
+/// Determines when a merge adopts leaves by copying their index entries (Spillane 2012, chapter 6),
+/// and when it copies separate values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StitchPolicy {
-    /// The parameter f: up to this many consecutive leaves are copied instead of adopted.
-    /// [`u32::MAX`] copies everything.
+    /// The parameter f: the minimum number of consecutive leaves that are adopted is f + 1. Shorter
+    /// sequences are copied. [`u32::MAX`] disables adoption.
     pub threshold: u32,
-    /// If set, leaves are copied if one of their ends would separate keys of one unit.
+    /// If set, a sequence of leaves is copied if adopting it would separate keys of one unit at
+    /// either end of the sequence.
     pub same_scan: Option<SameScan>,
-    /// More consecutive leaves than this are adopted even if they separate keys of one unit.
+    /// A sequence of more leaves than this is adopted even if that separates keys of one unit.
     pub always: u32,
-    /// Whether copying a record also copies its separate value. The values of a run are then in key
-    /// order, except for those of adopted leaves. Otherwise values stay where they were first
-    /// written.
+    /// Whether a merge that copies a record also copies its separate value. If so, the values of a
+    /// run are in key order, except for those of adopted leaves. If not, a value remains at the
+    /// place where it was first written.
     pub moves_values: bool,
-    /// Maximum cost of defragmentation: runs with scattered nodes are rewritten for the benefit of
-    /// scans, as long as this writes no more than this percentage of all other writes. 0 disables
-    /// it.
+    /// Maximum share of writes that defragmentation may add, as a percentage of all other writes.
+    /// Defragmentation rewrites runs whose nodes are scattered, so that scans become faster. 0
+    /// disables it.
     pub defragment_percent: u32,
 }
 
 impl Default for StitchPolicy {
-    /// Copies every leaf and adopts none.
+    /// Creates a policy that copies every leaf and adopts none.
     fn default() -> StitchPolicy {
         StitchPolicy {
             threshold: u32::MAX,
@@ -78,44 +81,45 @@ impl Default for StitchPolicy {
     }
 }
 
-/// The source of the filter of a run with adopted leaves.
+/// Determines how the filter of a run with adopted leaves is built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FilterSource {
-    /// The filters of the merged runs.
+    /// The filter is merged from the filters of the input runs.
     #[default]
     Merged,
-    /// The keys of the run, as for a Bloom filter, so each adopted leaf is read for its keys.
-    /// Exists for comparison with `Merged` (Spillane 2012, section 6.2).
+    /// The filter is built from the keys of the run, as a Bloom filter must be. Each adopted leaf
+    /// is therefore read for its keys. This variant exists for comparison with `Merged` (Spillane
+    /// 2012, section 6.2).
     Rehashed,
 }
 
-/// Maximum of [`StitchPolicy::defragment_percent`].
+/// Maximum value of [`StitchPolicy::defragment_percent`].
 pub(crate) const MOST_PERCENT: u32 = 100;
 
-/// A sequence of consecutive leaves that could be adopted.
+/// A sequence of consecutive leaves of one input that could be adopted, with the keys around it.
 #[derive(Clone, Copy, Debug)]
 pub struct StitchView<'k> {
     pub leaves: u64,
-    /// The last key of the result so far.
+    /// The last key that the new run contains so far.
     pub before: Option<&'k [u8]>,
-    /// A lower bound of their first key.
+    /// A lower bound of the first key in the leaves.
     pub first: &'k [u8],
-    /// Their last key, or an upper bound if it is not known.
+    /// The last key in the leaves, or an upper bound of it if the key is not known.
     pub end: Option<&'k [u8]>,
-    /// The next key of any other run.
+    /// The next key of any other input.
     pub next: Option<&'k [u8]>,
-    /// Length of their keyspace's name in bytes, which prefixes each key.
+    /// Length in bytes of the name of the leaves' keyspace. Each key begins with this name.
     pub name: usize,
 }
 
 impl StitchPolicy {
-    /// Returns whether any leaf may be adopted.
+    /// Returns whether the policy permits adopting leaves at all.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.threshold < u32::MAX
     }
 
-    /// Returns whether the leaves are adopted instead of copied.
+    /// Returns whether the leaves in `view` should be adopted instead of copied.
     #[must_use]
     pub fn chooses(&self, view: &StitchView<'_>) -> bool {
         if view.leaves <= u64::from(self.threshold) || !self.is_on() {
@@ -137,10 +141,11 @@ impl StitchPolicy {
 }
 
 impl fmt::Display for StitchPolicy {
-    /// Formats the stored options as a suffix of a policy: `,f=3,scan=8,always=2048`. Empty if
-    /// everything is copied.
+    /// Formats the options that are stored, as a suffix of a compaction policy, for example
+    /// `,f=3,scan=8,always=2048`. The suffix is empty for the default policy, which copies every
+    /// leaf.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A function is not stored, and neither are the options that depend on it.
+        // A function cannot be stored, so the options that depend on it are not stored either.
         let is_kept = !matches!(self.same_scan, Some(SameScan::By(_)));
         if self.is_on() && is_kept {
             write!(f, ",f={}", self.threshold)?;
@@ -162,10 +167,10 @@ impl fmt::Display for StitchPolicy {
 }
 
 impl StitchPolicy {
-    /// Checks that the values are in range.
+    /// Checks that every option is within its limits.
     ///
     /// # Errors
-    /// [`Error::BadOption`].
+    /// [`Error::BadOption`] if an option is out of range.
     pub fn validate(&self) -> Result<()> {
         let percent = self.defragment_percent;
         if percent <= MOST_PERCENT {
@@ -177,8 +182,8 @@ impl StitchPolicy {
         )))
     }
 
-    /// Parses and removes the stitching options at the end of the options of levels. Returns the
-    /// defaults if there are none.
+    /// Splits the stitching options off the end of `text`, the options of a levels structure.
+    /// Returns the text before them, and the parsed options or the defaults if there are none.
     ///
     /// ```
     /// use alluvium_trees::levels::{SameScan, StitchPolicy};
@@ -190,7 +195,8 @@ impl StitchPolicy {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadOption`] for an invalid number, or for an option without an `f`.
+    /// [`Error::BadOption`] if a number is invalid, or if an option that requires `f` is given
+    /// without it.
     pub fn split(text: &str) -> Result<(&str, StitchPolicy)> {
         let mut stitching = StitchPolicy::default();
         let mut rest = text;
@@ -242,9 +248,10 @@ fn bad(why: String) -> Error {
     }
 }
 
-/// Returns the number of leaves of `leaf_bytes` above which a merge adopts a sequence of leaves, if
-/// a key is merged about `rewrites` more times. Derived from the affine model, with as many
-/// concurrent I/Os as readers use ([`stitch_break_even`]).
+/// Returns the maximum number of consecutive leaves that a merge should copy instead of adopting
+/// them. Each leaf has `leaf_bytes` bytes, and a key is expected to be rewritten by about
+/// `rewrites` more merges. The number is derived from the affine I/O model; readers are assumed to
+/// issue as many concurrent I/Os as the device supports ([`stitch_break_even`]).
 #[must_use]
 pub(crate) fn threshold(device: &DeviceProfile, leaf_bytes: u64, rewrites: u64) -> u32 {
     let bytes = stitch_break_even(device.half_bandwidth(), device.slots() as u64, rewrites);

@@ -1,21 +1,23 @@
-//! Predicts from the index alone how many consecutive leaves a merge will read, so that they are
-//! read together.
+//! Predicts how many consecutive leaves a merge will have to read, so that it can read them
+//! together. The prediction uses only the index entries of the leaves.
 
 use std::iter::Peekable;
 
-/// A key interval of a source: inclusive start, exclusive end if present.
+/// A key interval of an input: an inclusive start, and an exclusive end. If the end is `None`, the
+/// interval has no upper bound.
 pub(super) type KeyInterval<'k> = (&'k [u8], Option<&'k [u8]>);
 
-/// The known key intervals of a source in order, and whether it has more after them.
+/// The key intervals in which an input is known to have data, in key order. `has_more` tells
+/// whether the input has further data after these intervals.
 pub(super) struct KnownIntervals<'k, I: Iterator<Item = KeyInterval<'k>>> {
     pub(super) stretches: Peekable<I>,
     pub(super) has_more: bool,
 }
 
-/// Returns the number of `leaves` of a source before the first adoptable sequence: more than
-/// `threshold` consecutive leaves that overlap no other source. The flag of each leaf is whether it
-/// may be adopted if it overlaps nothing. The count ends where another source's intervals are not
-/// known any further.
+/// Returns the number of leaves that precede the first adoptable sequence in `leaves`. A sequence
+/// is adoptable if it has more than `threshold` consecutive leaves that overlap no other input. The
+/// flag of each leaf tells whether the leaf may be adopted if it overlaps no other input. Counting
+/// stops at the first leaf for which the data of another input is not known.
 pub(super) fn leaves_to_read<'k, I: Iterator<Item = KeyInterval<'k>>>(
     leaves: impl Iterator<Item = (KeyInterval<'k>, bool)>,
     others: &mut [KnownIntervals<'k, I>],
@@ -52,7 +54,8 @@ pub(super) fn leaves_to_read<'k, I: Iterator<Item = KeyInterval<'k>>>(
 mod tests {
     use super::*;
 
-    /// Parses intervals of letters: `"ac"` has the keys from a up to but not including c.
+    /// Parses a key interval given as letters: `"ac"` contains the keys from a (inclusive) to c
+    /// (exclusive).
     fn stretch(of: &'static str) -> KeyInterval<'static> {
         let (low, end) = of.as_bytes().split_at(1);
         (low, (!end.is_empty()).then_some(end))

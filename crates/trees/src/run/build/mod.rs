@@ -1,7 +1,8 @@
-//! Builds a run from sorted records: leaves, values, and the index in memory. `finish.rs` writes
-//! the rest.
+//! Builds a run from sorted records. This module writes leaves and separate values, and collects
+//! the lowest index level in memory. The module `finish` writes the remaining parts.
 //!
-//! *Scope*: when a leaf is full, the locations of its values and its node, the keys that need them.
+//! *Scope*: when a leaf is full, where its node and its values are stored, and the keys that need
+//! them.
 //!
 //! *Must not depend on*: the source of the records, the further use of the run.
 
@@ -31,12 +32,15 @@ use nodes::NodeOutput;
 use std::sync::Arc;
 use values::SeparateValues;
 
-/// Maximum total size of closed leaves that wait for the locations of values.
+/// Maximum total size in bytes of completed leaves that are kept in memory because the locations of
+/// their separate values are not known yet.
 const MAX_WAITING: u64 = MIB;
 
-/// Writes a run. Records must be added in key order, and the records of a key newest first.
+/// Writes a new run. The caller must add records in ascending key order, and the records of one key
+/// from newest to oldest.
 ///
-/// Dropping a builder discards its output.
+/// If the builder is dropped before [`RunBuilder::finish`], everything that it has written is
+/// discarded.
 ///
 /// ```
 /// use alluvium_base::{Message, Purpose};
@@ -85,47 +89,49 @@ pub struct RunBuilder {
     pub(super) summary: RunSummary,
 }
 
-/// The lowest level of the index.
+/// The lowest level of the index, whose nodes point to leaves.
 #[derive(Debug)]
 pub(super) struct IndexLevel {
     current: IndexBuilder,
     pub(super) full: Vec<FullIndexNode>,
-    /// Total size of the full nodes once written, in bytes.
+    /// Total size in bytes that the nodes in `full` will have on the device.
     full_bytes: u64,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct AdoptedLeaves {
-    /// Number of keys in them whose hashes were not added.
+    /// Number of keys in adopted leaves whose hashes have not been added.
     pub(super) keys: u64,
     pub(super) bytes: u64,
-    /// The upper bound of the last adopted leaf, if it is the last leaf so far.
+    /// The exclusive upper bound of an adopted leaf; `None` unless that leaf is the last leaf so
+    /// far.
     pub(super) fence: Option<Vec<u8>>,
 }
 
-/// The range deletes of the run.
+/// The range deletes of the run that is being built.
 #[derive(Debug, Default)]
 pub(super) struct TakenDeletes {
     pub(super) list: RangeTombstoneList,
-    /// Range deletes that were handed over already indexed.
+    /// Range deletes that the caller has provided as a complete index.
     pub(super) indexed: Arc<RangeTombstoneIndex>,
 }
 
-/// The keys added so far.
+/// The state of the keys that have been added so far.
 #[derive(Debug, Default)]
 pub(super) struct TakenKeys {
-    /// A lower bound of all keys.
+    /// A lower bound of all keys in the run.
     pub(super) first: Vec<u8>,
     pub(super) last: Vec<u8>,
-    /// Sequence number of the last record.
+    /// Sequence number of the record that was added last.
     last_sequence: SequenceNumber,
-    /// One hash per key that was not adopted.
+    /// The hashes of all keys that were added individually or hashed with
+    /// [`RunBuilder::hash_adopted`].
     pub(super) hashes: Vec<u64>,
 }
 
 impl IndexLevel {
-    /// Adds a leaf, with the units that hold its values, and its first and last key if they are
-    /// stored.
+    /// Adds a leaf to the index. `known` has the allocation units that contain the leaf's separate
+    /// values, and the leaf's first and last key if the index stores them.
     pub(super) fn add(
         &mut self,
         separator: &[u8],
@@ -141,7 +147,7 @@ impl IndexLevel {
         }
     }
 
-    /// Completes the node being filled.
+    /// Completes the index node that is being filled.
     pub(super) fn close(&mut self, page_size: PageSize) {
         let full = self.current.take();
         debug_assert!(!full.bytes.is_empty(), "an index node has children");
@@ -151,12 +157,13 @@ impl IndexLevel {
 }
 
 impl RunBuilder {
-    /// Creates an empty builder.
+    /// Creates a builder for an empty run.
     ///
     /// # Errors
-    /// [`Error::BadOption`](alluvium_storage::Error::BadOption) if the options are invalid or the
-    /// store has no such tier; [`Error::Poisoned`](alluvium_storage::Error::Poisoned) if the store
-    /// refuses changes.
+    /// [`Error::BadOption`](alluvium_storage::Error::BadOption) if an option is invalid or the
+    /// store does not have the requested tier;
+    /// [`Error::Poisoned`](alluvium_storage::Error::Poisoned) if the store no longer accepts
+    /// changes.
     pub fn new(store: &Store, options: &RunOptions) -> Result<RunBuilder> {
         let page_size = store.page_size();
         let threshold = options.threshold(page_size)?;
@@ -170,8 +177,8 @@ impl RunBuilder {
             tier: options.value_tier,
             ..writer_options
         };
-        // The value writer is created with the first value, which would be too late to reject the
-        // tier.
+        // The value writer is created only when the first value is added. Create and drop one now,
+        // so that an invalid tier is reported here.
         drop(store.node_writer(value_options)?);
         Ok(RunBuilder {
             options: *options,
@@ -196,16 +203,17 @@ impl RunBuilder {
         self.nodes.page_size()
     }
 
-    /// Permits passing on values of `run` by pointer, for keys within `range`. The extents of `run`
-    /// are then needed as long as this run. Its extents outside of `range` are not used, because
-    /// they may have been released and reused already.
+    /// Permits records that point to separate values of `run`, provided that their keys are in
+    /// `range`. The extents of `run` must then remain allocated as long as the new run exists.
+    /// Extents of `run` outside of `range` are not used, because they may already have been freed
+    /// and reused.
     pub fn inherit_from(&mut self, run: &IndexedRun, range: &KeyRange) {
         let extents = run.extents_for(range).map(|(_, used)| used.extent);
         self.values.inherited.extend(extents);
     }
 
-    /// Starts another keyspace with its own codec and value threshold. No leaf and no node of
-    /// values contains records of two keyspaces. Index nodes use the codec of the last keyspace.
+    /// Starts a new keyspace with its own codec and value threshold. A leaf or a node of values
+    /// never contains records of two keyspaces. Index nodes use the codec of the last keyspace.
     ///
     /// # Errors
     /// [`Error::BadOption`](alluvium_storage::Error::BadOption), and the errors of
@@ -221,16 +229,16 @@ impl RunBuilder {
         Ok(())
     }
 
-    /// Adds a record. A separate value is passed on by its pointer; its run must have been passed
-    /// to [`RunBuilder::inherit_from`].
+    /// Adds a record to the run. If the record points to a separate value, the run that owns the
+    /// value must have been passed to [`RunBuilder::inherit_from`]; only the pointer is copied.
     ///
     /// # Errors
-    /// [`Error::Full`](alluvium_storage::Error::Full) if the store is full; I/O
-    /// errors. Afterwards the builder can only be dropped.
+    /// [`Error::Full`](alluvium_storage::Error::Full) if the store is full; I/O errors. After an
+    /// error the builder can only be dropped.
     ///
     /// # Panics
-    /// If the record is out of order (keys ascending, the records of a key newest first), or if the
-    /// key or value is too long.
+    /// If the record is out of order: keys must ascend, and the records of a key must be added from
+    /// newest to oldest. Also if the key or the value is too long.
     pub fn push(&mut self, key: &[u8], record: StoredRecord<'_>) -> Result<()> {
         let first = self.summary.records == 0;
         let new = first || self.keys.last != key;
@@ -268,7 +276,7 @@ impl RunBuilder {
         Ok(())
     }
 
-    /// Updates the summary for a record.
+    /// Adds a record to the counts of the summary.
     #[inline]
     fn note(&mut self, record: &StoredRecord<'_>) {
         let summary = &mut self.summary;
@@ -285,8 +293,8 @@ impl RunBuilder {
         }
     }
 
-    /// Adds a record whose value goes to a value extent. The pointer is filled in when the value's
-    /// node is written.
+    /// Adds a record and stores its value in a value extent. The record's pointer to the value is
+    /// set later, when the node that contains the value is written.
     fn write_out_of_line(
         &mut self,
         key: &[u8],
@@ -312,7 +320,8 @@ impl RunBuilder {
         Ok(())
     }
 
-    /// Writes the node of the waiting values, and fills in the pointers.
+    /// Writes the node with the values collected so far, and sets the pointers in the records that
+    /// refer to these values.
     pub(super) fn close_values(&mut self) -> Result<()> {
         let (current, closed) = (&mut self.current, &mut self.closed);
         self.values
@@ -322,7 +331,7 @@ impl RunBuilder {
             })
     }
 
-    /// Adds a record whose value another run has written.
+    /// Adds a record that points to a separate value of another run.
     fn push_inherited(
         &mut self,
         key: &[u8],
@@ -348,8 +357,8 @@ impl RunBuilder {
         Ok(())
     }
 
-    /// Adds a record to the leaf, or to the next one. `separate` is the length of a separate value,
-    /// whose pointer is `value`.
+    /// Adds a record to the current leaf, or to a new leaf if the current one is full. If the value
+    /// is separate, `value` is the encoded pointer to it and `separate` is its length in bytes.
     #[inline]
     fn add(
         &mut self,
@@ -377,8 +386,9 @@ impl RunBuilder {
         Ok(())
     }
 
-    /// Closes the leaf, if there is one, and starts another with a record's key.
-    // If it were inlined, every record would pay for work that is done once per leaf.
+    /// Completes the current leaf, if there is one, and starts a new leaf whose first record has
+    /// the key `key`.
+    // If this function were inlined, every record would bear the cost of work done once per leaf.
     #[inline(never)]
     fn begin_leaf(&mut self, key: &[u8], new: bool, value_len: usize) -> Result<()> {
         if self.current.has_records() {
@@ -387,7 +397,7 @@ impl RunBuilder {
         let is_first = self.summary.records == 0;
         let fence = self.adopted.fence.take();
         let separator: &[u8] = if is_first {
-            // There is no previous leaf to be distinguished from.
+            // The first leaf of a run has no predecessor, so its separator need not be short.
             rounded_down(key).clone_into(&mut self.keys.first);
             &self.keys.first
         } else if let Some(fence) = &fence {
@@ -415,7 +425,8 @@ impl RunBuilder {
         self.write_closed(None)
     }
 
-    /// Closes the leaf. `goes_on` means that the next record has the last key too.
+    /// Completes the current leaf. `goes_on` tells whether the next record has the same key as the
+    /// last record of this leaf.
     #[inline(never)]
     pub(super) fn close_leaf(&mut self, goes_on: bool) {
         let last_key = self.options.leaf_keys.then_some(&self.keys.last[..]);
@@ -428,14 +439,15 @@ impl RunBuilder {
         );
     }
 
-    /// Writes the leaves at the front that wait for no value, in order. `last` is the last key if
-    /// no leaf follows, or the separator of the leaf that follows.
+    /// Writes completed leaves in order, up to the first one that is still waiting for the location
+    /// of a value. `last` is an upper bound of the last leaf's keys: the last key of the run, or
+    /// the separator of the next leaf. It is needed if no other leaf has been started.
     pub(super) fn write_closed(&mut self, last: Option<&[u8]>) -> Result<()> {
         while let Some(mut leaf) = self.closed.pop() {
             self.nodes.writer.set_codec(leaf.codec);
             let written = self.nodes.write(&mut leaf.bytes)?;
             if written.parts.is_empty() {
-                // Newly written leaves are often read soon.
+                // Newly written leaves are often read soon afterwards.
                 self.nodes.cache.offer(&written.head, &leaf.bytes);
             }
             let high = self.closed.separator().or(last);
@@ -453,7 +465,7 @@ impl RunBuilder {
             if written.parts.is_empty() {
                 leaf.units.settle();
             } else {
-                // The parts of the leaf itself would have to be listed as well.
+                // The index entry would also have to list the units of the leaf's own parts.
                 leaf.units.forget();
             }
             let known = (&leaf.units, leaf.keys.as_ref());
@@ -464,14 +476,15 @@ impl RunBuilder {
         Ok(())
     }
 
-    /// Deletes every key in `start..end` as of `sequence`. May be called in any order and at any
-    /// time. The caller folds range deletes before, because all of them become part of the run.
+    /// Adds a delete of all keys in `start..end` as of `sequence`. Range deletes may be added at
+    /// any time and in any order. The caller must fold them first, because every added range delete
+    /// becomes part of the run.
     pub fn delete_range(&mut self, start: &[u8], end: &[u8], sequence: SequenceNumber) {
         self.deletes.list.push(start, end, sequence);
     }
 
-    /// Adds indexed range deletes, and shares their memory with the caller if no others are added.
-    /// May be called at most once.
+    /// Adds a complete index of range deletes. If no other range deletes are added, the run shares
+    /// the memory of this index with the caller. May be called at most once.
     pub(crate) fn delete_ranges(&mut self, deletes: Arc<RangeTombstoneIndex>) {
         assert!(
             self.deletes.indexed.is_empty(),
@@ -480,15 +493,15 @@ impl RunBuilder {
         self.deletes.indexed = deletes;
     }
 
-    /// Returns the bytes written so far, plus those of leaves and index nodes that wait to be
-    /// written.
+    /// Returns the size of the run in bytes so far: the bytes already written, and those of leaves
+    /// and index nodes that are still in memory.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let waiting = self.index.full_bytes + self.closed.bytes() + self.current.bytes();
         self.nodes.writer.bytes() + self.values.bytes() + waiting
     }
 
-    /// Returns the number of records added so far.
+    /// Returns the number of records that have been added so far.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.summary.records
