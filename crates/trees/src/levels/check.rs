@@ -1,4 +1,4 @@
-//! Reads a structure from the device and reports everything that is wrong with it.
+//! Checks a levels structure by reading it from the device, and reports everything that is wrong.
 
 use super::format::{LevelsContents, StoredLevelRun};
 use super::state::LevelMember;
@@ -16,17 +16,19 @@ use alluvium_storage::extents::ReachableExtent;
 use alluvium_storage::{NodePointer, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Reads the contents of a root, and the nodes that hold them.
+/// Reads the contents to which a root refers. Also returns the nodes in which the contents are
+/// stored.
 fn read(files: DataFiles<'_>, root: &[u8], purpose: Purpose) -> Result<(LevelsContents, Vec<NodePointer>)> {
     read_root(files, root, &place(), purpose, |bytes, place| {
         LevelsContents::decode(bytes, place, files.page_size)
     })
 }
 
-/// Returns every extent reachable from the root of a structure, with its references and live bytes.
+/// Returns every extent that can be reached from a structure's root, each with its number of
+/// references and of live bytes.
 ///
 /// # Errors
-/// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when the structure is damaged; I/O errors.
+/// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the structure is damaged; I/O errors.
 pub fn reached(files: DataFiles<'_>, root: &[u8]) -> Result<Vec<ReachableExtent>> {
     let (contents, nodes) = read(files, root, Purpose::Recovery)?;
     let mut extents = Vec::new();
@@ -38,12 +40,13 @@ pub fn reached(files: DataFiles<'_>, root: &[u8]) -> Result<Vec<ReachableExtent>
     Ok(blob::reached(nodes, extents))
 }
 
-/// Checks everything reachable from the root of a structure. The data files must not be written
-/// during the check. `live_bytes` is the approximate total, for progress reports. `tell` may end
-/// the check by returning an error.
+/// Checks everything that can be reached from a structure's root, and returns the findings. The
+/// data files must not be written during the check. `live_bytes` is the approximate total number of
+/// bytes to read, for progress reports. `tell` receives the progress, and may end the check by
+/// returning an error.
 ///
 /// # Errors
-/// The errors of `tell`. Read errors are reported as findings, not returned.
+/// The errors of `tell`. Read errors are not returned, but reported as findings.
 pub fn check_files(
     files: DataFiles<'_>,
     root: &[u8],
@@ -56,16 +59,17 @@ pub fn check_files(
     Ok(check.findings)
 }
 
-/// The location of a run's footer: tier, offset, birth and checksum.
+/// Identifies a run by its footer: tier, offset, birth generation and checksum.
 type FooterLocation = (u8, u64, u64, u64);
 
-/// A check that reads each run once.
+/// A check of a structure. Each run is read only once, even if several versions or members use it.
 struct LevelsChecker<'c> {
     files: DataFiles<'c>,
     findings: CheckFindings,
     total_bytes: u64,
     tell: &'c mut dyn FnMut(CheckProgress) -> Result<()>,
-    /// Runs by the location of their footer, each with the ranges in which it counts.
+    /// The runs to be checked, by the location of their footer, each with the key ranges in which
+    /// it is live.
     runs: BTreeMap<FooterLocation, (StoredLevelRun, Vec<KeyRange>)>,
 }
 
@@ -119,7 +123,8 @@ impl<'c> LevelsChecker<'c> {
         self.findings.tell_progress(0, self.tell)
     }
 
-    /// Checks everything that a reader of a run can reach in the ranges in which the run counts.
+    /// Checks a run and its filter: everything that a reader can reach in the ranges in which the
+    /// run is live.
     fn member(&mut self, member: &LevelMember, within: &[KeyRange]) {
         let (run, maplet) = (&member.run, &member.maplet);
         let CheckFindings { found, read, .. } = &mut self.findings;
@@ -208,7 +213,7 @@ impl LevelsDictionary {
 }
 
 impl PartialEq for LevelMember {
-    /// Returns whether both are the same part of the same run.
+    /// Returns whether both members are the same part of the same run.
     fn eq(&self, other: &LevelMember) -> bool {
         let is_same_run = self.run.pointer() == other.run.pointer();
         self.ages == other.ages && is_same_run && self.range == other.range

@@ -1,4 +1,4 @@
-//! Implements the store's interface to dictionaries for levels: see
+//! Implements the interface between the store and its dictionaries for levels; see
 //! `alluvium_dictionary::contract`.
 
 use super::LevelsDictionary;
@@ -22,7 +22,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl LevelsDictionary {
-    /// Calls `tell` with the weight of each run in a range, computed from index nodes alone.
+    /// Calls `tell` with each run and the number of records and bytes that it has in `range`. Reads
+    /// only index nodes.
     fn weigh(&self, range: &KeyRange, tell: &mut dyn FnMut(&LevelMember, RangeWeight)) -> Result<()> {
         let store = &self.shared.home.store;
         let guard = store.epochs().pin();
@@ -78,7 +79,7 @@ impl Dictionary for LevelsDictionary {
         self.may_merge()
     }
 
-    /// Writers are throttled from 100 on.
+    /// Returns a percentage; writers are throttled if it is 100 or more.
     fn read_amplification_percent(&self) -> u64 {
         let version = self.shared.versions.peek();
         let runs = version.levels.first().map_or(0, |level| groups(level).count());
@@ -126,7 +127,7 @@ impl Dictionary for LevelsDictionary {
         let version = self.shared.versions.peek();
         let mut maplets: Vec<Maplet> = Vec::new();
         for member in &version.newest_first {
-            // Parts of one run share a filter.
+            // All parts of a run have the same filter.
             if maplets
                 .iter()
                 .all(|maplet| maplet.pointer() != member.maplet.pointer())

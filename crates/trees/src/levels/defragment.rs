@@ -1,14 +1,15 @@
-//! Defragmentation: runs in which scans seek are rewritten, so that leaves read together are stored
-//! together (Spillane 2012, section 6.2).
+//! Defragmentation: rewrites runs in which scans seek often, so that leaves which are read together
+//! are stored together (Spillane 2012, section 6.2).
 //!
-//! Scan cursors count jumps: reads that do not start where the previous read ended. Each jump costs
-//! the scan as much time as the device needs to move `half_bandwidth` bytes. A run is rewritten
-//! once the jumps have cost as much as the rewrite, so that the total is at most twice the cost of
-//! the best choice in hindsight. Among several such runs the one with the most jumps is chosen. The
-//! rewrites have a budget: a share of all other bytes written since the structure was opened.
+//! The cursors of scans count jumps: reads that do not continue where the previous read ended. Each
+//! jump costs a scan as much time as the device needs to transfer `half_bandwidth` bytes. A run is
+//! rewritten once its jumps have cost as much as rewriting it. The total cost is then at most twice
+//! that of the best decision in hindsight. If several runs qualify, the one with the most jumps is
+//! rewritten first. The number of bytes that defragmentation may write is limited to a percentage
+//! of all other bytes written since the structure was opened.
 //!
-//! Leaves that lie in long contiguous rows are reused in place, with their values. Only fragmented
-//! leaves are rewritten.
+//! Long sequences of leaves that are already contiguous are adopted in place, with their values.
+//! Only fragmented leaves are rewritten.
 
 use super::LevelsDictionary;
 use super::policy::LevelMergePlan;
@@ -19,18 +20,19 @@ use alluvium_base::DeviceProfile;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A row of leaves stays in place if it is this many times as long as what the device moves during
-/// one seek: reading the row then reaches nine tenths of the device's bandwidth.
+/// A contiguous sequence of leaves remains in place if it has at least this many times the number
+/// of bytes that the device transfers in the time of one seek. Reading the sequence then reaches
+/// nine tenths of the device's bandwidth.
 const LONG: u64 = 9;
 
-/// Counters of bytes written since the structure was opened.
+/// Counts the bytes written since the structure was opened.
 #[derive(Debug, Default)]
 pub(super) struct DefragCounters {
-    /// Bytes of incoming runs and of merges.
+    /// Bytes of the runs written by flushes, ingests and merges other than defragmentation.
     written: AtomicU64,
     /// Bytes of the runs that defragmentation has written.
     defragmented: AtomicU64,
-    /// The number of runs that were defragmented.
+    /// Number of runs that were defragmented.
     runs: AtomicU64,
 }
 
@@ -44,8 +46,8 @@ impl DefragCounters {
         self.runs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns how many bytes defragmentation may still write, if it may write `percent` of the
-    /// other bytes.
+    /// Returns the number of bytes that defragmentation may still write, if its limit is `percent`
+    /// per cent of all other bytes written.
     fn left(&self, percent: u32) -> u64 {
         debug_assert!(percent <= MOST_PERCENT, "a share: {percent}");
         let written = u128::from(self.written.load(Ordering::Relaxed));
@@ -55,19 +57,20 @@ impl DefragCounters {
     }
 }
 
-/// A run that may be rewritten.
+/// A run that defragmentation may rewrite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct DefragCandidate {
     /// Size of the run in bytes.
     bytes: u64,
-    /// The number of jumps of scans in the run.
+    /// Number of jumps by scans in the run.
     jumps: u64,
     /// Whether the run can be rewritten now.
     is_free: bool,
 }
 
-/// Returns the index of the run to rewrite, if a rewrite is worthwhile. `jump_bytes` is the cost of
-/// a jump: the bytes that the device moves in that time. At most `left_bytes` may be written.
+/// Returns the index of the candidate that should be rewritten, or `None` if no rewrite is
+/// worthwhile. `jump_bytes` is the number of bytes that the device transfers in the time of one
+/// jump. `left_bytes` is the maximum number of bytes that may be written.
 fn choose(candidates: &[DefragCandidate], jump_bytes: u64, left_bytes: u64) -> Option<usize> {
     let is_due = |candidate: &DefragCandidate| {
         let paid = candidate.jumps.saturating_mul(jump_bytes);
@@ -78,7 +81,8 @@ fn choose(candidates: &[DefragCandidate], jump_bytes: u64, left_bytes: u64) -> O
         .max_by_key(|&place| candidates[place].jumps)
 }
 
-/// Returns which leaves a rewrite of a run reuses in place.
+/// Returns the stitching options for rewriting a run: only sequences of leaves that are long enough
+/// are adopted in place.
 pub(super) fn stitching(run: &IndexedRun, device: &DeviceProfile) -> StitchPolicy {
     let leaf_bytes = bytes_of(run) / run.summary().leaves.max(1);
     let leaves = device.half_bandwidth().saturating_mul(LONG) / leaf_bytes.max(1);
@@ -93,7 +97,7 @@ pub(super) fn stitching(run: &IndexedRun, device: &DeviceProfile) -> StitchPolic
 
 impl LevelsDictionary {
     /// Returns the number of runs that were defragmented since the structure was opened, and the
-    /// bytes written for that.
+    /// number of bytes written for them.
     #[must_use]
     pub fn defragmented(&self) -> (u64, u64) {
         let ledger = &self.shared.ledger;
@@ -101,15 +105,16 @@ impl LevelsDictionary {
         (read(&ledger.runs), read(&ledger.defragmented))
     }
 
-    /// Returns the number of jumps of scans in the current runs.
+    /// Returns the number of jumps by scans in all current runs.
     #[must_use]
     pub fn jumps(&self) -> u64 {
         let version = self.version();
         version.newest_first.iter().map(|member| member.run.jumps()).sum()
     }
 
-    /// Returns the merge that rewrites a run for scans, if one is due. Defragmentation can wait:
-    /// there is none while another merge runs or space is scarce.
+    /// Returns the plan to rewrite a run that scans read with many jumps, or `None` if no run is
+    /// due. Defragmentation is not urgent: it is postponed while another merge is running or space
+    /// is scarce.
     pub(super) fn defragmentation(
         &self,
         kept: &LevelsWriterState,
@@ -123,7 +128,8 @@ impl LevelsDictionary {
         }
         let tiers = shared.home.store.tiers();
         let mut places = Vec::new();
-        // A run merged in slices stays in pieces until the next full merge of it.
+        // The parts of a run that was merged in slices are not defragmented. They remain separate
+        // until all of them are merged.
         let is_one_run = |group: &[Arc<LevelMember>]| group.len() == 1 && group[0].is_whole();
         let mut candidates = Vec::new();
         for (level, runs) in version.levels.iter().enumerate() {
@@ -134,7 +140,7 @@ impl LevelsDictionary {
                     tiers.has_unreadable() && extents.any(|extent| tiers.is_unreadable(extent.tier))
                 };
                 let bytes = bytes_of(&member.run);
-                // A run that belongs to another tier moves there with a merge.
+                // A run that belongs on another tier is left for a merge that moves it there.
                 let stays = || {
                     let tier = self.tier(level, bytes);
                     let extents = member.run.extents();

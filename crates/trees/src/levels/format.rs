@@ -1,7 +1,9 @@
-//! The format of a levels structure at a checkpoint, version 2. All integers are little-endian; a
-//! *varint* is LEB128 of at most 10 bytes. In version 1 every run counts for all keys.
+//! The format of the contents of a levels structure in a checkpoint, version 2. All integers are
+//! little-endian; a *varint* is LEB128 of at most 10 bytes. Version 1 has no key ranges: every run
+//! is live for all keys.
 //!
-//! The root has the version number: see `crates/dictionary/src/blob/format.rs`. The contents:
+//! The root stores the version number (see `crates/dictionary/src/blob/format.rs`). The contents
+//! are:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -32,38 +34,41 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{DiskLocation, Error, NodePointer, PageSize, Result};
 use std::sync::Arc;
 
-/// The largest number of levels that is accepted. Real structures have far fewer, because each
-/// level is at least twice as large as the one above it.
+/// Maximum number of levels that the decoder accepts. Real structures have far fewer levels,
+/// because each level has at least twice the capacity of the level above it.
 const MOST_LEVELS: u64 = 4096;
 
-/// Flag in the first byte: each run is followed by its key range.
+/// A flag in the first byte: the entry of each run ends with the key range in which the run is
+/// live.
 const HAS_RANGES: u8 = 128;
 
-/// The name of a run in the contents.
+/// The entry of a run in the stored contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredLevelRun {
-    /// The first and the last age of the run.
+    /// The lowest and the highest age of the run.
     pub ages: (u64, u64),
-    /// The least sequence number of the records, which overrides lower ones stored in the run.
+    /// Lower bound for the sequence numbers of records: smaller sequence numbers stored in the run
+    /// are replaced by it.
     pub base: SequenceNumber,
-    /// The footer of the run, from which it is opened.
+    /// Pointer to the footer of the run, from which the run is opened.
     pub run: NodePointer,
-    /// Pointer to the directory of the maplet.
+    /// Pointer to the directory of the run's maplet.
     pub maplet: NodePointer,
-    /// The keys for which the run counts.
+    /// The key range in which the run is live.
     pub range: KeyRange,
 }
 
-/// The contents of a structure.
+/// The decoded contents of a levels structure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LevelsContents {
     pub fingerprint_bits: u8,
     pub policy: MergePolicy,
-    /// Which leaves a merge reuses. The default, to copy every leaf, is not written.
+    /// Determines which leaves a merge adopts. The default, which copies every leaf, is not
+    /// written.
     pub stitching: StitchPolicy,
-    /// The age of the next run.
+    /// The age that the next new run will get.
     pub next_age: u64,
-    /// The runs of each level, oldest first; lower levels are newer.
+    /// The runs of each level, from oldest to newest. Lower levels have newer data.
     pub levels: Vec<Vec<StoredLevelRun>>,
 }
 
@@ -116,10 +121,10 @@ impl LevelsContents {
         out
     }
 
-    /// Decodes contents.
+    /// Decodes the contents of a structure. `place` is the location of `bytes` for error messages.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] at `place`.
+    /// [`Error::Corrupt`] at `place` if the contents are invalid.
     pub fn decode(bytes: &[u8], place: &DiskLocation, page_size: PageSize) -> Result<LevelsContents> {
         let mut decoder = ContentsDecoder {
             reader: ByteReader::new(bytes),
@@ -133,7 +138,7 @@ impl LevelsContents {
         Ok(contents)
     }
 
-    /// Returns the names of all runs, newest first.
+    /// Returns the entries of all runs, from newest to oldest.
     pub fn newest_first(&self) -> impl Iterator<Item = &StoredLevelRun> {
         self.levels.iter().flat_map(|level| level.iter().rev())
     }
@@ -151,7 +156,7 @@ impl LevelsContents {
     }
 }
 
-/// Appends the key range of a run.
+/// Appends the key range of a run to `out`.
 fn encode_range(range: &KeyRange, out: &mut Vec<u8>) {
     let mut writer = ByteWriter::new(out);
     writer.varint(range.low.len() as u64).bytes(&range.low);
@@ -162,7 +167,7 @@ fn encode_range(range: &KeyRange, out: &mut Vec<u8>) {
 }
 
 impl StoredLevelRun {
-    /// Opens the run and its maplet. The store need not be open.
+    /// Opens the run and its maplet from data files, so that the store need not be open.
     pub(super) fn open_from(&self, files: DataFiles<'_>, purpose: Purpose) -> Result<LevelMember> {
         Ok(LevelMember {
             ages: self.ages,
@@ -212,7 +217,7 @@ impl<'b> ContentsDecoder<'b> {
             return Err(self.bad("the number of levels", count.to_string()));
         }
         let mut levels = Vec::new();
-        // Newer levels come first, and ages decrease from one level to the next.
+        // Newer levels come first, so ages decrease from one level to the next.
         let mut above = next_age;
         for _ in 0..count {
             let level = self.level(above, has_ranges)?;
@@ -232,7 +237,8 @@ impl<'b> ContentsDecoder<'b> {
 
     fn level(&mut self, above: RunAge, has_ranges: bool) -> Result<Vec<StoredLevelRun>> {
         let mut level: Vec<StoredLevelRun> = Vec::new();
-        // A wrong count ends at the end of the bytes, because every run occupies at least one.
+        // If the count is too high, decoding stops at the end of the input, because every run
+        // occupies at least one byte.
         for _ in 0..self.read(ByteReader::varint)? {
             let first = self.read(ByteReader::varint)?;
             let more = self.read(ByteReader::varint)?;
@@ -266,7 +272,7 @@ impl<'b> ContentsDecoder<'b> {
         Ok(level)
     }
 
-    /// Reads the key range of a run.
+    /// Decodes the key range of a run.
     fn range(&mut self) -> Result<KeyRange> {
         let low = self.read(ByteReader::varint)?;
         let low = self.key(low)?;
@@ -281,7 +287,7 @@ impl<'b> ContentsDecoder<'b> {
         }
     }
 
-    /// Reads a key of `len` bytes.
+    /// Decodes a key of `len` bytes.
     fn key(&mut self, len: u64) -> Result<&'b [u8]> {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         self.read(|reader| reader.take(len))
@@ -372,7 +378,7 @@ mod tests {
         assert_eq!(newest, [8, 7, 6]);
     }
 
-    /// A run that counts for some keys, and another of the same age for the following keys.
+    /// Returns contents with two runs of the same age that are live for consecutive key ranges.
     fn in_parts() -> LevelsContents {
         let mut contents = example();
         let whole = contents.levels[2][0].clone();

@@ -1,4 +1,4 @@
-//! Incorporation: the share of a memtable becomes the newest run of level 0.
+//! Flushes slices of memtables. A flushed slice becomes the newest run of level 0.
 
 use super::LevelsDictionary;
 use super::policy;
@@ -15,8 +15,8 @@ use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 
-/// A share of a memtable that is being written into a structure. Dropped before it is published, it
-/// leaves no trace.
+/// The flush of a memtable slice to a levels structure. If it is dropped before it is published,
+/// everything that it has written is freed.
 #[derive(Debug)]
 pub struct LevelsIncorporation {
     levels: LevelsDictionary,
@@ -26,14 +26,14 @@ pub struct LevelsIncorporation {
     state: IncorporationState,
 }
 
-/// The state of an incorporation.
+/// The state of the flush of a memtable slice.
 #[derive(Debug)]
 enum IncorporationState {
     Writing(Box<MemtableRunWriter>),
-    /// The whole share is written; `None` if it was empty.
+    /// The whole slice has been written; `None` if it had no messages.
     Complete(Option<Box<ProvisionalRun>>),
     Published,
-    /// It failed or was aborted: only the memtable has the messages.
+    /// The flush has failed or was aborted, so only the memtable has the messages.
     Broken,
 }
 
@@ -102,13 +102,14 @@ impl LevelsIncorporation {
 }
 
 impl LevelsDictionary {
-    /// Returns the tier for `bytes` of incoming data, and for every filter.
+    /// Returns the storage tier for a new run of `bytes` bytes. Filters are stored on the same tier
+    /// as incoming data, whatever their size.
     pub(super) fn incoming_tier(&self, bytes: u64) -> u8 {
         let demand = PlacementRequest::newest(bytes);
         placement::tier(&self.shared.home.store, &demand)
     }
 
-    /// Returns the tier for `bytes` that a merge writes into a level.
+    /// Returns the storage tier for a run of `bytes` bytes that a merge adds to `level`.
     pub(super) fn tier(&self, level: usize, bytes: u64) -> u8 {
         let store = &self.shared.home.store;
         if store.tiers().count() == 1 {

@@ -1,4 +1,5 @@
-//! Ingest: layers of runs that become the newest runs of a structure in one step.
+//! Bulk ingest: writes layers of runs, which become the newest runs of a structure in one atomic
+//! step.
 
 use super::LevelsDictionary;
 use super::policy;
@@ -15,7 +16,7 @@ use alluvium_storage::Result;
 use alluvium_storage::extents::AllocationClass;
 use std::sync::Arc;
 
-/// An ingest into levels: messages arrive in layers.
+/// A bulk ingest into a levels structure. The messages are ingested in layers.
 pub type LevelsIngest = LayerIngest<LevelsDictionary>;
 
 impl LevelsDictionary {
@@ -27,7 +28,8 @@ impl LevelsDictionary {
             schema: Arc::clone(&shared.home.schema),
             run: shared.options.run(Purpose::Incorporate, class, 0),
             maplet: shared.options.maplet(Purpose::Incorporate, class, 0),
-            // A layer is written as one run, because fewer runs make faster lookups.
+            // Each layer is written as a single run, because lookups are faster if there are fewer
+            // runs.
             run_bytes: u64::MAX,
             is_placed: true,
         });
@@ -74,7 +76,7 @@ impl LayerTarget for LevelsDictionary {
         let mut kept = shared.kept.lock();
         let version = self.version();
         let (mut runs, mut age) = (version.levels.clone(), version.next_age);
-        // Nothing can fail from here on.
+        // No step from here on can fail.
         for (layer, piece) in layers.hand_over() {
             install_extents(&shared.home.store, &piece.built, &piece.maplet);
             let run = piece.built.run.based(first + layer);

@@ -1,29 +1,29 @@
-//! The inputs of a merge, and the reason for it.
+//! Determines the inputs of a merge, and defines the reasons for merges.
 
 use super::policy::LevelMergePlan;
 use super::state::{LevelMember, LevelsVersion, groups};
 use std::sync::Arc;
 
-/// The reason for a merge.
+/// The reason why a merge was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MergeReason {
-    /// The policy asks for it.
+    /// The merge policy requires the merge.
     Policy,
-    /// A user asks for it: the whole structure becomes one run.
+    /// A user has requested to merge the whole structure into one run.
     All,
-    /// A run has shrunk, and is rewritten to a faster tier.
+    /// A run has become small and is rewritten to a faster storage tier.
     Lift,
-    /// Scans seek in a run: it is rewritten in one piece (defragmentation).
+    /// Scans of a run jump often, so the run is rewritten contiguously (defragmentation).
     Scans,
-    /// Scans skip many deleted or expired keys: the whole structure becomes one run.
+    /// Scans have skipped many deleted or expired keys, so all runs are merged into one.
     SkippedTombstones,
-    /// A repair: a run is rewritten in its place.
+    /// A repair rewrites a run in place.
     Repair,
-    /// Space is scarce: all runs become one run in a slice of their keys.
+    /// Space is scarce, so all runs are merged into one run in a slice of the key space.
     Slice,
 }
 
-/// Returns the input runs of a merge, newest first.
+/// Returns the input runs of a merge, from newest to oldest.
 pub(super) fn inputs(version: &LevelsVersion, merge: &LevelMergePlan) -> Vec<Arc<LevelMember>> {
     let mut inputs = Vec::new();
     for level in merge.from..=merge.to {

@@ -1,5 +1,5 @@
-//! Merges: the runs that a policy has chosen become one run. Readers see the inputs until the
-//! result replaces them in one step.
+//! Merges the runs that a policy has chosen into one run. Readers use the input runs until the
+//! result replaces all of them in one atomic step.
 
 use super::LevelsDictionary;
 use super::defragment;
@@ -25,21 +25,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A running merge. If it is dropped unfinished, everything that it wrote is freed.
+/// A running merge. If it is dropped before it is complete, everything that it has written is
+/// freed.
 #[derive(Debug)]
 pub struct MergeStep {
     levels: LevelsDictionary,
     number: u64,
     merge: LevelMergePlan,
-    /// The input runs, newest first. No other merge removes busy runs, so they stay until this
-    /// merge is over.
+    /// The input runs, from newest to oldest. They are marked as busy, so no other merge removes
+    /// them while this merge is running.
     inputs: Vec<Arc<LevelMember>>,
-    /// The key range to merge; `None` for all keys.
+    /// The key range to be merged; `None` if all keys are merged.
     slice: Option<KeyRange>,
     reason: MergeReason,
     older: OlderData,
     phase: MergePhase,
-    /// Approximate memory use in bytes.
+    /// Estimated memory of the merge in bytes.
     memory_bytes: u64,
 }
 
@@ -47,13 +48,13 @@ pub struct MergeStep {
 enum MergePhase {
     Due,
     Merging(Box<RunMerger<StitchInput>>),
-    /// The run is written and its filter is being built. The level is the target of the result.
+    /// The run has been written, and its filter is being built. The number is the target level.
     Mapping(Box<BuiltRun>, Box<MapletMerger>, usize),
     Over,
 }
 
 impl LevelsDictionary {
-    /// Begins the next merge, if one is due.
+    /// Starts the next merge, and returns it, or `None` if no merge is due.
     ///
     /// # Errors
     /// The errors of [`LevelsDictionary::next_slice`].
@@ -63,7 +64,7 @@ impl LevelsDictionary {
         if let Some(step) = self.next_slice(&mut kept, &version)? {
             return Ok(Some(step));
         }
-        // While slices are left to merge, the free space is reserved for them.
+        // As long as there are slices to be merged, all free space is reserved for them.
         let is_scarce = self.shared.is_scarce.load(Ordering::Relaxed);
         if is_scarce && self.is_sweeping(&kept, &version) {
             return Ok(None);
@@ -71,11 +72,12 @@ impl LevelsDictionary {
         Ok(self.next_whole(&mut kept, &version))
     }
 
-    /// Begins the next merge of whole runs, if one is due.
+    /// Starts the next merge that is not limited to a slice of the keys. Returns it, or `None` if
+    /// no merge is due.
     fn next_whole(&self, kept: &mut LevelsWriterState, version: &LevelsVersion) -> Option<MergeStep> {
         let (merge, reason) = self.due(kept, version)?;
         if reason == MergeReason::Lift {
-            // A lift is tried only once.
+            // Moving a shrunk run to a faster tier is attempted only once.
             kept.shrunk = None;
         }
         kept.wants_all &= reason != MergeReason::All;
@@ -86,7 +88,7 @@ impl LevelsDictionary {
         Some(self.register_merge(kept, version, merge, inputs, reason))
     }
 
-    /// Begins to merge a slice.
+    /// Starts a merge of all runs in the key range `slice`.
     pub(super) fn begin_slice(
         &self,
         kept: &mut LevelsWriterState,
@@ -99,7 +101,7 @@ impl LevelsDictionary {
         let inputs = runs.filter(|member| !member.range.intersect(&slice).is_empty());
         let inputs = inputs.cloned().collect();
         let mut step = self.register_merge(kept, version, merge, inputs, MergeReason::Slice);
-        // The merge has all runs of the slice, so no older messages exist elsewhere.
+        // All runs with keys in the slice are inputs, so there are no older messages elsewhere.
         (step.slice, step.older) = (Some(slice), OlderData::None);
         step
     }
@@ -142,7 +144,7 @@ impl LevelsDictionary {
         }
     }
 
-    /// Returns the approximate memory, in bytes, that a merge of these runs uses.
+    /// Returns the estimated memory in bytes of a merge of these runs.
     fn memory_of_merge(&self, inputs: &[Arc<LevelMember>]) -> u64 {
         let runs = || inputs.iter().map(|member| &member.run);
         let bytes = inputs.iter().map(|member| member.bytes()).sum();
@@ -152,7 +154,7 @@ impl LevelsDictionary {
         merge_bytes(device, inputs.len(), bytes, records, deletes)
     }
 
-    /// Returns the next merge that is due, and its reason.
+    /// Returns the plan of the next merge that is due, with its reason.
     fn due(
         &self,
         kept: &mut LevelsWriterState,
@@ -179,9 +181,9 @@ impl LevelsDictionary {
         Some((merge, MergeReason::Scans))
     }
 
-    /// Returns the merge that rewrites a shrunk run to a faster tier, if it now belongs there (the
-    /// reclamation of Spillane 2012, chapter 5, across tiers). Only the oldest run of a level is
-    /// lifted.
+    /// Returns the plan to rewrite a run that has become smaller to a faster storage tier, if the
+    /// run now belongs there (this extends the reclamation of Spillane 2012, chapter 5, to tiers).
+    /// Only the oldest run of a level is considered.
     fn lift(&self, kept: &mut LevelsWriterState, version: &LevelsVersion) -> Option<LevelMergePlan> {
         let age = kept.shrunk?;
         let is_it = |runs: &Vec<Arc<LevelMember>>| runs.first().is_some_and(|member| member.ages.0 == age);
@@ -206,7 +208,7 @@ impl LevelsDictionary {
         })
     }
 
-    /// Returns the number of merges that are due or running.
+    /// Returns the number of running merges, plus one if another merge is due.
     pub(super) fn steps(&self) -> u64 {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
@@ -215,7 +217,7 @@ impl LevelsDictionary {
         kept.jobs.len() as u64 + u64::from(is_due)
     }
 
-    /// Returns whether a merge is running, or is due and not known to lack space.
+    /// Returns whether a merge is running, or a merge is due that is not known to lack space.
     pub(super) fn may_merge(&self) -> bool {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
@@ -225,11 +227,12 @@ impl LevelsDictionary {
 }
 
 impl MergeStep {
-    /// Begins to rewrite a run in its place, for a repair, together with the parts that have become
-    /// one with it. Returns `None` if the structure no longer has the run.
+    /// Starts a merge that rewrites the run of `member` in place, for a repair. Other parts of the
+    /// run in the same level are rewritten together with it into one run. Returns `None` if the
+    /// structure no longer has the member.
     ///
     /// # Panics
-    /// When a merge is running.
+    /// If a merge is running.
     pub(super) fn start_repair(levels: &LevelsDictionary, member: &Arc<LevelMember>) -> Option<MergeStep> {
         let mut kept = levels.shared.kept.lock();
         assert!(kept.jobs.is_empty(), "nothing else changes what is repaired");
@@ -254,7 +257,7 @@ impl MergeStep {
             _ if self.reason == MergeReason::Slice => AllocationClass::Freeing,
             true if matches!(self.reason, MergeReason::All | MergeReason::Repair) => AllocationClass::Freeing,
             true => AllocationClass::Essential,
-            // Another tier may have enough space.
+            // If there is more than one tier, another tier may have enough space.
             false if self.levels.shared.home.store.tiers().count() > 1 => AllocationClass::Normal,
             false if matches!(self.reason, MergeReason::All | MergeReason::Repair) => {
                 AllocationClass::Freeing
@@ -263,7 +266,7 @@ impl MergeStep {
         }
     }
 
-    /// The ages of the result.
+    /// Returns the ages of the result: the lowest and the highest age of all inputs.
     fn ages(&self) -> (RunAge, RunAge) {
         let (newest, oldest) = (self.inputs.first(), self.inputs.last());
         let (newest, oldest) = (
@@ -280,16 +283,16 @@ impl MergeStep {
         let left = self.left_behind(tier);
         let stitching = match self.reason {
             MergeReason::Scans => defragment::stitching(&self.inputs[0].run, shared.home.store.device()),
-            // A repair must read the keys of every leaf, because the filter that has them may be
-            // damaged. A slice must rewrite every leaf, because a reused leaf would not free its
-            // space.
+            // A repair must read the keys of every leaf, because the filter that contains them may
+            // be damaged. The merge of a slice must rewrite every leaf, because adopting a leaf
+            // would not free its space.
             MergeReason::Repair | MergeReason::Slice => StitchPolicy {
                 threshold: u32::MAX,
                 ..shared.options.stitching
             },
             _ => shared.options.stitching,
         };
-        // A reused leaf stays in its place and cannot move to another tier.
+        // An adopted leaf cannot move to another tier.
         let stitching = match left.is_empty() {
             true => stitching,
             false => StitchPolicy {
@@ -326,7 +329,8 @@ impl MergeStep {
         RunMerger::over(store, sources.collect(), plan, &options, open)
     }
 
-    /// The extents of the inputs that the merge must move from another tier.
+    /// Returns the extents of the inputs whose contents the merge must move to `tier` from another
+    /// tier.
     fn left_behind(&self, tier: u8) -> Vec<Extent> {
         let store = &self.levels.shared.home.store;
         let used = self.inputs.iter().flat_map(|member| member.uses());
@@ -337,8 +341,9 @@ impl MergeStep {
             .collect()
     }
 
-    /// The extents of the inputs of which all runs together use less than half, and those that must
-    /// move from another tier. Values in these are copied.
+    /// Returns the extents from which the merge should copy values: extents of the inputs of which
+    /// all runs together use less than half, and the extents in `left`, which must move from
+    /// another tier. The list is sorted.
     fn sparse(&self, left: Vec<Extent>) -> Vec<Extent> {
         let version = self.levels.version();
         let live = version.live_bytes();
@@ -346,7 +351,8 @@ impl MergeStep {
         let is_sparse = |extent: &Extent| 2 * live.get(extent).copied().unwrap_or(0) < extent.bytes();
         let mut sparse: Vec<Extent> = used.map(|used| used.extent).filter(is_sparse).collect();
         if let Some(slice) = &self.slice {
-            // Copying values from an extent that is also used outside the slice would not free it.
+            // If an extent is also used outside of the slice, copying values from it would not free
+            // it.
             let lies_within = |used: &&ExtentUse| slice.contains(&used.low) && slice.contains(&used.high);
             let all = version.newest_first.iter().flat_map(|member| member.uses());
             let cut: BTreeSet<Extent> = all
@@ -408,7 +414,8 @@ impl MergeStep {
         }
     }
 
-    /// Returns the filters of inputs with reused leaves, whose keys were not read.
+    /// Returns the filters of those inputs from which leaves were adopted. The keys of these leaves
+    /// were not read, so the new filter must be merged from the existing filters.
     fn filters_of_adopted(&self, inputs: &[StitchInput]) -> Vec<maplet::MapletSource> {
         if self.levels.shared.options.filters == FilterSource::Rehashed {
             return Vec::new();
@@ -451,8 +458,8 @@ impl MergeStep {
         }
     }
 
-    /// Replaces a slice of the inputs by the result, which is placed next to the remaining parts of
-    /// the oldest input.
+    /// Replaces the keys in `slice` of all inputs by the result. The result is added next to the
+    /// remaining parts of the oldest input.
     fn install_slice(&mut self, slice: &KeyRange, result: Option<ProvisionalRun>) {
         let levels = self.levels.clone();
         let store = &levels.shared.home.store;
@@ -509,7 +516,7 @@ impl MergeStep {
         self.end(&mut kept);
     }
 
-    /// Replaces the inputs by the result.
+    /// Replaces all inputs by the result, in one step.
     fn install(&mut self, result: Option<(ProvisionalRun, usize)>) {
         if let Some(slice) = self.slice.clone() {
             return self.install_slice(&slice, result.map(|(written, _)| written));
@@ -549,7 +556,7 @@ impl MergeStep {
         self.end(&mut kept);
     }
 
-    /// Counts the bytes that the merge wrote.
+    /// Adds the number of bytes that the merge wrote to the counters.
     fn note(&self, bytes: u64) {
         let ledger = &self.levels.shared.ledger;
         match self.reason {
@@ -565,9 +572,9 @@ impl MergeStep {
         }
     }
 
-    /// Returns the level to which the result rises among the remaining runs. While another merge
-    /// runs it does not rise: the result of that merge may be newer and be placed in a deeper level
-    /// (V2).
+    /// Returns the level to which the result moves up from `level`. `runs` has the remaining runs.
+    /// While another merge is running, the result does not move up: the result of the other merge
+    /// may be newer, and be added to a deeper level, which would violate V2.
     fn risen(
         &self,
         kept: &LevelsWriterState,
@@ -581,7 +588,8 @@ impl MergeStep {
         }
         let mut above: Vec<usize> = runs[..=level].iter().map(Vec::len).collect();
         if level > self.merge.to {
-            // The result is the newest run of that level, so no run there prevents it from rising.
+            // The result is the newest run of this level, so no run of the level prevents it from
+            // moving up.
             above[level] = 0;
         }
         let options = &self.levels.shared.options;
@@ -595,7 +603,7 @@ impl MergeStep {
         kept.jobs.remove(&self.number)
     }
 
-    /// Frees everything that was written and not installed.
+    /// Ends the merge without a result, and frees everything that was written.
     fn give_up(&mut self) {
         if let MergePhase::Mapping(built, ..) = std::mem::replace(&mut self.phase, MergePhase::Over) {
             built.abandon(&self.levels.shared.home.store);
@@ -620,7 +628,7 @@ impl MaintenanceStep for MergeStep {
             }
             drop(kept);
             if self.reason == MergeReason::Scans {
-                // The run is rewritten only after as many jumps again.
+                // Reset the counter, so that the run is rewritten only after as many further jumps.
                 self.inputs[0].run.forget_jumps();
             }
             self.give_up();

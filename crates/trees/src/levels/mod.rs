@@ -1,35 +1,38 @@
-//! Levels: runs without a trunk, merged by one of several policies.
+//! A log-structured merge tree: sorted runs on levels, merged according to one of several policies.
 //!
-//! Each share of a memtable becomes a run with a filter, the newest run of level 0. Merges combine
-//! runs into fewer and larger ones on deeper levels. A policy decides which runs are merged and
-//! when. A lookup probes the filters of all runs, newest first, and reads one leaf of the run that
-//! has the key.
+//! Flushing a slice of a memtable creates a run with a filter, which becomes the newest run of
+//! level 0. Merges combine runs into fewer and larger runs on deeper levels. The policy determines
+//! which runs are merged, and when. A lookup probes the filters of all runs from newest to oldest.
+//! If a filter matches, it reads one leaf of that run.
 //!
-//! *Scope*: which runs exist and their order by age; when they are merged, and into which level;
-//! how a checkpoint stores all of that.
+//! *Scope*: which runs exist, and their order by age; when runs are merged, and into which level;
+//! how a checkpoint stores the list of runs.
 //!
 //! *Must not depend on*: threads, clocks, transactions; who assigns sequence numbers; when a
 //! memtable is sealed; when a checkpoint is due.
 //!
-//! Spillane 2012 compares these structures in chapter 5 (SAMT is one of them); here they are one
-//! structure with several policies. All extents of a run are freed with the run. Runs share nothing
-//! except separate values, which are reference-counted as in the tiered tree.
+//! Spillane 2012 compares several structures of this kind in chapter 5, one of which is the SAMT.
+//! This module implements all of them as one structure with several policies. When a run is freed,
+//! all of its extents are freed with it. Runs share no extents except those of separate values and
+//! adopted leaves, which are reference-counted as in the tiered tree.
 //!
 //! Invariants:
 //!
-//! - **V1** A version never changes. Everything it refers to stays readable while a guard is alive
-//!   that was pinned before its successor was published.
-//! - **V2** From level to level, and from the newest run of a level to its oldest, ages decrease
-//!   and do not overlap: every message about a key is newer than those about it in later runs.
-//!   Parts of the same ages are neighbours.
-//! - **V3** Every key of a run is in the run's filter.
-//! - **V4** A run that a merge reads keeps its place until the merge is over, and no other merge
-//!   reads it.
-//! - **V5** No message is above the version's cut.
-//! - **V6** A member counts for a range of keys. A run counts for all keys until a slice is merged:
-//!   then the inputs count only for the keys outside the slice, and the result only for the keys
-//!   within it. A member needs the extents of its range only. Parts of the same ages have no key in
-//!   common.
+//! - **V1** A version never changes. Everything to which a version refers remains readable for a
+//!   guard that was pinned before the next version was published, until that guard is dropped.
+//! - **V2** Runs are ordered from newest to oldest: level by level, and within a level from its
+//!   newest to its oldest run. The age intervals of runs are disjoint and decrease in this order,
+//!   so every message of a key is newer than the messages of the same key in later runs. The parts
+//!   of one run have the same ages and are neighbours.
+//! - **V3** The filter of a run contains every key of the run.
+//! - **V4** A run that is the input of a merge remains in its level until the merge ends, and is
+//!   not the input of another merge.
+//! - **V5** No message has a sequence number above the cut of the version.
+//! - **V6** A member of a version is a run with the key range in which the run is live. Initially a
+//!   run is live for all keys. When a slice of the key space is merged, the inputs remain live only
+//!   for the keys outside of the slice, and the result is live only for the keys in the slice. A
+//!   member needs only those extents of its run that its range uses. The ranges of parts with the
+//!   same ages are disjoint.
 
 mod check;
 mod contract;

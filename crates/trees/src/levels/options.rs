@@ -1,30 +1,32 @@
-//! Options of a levels structure, and the text form of policies.
+//! The options of a levels structure, and the text form of merge policies.
 
 use crate::merge::stitch::{FilterSource, StitchPolicy};
 use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
-/// The least number of runs in a merge, and the least ratio of two levels.
+/// Minimum number of runs in a merge, and minimum size ratio of two consecutive levels.
 pub const LEAST: u32 = 2;
-/// The greatest number of runs in a merge, and the greatest ratio of two levels.
+/// Maximum number of runs in a merge, and maximum size ratio of two consecutive levels.
 pub const MOST: u32 = 64;
-/// The most tiers for which a SAMT can give a fan-out.
+/// Maximum number of storage tiers for which a SAMT can have separate fan-outs.
 const TIERS: usize = 8;
 /// The default number of runs in a level.
 const USUAL: u32 = 4;
 const _: () = assert!(LEAST <= USUAL && USUAL <= MOST && TIERS > 0);
 
-/// The number of runs that the levels of a tier may have.
+/// The fan-out of the levels on one storage tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LevelFanout {
-    /// K: the number of runs of a level that are merged into one run of the next.
+    /// The parameter K: the number of runs of a level that are merged into one run of the next
+    /// level.
     pub runs: u32,
-    /// The number of levels of the tier. Ignored for the last tier, which has all remaining levels.
+    /// The number of levels on the tier. It is ignored for the last tier, which has all remaining
+    /// levels.
     pub levels: u32,
 }
 
-/// When runs are merged.
+/// Determines which runs are merged, and when.
 ///
 /// ```
 /// use alluvium_trees::levels::MergePolicy;
@@ -36,36 +38,40 @@ pub struct LevelFanout {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MergePolicy {
-    /// K runs of a level are merged into one run of the next level. There is a fan-out for each
-    /// tier of the store.
+    /// The sorted array merge tree: K runs of a level are merged into one run of the next level.
+    /// There is one fan-out per storage tier.
     Samt(Box<[LevelFanout]>),
-    /// One run on each level. Level `i` receives `ratio - 1` merges of `ratioⁱ` memtables.
+    /// Each level has one run. Level `i` has the capacity for `ratio - 1` merges of `ratioⁱ`
+    /// memtables each.
     Cola {
-        /// The growth factor of levels.
+        /// The size ratio of consecutive levels.
         ratio: u32,
     },
-    /// One run on each level, merged with the next level when it is larger than `ratioⁱ` memtables.
+    /// Each level has one run. When the run of level `i` is larger than `ratioⁱ` memtables, it is
+    /// merged into the next level.
     Leveled {
-        /// The growth factor of levels.
+        /// The size ratio of consecutive levels.
         ratio: u32,
     },
-    /// Runs are merged only on a user's request.
+    /// Runs are merged only when a user requests it.
     Never,
 }
 
-/// How a levels structure is built.
+/// The options of a levels structure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LevelsOptions {
-    /// The merge policy; fixed when the structure is created.
+    /// The merge policy. It cannot be changed after the structure has been created.
     pub policy: MergePolicy,
-    /// The size in bytes of a run made from a full memtable.
+    /// Expected size in bytes of the run to which a full memtable is flushed.
     pub unit_bytes: u64,
-    /// Bits of a fingerprint; fixed when the structure is created.
+    /// Length of a filter's fingerprints in bits. It cannot be changed after the structure has been
+    /// created.
     pub fingerprint_bits: u8,
-    /// Which leaves a merge reuses without reading them. Fixed when the structure is created,
-    /// except for the function that compares keys.
+    /// Determines which leaves a merge adopts without reading them. It cannot be changed after the
+    /// structure has been created, except for a function that compares keys.
     pub stitching: StitchPolicy,
-    /// The kind of filter. It is not stored: the caller supplies it at each opening.
+    /// Determines how filters of runs with adopted leaves are built. This option is not stored, so
+    /// the caller must provide it each time the structure is opened.
     pub filters: FilterSource,
 }
 
@@ -74,8 +80,8 @@ impl Default for LevelsOptions {
         LevelsOptions {
             policy: MergePolicy::default(),
             unit_bytes: 64 << 20,
-            // With 40 bits, a filter of 2³⁰ keys has a false positive rate of 1 in 1,000:
-            // fingerprints never grow.
+            // Fingerprints never grow. With 40 bits, a filter with 2³⁰ keys has a false positive
+            // rate of 1 in 1,000.
             fingerprint_bits: 40,
             stitching: StitchPolicy::default(),
             filters: FilterSource::default(),
@@ -94,10 +100,10 @@ impl Default for MergePolicy {
 }
 
 impl MergePolicy {
-    /// Checks that all numbers of the policy are in their bounds.
+    /// Checks that all numbers of the policy are within their limits.
     ///
     /// # Errors
-    /// [`Error::BadOption`].
+    /// [`Error::BadOption`] if a number is outside of its limits.
     pub fn validate(&self) -> Result<()> {
         let check = |name: &str, number: u32| {
             if (LEAST..=MOST).contains(&number) {
@@ -175,7 +181,8 @@ impl FromStr for MergePolicy {
     }
 }
 
-/// Parses `4`, or `4x2/8`: K is 4 on two levels, and 8 on all remaining levels.
+/// Parses fan-outs. For example, `4` means K = 4 on all levels, and `4x2/8` means K = 4 on two
+/// levels and K = 8 on all remaining levels.
 fn fanouts_of(text: &str) -> Result<Box<[LevelFanout]>> {
     let tiers = text.split('/').map(|tier| {
         let (runs, levels) = match tier.split_once('x') {
@@ -189,7 +196,7 @@ fn fanouts_of(text: &str) -> Result<Box<[LevelFanout]>> {
     });
     let mut tiers = tiers.collect::<Result<Vec<LevelFanout>>>()?;
     let last = tiers.len() - 1;
-    // The last tier has all remaining levels, whatever the text gives.
+    // The last tier has all remaining levels, even if the text specifies a number.
     tiers[last].levels = u32::MAX;
     if tiers[..last].iter().any(|tier| tier.levels == u32::MAX) {
         return Err(bad(format!(

@@ -1,60 +1,65 @@
-//! Decides which runs are merged and into which level: pure functions of the sizes of runs.
+//! Decides which runs are merged, and into which level. The decisions depend only on the sizes of
+//! the runs and on whether they are available.
 //!
-//! The policies are those of Spillane 2012, chapter 5: SAMT (Cassandra's merges), R-COLA (HBase's),
-//! levels of one run each that grow by a ratio (O'Neil 1996), and no merges at all. In each of them
-//! a share of a memtable becomes the newest run of level 0; the policies differ in what is merged
-//! later.
+//! The policies are those of Spillane 2012, chapter 5: SAMT (as in Cassandra), R-COLA (as in
+//! HBase), levels of one run each whose sizes grow by a ratio (O'Neil 1996), and no merges at all.
+//! With every policy, flushing a slice of a memtable adds the newest run of level 0; the policies
+//! differ in which runs they merge afterwards.
 
 use crate::levels::options::{LevelFanout, MergePolicy};
 #[cfg(all(test, not(alluvium_model_check)))]
 use crate::merge::stitch::{SameScan, StitchPolicy, StitchView};
 
-/// While some runs cannot be read, a level may have this many times the runs of one merge before a
-/// merge ignores that they differ in size.
+/// If a level that is blocked by unreadable runs has more than this many times the number of runs
+/// of one merge, its runs are merged even if they differ in size.
 const MANY: usize = 2;
 
-/// The greatest depth of a level: each level is at least twice as large as the one above it.
+/// Maximum depth of a level. It suffices for runs of any size, because each level has at least
+/// twice the capacity of the level above it.
 const MOST_LEVELS: usize = 64;
 const _: () = assert!(
     1u128 << MOST_LEVELS > u64::MAX as u128,
     "runs of any size have a level"
 );
 
-/// A run as a policy sees it.
+/// The properties of a run that a policy considers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunView {
     pub bytes: u64,
-    /// Whether a merge reads the run, or the run cannot be read at present.
+    /// Whether a running merge reads the run, or the run cannot be read at present.
     pub is_busy: bool,
-    /// Whether the run is on a tier whose reads fail at present.
+    /// Whether the run is on a storage tier on which reads fail at present.
     pub is_lost: bool,
 }
 
-/// The input of a policy.
+/// The properties of a levels structure that a policy considers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LevelsView {
-    /// The size in bytes of a run made from a full memtable.
+    /// Expected size in bytes of the run to which a full memtable is flushed.
     pub unit_bytes: u64,
-    /// The runs of each level, oldest first. Lower levels are newer than higher ones.
+    /// The runs of each level, from oldest to newest. Lower levels have newer data.
     pub levels: Vec<Vec<RunView>>,
-    /// Whether the whole structure is to become one run.
+    /// Whether a merge of the whole structure into one run has been requested.
     pub wants_all: bool,
 }
 
-/// A merge: the oldest runs of one level, and all runs of the deeper levels down to another. A
-/// merge within one level may have any neighbouring runs of it.
+/// The choice of input runs and target level for a merge. The inputs are the oldest runs of level
+/// `from` and all runs of the deeper levels up to `to`. If `from` and `to` are the same level, the
+/// inputs can be any neighbouring runs of that level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelMergePlan {
-    /// The newest input level.
+    /// The level with the newest inputs.
     pub from: usize,
-    /// The number of runs of that level in the merge: the oldest ones.
+    /// The number of runs of level `from` that are inputs. They are the oldest runs of that level,
+    /// except for the skipped ones.
     pub runs: usize,
-    /// The number of older runs of that level that stay outside the merge; zero unless all inputs
-    /// are in that level.
+    /// The number of runs of level `from` that are older than the inputs and do not take part in
+    /// the merge. It is zero unless `from` and `to` are the same level.
     pub skips: usize,
-    /// The oldest input level. Every run below `from` down to this level is an input.
+    /// The level with the oldest inputs. All runs on the levels after `from` up to this level are
+    /// inputs.
     pub to: usize,
-    /// The level whose newest run the result becomes.
+    /// The level to which the result is added, as its newest run.
     pub into: usize,
 }
 
@@ -64,13 +69,14 @@ impl LevelsView {
         runs.any(|run| run.is_busy)
     }
 
-    /// Returns whether some run cannot be read at present.
+    /// Returns whether any run cannot be read at present.
     pub(super) fn has_lost(&self) -> bool {
         self.levels.iter().flatten().any(|run| run.is_lost)
     }
 
-    /// Returns whether a merge of everything comes before all other merges. Runs that cannot be
-    /// read at present must not block other merges.
+    /// Returns whether a merge of the whole structure should be done before any other merge. This
+    /// is not the case if a run cannot be read at present, because waiting for that run would block
+    /// all merges.
     pub(super) fn takes_all(&self) -> bool {
         self.wants_all && !self.has_lost()
     }
@@ -85,7 +91,8 @@ impl LevelsView {
         self.levels.get(level).map_or(0, Vec::len)
     }
 
-    /// Returns the merge of everything into one run.
+    /// Returns the plan to merge all runs into one. Returns `None` if there are no runs or any run
+    /// is busy.
     pub(super) fn all(&self) -> Option<LevelMergePlan> {
         let has_runs = |level: &usize| self.runs(*level) > 0;
         let from = (0..self.levels.len()).find(has_runs)?;
@@ -101,11 +108,12 @@ impl LevelsView {
     }
 }
 
-/// Returns the next merge, if one is due whose inputs are not busy.
+/// Returns the plan for the next merge, or `None` if no merge is due or its inputs are busy.
 #[must_use]
 pub fn choose(policy: &MergePolicy, view: &LevelsView) -> Option<LevelMergePlan> {
     assert!(view.unit_bytes > 0, "a memtable has bytes");
-    // A merge of everything waits for the running merges to end, so no other merge begins.
+    // A merge of the whole structure can start only after all running merges have ended, so no
+    // other merge starts before it.
     if view.takes_all() {
         return view.all();
     }
@@ -118,14 +126,18 @@ pub fn choose(policy: &MergePolicy, view: &LevelsView) -> Option<LevelMergePlan>
     usual.or_else(|| beside_lost(policy, view))
 }
 
-/// Merges runs that are newer than all unreadable ones, when those block the usual merges of their
-/// level. The result stays in the level. The smallest window of neighbours is merged, as many as
-/// the policy merges at once, if they are of similar size: each byte is then written about as often
-/// as levels would write it. With many runs the sizes are ignored.
+/// Returns a merge for a level in which unreadable runs block the usual merges. Only runs that are
+/// newer than all unreadable runs of the level are merged, and the result remains in the level.
+///
+/// The inputs are neighbouring runs, as many as the policy usually merges. Of all such sequences,
+/// the one with the smallest total size is merged, provided that its runs are of similar size. Each
+/// byte is then rewritten about as often as by the usual merges. If there are many runs, their
+/// sizes need not be similar.
 fn beside_lost(policy: &MergePolicy, view: &LevelsView) -> Option<LevelMergePlan> {
     let has_lost = |level: &usize| view.levels[*level].iter().any(|run| run.is_lost);
     let newest = (0..view.levels.len()).find(has_lost)?;
-    // In the other policies a level of one run cannot receive another: new runs stay in level 0.
+    // With the other policies, the levels below level 0 have one run each and cannot receive
+    // another, so new runs remain in level 0.
     let (level, at_once) = match policy {
         MergePolicy::Samt(fanouts) => (newest, fanout(fanouts, newest).runs),
         MergePolicy::Cola { ratio } | MergePolicy::Leveled { ratio } => (0, *ratio),
@@ -153,8 +165,9 @@ fn beside_lost(policy: &MergePolicy, view: &LevelsView) -> Option<LevelMergePlan
     })
 }
 
-/// SAMT: a level with more runs than its fan-out merges its oldest ones into one run of the next
-/// level. The newest such level is first, because its runs are read most often.
+/// SAMT: if a level has more runs than its fan-out, the oldest of them are merged into one run of
+/// the next level. If several levels qualify, the newest level comes first, because its runs are
+/// read most often.
 fn samt(fanouts: &[LevelFanout], view: &LevelsView) -> Option<LevelMergePlan> {
     let is_due = |&level: &usize| {
         view.runs(level) > fanout(fanouts, level).runs as usize && !view.is_busy(level..=level)
@@ -171,8 +184,9 @@ fn samt(fanouts: &[LevelFanout], view: &LevelsView) -> Option<LevelMergePlan> {
     })
 }
 
-/// R-COLA: merges level 0 with all levels down to the first that has capacity for the total. Level
-/// `i` holds up to `(ratio - 1) ratioⁱ` memtables, so it is full after `ratio - 1` merges.
+/// R-COLA: level 0 is merged with the following levels, up to the first level with enough capacity
+/// for all of their data. Level `i` has a capacity of `(ratio - 1) ratioⁱ` memtables, so it is full
+/// after `ratio - 1` merges.
 fn cola(ratio: u64, view: &LevelsView) -> Option<LevelMergePlan> {
     let is_one_run = (view.runs(0) == 1, view.bytes(0) <= (ratio - 1) * view.unit_bytes);
     if view.runs(0) == 0 || is_one_run == (true, true) {
@@ -203,8 +217,8 @@ fn cola(ratio: u64, view: &LevelsView) -> Option<LevelMergePlan> {
     (!view.is_busy(0..=to)).then_some(merge)
 }
 
-/// Leveled: a run larger than its level's share is merged into the next level, and the runs of
-/// level 0 into level 1. The share of level `i` is `ratioⁱ` memtables.
+/// Leveled: if a level exceeds its capacity, its run is merged into the next level. The runs of
+/// level 0 are merged into level 1. The capacity of level `i` is `ratioⁱ` memtables.
 fn leveled(ratio: u64, view: &LevelsView) -> Option<LevelMergePlan> {
     let share = |level: usize| {
         let level = u32::try_from(level).unwrap_or(u32::MAX);
@@ -213,8 +227,8 @@ fn leveled(ratio: u64, view: &LevelsView) -> Option<LevelMergePlan> {
     let is_over = |level: &usize| view.bytes(*level) > share(*level);
     let over = (1..view.levels.len()).rev().filter(is_over);
     let is_free = |from: &usize| !view.is_busy(*from..=from + 1);
-    // A level that waits for an unreadable run receives nothing more; other levels are still
-    // merged.
+    // If a level cannot be merged because of an unreadable run, no further data are merged into it.
+    // The merges of other levels continue.
     let first = (view.runs(0) > 0).then_some(0);
     let from = match view.has_lost() {
         false => over.chain(first).next().filter(is_free)?,
@@ -231,12 +245,13 @@ fn leveled(ratio: u64, view: &LevelsView) -> Option<LevelMergePlan> {
     Some(merge)
 }
 
-/// Writers are throttled once level 0 has this many times the runs of one merge: new runs arrive
-/// while a merge is running.
+/// Writers are throttled if level 0 has at least this many times the number of runs of one merge.
+/// The factor is above 1 because new runs arrive while a merge is running.
 const USUAL_TIMES: u64 = 3;
 
-/// Returns the read amplification of level 0: its runs in percent of their limit. Without merges
-/// there is no limit, and the result is 0.
+/// Returns the read amplification of level 0: its number of runs, as a percentage of the limit from
+/// which writers are throttled. Returns 0 if the policy never merges, because there is no limit
+/// then.
 #[must_use]
 pub fn crowding(policy: &MergePolicy, runs: usize) -> u64 {
     let at_once = match policy {
@@ -248,9 +263,10 @@ pub fn crowding(policy: &MergePolicy, runs: usize) -> u64 {
     runs as u64 * 100 / (USUAL_TIMES * u64::from(at_once))
 }
 
-/// Returns the level that receives the result of a merge, once its size is known. A SAMT keeps a
-/// result in the level of its inputs if it fills at most half of that level, so that little data
-/// never sinks far (the reclamation of Spillane 2012, chapter 5).
+/// Returns the level to which the result of a merge is added. `bytes` is the size of the result.
+/// With the SAMT policy, a result that fills at most half of the inputs' level remains in that
+/// level, so that a small amount of data never moves far down (reclamation: Spillane 2012, chapter
+/// 5).
 #[must_use]
 pub fn target(policy: &MergePolicy, unit_bytes: u64, merge: &LevelMergePlan, bytes: u64) -> usize {
     let MergePolicy::Samt(fanouts) = policy else {
@@ -270,13 +286,15 @@ pub fn target(policy: &MergePolicy, unit_bytes: u64, merge: &LevelMergePlan, byt
     }
 }
 
-/// Returns the level to which the result of a merge rises from its target: a run that has shrunk
-/// moves up, so that little data never stays deep (Spillane 2012, chapter 5). Nothing is written
-/// for that. `above` has the number of runs of each level above, and, as the last element, the runs
-/// of the level itself that are newer than the result.
+/// Returns the level to which the result of a merge moves up from its target level. A run that has
+/// become small moves up, so that a small amount of data does not remain in a deep level (Spillane
+/// 2012, chapter 5). Moving a run up does not rewrite it.
 ///
-/// A run rises only past empty levels, because all runs there are newer. It rises only to a level
-/// of which it fills at most half, and which may have another run.
+/// `above` has the number of runs of each level above the target level. Its last element is the
+/// number of runs in the target level that are newer than the result.
+///
+/// The result can move only past empty levels, because all runs of the levels above are newer. It
+/// moves only to a level of which it fills at most half, and which may have another run.
 #[must_use]
 pub fn rise(policy: &MergePolicy, unit_bytes: u64, above: &[usize], bytes: u64) -> usize {
     let mut level = above.len().saturating_sub(1);
@@ -287,7 +305,7 @@ pub fn rise(policy: &MergePolicy, unit_bytes: u64, above: &[usize], bytes: u64) 
                 let runs = fanout(fanouts, level).runs;
                 (bytes.saturating_mul(u64::from(runs)), runs as usize)
             }),
-            // Levels of one run. Level 0 is left to new runs.
+            // With these policies, each level has one run. Level 0 is reserved for new runs.
             MergePolicy::Cola { ratio } | MergePolicy::Leveled { ratio } if to > 0 => {
                 let depth = u32::try_from(to).unwrap_or(u32::MAX);
                 let times = u64::from(*ratio).saturating_pow(depth);
@@ -304,13 +322,14 @@ pub fn rise(policy: &MergePolicy, unit_bytes: u64, above: &[usize], bytes: u64) 
     level
 }
 
-/// Returns the level for a new run that is newer than all others. `runs` has the number of runs of
-/// each level. A large run need not sink by merges past levels that are empty.
+/// Returns the level for a new run of `bytes` bytes that is newer than all others. `runs` has the
+/// number of runs of each level. A large run is added directly to a deep level if the levels above
+/// are empty, so that merges need not move it there.
 #[must_use]
 pub fn landing(policy: &MergePolicy, unit_bytes: u64, runs: &[usize], bytes: u64) -> usize {
     let empty = runs.iter().take_while(|runs| **runs == 0).count();
-    // A level of one run receives another only by a merge. In an empty structure every level is
-    // free.
+    // With the policies of one run per level, a level that has a run can receive another one only
+    // by a merge. In an empty structure, any level is possible.
     let is_new = empty == runs.len();
     let deepest = match policy {
         _ if is_new => MOST_LEVELS,
@@ -332,8 +351,8 @@ pub fn landing(policy: &MergePolicy, unit_bytes: u64, runs: &[usize], bytes: u64
     level
 }
 
-/// Returns the tier to which the runs of a level are written, if the policy determines it: a SAMT
-/// with a fan-out for each tier does.
+/// Returns the storage tier for the runs of a level, or `None` if the policy does not determine it.
+/// Only a SAMT with separate fan-outs per tier determines it.
 #[must_use]
 pub fn tier(policy: &MergePolicy, level: usize) -> Option<u8> {
     match policy {
@@ -346,7 +365,8 @@ fn fanout(fanouts: &[LevelFanout], level: usize) -> LevelFanout {
     fanouts[place(fanouts, level)]
 }
 
-/// Returns the index of the fan-out for a level. The last fan-out is for all remaining levels.
+/// Returns the index of the fan-out that applies to a level. The last fan-out applies to all
+/// remaining levels.
 fn place(fanouts: &[LevelFanout], level: usize) -> usize {
     assert!(!fanouts.is_empty(), "a SAMT has a fan-out");
     let mut below = 0usize;

@@ -1,4 +1,5 @@
-//! Point lookups: probe the filters of the runs, newest first, until a message decides the value.
+//! Point lookups. A lookup probes the filters of the runs from newest to oldest, until the value of
+//! the key is known.
 
 use super::LevelsDictionary;
 use super::state::{LevelMember, LevelsVersion};
@@ -15,23 +16,24 @@ use smallvec::SmallVec;
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
-/// A reader of one version of a structure.
+/// A reader of one version of a levels structure.
 pub type LevelsReader<'l> = VersionReader<'l, LevelsDictionary>;
 
-/// The runs that may have messages about a key, newest first.
+/// The runs that may have messages of a key, from newest to oldest.
 type LookupCandidates<'v> = SmallVec<[&'v LevelMember; 16]>;
 
-/// The progress of a search for a key. It is valid for one version only.
+/// The progress of a lookup. It is valid only for the version in which the lookup started.
 #[derive(Debug, Default)]
 pub struct LevelsSearch {
-    /// Results of filter probes: those of `hits.len()` candidates, starting with candidate `first`.
+    /// The results of probing the filters of consecutive candidates, beginning with candidate
+    /// `first`.
     hits: maplet::MapletAnswers,
     first: usize,
-    /// The number of filters probed.
+    /// The number of filters whose results are in `hits`.
     asked: usize,
-    /// The number of candidates that are done.
+    /// The number of candidates that have been searched completely.
     done: usize,
-    /// The number of records already gathered from the next candidate.
+    /// The number of records that were already gathered from the candidate being searched.
     records: usize,
 }
 
@@ -100,8 +102,9 @@ impl LevelsSearch {
         Poll::Ready(Ok(()))
     }
 
-    /// Returns whether the next run may have the key. If its filter must be read from the device,
-    /// the filters of all older candidates are read in the same batch.
+    /// Returns whether the next candidate may contain the key, according to its filter. If the
+    /// filter must be read from the device, the filters of all older candidates are read in the
+    /// same batch.
     fn may_hold<F: NodeFetch>(
         &mut self,
         candidates: &[&LevelMember],
@@ -135,7 +138,8 @@ impl LevelsSearch {
         Poll::Ready(Ok(!hits.is_empty()))
     }
 
-    /// Searches one run and gathers its records. Skips those that an earlier attempt has gathered.
+    /// Searches one run for the key and gathers its records. Records that were already gathered
+    /// before the lookup had to wait are skipped.
     fn ask<F: NodeFetch>(
         &mut self,
         member: &LevelMember,
@@ -144,7 +148,7 @@ impl LevelsSearch {
         fetch: &F,
     ) -> Poll<Result<()>> {
         let LookupState { operator, known } = gather;
-        // A resumed search skips the records that it gathered before a node was missing.
+        // If the lookup had to wait for a node, it starts again with the newest record of this run.
         let mut taken = self.records;
         let records = &mut self.records;
         member.run.search(key.bytes(), known.at(), fetch, |record| {

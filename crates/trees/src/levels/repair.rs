@@ -1,6 +1,6 @@
-//! Repair of damaged leaves, index nodes and values, which stop every merge and scan that reaches
-//! them, and of damaged filter pages, which stop lookups. A repair rewrites the runs. The contents
-//! of damaged leaves are lost; a filter is rebuilt from its run without loss.
+//! Repairs damaged leaves, index nodes and values, which make every merge and scan fail that
+//! reaches them, and damaged filter pages, which make lookups fail. A repair rewrites the affected
+//! runs. The contents of damaged leaves are lost. A filter is rebuilt from its run without loss.
 
 use super::LevelsDictionary;
 use super::merge::MergeStep;
@@ -13,22 +13,23 @@ use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 
 impl LevelsDictionary {
-    /// Rewrites runs with damaged leaves, index nodes or values, leaving these out, and runs with
-    /// damaged filters. Reads the whole structure. The caller must exclude all other changes of the
-    /// structure. The next checkpoint makes the repair durable.
+    /// Repairs the structure. It rewrites each run with damaged leaves, index nodes or values
+    /// without the damaged parts, and each run with a damaged filter. To find the damage it reads
+    /// the whole structure. The caller must prevent all other changes of the structure. The next
+    /// checkpoint makes the repair durable.
     ///
     /// # Errors
-    /// I/O errors. Repairs made before the error remain.
+    /// I/O errors. Repairs that were made before the error remain.
     ///
     /// # Panics
-    /// When a merge is running.
+    /// If a merge is running.
     pub fn repair(&self) -> Result<RunRepairResult> {
         let mut mended = RunRepairResult::default();
         let files = DataFiles::of(&self.shared.home.store);
         let version = self.version();
         let mut damaged = Vec::new();
         for member in &version.newest_first {
-            // Parts of one run that appear in several places are examined together.
+            // Parts of the same run that occur in several places are examined together.
             let is_same = |other: &&Arc<LevelMember>| other.run.pointer() == member.run.pointer();
             let parts: Vec<&Arc<LevelMember>> = version.newest_first.iter().filter(is_same).collect();
             if !Arc::ptr_eq(parts[0], member) {
@@ -59,8 +60,8 @@ impl LevelsDictionary {
         Ok(mended)
     }
 
-    /// Rewrites a run, unless it has already been rewritten: parts that have become one run are
-    /// written together.
+    /// Rewrites a run in place. Does nothing if it was already rewritten together with another part
+    /// of the same run.
     fn write_again(&self, member: &Arc<LevelMember>) -> Result<()> {
         let Some(mut step) = MergeStep::start_repair(self, member) else {
             return Ok(());
@@ -70,8 +71,8 @@ impl LevelsDictionary {
     }
 }
 
-/// Returns whether the filter of a run is damaged. A filter on a tier that cannot be read at
-/// present does not count as damaged.
+/// Returns whether the filter of a run is damaged. If the filter is on a tier that cannot be read
+/// at present, it is not considered damaged.
 fn has_bad_filter(member: &LevelMember, files: DataFiles<'_>) -> bool {
     let found = member.maplet.check_from(files, &mut CheckReadTotals::default());
     !found.is_empty() && !matches!(member.maplet.missing(files, &[]), Err(Error::TierFails { .. }))

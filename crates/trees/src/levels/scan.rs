@@ -1,4 +1,5 @@
-//! Scans of a structure, merged with the memtables above it. Records are decided in batches.
+//! Scans of a levels structure, merged with the memtables that have newer data. A scan determines
+//! the values of its keys in batches.
 
 use super::LevelsDictionary;
 use super::state::LevelsVersion;
@@ -18,37 +19,39 @@ use alluvium_storage::Result;
 use std::fmt;
 use std::sync::Arc;
 
-/// The most records that are decided before the caller asks for them.
+/// Maximum number of records in a batch, which are determined before the caller asks for them.
 const MAX_AHEAD: usize = 128;
-/// The number of deleted keys in a row after which a scan looks for the end of the range delete
-/// that covers them.
+/// After this number of consecutive deleted keys, a scan looks for the end of the range delete that
+/// covers them and skips to it.
 const RANGE_SKIP_AFTER: u32 = 4;
-/// The number of dead keys in a row after which a scan releases its version and memtables, and
-/// continues with the current ones.
+/// After this number of consecutive deleted or expired keys, a scan releases its version and its
+/// memtables, and continues with the current ones.
 const RELEASE_AFTER: u32 = 4096;
 const _: () = assert!(
     RANGE_SKIP_AFTER < RELEASE_AFTER,
     "a scan skips before it begins again"
 );
 
-/// An iterator over the keys of a range that have a value, for a reader at one sequence number.
-/// Between calls it holds no version and no memtable: only its position, the records that it has
-/// decided, and frames of the cache while all scans together stay below their memory limit.
+/// An iterator over the keys with a value in a key range, as of one sequence number.
+///
+/// Between calls the iterator keeps neither a version nor a memtable. It keeps its position, the
+/// records of the current batch, and frames of the cache. The frames are released if all scans
+/// together exceed their memory limit.
 pub struct LevelsIter {
     levels: LevelsDictionary,
     memtables: Arc<dyn MemtableOwner>,
     wanted: ScanParameters,
     segment: Option<Box<ScanSegment>>,
-    /// Accounts for the memory of the scan, and keeps the segment while it is parked.
+    /// Accounts for the memory of the scan, and stores the segment while the scan is parked.
     hold: ScanMemoryUse,
-    /// Where to continue when there is no segment.
+    /// The position at which to continue when there is no segment.
     position: ScanPosition,
     batch: ScanBatch,
-    /// The number of records in the next batch.
+    /// The maximum number of records in the next batch.
     ahead: usize,
     known: KeyState,
     keyspace: KeyspaceCursor,
-    /// The current row of keys without a value.
+    /// The current sequence of consecutive keys without a value.
     dead_run: DeadRun,
 }
 
@@ -100,7 +103,7 @@ impl LevelsIter {
         }
     }
 
-    /// Decides the next batch of records, at least one unless the scan is at its end.
+    /// Fills the next batch. It has at least one record unless the scan has reached its end.
     #[cold]
     fn refill(&mut self) -> Result<()> {
         self.batch.clear();
@@ -112,8 +115,8 @@ impl LevelsIter {
                 if let Some(segment) = self.segment.take() {
                     self.position = segment.position();
                 }
-                // Records decided before the error are valid and are returned first. The error
-                // recurs once the batch is empty.
+                // Records that were added to the batch before the error are valid and are returned
+                // first. The error will occur again once the batch is empty.
                 if self.batch.len() == 0 {
                     return Err(error);
                 }
@@ -137,7 +140,8 @@ impl LevelsIter {
         }
     }
 
-    /// Keeps the batch and the segment until the next call, within the memory limit of all scans.
+    /// Keeps the batch and the segment in memory until the next call if the memory limit of all
+    /// scans permits it. Otherwise parks the segment.
     fn end_batch(&mut self) {
         if self.batch.len() == 0 {
             self.batch = ScanBatch::default();
@@ -155,14 +159,15 @@ impl LevelsIter {
         }
     }
 
-    /// Fills the batch from one version and the memtables above it, and releases both afterwards.
+    /// Fills the batch from one version and the memtables with newer data. Releases both
+    /// afterwards.
     fn fill(&mut self) -> Result<()> {
         let levels = self.levels.clone();
         let store = &levels.shared.home.store;
-        // The list is read before the version: a memtable that leaves the list after this is in the
-        // version.
+        // The list of memtables must be read before the version. A memtable that is removed from
+        // the list later has been flushed to a run of the version.
         let list = self.memtables.newest_first();
-        // Everything that the version refers to stays readable while this guard is pinned.
+        // Everything to which the version refers remains readable while this guard is pinned.
         let guard = store.epochs().pin();
         let version = levels.shared.versions.peek();
         if let Some(segment) = &mut self.segment
@@ -202,7 +207,8 @@ impl LevelsIter {
         walked
     }
 
-    /// Walks through the segment until the batch is full. Counts the dead keys that are in runs.
+    /// Iterates over the segment until the batch is full. Adds to `waded` the number of deleted or
+    /// expired keys that were found in runs.
     fn walk(&mut self, from: &BlockingFetch<'_>, waded: &mut u64) -> Result<()> {
         let mut dead = 0;
         while let Some(segment) = &mut self.segment
@@ -245,7 +251,8 @@ impl LevelsIter {
         self.dead_run.end(Some(&*self.memtables), self.wanted.moment());
     }
 
-    /// Opens a segment at the position, or after a known empty range there.
+    /// Opens a segment at the current position. If the position is in a range that is known to be
+    /// empty, moves past that range first.
     fn open(&mut self, version: &LevelsVersion, list: &MemtableList) -> Result<()> {
         if let Some(empty) = self.memtables.empty_ranges()
             && !empty.is_empty()
@@ -281,7 +288,8 @@ impl LevelsIter {
         Ok(())
     }
 
-    /// Returns whether the range has no keys at or after a key, in scan order.
+    /// Returns whether the scan's range has no keys at or after `key`, in the direction of the
+    /// scan.
     fn ends_at(&self, key: &[u8]) -> bool {
         let range = &self.wanted.range;
         match self.wanted.direction {
@@ -291,7 +299,7 @@ impl LevelsIter {
     }
 }
 
-/// The memtables above a version.
+/// Returns the memtables that have data newer than a version.
 fn memtables<'m>(
     list: &'m MemtableList,
     version: &LevelsVersion,
@@ -300,8 +308,8 @@ fn memtables<'m>(
     above(Some(list), version.stamp.cut, at)
 }
 
-/// Returns the runs that may have keys in a range, newest first, each with its approximate number
-/// of records.
+/// Returns the runs that may have keys in a range, from newest to oldest, each with its live range
+/// and its approximate number of records.
 fn shares(version: &LevelsVersion, range: &KeyRange) -> Vec<RunShare> {
     let runs = version
         .newest_first

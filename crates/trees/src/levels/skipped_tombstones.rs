@@ -1,9 +1,9 @@
-//! Dead keys (deleted or expired) that scans skip. Once scans have skipped enough of them to pay
-//! for a merge of everything, all runs are merged into one without them.
+//! Counts the dead keys (deleted or expired) that scans skip. If scans have skipped enough dead
+//! keys to justify the cost, all runs are merged into one run, which drops them.
 //!
-//! A scan reads the record of each key that it skips, which is a part of the cost of a merge. The
-//! merge is due once that part is large enough. So the bytes written for scans are bounded by a
-//! multiple of the bytes that scans have read in vain.
+//! For each skipped key a scan reads a record, which is a part of the cost of merging that record.
+//! The merge is due once the total of these costs is large enough. The number of bytes written by
+//! such merges is therefore at most a constant multiple of the bytes that scans have read in vain.
 
 use super::LevelsDictionary;
 use super::options::MergePolicy;
@@ -12,22 +12,23 @@ use super::state::{LevelsVersion, LevelsWriterState};
 use alluvium_dictionary::merge::OlderData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A merge is due once scans have skipped one in this many of all records.
+/// The merge is due when the number of skipped keys reaches the number of all records divided by
+/// this.
 const PART: u64 = 4;
 
-/// The number of dead keys that scans have skipped since the last merge of everything.
+/// The number of dead keys that scans have skipped since the last merge of the whole structure.
 #[derive(Debug, Default)]
 pub(super) struct SkippedTombstones(AtomicU64);
 
 impl SkippedTombstones {
-    /// Adds `keys` dead keys that a scan has skipped.
+    /// Adds the number of dead keys that a scan has skipped.
     pub(super) fn add(&self, keys: u64) {
         if keys > 0 {
             self.0.fetch_add(keys, Ordering::Relaxed);
         }
     }
 
-    /// Resets the count to zero, because a merge of all runs has begun.
+    /// Resets the count to zero, because a merge of all runs has started.
     pub(super) fn forget(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
@@ -40,9 +41,9 @@ impl SkippedTombstones {
 }
 
 impl LevelsDictionary {
-    /// Returns the merge of everything that scans have paid for, if one is due. There is none while
-    /// another merge runs or space is scarce. It also waits while a run has messages above the
-    /// horizon: a reader may still need those, so that the merge could not drop them.
+    /// Returns the plan to merge all runs, if scans have skipped enough dead keys. Returns `None`
+    /// while another merge is running or space is scarce. Also returns `None` if a run has messages
+    /// above the horizon: the merge could not drop these, because a reader may still need them.
     pub(super) fn merge_for_scans(
         &self,
         kept: &LevelsWriterState,

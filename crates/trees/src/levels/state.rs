@@ -1,4 +1,4 @@
-//! A version of a levels structure, which readers see, and the state of its single writer.
+//! The versions of a levels structure, which readers use, and the state of its single writer.
 
 use super::options::{LevelsOptions, MergePolicy};
 use super::policy::{LevelsView, RunView};
@@ -15,23 +15,26 @@ use alluvium_storage::store::Store;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The order of arrival of runs: all messages of a later run are newer.
+/// The age of a run: the order in which runs were added. All messages of a run with a higher age
+/// are newer.
 pub(super) type RunAge = u64;
 
-/// A run of a level, or a part of a run, with its filter.
+/// A run of a level with its filter, and the key range in which the run is live.
 #[derive(Clone, Debug)]
 pub(super) struct LevelMember {
-    /// The ages of the oldest and newest incoming runs that were merged into this one (V2).
+    /// The ages of the oldest and of the newest flushed or ingested run that were merged into this
+    /// run (V2).
     pub(super) ages: (RunAge, RunAge),
     pub(super) run: IndexedRun,
-    /// The filter: every key of the run is in it, with the value 0 (V3).
+    /// The filter of the run. It maps every key of the run to the value 0 (V3).
     pub(super) maplet: Maplet,
-    /// The keys for which the run counts: slices with the other keys have been merged (V6).
+    /// The key range in which the run is live. The other keys of the run were merged in slices
+    /// (V6).
     pub(super) range: KeyRange,
 }
 
 impl LevelMember {
-    /// Creates a member of a whole run.
+    /// Creates a member for a run that is live for all keys.
     pub(super) fn whole(ages: (RunAge, RunAge), run: IndexedRun, maplet: Maplet) -> LevelMember {
         LevelMember {
             ages,
@@ -41,7 +44,8 @@ impl LevelMember {
         }
     }
 
-    /// Returns the part of the member within a range; `None` if the run has no keys there.
+    /// Returns a member for the part of this member in `range`, or `None` if the run cannot have
+    /// keys there.
     pub(super) fn within(&self, range: &KeyRange) -> Option<LevelMember> {
         let range = self.range.intersect(range);
         let is_some = range.overlaps(self.run.low(), self.run.high());
@@ -51,19 +55,20 @@ impl LevelMember {
         })
     }
 
-    /// Returns whether the whole run counts.
+    /// Returns whether the run is live for all of its keys.
     pub(super) fn is_whole(&self) -> bool {
         self.range.contains(self.run.low()) && self.range.contains(self.run.high())
     }
 
-    /// Returns whether the member may have keys in a range.
+    /// Returns whether the member may have live keys in `range`.
     pub(super) fn overlaps(&self, range: &KeyRange) -> bool {
         let range = self.range.intersect(range);
         range.overlaps(self.run.low(), self.run.high())
     }
 
-    /// Returns the size of the run in bytes, including separate values that other runs wrote. For a
-    /// part it is the approximate size of all extents that the part uses.
+    /// Returns the size of the run in bytes, including separate values that other runs wrote. If
+    /// only a part of the run is live, returns the approximate size of that part, computed from the
+    /// extents that it uses.
     pub(super) fn bytes(&self) -> u64 {
         match self.is_whole() {
             true => bytes_of(&self.run),
@@ -71,7 +76,7 @@ impl LevelMember {
         }
     }
 
-    /// The extents of the run that the member needs.
+    /// Returns the extents of the run that this member uses.
     pub(super) fn uses(&self) -> impl Iterator<Item = &ExtentUse> {
         self.run.extents_for(&self.range).map(|(_, used)| used)
     }
@@ -80,20 +85,21 @@ impl LevelMember {
         self.run.memory_bytes() as u64 + self.maplet.memory_bytes() + size_of::<LevelMember>() as u64
     }
 
-    /// Returns whether the member may have messages about a key.
+    /// Returns whether the member may have messages of a key, judging by its bounds.
     #[inline]
     pub(super) fn touches(&self, key: &[u8]) -> bool {
         self.run.low() <= key && key <= self.run.high() && self.range.contains(key)
     }
 
-    /// The extents that the member references, one entry for each reference.
+    /// Returns the extents that this member references. An extent that is referenced several times
+    /// occurs several times.
     pub(super) fn extents(&self) -> impl Iterator<Item = Extent> + '_ {
         let of_run = self.uses().map(|used| used.extent);
         of_run.chain(self.maplet.extents().map(|(extent, _)| extent))
     }
 }
 
-/// A run and its filter that are written but not yet part of the structure.
+/// A run with its filter that have been written, but do not belong to the structure yet.
 #[derive(Debug)]
 pub(super) struct ProvisionalRun {
     pub(super) built: BuiltRun,
@@ -101,20 +107,21 @@ pub(super) struct ProvisionalRun {
 }
 
 impl ProvisionalRun {
-    /// Frees everything that was written.
+    /// Frees the extents of the run and of the filter.
     pub(super) fn abandon(self, store: &Store) {
         self.built.abandon(store);
         self.maplet.abandon(store);
     }
 
-    /// Turns the run into a member. Its extents join the generation that is being built.
+    /// Adds the extents to the generation that is being built, and returns a member for the run.
     pub(super) fn install(self, store: &Store, ages: (RunAge, RunAge)) -> LevelMember {
         install_extents(store, &self.built, &self.maplet);
         LevelMember::whole(ages, self.built.run, self.maplet.maplet)
     }
 }
 
-/// Adds the extents that were written to the generation that is being built.
+/// Adds the extents written for a run and its filter to the generation that is being built. Adds a
+/// reference to each inherited extent.
 pub(super) fn install_extents(store: &Store, built: &BuiltRun, maplet: &maplet::WrittenMaplet) {
     let extents = store.extents();
     extents.install(&built.extents);
@@ -123,18 +130,18 @@ pub(super) fn install_extents(store: &Store, built: &BuiltRun, maplet: &maplet::
     inherited.for_each(|used| extents.retain(used.extent));
 }
 
-/// The runs of each level, oldest first; lower levels are newer. The parts of one run are
-/// neighbours, in key order.
+/// The runs of each level, from oldest to newest. Lower levels have newer data. The parts of one
+/// run are neighbours, in key order.
 pub(super) type LevelRuns = Vec<Vec<Arc<LevelMember>>>;
 
-/// An immutable state of the structure (V1).
+/// A version: an immutable state of the structure (V1).
 #[derive(Clone, Debug, Default)]
 pub struct LevelsVersion {
     pub(super) stamp: VersionStamp,
     pub(super) levels: LevelRuns,
-    /// The runs of all levels, newest first.
+    /// The runs of all levels, from newest to oldest.
     pub(super) newest_first: Box<[Arc<LevelMember>]>,
-    /// The age of the next run.
+    /// The age that the next new run will get.
     pub(super) next_age: RunAge,
 }
 
@@ -156,7 +163,7 @@ impl LevelsVersion {
         version
     }
 
-    /// Returns whether each run is newer than all runs after it (V2).
+    /// Returns whether each run is newer than all runs after it in `newest_first` (V2).
     pub(super) fn is_ordered(&self) -> bool {
         let runs = &self.newest_first;
         let has_age =
@@ -169,13 +176,14 @@ impl LevelsVersion {
             && runs.is_sorted_by(|newer, older| is_newer(newer, older) || is_beside(newer, older))
     }
 
-    /// Returns whether any run may have keys in a range.
+    /// Returns whether any run may have live keys in `range`.
     pub(super) fn touches(&self, range: &KeyRange) -> bool {
         let mut runs = self.newest_first.iter();
         runs.any(|member| member.overlaps(range))
     }
 
-    /// Returns the bytes of all runs down to a level, and the bytes of all runs.
+    /// Returns the total bytes of the runs on the levels from 0 to `level`, and the total bytes of
+    /// all runs.
     pub(super) fn bytes_through(&self, level: usize) -> (u64, u64) {
         let sizes = self
             .levels
@@ -186,7 +194,7 @@ impl LevelsVersion {
         (newer, sizes.iter().sum())
     }
 
-    /// Returns the bytes of each extent that the runs need together.
+    /// Returns, for each extent, the number of bytes that all runs together use.
     pub(super) fn live_bytes(&self) -> BTreeMap<Extent, u64> {
         let mut live = BTreeMap::new();
         for used in self.newest_first.iter().flat_map(|member| member.uses()) {
@@ -201,7 +209,8 @@ pub(super) fn newest_first(levels: &LevelRuns) -> Box<[Arc<LevelMember>]> {
     runs.cloned().collect()
 }
 
-/// Groups the runs of a level as merges see them: the parts of one run form one group.
+/// Groups the members of a level so that the parts of one run form one group. A merge always
+/// includes a whole group.
 pub(super) fn groups(level: &[Arc<LevelMember>]) -> impl DoubleEndedIterator<Item = &[Arc<LevelMember>]> {
     level.chunk_by(|one, next| one.ages == next.ages)
 }
@@ -212,29 +221,29 @@ pub(super) fn bytes_of(run: &IndexedRun) -> u64 {
     run.summary().bytes + inherited.map(|used| used.live).sum::<u64>()
 }
 
-/// The writer's state, protected by a lock.
+/// The state of the writer. It is protected by a mutex.
 #[derive(Debug, Default)]
 pub(super) struct LevelsWriterState {
     pub(super) root: RootWriter,
-    /// The runs that merges read, by their first age.
+    /// The runs that running merges read, identified by the lower of their two ages.
     pub(super) busy: BTreeSet<RunAge>,
-    /// The numbers of the running merges.
+    /// The numbers of all running merges.
     pub(super) jobs: BTreeSet<u64>,
-    /// The number of the next merge.
+    /// The number that the next merge will get.
     pub(super) next_job: u64,
-    /// Whether the whole structure is to become one run.
+    /// Whether a merge of the whole structure into one run has been requested.
     pub(super) wants_all: bool,
-    /// Whether the last merge ran out of space.
+    /// Whether the most recent merge failed because the store was full.
     pub(super) lacks_merge_space: bool,
-    /// The progress of merging everything in slices while space is scarce.
+    /// The progress of merging all runs slice by slice, which is done while space is scarce.
     pub(super) sweep: SliceSweep,
-    /// A run that has shrunk so far that it may belong on a faster tier.
+    /// The age of a run that became so small by a merge that it may belong on a faster tier.
     pub(super) shrunk: Option<RunAge>,
 }
 
 impl LevelsWriterState {
-    /// Returns a policy's view of a version. Runs that cannot be read at present count as busy, so
-    /// that other runs are merged.
+    /// Returns the policy's view of a version. Runs that cannot be read at present are marked as
+    /// busy, so that the policy chooses other runs.
     pub(super) fn view(
         &self,
         version: &LevelsVersion,
@@ -264,7 +273,7 @@ impl LevelsWriterState {
 }
 
 impl LevelsOptions {
-    /// Returns the options for runs on a tier.
+    /// Returns the options for writing runs on a storage tier.
     pub(super) fn run(&self, purpose: Purpose, class: AllocationClass, tier: u8) -> RunOptions {
         RunOptions {
             class,
@@ -275,7 +284,7 @@ impl LevelsOptions {
         }
     }
 
-    /// Returns the options for filters on a tier.
+    /// Returns the options for writing filters on a storage tier.
     pub(super) fn maplet(&self, purpose: Purpose, class: AllocationClass, tier: u8) -> MapletSpec {
         MapletSpec {
             fingerprint_bits: self.fingerprint_bits,
@@ -285,13 +294,13 @@ impl LevelsOptions {
         }
     }
 
-    /// Returns these options with another stitching.
+    /// Returns these options with `stitching` instead of the current stitching options.
     #[must_use]
     pub fn with_stitching(self, stitching: StitchPolicy) -> LevelsOptions {
         LevelsOptions { stitching, ..self }
     }
 
-    /// Returns these options with another policy.
+    /// Returns these options with `policy` instead of the current policy.
     #[must_use]
     pub fn with_policy(self, policy: MergePolicy) -> LevelsOptions {
         LevelsOptions { policy, ..self }

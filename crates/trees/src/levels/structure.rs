@@ -1,4 +1,4 @@
-//! The public type of a levels structure: creating, opening, changing and writing it.
+//! The public type of a levels structure. It can be created, opened, changed and checkpointed.
 
 use super::defragment::DefragCounters;
 use super::format::LevelsContents;
@@ -18,10 +18,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The largest contents, in bytes, that are stored in the root itself.
+/// Maximum size in bytes of encoded contents that are stored in the checkpoint root itself. Larger
+/// contents are stored in separate nodes.
 const INLINE: usize = 4 << 10;
 
-/// Runs on levels. All methods may be called from any thread; clones share one structure.
+/// A dictionary that stores its data in runs on levels. All methods may be called from any thread.
+/// A clone refers to the same structure.
 #[derive(Clone)]
 pub struct LevelsDictionary {
     pub(super) shared: Arc<LevelsInner>,
@@ -32,32 +34,33 @@ pub(super) struct LevelsInner {
     pub(super) options: LevelsOptions,
     pub(super) versions: VersionCell<LevelsVersion>,
     pub(super) kept: Mutex<LevelsWriterState>,
-    /// Whether space is scarce: every merge may then use the reserve.
+    /// Whether free space is scarce. If it is, every merge may use the space reserve.
     pub(super) is_scarce: AtomicBool,
-    /// Memory in bytes that running merges use.
+    /// Estimated memory in bytes of all running merges.
     pub(super) merging_bytes: AtomicU64,
-    /// Memory that scans hold between calls.
+    /// The memory that scans keep between calls.
     pub(super) held: ScanMemory,
-    /// Dead keys that scans have skipped.
+    /// The number of deleted or expired keys that scans have skipped.
     pub(super) skipped_tombstones: SkippedTombstones,
-    /// Leaves that merges have reused without reading them.
+    /// Number of leaves that merges have adopted without reading them.
     pub(super) stitched: AtomicU64,
-    /// Bytes written, and the part of them for defragmentation.
+    /// The number of bytes written in total, and by defragmentation.
     pub(super) ledger: DefragCounters,
 }
 
-/// Statistics of a levels structure: its present size, and counters since it was opened.
+/// Statistics of a levels structure. Counters start at zero when the structure is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LevelsStats {
     pub levels: u64,
-    /// The number of runs on all levels.
+    /// Number of runs on all levels, where each part of a run is counted separately.
     pub runs: u64,
-    /// Leaves that merges reused without reading them.
+    /// Number of leaves that merges have adopted without reading them.
     pub taken_over: u64,
-    /// Jumps of scans in the current runs: reads that did not start where the previous read ended.
+    /// Number of jumps by scans in the current runs. A jump is a read that does not continue where
+    /// the previous read ended.
     pub jumps: u64,
-    /// Runs that defragmentation has rewritten.
+    /// Number of runs that defragmentation has rewritten.
     pub defragmented_runs: u64,
     pub defragmented_bytes: u64,
 }
@@ -75,8 +78,8 @@ impl fmt::Debug for LevelsDictionary {
 }
 
 impl LevelsDictionary {
-    /// Creates an empty structure at the cut `cut`: no commit up to it is about the structure's
-    /// keys.
+    /// Creates an empty structure. `cut` is a sequence number up to which no commit has written to
+    /// the structure; the structure counts as up to date with all these commits.
     ///
     /// ```
     /// use alluvium_base::{Message, message::MAX_SEQUENCE};
@@ -132,8 +135,8 @@ impl LevelsDictionary {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadOption`](alluvium_storage::Error::BadOption) when the policy or the stitching is
-    /// invalid.
+    /// [`Error::BadOption`](alluvium_storage::Error::BadOption) if the policy or the stitching
+    /// options are invalid.
     pub fn create(
         home: StructureContext,
         options: LevelsOptions,
@@ -150,11 +153,13 @@ impl LevelsDictionary {
         ))
     }
 
-    /// Opens the structure that `root` refers to, with every commit up to `cut`. The policy and the
-    /// length of fingerprints are those given at creation.
+    /// Opens the structure to which a checkpoint root refers. `cut` is the sequence number up to
+    /// which the checkpoint contains all commits. The policy and the length of fingerprints come
+    /// from the checkpoint; the corresponding fields of `options` are ignored.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or I/O errors.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the root or a run is damaged; I/O
+    /// errors.
     pub fn open(
         home: StructureContext,
         options: &LevelsOptions,
@@ -168,7 +173,7 @@ impl LevelsDictionary {
         let options = LevelsOptions {
             policy: contents.policy.clone(),
             fingerprint_bits: contents.fingerprint_bits,
-            // A function cannot be stored, so the caller supplies it.
+            // A function that compares keys cannot be stored, so the caller provides it.
             stitching: match contents.stitching.is_on() {
                 true => contents.stitching,
                 false => StitchPolicy {
@@ -217,14 +222,14 @@ impl LevelsDictionary {
         &self.shared.options
     }
 
-    /// Returns the number of runs of each level.
+    /// Returns the number of runs of each level. All parts of a run count as one.
     #[must_use]
     pub fn runs(&self) -> Vec<usize> {
         let version = self.version();
         version.levels.iter().map(|level| groups(level).count()).collect()
     }
 
-    /// Returns the statistics of the structure.
+    /// Returns the current statistics of the structure.
     #[must_use]
     pub fn stats(&self) -> LevelsStats {
         let version = self.version();
@@ -239,7 +244,8 @@ impl LevelsDictionary {
         }
     }
 
-    /// Returns the tiers of its runs, by level, the oldest run of each level first.
+    /// Returns the storage tiers of all runs, ordered by level, and within a level from the oldest
+    /// to the newest run.
     #[must_use]
     pub fn places(&self) -> Vec<RunPlace> {
         let version = self.version();
@@ -253,15 +259,15 @@ impl LevelsDictionary {
         places
     }
 
-    /// Returns how many leaves merges have reused without reading them since the structure was
-    /// opened.
+    /// Returns the number of leaves that merges have adopted without reading them since the
+    /// structure was opened.
     #[must_use]
     pub fn stitched(&self) -> u64 {
         self.shared.stitched.load(Ordering::Relaxed)
     }
 
-    /// Limits the memory that all scans together hold between their calls to `bytes`. A small
-    /// amount for each scan is not counted.
+    /// Sets the maximum number of bytes that all scans together may keep in memory between their
+    /// calls. A small fixed amount per scan is not included.
     pub fn limit_scans(&self, bytes: u64) {
         self.shared.held.limit(bytes);
     }
@@ -274,8 +280,8 @@ impl LevelsDictionary {
         poison_on_error(&self.shared.home.store, result)
     }
 
-    /// Publishes a version with other runs, and releases the extents of runs that only the old
-    /// version had. `_kept` proves that the caller holds the writer's lock.
+    /// Publishes a version with the runs `levels`, and releases the extents of runs that belong
+    /// only to the previous version. `_kept` proves that the caller has locked the writer state.
     pub(super) fn publish(
         &self,
         _kept: &mut LevelsWriterState,
@@ -291,8 +297,8 @@ impl LevelsDictionary {
         }
     }
 
-    /// Publishes a version with other runs. Returns the runs that only the old version had; the
-    /// caller must release their extents.
+    /// Publishes a version with the runs `levels`. Returns the runs that belong only to the
+    /// previous version; the caller must release their extents.
     pub(super) fn replace_version(
         &self,
         levels: LevelRuns,
@@ -337,8 +343,9 @@ impl LevelsDictionary {
         });
     }
 
-    /// Writes the root of the current contents unless it is already written. The contents cannot
-    /// change until the cut is dropped.
+    /// Writes the checkpoint root of the current version, unless it has already been written. The
+    /// returned [`CheckpointRoot`] keeps the writer state locked, so the runs cannot change until
+    /// it is dropped.
     pub(super) fn write_checkpoint_root(&self) -> Result<CheckpointRoot<'_>> {
         let LevelsInner { home, options, .. } = &*self.shared;
         let mut kept = self.shared.kept.lock();
@@ -352,7 +359,8 @@ impl LevelsDictionary {
     }
 }
 
-/// The location of a structure's root, for errors. The structure's owner stores the root.
+/// The location of the structure's root in error messages. The root is stored by the owner of the
+/// structure.
 pub(super) fn place() -> DiskLocation {
     DiskLocation::new(OnDiskObject::Node, "the root of levels", 0)
 }

@@ -1,12 +1,13 @@
-//! Merges in slices, for a disk without enough space to merge whole runs.
+//! Merges all runs slice by slice, for a disk without enough free space to merge whole runs.
 //!
-//! While space is scarce, all runs are merged slice by slice in key order: the records of all runs
-//! in a slice become one run, and the old runs count only for the other keys (V6). The free space
-//! bounds the size of a slice. A checkpoint frees the replaced extents before the next slice
-//! begins, so that even little space suffices in the end.
+//! While space is scarce, the key space is merged in slices, in key order. The records of all runs
+//! in a slice are merged into one new run, and the old runs remain live only for the other keys
+//! (V6). The size of a slice is limited by the free space. A checkpoint frees the replaced extents
+//! before the next slice starts, so that even a small amount of free space suffices to merge
+//! everything.
 //!
-//! Only slices with deletes are merged, because those free space. On a user's request to merge
-//! everything, every slice is merged.
+//! Usually only slices with deletes are merged, because merging the others would not free space. If
+//! a user has requested a merge of the whole structure, every slice is merged.
 
 use super::LevelsDictionary;
 use super::merge::MergeStep;
@@ -21,43 +22,46 @@ use alluvium_storage::{EpochGuard, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A slice is merged for its deletes if at least one in this many of its records is a delete.
+/// A slice is merged because of its deletes if at least one of this number of records is a delete.
 const WORTH_PART: u64 = 16;
 
-/// The largest size of a slice, in bytes.
+/// Maximum size of a slice in bytes.
 const MOST_BYTES: u64 = 64 * MIB;
 
-/// Space that a slice needs in addition to its records: the ends of extents, a filter, a footer.
+/// Additional space in bytes that the merge of a slice needs: the unused ends of extents, the
+/// filter, and the footer.
 const SLACK: u64 = 3 * UNIT;
 
-/// A slice uses at most one part in this many of the free space: deletes and checkpoints need space
-/// during the merge.
+/// The merge of a slice uses at most this fraction of the free space, given as a divisor. The rest
+/// is for deletes and checkpoints that are written during the merge.
 const FREE_PART: u64 = 2;
 
-/// The largest number of pieces into which a run is divided to find the end of a slice.
+/// Maximum number of pieces into which a run is divided in order to find the end of a slice.
 const MOST_PIECES: usize = 1 << 16;
 
 const _: () = assert!(FREE_PART > 1 && SLACK < MOST_BYTES, "slices leave space");
 
-/// The progress of merging everything in slices.
+/// The progress of merging all runs slice by slice.
 #[derive(Debug, Default)]
 pub(super) struct SliceSweep {
-    /// The age of the next run when the sweep began. Later runs belong to the next sweep.
+    /// The age of the next new run at the time when the sweep started. Newer runs belong to the
+    /// next sweep.
     of: RunAge,
-    /// Whether every slice is merged, on a user's request.
+    /// Whether every slice is merged, because a user has requested it.
     takes_all: bool,
-    /// The first key not yet merged.
+    /// The first key that has not been merged yet.
     next: Box<[u8]>,
     is_over: bool,
-    /// How often in a row the slice size was halved because the space did not suffice.
+    /// The number of consecutive times that the size of a slice was halved because the store was
+    /// full.
     halvings: u32,
 }
 
-/// The contents of a key range.
+/// The amount of data in a key range.
 #[derive(Clone, Copy, Debug, Default)]
 struct SliceStats {
     weight: RangeWeight,
-    /// Deletes that no reader needs any more.
+    /// The number of deletes in runs whose records are visible to all readers.
     deletes: u64,
     /// The number of runs with records in the range.
     runs: usize,
@@ -65,7 +69,7 @@ struct SliceStats {
 }
 
 impl LevelsWriterState {
-    /// Continues after a slice that was merged or is not worth merging.
+    /// Advances the sweep past a slice that has been merged or is not worth merging.
     pub(super) fn pass(&mut self, slice: &KeyRange) {
         self.sweep.halvings = 0;
         match &slice.high {
@@ -74,7 +78,7 @@ impl LevelsWriterState {
         }
     }
 
-    /// Ends the sweep: no slice is left to merge.
+    /// Ends the sweep, because no slice remains.
     fn end_sweep(&mut self) {
         self.sweep.is_over = true;
         if std::mem::take(&mut self.sweep.takes_all) {
@@ -84,12 +88,13 @@ impl LevelsWriterState {
 }
 
 impl SliceSweep {
-    /// Halves the next slices, after one ran out of space.
+    /// Halves the maximum size of the following slices, because the merge of a slice ran out of
+    /// space.
     pub(super) fn shrink(&mut self) {
         self.halvings += 1;
     }
 
-    /// Returns the largest size of a slice, in bytes, for the given free space.
+    /// Returns the maximum size of a slice in bytes if `free_bytes` bytes of space are free.
     fn most_bytes(&self, free_bytes: u64) -> u64 {
         let most = (free_bytes / FREE_PART).saturating_sub(SLACK).min(MOST_BYTES);
         most.checked_shr(self.halvings).unwrap_or(0)
@@ -97,7 +102,8 @@ impl SliceSweep {
 }
 
 impl LevelsDictionary {
-    /// Returns whether slices are left that may free space, or that a user waits for.
+    /// Returns whether there are slices left to merge, because they may free space or because a
+    /// user has requested it.
     pub(super) fn is_sweeping(&self, kept: &LevelsWriterState, version: &LevelsVersion) -> bool {
         let sweep = &kept.sweep;
         let is_scarce = self.shared.is_scarce.load(Ordering::Relaxed);
@@ -108,10 +114,11 @@ impl LevelsDictionary {
         !version.newest_first.is_empty() && (goes_on || is_scarce && is_left && may_begin)
     }
 
-    /// Begins to merge the next slice, if one is due and the free space suffices.
+    /// Starts to merge the next slice, if one is due and there is enough free space. Returns `None`
+    /// otherwise.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when an index node is damaged; I/O
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if an index node is damaged; I/O
     /// errors.
     pub(super) fn next_slice(
         &self,
@@ -134,8 +141,8 @@ impl LevelsDictionary {
         Ok(slice.map(|slice| self.begin_slice(kept, version, slice)))
     }
 
-    /// Chooses the next slice, and skips those that are not worth merging. Returns `None` if it
-    /// must wait for space.
+    /// Chooses the next slice to merge, and advances past slices that are not worth merging.
+    /// Returns `None` if no slice remains, or if the merge must wait for free space.
     fn choose_slice(
         &self,
         kept: &mut LevelsWriterState,
@@ -152,7 +159,7 @@ impl LevelsDictionary {
         let tier = self.tier(merge.into, 0);
         let free = usage.tiers.get(usize::from(tier)).copied().unwrap_or_default();
         let most = kept.sweep.most_bytes(free.backed_bytes);
-        // Waits for the space that the next checkpoint will free.
+        // Wait for the next checkpoint if it will free a sufficient amount of space.
         let is_coming = free.dead_bytes > 0;
         if is_coming && free.dead_bytes >= free.backed_bytes.min(MOST_BYTES) {
             return Ok(None);
@@ -181,7 +188,7 @@ impl LevelsDictionary {
         }
     }
 
-    /// Returns the contents of a range, computed from index nodes alone.
+    /// Returns the amount of data in a range. Reads only index nodes.
     fn amount(&self, version: &LevelsVersion, range: &KeyRange, guard: &EpochGuard) -> Result<SliceStats> {
         let home = &self.shared.home;
         let horizon = home.horizon.rule(OlderData::None).horizon;
@@ -206,9 +213,9 @@ impl LevelsDictionary {
         Ok(amount)
     }
 
-    /// Returns the end of the slice at the start of `rest`, which has `bytes` bytes. The slice has
-    /// at most `most` bytes if the index is fine enough. Returns `None` if the slice is all of
-    /// `rest`.
+    /// Returns the end key of the slice that starts where `rest` starts, or `None` if the slice is
+    /// the whole of `rest`. `bytes` is the size of `rest`. The size of the slice is at most `most`
+    /// bytes, provided that the index nodes divide the keys finely enough.
     fn end_of_slice(
         &self,
         version: &LevelsVersion,
@@ -248,7 +255,8 @@ impl LevelsDictionary {
 }
 
 impl SliceSweep {
-    /// Returns whether a merge of a range may free anything, or frees enough.
+    /// Returns whether it is worthwhile to merge a range. If `may_be_little` is true, it suffices
+    /// that the merge may free some space.
     fn is_worth(&self, amount: &SliceStats, may_be_little: bool) -> bool {
         let SliceStats { deletes, weight, .. } = *amount;
         let has_deletes = match may_be_little {
@@ -259,7 +267,7 @@ impl SliceSweep {
     }
 }
 
-/// Returns the parts of a run that remain after a slice of it is merged.
+/// Returns the parts of a member that remain live after the slice has been merged.
 pub(super) fn left_of(member: &LevelMember, slice: &KeyRange) -> impl Iterator<Item = Arc<LevelMember>> {
     let below = KeyRange::new(&[], Some(&slice.low));
     let behind = slice.high.as_deref().map(|high| KeyRange::new(high, None));
