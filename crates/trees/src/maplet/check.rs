@@ -1,4 +1,4 @@
-//! The invariants of a maplet on the device, each checked independently.
+//! Checks the invariants of a maplet on the device, each of them independently of the others.
 
 use super::pages::{MapletEntryReader, MapletPageReader};
 use super::{Maplet, format};
@@ -11,12 +11,12 @@ use alluvium_storage::store::Store;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A violated invariant of a maplet.
+/// A violation of an invariant of a maplet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapletViolation {
-    /// The page, or `None` for the directory.
+    /// The number of the page, or `None` for the directory.
     pub page: Option<u32>,
-    /// The expected and the actual state.
+    /// A description of the expected and the actual state.
     pub what: String,
 }
 
@@ -37,16 +37,20 @@ fn of(page: impl Into<Option<u32>>, what: impl Into<String>) -> MapletViolation 
 }
 
 impl Maplet {
-    /// Returns all violations. The directory on the device must equal the one in memory. Extents
-    /// must not overlap, and must contain their pages. Every page must match its checksum and be
-    /// well-formed. Rebuilding the maplet from its entries must give the same pages (Q1), values
-    /// and counts. Reads the whole maplet past the cache.
+    /// Checks the maplet and returns all violations of its invariants. Reads the whole maplet
+    /// without the cache. It checks that
+    ///
+    /// - the directory on the device equals the one in memory,
+    /// - the extents do not overlap, and contain the pages that belong to them,
+    /// - every page matches its checksum and is well-formed, and
+    /// - a maplet built from the same entries has the same pages (Q1), values and counts.
     #[must_use]
     pub fn check(&self, store: &Store) -> Vec<MapletViolation> {
         self.check_from(DataFiles::of(store), &mut CheckReadTotals::default())
     }
 
-    /// Like [`Maplet::check`]; the store need not be open. Adds the amounts read to `read`.
+    /// Checks the maplet like [`Maplet::check`], but from data files, so that the store need not be
+    /// open. Adds the number of nodes and bytes that were read to `read`.
     pub(crate) fn check_from(
         &self,
         files: DataFiles<'_>,
@@ -70,11 +74,11 @@ impl Maplet {
         violations
     }
 
-    /// Returns the number of these ascending fingerprints that are missing from the maplet. Reads
-    /// the whole maplet past the cache.
+    /// Returns the number of `fingerprints` that the maplet lacks. They must be in ascending order.
+    /// Reads the whole maplet without the cache.
     ///
     /// # Errors
-    /// I/O errors; damage.
+    /// I/O errors; an error if the maplet is damaged.
     pub(crate) fn missing(&self, files: DataFiles<'_>, fingerprints: &[Fingerprint]) -> Result<u64, Error> {
         debug_assert!(fingerprints.is_sorted(), "entries are read in their order");
         let mut entries = MapletEntryReader::new(self, files.tiers, Purpose::Check)?;

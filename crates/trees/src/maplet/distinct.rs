@@ -1,19 +1,20 @@
-//! Estimates the number of distinct keys in maplets from a sample of their fingerprints.
+//! Estimates the number of distinct keys in several maplets from a sample of their fingerprints.
 
 use super::Maplet;
 use alluvium_storage::{Result, TierFiles};
 use std::collections::HashSet;
 
-/// Minimum size of the sample, if there are as many fingerprints.
+/// Minimum number of fingerprints in the sample, provided that the maplets have as many.
 const SAMPLE: u64 = 20_000;
 
-/// Returns the approximate number of distinct keys in maplets. Reads at least one page of each.
+/// Returns the approximate number of distinct keys in the union of `maplets`. Reads at least one
+/// page of each maplet.
 ///
 /// # Errors
-/// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
+/// I/O errors; [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if a page is damaged.
 pub(crate) fn different_keys(maplets: &[Maplet], tiers: &TierFiles) -> Result<f64> {
-    // One page of the largest maplet, unless that is too small a sample. All maplets are sampled
-    // over the same range of fingerprints.
+    // The sample is a range of fingerprints, the same for all maplets. The range is one page of the
+    // largest maplet, or longer if one page has too few fingerprints.
     let pages = maplets.iter().map(|maplet| maplet.geometry().pages()).max();
     let entries: u64 = maplets.iter().map(Maplet::entries).sum();
     let slices = u64::from(pages.unwrap_or(1)).min(entries / SAMPLE).max(1);

@@ -1,7 +1,7 @@
-//! Encoding of a maplet's directory, version 1. All integers are little-endian.
+//! The format of a maplet's directory, version 1. All integers are little-endian.
 //!
-//! The root: an uncompressed node of 1 to 16 pages. The writer of the maplet's pages writes it too,
-//! so it has their tier and birth:
+//! The root is an uncompressed node of 1 to 16 pages. It is written by the writer of the maplet's
+//! pages, so it has the same tier and birth generation as the pages:
 //!
 //! ```text
 //! OFFSET          SIZE  MEANING
@@ -31,8 +31,8 @@
 //!     12     4  live bytes, in pages: those pages, the parts and the root
 //! ```
 //!
-//! The body, which is split into parts of 16 pages if it does not fit into the root. The last part
-//! is padded with zeros:
+//! The body follows. If it does not fit into the root, it is split into nodes of 16 pages called
+//! parts, and the last part is padded with zeros:
 //!
 //! ```text
 //! OFFSET          SIZE  MEANING
@@ -50,13 +50,13 @@ use alluvium_storage::{DiskLocation, Error, IMPOSSIBLE, NodeCodec, NodePointer, 
 const MAGIC: [u8; 4] = *b"AMPD";
 const VERSION: u8 = 1;
 
-/// Size of a root before its extents, in bytes.
+/// Number of bytes of a root before the list of extents.
 const HEADER_BYTES: usize = 64;
-/// Size of an extent in bytes.
+/// Number of bytes of an extent in the root.
 const EXTENT_BYTES: usize = 16;
-/// Size of a value with its number of entries, in bytes.
+/// Number of bytes of a value together with its number of entries.
 const VALUE_BYTES: usize = 12;
-/// Size of a page's checksum in bytes.
+/// Number of bytes of the checksum of a page.
 const CHECKSUM_BYTES: usize = 8;
 const _: () = assert!(
     HEADER_BYTES == 8 + FilterGeometry::BYTES + 8 + 6 * 4,
@@ -64,60 +64,63 @@ const _: () = assert!(
 );
 const _: () = assert!(EXTENT_BYTES == 4 * 4 && VALUE_BYTES == 2 + 2 + 8 && CHECKSUM_BYTES == 8);
 
-/// One extent of a maplet.
+/// An extent in which a part of a maplet is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapletExtent {
     pub extent: Extent,
-    /// Number of the maplet's pages in the extent, starting at its first byte.
+    /// Number of pages of the maplet in the extent. The first of them is at the start of the
+    /// extent.
     pub pages: u32,
-    /// Total size of all nodes in the extent, in bytes.
+    /// Total size in bytes of all nodes in the extent.
     pub live_bytes: u64,
 }
 
-/// The contents of the root.
+/// The decoded root of a maplet's directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapletRoot {
-    /// The shape of the pages.
+    /// The geometry, which determines the page of each fingerprint.
     pub geometry: FilterGeometry,
-    /// Number of (fingerprint, value) pairs.
+    /// Number of pairs of fingerprint and value.
     pub entries: u64,
     /// Number of pages, including those with spilled records.
     pub pages: u32,
-    /// Number of spilled records, which are in the last of the `pages`.
+    /// Number of spilled records. They are stored in the last pages of the maplet.
     pub spilled: u32,
-    /// Number of values with entries.
+    /// Number of distinct values in the maplet.
     pub values: u32,
-    /// Number of entries beyond the first of their fingerprint; saturates at `u32::MAX`.
+    /// Number of entries minus the number of distinct fingerprints; at most `u32::MAX`.
     pub repeats: u32,
-    /// The extents, in the order in which they were written.
+    /// The extents of the maplet, in the order in which they were written.
     pub stretches: Vec<MapletExtent>,
-    /// The nodes that contain the body; empty if the root contains it.
+    /// Pointers to the nodes that contain the body; empty if the body is in the root.
     pub parts: Vec<NodePointer>,
 }
 
-/// Data about each value and each page.
+/// The body of the directory, which has data about each value and each page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapletBody {
-    /// Each value with its number of entries, ascending.
+    /// Each value with its number of entries, in ascending order of the values.
     pub values: Vec<(u16, u64)>,
-    /// One checksum for each page, in page order.
+    /// The checksums of all pages, in page order.
     pub checksums: Vec<u64>,
 }
 
 impl MapletRoot {
-    /// Returns the size of a root in pages. There is no such root if it exceeds [`MAX_PAGES`].
+    /// Returns the number of pages of a root with `extents` extents and `rest` further bytes. If it
+    /// exceeds [`MAX_PAGES`], such a root cannot be written.
     #[must_use]
     pub fn pages_for(page_size: PageSize, extents: usize, rest: usize) -> usize {
         (HEADER_BYTES + extents * EXTENT_BYTES + rest).div_ceil(page_size.bytes())
     }
 
-    /// Returns the size of the body in bytes.
+    /// Returns the encoded size of the body in bytes.
     #[must_use]
     pub fn body_bytes(&self) -> u64 {
         u64::from(self.values) * VALUE_BYTES as u64 + u64::from(self.pages) * CHECKSUM_BYTES as u64
     }
 
-    /// Encodes the root as a node of whole pages. The node includes the body if there are no parts.
+    /// Encodes the root as a node of complete pages. If there are no parts, the node includes the
+    /// encoded `body`.
     #[must_use]
     pub fn encode(&self, body: &[u8], page_size: PageSize) -> Vec<u8> {
         let mut node = Vec::new();
@@ -152,10 +155,10 @@ impl MapletRoot {
         node
     }
 
-    /// Decodes the root at `pointer`.
+    /// Decodes the root that was read from `pointer`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the bytes are not a valid root.
+    /// [`Error::Corrupt`] if `node` is not a valid root.
     pub fn decode(node: &[u8], pointer: &NodePointer, page_size: PageSize) -> Result<MapletRoot> {
         let place = pointer.place();
         let bad = |expected: &str, found: String| Error::corrupt(place.clone(), expected, found);
@@ -210,7 +213,7 @@ impl MapletRoot {
         Ok(root)
     }
 
-    /// Checks that the numbers of pages are consistent.
+    /// Checks that the different numbers of pages in the root are consistent.
     fn check_pages(&self, pointer: &NodePointer, page_size: PageSize) -> Result<()> {
         let bad = |expected: String, found: String| Error::corrupt(pointer.place(), expected, found);
         let spill_pages = self.geometry.spill_pages((0, self.spilled));
@@ -240,7 +243,7 @@ impl MapletRoot {
         Ok(())
     }
 
-    /// Decodes the body inside the root.
+    /// Decodes the body that is stored in the root's own node.
     ///
     /// # Errors
     /// See [`MapletBody::decode`].
@@ -328,7 +331,8 @@ impl MapletBody {
         bytes
     }
 
-    /// Decodes the body of a root, from the root's node or from its concatenated parts.
+    /// Decodes the body that belongs to `root`. `bytes` is the end of the root's node, or the
+    /// concatenated parts.
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place` if the bytes do not match the root.
@@ -336,8 +340,8 @@ impl MapletBody {
         let bad = |expected: &str, found: String| Error::corrupt(place.clone(), expected, found);
         let short = |short: TruncatedInput| bad("the body of a maplet's directory", short.to_string());
         let mut reader = ByteReader::new(bytes);
-        // Checked before the allocation, so that a damaged count cannot allocate more than the
-        // input's size.
+        // Check the size before allocating memory, so that a damaged count cannot cause an
+        // allocation larger than the input.
         let own = usize::try_from(root.body_bytes())
             .ok()
             .filter(|&own| own <= bytes.len())
@@ -368,7 +372,7 @@ impl MapletBody {
     }
 }
 
-/// Splits a body that does not fit into the root into nodes.
+/// Splits a body that does not fit into the root into the contents of separate nodes.
 #[must_use]
 pub fn cut(body: &[u8], page_size: PageSize) -> Vec<Vec<u8>> {
     let part = |bytes: &[u8]| {

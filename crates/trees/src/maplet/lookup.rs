@@ -1,4 +1,4 @@
-//! Lookups in one maplet, or in all maplets of a path together.
+//! Lookups in a single maplet, or in all maplets of a path at once.
 
 use super::Maplet;
 use alluvium_base::Purpose;
@@ -9,24 +9,25 @@ use smallvec::SmallVec;
 use std::ops::Deref;
 use std::task::{Poll, ready};
 
-/// Number of values that a [`MapletHits`] stores inline.
+/// Number of values that a [`MapletHits`] stores without an allocation.
 const INLINE: usize = 8;
-/// Number of maplets of a path that are looked up concurrently.
+/// Number of maplets of a path whose pages are accessed at the same time.
 const GROUP: usize = 16;
 
-/// Per-maplet data of a path, on the stack unless the path is unusually long.
+/// Data for each maplet of a path. The data are on the stack unless the path is unusually long.
 pub(crate) type PathVec<T> = SmallVec<[T; GROUP]>;
 
-/// The answers of one or more maplets.
+/// The results of a lookup in one or more maplets.
 pub type MapletAnswers = SmallVec<[MapletHits; 1]>;
 
-/// The values of a key's fingerprint, greatest (newest) first. May include values of other keys,
-/// but never misses one of the key.
+/// The values that a maplet has for the fingerprint of a key, from the highest (newest) to the
+/// lowest. They include all values of the key, and possibly values of other keys with the same
+/// fingerprint.
 #[derive(Clone, Debug, Default)]
 pub struct MapletHits {
     first: [u16; INLINE],
     len: usize,
-    /// All values, if there are more than `first` can hold.
+    /// All values, if there are more of them than `first` can store; otherwise empty.
     all: Vec<u16>,
 }
 
@@ -79,14 +80,15 @@ impl Deref for MapletHits {
 }
 
 impl Maplet {
-    /// Returns the values of a key's fingerprint, given the key's hash. Reads one page if it is not
-    /// cached. Rarely (in one lookup of thousands) reads another page with spilled records.
+    /// Returns the values for the fingerprint of a key. `hash` is the hash of the key. Reads one
+    /// page if it is not cached. In about one of several thousand lookups, reads another page with
+    /// spilled records.
     ///
     /// # Errors
     /// [`alluvium_storage::Error::Corrupt`] if a page does not match the directory; I/O errors.
     ///
     /// # Panics
-    /// If the guard belongs to other epochs than the cache.
+    /// If the guard was not pinned in the epochs that the cache uses.
     pub fn lookup(&self, hash: u64, cache: &NodeCache, guard: &EpochGuard) -> Result<MapletHits> {
         let mut hits = MapletHits::default();
         let fetch = blocking(cache, guard);
@@ -95,7 +97,8 @@ impl Maplet {
         Ok(hits)
     }
 
-    /// Replaces the values in `hits` by the answer of a key's page.
+    /// Replaces the contents of `hits` by the values that `page` has for a key. `page` must be the
+    /// page for the hash of the key.
     #[inline]
     pub(crate) fn collect_hits(
         &self,
@@ -148,15 +151,16 @@ impl Maplet {
     }
 }
 
-/// Looks up a key's hash in every maplet of a path: `out` receives one [`MapletHits`] for each, in
-/// their order. All pages that are not cached are read together, so a cold path waits for the
-/// device once. Does not allocate if all pages are cached and `out` was used before.
+/// Looks up a key in every maplet of a path. `out` receives one [`MapletHits`] for each maplet, in
+/// the same order. All pages that are not cached are read concurrently, so a lookup waits for the
+/// device at most once. If all pages are cached and `out` has been used before, the lookup does not
+/// allocate memory.
 ///
 /// # Errors
-/// See [`Maplet::lookup`]. The contents of `out` are unspecified then.
+/// See [`Maplet::lookup`]. After an error the contents of `out` are unspecified.
 ///
 /// # Panics
-/// If the guard belongs to other epochs than the cache.
+/// If the guard was not pinned in the epochs that the cache uses.
 pub fn lookup_path(
     maplets: &[&Maplet],
     hash: u64,
@@ -175,9 +179,9 @@ fn blocking<'g>(cache: &'g NodeCache, guard: &'g EpochGuard) -> BlockingFetch<'g
     }
 }
 
-/// The pages of a path that may contain a key, and the steps of a lookup before it can ask them. A
-/// batched reader runs each step for all keys before the next, so that the prefetches of one key
-/// overlap with the work on others.
+/// The pages of a path's maplets that a lookup must search, obtained in several steps. A batched
+/// reader executes each step for all keys before the next step, so that the prefetches of one key
+/// overlap with the work on other keys.
 #[derive(Default)]
 pub(crate) struct PathPages<'f> {
     pointers: PathVec<NodePointer>,
@@ -185,8 +189,8 @@ pub(crate) struct PathPages<'f> {
 }
 
 impl<'f> PathPages<'f> {
-    /// Determines the pages, given a key's hash, in the order of the maplets, and prefetches their
-    /// entries in the cache's table.
+    /// First step: determines the page of each maplet for the hash of a key. Prefetches the entries
+    /// of these pages in the hash table of the cache.
     #[inline]
     pub(crate) fn locate<'m, F: NodeFetch>(
         &mut self,
@@ -201,7 +205,7 @@ impl<'f> PathPages<'f> {
         }
     }
 
-    /// Prefetches the headers of the frames.
+    /// Second step: prefetches the headers of the frames that contain the pages.
     #[inline]
     pub(crate) fn approach<F: NodeFetch>(&self, fetch: &F) {
         for pointer in &self.pointers {
@@ -209,8 +213,8 @@ impl<'f> PathPages<'f> {
         }
     }
 
-    /// Obtains the pages if all of them are cached, and returns whether they are. Prefetches the
-    /// lines that a lookup reads first.
+    /// Third step: obtains references to the pages, provided that all of them are cached, and
+    /// returns whether they are. Prefetches the cache lines that the lookup reads first.
     #[inline]
     pub(crate) fn take<'m, F: NodeFetch>(
         &mut self,
@@ -231,7 +235,8 @@ impl<'f> PathPages<'f> {
         true
     }
 
-    /// Returns the pages with the fingerprint to look up in each, up to the first malformed page.
+    /// Last step: returns each page with the fingerprint to be looked up in it. Ends before the
+    /// first page that is malformed.
     pub(crate) fn probes<'p, 'm: 'p>(
         &'p self,
         maplets: impl Iterator<Item = &'m Maplet> + 'p,
@@ -244,19 +249,20 @@ impl<'f> PathPages<'f> {
         })
     }
 
-    /// Returns whether [`PathPages::locate`] was not called yet.
+    /// Returns whether [`PathPages::locate`] has not been called yet.
     #[inline]
     pub(crate) fn are_unknown(&self) -> bool {
         self.pointers.is_empty()
     }
 
-    /// Returns whether the pages were obtained.
+    /// Returns whether [`PathPages::take`] has obtained the pages.
     #[inline]
     pub(crate) fn are_here(&self) -> bool {
         !self.nodes.is_empty()
     }
 
-    /// Returns the page of the maplet at `place` on the path.
+    /// Returns the page of the maplet with index `place` on the path. The pages must have been
+    /// obtained.
     #[inline]
     pub(crate) fn page(&self, place: usize) -> &NodeRef<'f> {
         debug_assert!(place < self.nodes.len(), "page {place} was taken");
@@ -264,8 +270,8 @@ impl<'f> PathPages<'f> {
     }
 }
 
-/// Looks up a key in every maplet of a path, like [`lookup_path`], with pages from any source. If
-/// it returns pending, the contents of `out` are unspecified.
+/// Looks up a key in every maplet of a path like [`lookup_path`], but reads pages through `fetch`.
+/// If this returns pending, the contents of `out` are unspecified.
 #[inline]
 pub(crate) fn probe_path<F: NodeFetch>(
     maplets: &[&Maplet],
@@ -307,7 +313,7 @@ pub(crate) fn probe_path<F: NodeFetch>(
     Poll::Ready(Ok(()))
 }
 
-/// Prefetches the line of a page that a lookup reads first.
+/// Prefetches the cache line of a page that a lookup reads first.
 #[inline]
 fn prefetch(maplet: &Maplet, page: &[u8], hash: u64) {
     if let Ok(view) = PageView::new(maplet.geometry(), page) {

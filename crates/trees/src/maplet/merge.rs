@@ -1,5 +1,6 @@
-//! Incremental merges of maplets without their keys. The pages of the sources are read sequentially
-//! past the cache, values are rewritten or dropped, and the fingerprints of a new run are added.
+//! Merges maplets incrementally and without their keys. The merge reads the pages of the sources
+//! sequentially without the cache, rewrites or drops their values, and adds the fingerprints of a
+//! new run.
 
 use super::pages::MapletEntryReader;
 use super::run_fingerprints::RunFingerprints;
@@ -15,24 +16,24 @@ use alluvium_storage::{DiskLocation, Error, PageSize, Result};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// An input of a merge.
+/// An input maplet of a merge.
 #[derive(Clone, Debug)]
 pub struct MapletSource {
-    /// The maplet. The caller must keep its extents allocated until the merge is complete or
-    /// dropped.
+    /// The input maplet. The caller must keep its extents allocated until the merge is complete or
+    /// has been dropped.
     pub maplet: Maplet,
-    /// The new value for each old value, or `None` to drop its entries.
+    /// For each old value, the new value that replaces it, or `None` if its entries are dropped.
     pub rewrite: Box<[Option<u16>]>,
 }
 
-/// The progress of a [`MapletMerger`] after a step.
+/// The result of one step of a [`MapletMerger`].
 #[derive(Debug)]
 pub enum MapletMergeProgress {
     More,
     Done(WrittenMaplet),
 }
 
-/// An error inside a merge of filters.
+/// An error in a merge of maplets, either from the store or from `alluvium_filters`.
 #[derive(Debug)]
 pub(super) enum MapletMergeError {
     Store(Error),
@@ -54,11 +55,13 @@ impl From<filters::Error> for MapletMergeError {
 type ChunkSource = Box<dyn FnMut(&mut EntryChunk) -> std::result::Result<bool, MapletMergeError> + Send>;
 type PageSink = Box<dyn FnMut(&[u8]) -> std::result::Result<(), MapletMergeError> + Send>;
 
-/// A merge in progress. Dropping it unfinished discards its output (Q4).
+/// A merge in progress. If it is dropped before it is complete, everything that it has written is
+/// discarded (Q4).
 ///
-/// The caller must pass failed writes to [`Store::poison_on_error`], as for any writer.
+/// If writing fails, the caller must pass the error to [`Store::poison_on_error`], as for any
+/// writer.
 pub struct MapletMerger {
-    /// `None` after the last step or an error.
+    /// The state of the merge; `None` after the last step or after an error.
     work: Option<MapletMergeState>,
 }
 
@@ -72,10 +75,11 @@ impl fmt::Debug for MapletMerger {
 }
 
 struct MapletMergeState {
-    /// All sources, until the first step.
+    /// The sources. They are moved to `merge` at the first step.
     feeds: Vec<ChunkSource>,
     merge: Option<FilterMerge<ChunkSource>>,
-    /// The rewriting table of each source; `None` for the fingerprints of a run.
+    /// For each source, the table of new values. `None` for the fingerprints of a new run, which
+    /// keep their value.
     tables: Vec<Option<Box<[Option<u16>]>>>,
     builder: FilterBuilder<PageSink>,
     sink: Arc<Mutex<MapletWriter>>,
@@ -84,17 +88,19 @@ struct MapletMergeState {
 }
 
 impl MapletMerger {
-    /// Creates a merge of maplets, and of a run's `fresh` hashes with their value. Requests the
-    /// first pages of the maplets.
+    /// Creates a merge of the maplets in `sources`. If `fresh` is given, also adds these hashes of
+    /// a new run's keys with their value. Submits the reads of the first pages of all maplets.
     ///
-    /// The geometry is sized for all kept and fresh entries; duplicates only make it emptier.
+    /// The new maplet is large enough for all remaining entries of the sources and all fresh
+    /// entries. If some of them are duplicates, its pages are less full.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if the fingerprint length differs from a source's, or does not suit
-    /// this number of entries; [`Error::Poisoned`] if the store refuses changes.
+    /// [`Error::BadOption`] if a source has fingerprints of another length, or if the length is not
+    /// suitable for this number of entries; [`Error::Poisoned`] if the store no longer accepts
+    /// changes.
     ///
     /// # Panics
-    /// If the rewriting table of a source has no entry for one of its values.
+    /// If the table of a source has no new value for one of the source's values.
     pub fn new(
         store: &Store,
         spec: &MapletSpec,
@@ -161,15 +167,15 @@ impl MapletMerger {
         })
     }
 
-    /// Merges the next `entries` entries, at about 30 million per second. After the last entry,
-    /// completes the maplet.
+    /// Merges the next `entries` entries, at about 30 million entries per second. Completes the
+    /// maplet after the last entry.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a source is damaged, [`Error::Full`], or I/O errors. The merge is
-    /// discarded then.
+    /// [`Error::Corrupt`] if a source is damaged; [`Error::Full`]; I/O errors. After an error the
+    /// merge is discarded.
     ///
     /// # Panics
-    /// After the last step, or after an error.
+    /// If called after the last step, or after an error.
     pub fn step(&mut self, entries: usize) -> Result<MapletMergeProgress> {
         let mut work = self
             .work
@@ -217,7 +223,7 @@ impl MapletMergeState {
             self.tally.repeats <= built.distinct,
             "an entry is counted once (Q1)"
         );
-        // The builder held the only other handle.
+        // The builder had the only other reference to the sink.
         let sink = Arc::into_inner(self.sink).expect("the builder is gone");
         let sink = sink.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok(sink.finish(geometry, built, self.tally.values(), self.tally.repeats)?)
@@ -228,7 +234,8 @@ fn locked(sink: &Mutex<MapletWriter>) -> std::sync::MutexGuard<'_, MapletWriter>
     sink.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the geometry of a maplet, which depends only on its arguments.
+/// Returns the geometry of a maplet with this number of entries. It depends on nothing but the
+/// arguments.
 fn geometry(
     entries: u64,
     fingerprint_bits: u32,
@@ -249,15 +256,15 @@ fn bad_fingerprints(why: String) -> Error {
     }
 }
 
-/// Counts the pairs that are kept, and detects duplicates (Q1). Pairs must arrive in fingerprint
-/// order.
+/// Counts the pairs of fingerprint and value that a merge keeps, and detects duplicates (Q1). The
+/// pairs must be passed in ascending order of their fingerprints.
 #[derive(Debug)]
 struct PairCounter {
     counts: Vec<u64>,
     last: Option<Fingerprint>,
-    /// The values seen for the last fingerprint.
+    /// The values that occurred with the last fingerprint.
     values: Vec<u16>,
-    /// Number of entries beyond the first of their fingerprint.
+    /// Number of entries minus the number of distinct fingerprints.
     repeats: u64,
 }
 

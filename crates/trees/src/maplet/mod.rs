@@ -1,26 +1,28 @@
-//! The quotient maplet of `alluvium_filters`, stored in nodes of a store. It determines which runs
-//! of a pivot may hold a key.
+//! Stores quotient maplets of `alluvium_filters` in the nodes of a store. A maplet determines which
+//! runs of a pivot may contain a given key.
 //!
-//! *Scope*: the location of each page of a maplet, lookups in all maplets of a path together,
-//! writing and merging maplets without their keys.
+//! *Scope*: the location of each page of a maplet; concurrent lookups in all maplets of a path;
+//! writing maplets, and merging them without their keys.
 //!
 //! *Must not depend on*: keys, the meaning of a value to the tree, when a maplet is built, merged
 //! or dropped, the references to its extents.
 //!
-//! A page of a maplet is a page of the store and a separate node. One writer writes the pages in
-//! order, followed by the directory, which lists the extents and the checksum of each page. Opening
-//! a maplet reads the directory, which stays in memory at 8 bytes per page (one 500th). A lookup is
-//! a single read, because the fingerprint determines the location of its page. This is SplinterDB's
-//! routing structure (Conway et al., *Mapped SplinterDB*, SIGMOD 2023).
+//! A page of a maplet has the size of a page of the store and is a separate node. One writer writes
+//! all pages in order, and then the directory, which lists the extents and the checksum of each
+//! page. Opening a maplet reads the directory into memory, which takes 8 bytes per page (one 500th
+//! of the maplet). A lookup needs only one read, because the fingerprint determines the page. This
+//! is the routing structure of SplinterDB (Conway et al., *Mapped SplinterDB*, SIGMOD 2023).
 //!
 //! Invariants:
 //!
-//! - **Q1** A maplet holds each (fingerprint, value) pair once, regardless of the number of keys or
-//!   sources with it. Its pages therefore depend only on the set of pairs and the geometry.
-//! - **Q2** A lookup finds every value added for a fingerprint, until that value is dropped or
-//!   rewritten.
-//! - **Q3** The directory verifies every page, and its pointer verifies the directory.
-//! - **Q4** An unfinished maplet leaves nothing behind: no extent, and no page in the cache.
+//! - **Q1** A maplet contains each pair of fingerprint and value once, even if several keys or
+//!   sources have it. Its pages therefore depend only on the set of pairs and on the geometry.
+//! - **Q2** A lookup finds every value that was added for a fingerprint, unless a merge has dropped
+//!   or rewritten the value.
+//! - **Q3** The directory has the checksum of each page, and the pointer to the directory has that
+//!   of the directory.
+//! - **Q4** If a maplet is not completed, all its extents are freed and its pages are removed from
+//!   the cache.
 
 mod check;
 mod distinct;
@@ -65,45 +67,46 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapletSpec {
-    /// Fingerprint length in bits: 8 to 48. It is the same for all maplets of a tree, because a
-    /// merge cannot lengthen fingerprints. A maplet of `n` fingerprints has a false positive rate
-    /// of `n / 2^bits`.
+    /// Length of a fingerprint in bits, from 8 to 48. All maplets of a tree have the same length,
+    /// because a merge cannot lengthen fingerprints. A maplet with `n` fingerprints has a false
+    /// positive rate of `n / 2^bits`.
     pub fingerprint_bits: u8,
-    /// Purpose of its writes, and of its reads of other maplets.
+    /// The I/O purpose of writing the maplet, and of reading the maplets that are merged into it.
     pub purpose: Purpose,
-    /// Space class: whether its extents may come from the reserve.
+    /// The space class of the maplet's extents, which determines whether they may use the space
+    /// reserve.
     pub class: AllocationClass,
-    /// The tier for the maplet.
+    /// The storage tier of the maplet.
     pub tier: u8,
 }
 
-/// An open maplet with its directory in memory. Clones share the directory.
+/// An open maplet, whose directory is in memory. All clones share the directory.
 ///
-/// It holds no reference counts on its extents. A reader must hold a guard that it pinned before
-/// the maplet was unlinked, as for any node.
+/// A maplet does not count as a reference to its extents. As for any node, a reader must have
+/// pinned a guard before the maplet was unlinked from the tree.
 #[derive(Clone, Debug)]
 pub struct Maplet {
     shared: Arc<MapletDirectory>,
 }
 
-/// The directory of an open maplet: where its pages are, and their checksums.
+/// The directory of an open maplet, which has the locations and checksums of its pages.
 #[derive(Debug)]
 struct MapletDirectory {
     pointer: NodePointer,
     root: MapletRoot,
     body: MapletBody,
-    /// For each extent with pages: the number of its first page, and the page's offset in the
-    /// tier's file.
+    /// For each extent with pages of the maplet: the number of the first page in the extent, and
+    /// the offset of that page in the file of the tier.
     places: Box<[(u32, u64)]>,
 }
 
 impl Maplet {
-    /// Writes the maplet of a run, given the `hashes` of its keys ([`alluvium_filters::hash`], in
-    /// any order), all with the same `value`.
+    /// Writes the maplet of a run. `hashes` has the hashes of the run's keys
+    /// ([`alluvium_filters::hash`]) in any order. All of them get the same `value`.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if the fingerprint length does not suit this number of hashes;
-    /// [`Error::Full`]; I/O errors.
+    /// [`Error::BadOption`] if the length of fingerprints is not suitable for this number of
+    /// hashes; [`Error::Full`]; I/O errors.
     pub fn build(store: &Store, spec: &MapletSpec, hashes: Vec<u64>, value: u16) -> Result<WrittenMaplet> {
         let mut merger = MapletMerger::new(store, spec, Vec::new(), Some((hashes, value)))?;
         loop {
@@ -116,12 +119,13 @@ impl Maplet {
     /// Opens the maplet whose directory is at `pointer`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if there is no valid directory; I/O errors.
+    /// [`Error::Corrupt`] if there is no valid directory at `pointer`; I/O errors.
     pub fn open(store: &Store, pointer: &NodePointer, purpose: Purpose) -> Result<Maplet> {
         Self::open_from(DataFiles::of(store), pointer, purpose)
     }
 
-    /// Like [`Maplet::open`]; the store need not be open.
+    /// Opens a maplet like [`Maplet::open`], but from data files, so that the store need not be
+    /// open.
     ///
     /// # Errors
     /// See [`Maplet::open`].
@@ -159,26 +163,27 @@ impl Maplet {
         }
     }
 
-    /// Returns the pointer to the directory, with which the maplet can be opened again.
+    /// Returns the pointer to the directory, from which the maplet can be opened again.
     #[must_use]
     pub fn pointer(&self) -> &NodePointer {
         &self.shared.pointer
     }
 
-    /// Returns the extents of the maplet with their live bytes. They contain nothing else.
+    /// Returns the extents of the maplet, each with its number of live bytes. The extents contain
+    /// no other data.
     pub fn extents(&self) -> impl Iterator<Item = (Extent, u64)> + '_ {
         let stretches = self.shared.root.stretches.iter();
         stretches.map(|stretch| (stretch.extent, stretch.live_bytes))
     }
 
-    /// Returns the number of (fingerprint, value) pairs.
+    /// Returns the number of pairs of fingerprint and value.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.shared.root.entries
     }
 
-    /// Returns the number of distinct fingerprints. It is lower than the number of entries if
-    /// several runs hold the same key.
+    /// Returns the number of distinct fingerprints. If several runs contain the same key, this is
+    /// lower than the number of entries.
     #[must_use]
     pub fn fingerprints(&self) -> u64 {
         let (entries, repeats) = (self.shared.root.entries, u64::from(self.shared.root.repeats));
@@ -186,19 +191,20 @@ impl Maplet {
         entries - repeats
     }
 
-    /// Returns each value with its number of fingerprints, in ascending order.
+    /// Returns each value with the number of fingerprints that have it, in ascending order of the
+    /// values.
     #[must_use]
     pub fn values(&self) -> &[(u16, u64)] {
         &self.shared.body.values
     }
 
-    /// Returns the size on the device in bytes, including the directory.
+    /// Returns the number of bytes that the maplet occupies on the device, including the directory.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.extents().map(|(_, live)| live).sum()
     }
 
-    /// Returns the memory of the open maplet in bytes, excluding its pages in the cache.
+    /// Returns the memory in bytes that the open maplet occupies, without its pages in the cache.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let MapletDirectory {
@@ -212,14 +218,14 @@ impl Maplet {
         (lists + size_of::<MapletDirectory>()) as u64
     }
 
-    /// Returns the geometry of the pages.
+    /// Returns the geometry, which determines the page of each fingerprint.
     #[must_use]
     pub fn geometry(&self) -> &FilterGeometry {
         &self.shared.root.geometry
     }
 
-    /// Returns the page for a key, given its hash, so that the page can be loaded into the cache
-    /// before it is asked.
+    /// Returns the pointer to the page that determines whether the maplet contains a key. `hash` is
+    /// the hash of the key. The caller can thus load the page into the cache before the lookup.
     #[must_use]
     pub fn page(&self, hash: u64) -> NodePointer {
         let geometry = self.geometry();
@@ -227,7 +233,8 @@ impl Maplet {
             .expect("a fingerprint's page is one of the geometry's, and the directory has them all")
     }
 
-    /// Removes the pages of an unlinked maplet from the cache, which frees their frames earlier.
+    /// Removes the pages of an unlinked maplet from the cache, so that their frames become free
+    /// early.
     pub fn forget(&self, cache: &NodeCache) {
         for number in 0..self.shared.root.pages {
             if let Some(pointer) = self.page_pointer(number) {
@@ -236,7 +243,7 @@ impl Maplet {
         }
     }
 
-    /// Returns the pointer to page `number`, or `None` if there is no such page.
+    /// Returns the pointer to the page with this number, or `None` if there is no such page.
     fn page_pointer(&self, number: u32) -> Option<NodePointer> {
         let MapletDirectory {
             pointer,
@@ -260,7 +267,8 @@ impl Maplet {
         })
     }
 
-    /// Like `page_pointer`, for a page number that was read from another page.
+    /// Returns the pointer to a page whose number was read from another page. An invalid number is
+    /// an error.
     fn named_page(&self, number: u32) -> Result<NodePointer> {
         self.page_pointer(number).ok_or_else(|| {
             let expected = format!("a page below {}", self.shared.root.pages);
@@ -268,7 +276,7 @@ impl Maplet {
         })
     }
 
-    /// Converts an error of the filter about a page to an error of the store.
+    /// Converts an error that `alluvium_filters` reports about a page to an error of the store.
     fn damaged(&self, number: u32, error: &filters::Error) -> Error {
         let place = self
             .page_pointer(number)
@@ -278,13 +286,13 @@ impl Maplet {
 }
 
 impl MapletExtent {
-    /// Returns the offset of page `number` of this extent.
+    /// Returns the offset in the tier of the page with index `number` in this extent.
     fn offset_of(&self, number: u32, page_bytes: u64) -> u64 {
         self.extent.offset() + u64::from(number) * page_bytes
     }
 }
 
-/// Returns the file of a maplet's tier.
+/// Returns the device of the storage tier on which a maplet is stored.
 fn device_of(tiers: &TierFiles, pointer: &NodePointer) -> Result<Arc<dyn alluvium_device::Device>> {
     Ok(Arc::clone(tiers.get(pointer.tier)?))
 }

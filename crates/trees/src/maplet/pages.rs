@@ -1,5 +1,5 @@
-//! Sequential reads of a maplet's pages past the cache: large reads, with the next one in progress
-//! while the current one is used.
+//! Reads the pages of a maplet sequentially without the cache. The reads are large, and the next
+//! read is in progress while the pages of the current one are used.
 
 use super::{Maplet, device_of};
 use alluvium_base::{KIB, Purpose};
@@ -10,28 +10,29 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Size of one read in bytes, unless the extent is shorter.
+/// Size of one read in bytes. At the end of an extent a read is shorter.
 const WINDOW_BYTES: u64 = 256 * KIB;
-/// Maximum number of reads in progress or waiting to be used.
+/// Maximum number of reads that are in progress or complete but not yet used.
 const WINDOWS: usize = 2;
 const _: () = assert!(WINDOWS > 0 && WINDOW_BYTES >= KIB);
 
-/// The pages `range` of a maplet, each verified.
+/// Iterates over a range of a maplet's pages, and verifies the checksum of each.
 #[derive(Debug)]
 pub(super) struct MapletPageReader {
     maplet: Maplet,
     device: Arc<dyn Device>,
     purpose: Purpose,
-    /// Pages that are not requested yet.
+    /// The pages that have not been requested yet.
     range: Range<u32>,
     ahead: VecDeque<(Range<u32>, Ticket)>,
-    /// The current window: its remaining pages, and its first page with its bytes.
+    /// The pages of the last completed read that have not been returned yet. `window` has the number
+    /// of the first page of that read, and the bytes that were read.
     left: Range<u32>,
     window: Option<(u32, AlignedBuffer)>,
 }
 
 impl MapletPageReader {
-    /// Starts reading the pages of `range`.
+    /// Submits the reads of the first pages in `range`.
     pub(super) fn new(
         maplet: &Maplet,
         range: Range<u32>,
@@ -55,7 +56,7 @@ impl MapletPageReader {
         Ok(pages)
     }
 
-    /// Submits reads up to the maximum number.
+    /// Submits reads until the maximum number of reads is in progress.
     fn request(&mut self) {
         while self.ahead.len() < WINDOWS
             && let Some((pages, offset, bytes)) = self.next_window()
@@ -72,7 +73,8 @@ impl MapletPageReader {
         }
     }
 
-    /// Returns the next pages that lie in one extent, with their offset and length.
+    /// Returns the pages for the next read, which are in one extent, with their offset in the tier
+    /// and their length in bytes.
     fn next_window(&self) -> Option<(Range<u32>, u64, usize)> {
         let root = &self.maplet.shared.root;
         let page_bytes = u64::from(root.geometry.page_bytes());
@@ -93,8 +95,9 @@ impl MapletPageReader {
         None
     }
 
-    /// Returns the number and the contents of the next page, or its error. Pages after an erroneous
-    /// one follow, except that a device error skips the rest of the same read.
+    /// Returns the number and the contents of the next page, or the error of reading it. After an
+    /// error the next pages are returned, except that a device error skips all pages of the same
+    /// read.
     pub(super) fn next(&mut self) -> Option<(u32, Result<&[u8]>)> {
         if self.left.is_empty() {
             let (pages, ticket) = self.ahead.pop_front()?;
@@ -131,7 +134,7 @@ impl MapletPageReader {
     }
 }
 
-/// The entries of a maplet in order, page by page.
+/// Iterates over the entries of a maplet in order, page by page.
 #[derive(Debug)]
 pub(super) struct MapletEntryReader {
     maplet: Maplet,
@@ -145,7 +148,7 @@ impl MapletEntryReader {
         MapletEntryReader::first(maplet, maplet.geometry().pages(), tiers, purpose)
     }
 
-    /// Starts reading the first `pages` pages.
+    /// Submits the reads of the first `pages` pages of a maplet.
     fn first(maplet: &Maplet, pages: u32, tiers: &TierFiles, purpose: Purpose) -> Result<MapletEntryReader> {
         let (own, all) = (maplet.geometry().pages(), maplet.shared.root.pages);
         Ok(MapletEntryReader {
@@ -156,7 +159,7 @@ impl MapletEntryReader {
         })
     }
 
-    /// Appends the next page's entries to `chunk`, and returns whether there was one.
+    /// Appends the entries of the next page to `chunk`. Returns whether there was another page.
     pub(super) fn fill(&mut self, chunk: &mut EntryChunk) -> Result<bool> {
         if let Some(spill_pages) = self.spill_pages.take() {
             self.spilled = read_spilled(&self.maplet, spill_pages)?;
@@ -185,7 +188,7 @@ impl MapletEntryReader {
     }
 }
 
-/// Iterates over all entries of a maplet, in order.
+/// Iterates over all entries of a maplet in order.
 #[derive(Debug)]
 pub(crate) struct MapletEntryIter {
     entries: MapletEntryReader,
@@ -193,7 +196,7 @@ pub(crate) struct MapletEntryIter {
 }
 
 impl MapletEntryIter {
-    /// Returns the next page's entries, if there is a next page.
+    /// Returns the entries of the next page, or `None` after the last page.
     pub(crate) fn next_page(&mut self) -> Result<Option<&[FilterEntry]>> {
         self.chunk.clear();
         let is_some = self.entries.fill(&mut self.chunk)?;
@@ -202,7 +205,7 @@ impl MapletEntryIter {
 }
 
 impl Maplet {
-    /// Starts reading the whole maplet past the cache.
+    /// Starts to read all entries of the maplet, without the cache.
     pub(crate) fn read_entries(&self, tiers: &TierFiles, purpose: Purpose) -> Result<MapletEntryIter> {
         Ok(MapletEntryIter {
             entries: MapletEntryReader::new(self, tiers, purpose)?,
@@ -212,8 +215,8 @@ impl Maplet {
 }
 
 impl Maplet {
-    /// Calls `tell` with the fingerprints up to `last`, in order, including repetitions. Reads only
-    /// their pages, past the cache.
+    /// Calls `tell` with all fingerprints up to `last` in ascending order, including duplicates.
+    /// Reads only the pages that may contain them, without the cache.
     pub(crate) fn read_fingerprints(
         &self,
         last: Fingerprint,

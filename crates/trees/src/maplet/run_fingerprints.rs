@@ -1,16 +1,18 @@
-//! The unsorted fingerprints of a run as a source of a merge. They are distributed to buckets at
-//! once, and each bucket is sorted when the merge reaches it, so that no step takes long.
+//! Provides the unsorted fingerprints of a new run as a source of a merge. All fingerprints are
+//! first distributed to buckets. Each bucket is sorted only when the merge reaches it, so that no
+//! single step takes long.
 
 use alluvium_filters::{EntryChunk, FilterEntry, Fingerprint};
 
-/// Average number of entries in a bucket: small enough to be sorted within the processor's
-/// first-level cache.
+/// Average number of entries in a bucket. It is small enough for a bucket to be sorted within the
+/// processor's first-level cache.
 const BUCKET: usize = 1 << 10;
-/// Maximum number of buckets, as a power of two. With more, the distribution becomes slow.
+/// Maximum number of buckets, as a power of two. With more buckets, distributing the entries
+/// becomes slow.
 const MAX_BUCKET_BITS: u32 = 14;
 const _: () = assert!(BUCKET > 1 && MAX_BUCKET_BITS < u64::BITS, "a hash has a bucket");
 
-/// A run's fingerprints, all with the same value.
+/// The fingerprints of a run, which all have the same value.
 #[derive(Debug)]
 pub(super) enum RunFingerprints {
     Hashes(Vec<u64>, u32, u16),
@@ -20,7 +22,7 @@ pub(super) enum RunFingerprints {
 #[derive(Debug)]
 pub(super) struct BucketedEntries {
     entries: Vec<FilterEntry>,
-    /// The end of each bucket.
+    /// The index of the end of each bucket in `entries`.
     ends: Vec<usize>,
     next: usize,
 }
@@ -30,7 +32,8 @@ impl RunFingerprints {
         RunFingerprints::Hashes(hashes, fingerprint_bits, value)
     }
 
-    /// Appends the next bucket's distinct entries in order, and returns whether there was one.
+    /// Sorts the next bucket and appends its distinct entries to `chunk`. Returns whether there was
+    /// another bucket.
     pub(super) fn fill(&mut self, chunk: &mut EntryChunk) -> bool {
         if let RunFingerprints::Hashes(hashes, bits, value) = self {
             *self = RunFingerprints::Dealt(deal(std::mem::take(hashes), *bits, *value));
@@ -57,7 +60,8 @@ impl RunFingerprints {
     }
 }
 
-/// Distributes entries to buckets by the highest bits of their fingerprints, which are uniform.
+/// Distributes entries to buckets by the highest bits of their fingerprints, which are uniformly
+/// distributed.
 fn deal(hashes: Vec<u64>, fingerprint_bits: u32, value: u16) -> BucketedEntries {
     let bits = (hashes.len() / BUCKET).max(2).ilog2().min(MAX_BUCKET_BITS);
     debug_assert!((1..=MAX_BUCKET_BITS).contains(&bits), "2^{bits} buckets");
@@ -68,7 +72,8 @@ fn deal(hashes: Vec<u64>, fingerprint_bits: u32, value: u16) -> BucketedEntries 
     }
     let mut sum = 0;
     for end in &mut ends {
-        // Initially the start of each bucket; the distribution advances it to the end.
+        // At first, each element is the start of its bucket. Distributing the entries advances it
+        // to the end of the bucket.
         sum += std::mem::replace(end, sum);
     }
     assert_eq!(sum, hashes.len(), "each hash has a bucket");

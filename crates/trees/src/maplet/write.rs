@@ -1,4 +1,4 @@
-//! Writes a maplet: its pages as they arrive, then the directory.
+//! Writes a maplet: first its pages, in the order in which they are built, then the directory.
 
 use super::format::{MapletBody, MapletExtent, MapletRoot, cut};
 use super::{Maplet, MapletSpec};
@@ -9,23 +9,24 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodeCache, NodePointer, PageSize, Result};
 use std::sync::Arc;
 
-/// If a maplet would have more extents than this, longer extents are used.
+/// Number of extents of a maplet above which longer extents are allocated.
 const USUAL_EXTENTS: u64 = 512;
-/// Maximum number of units in an extent. Each concurrent write has a buffer of this size.
+/// Maximum size of an extent in allocation units. Each concurrent write has a buffer of this size.
 const MAX_UNITS: u32 = 4 * WriterOptions::EXTENT_UNITS;
 const _: () = assert!(MAX_UNITS >= WriterOptions::EXTENT_UNITS && USUAL_EXTENTS > 0);
 
-/// A written maplet. Its extents are provisional: the caller must install or abandon them.
+/// A maplet that has been written completely. Its extents are provisional: the caller must either
+/// install or abandon them.
 #[derive(Debug)]
 #[must_use = "its extents are installed or given up"]
 pub struct WrittenMaplet {
     pub maplet: Maplet,
-    /// The extents with their live bytes.
+    /// The extents of the maplet, each with its number of live bytes.
     pub extents: Vec<(Extent, u64)>,
 }
 
 impl WrittenMaplet {
-    /// Discards the maplet. Nothing of it is left in the store or its cache.
+    /// Frees the extents of the maplet and removes its pages from the cache.
     pub fn abandon(self, store: &Store) {
         self.maplet.forget(store.cache());
         for (extent, _) in self.extents {
@@ -34,13 +35,13 @@ impl WrittenMaplet {
     }
 }
 
-/// Writes the pages of one maplet.
+/// Writes the pages and the directory of one maplet.
 #[derive(Debug)]
 pub(super) struct MapletWriter {
     extents: Arc<alluvium_storage::extents::Extents>,
     cache: NodeCache,
     page_size: PageSize,
-    /// `None` once the maplet is complete.
+    /// The writer of the nodes; `None` once the maplet is complete.
     writer: Option<NodeWriter>,
     pages: Vec<NodePointer>,
 }
@@ -71,7 +72,7 @@ impl MapletWriter {
         self.writer.as_mut().expect("a finished maplet takes no pages")
     }
 
-    /// Writes a page, and adds it to the cache.
+    /// Writes the next page and inserts it into the cache.
     pub(super) fn page(&mut self, page: &[u8]) -> Result<()> {
         debug_assert_eq!(
             page.len(),
@@ -84,7 +85,7 @@ impl MapletWriter {
         Ok(())
     }
 
-    /// Writes the directory, which completes the maplet.
+    /// Writes the directory, which completes the maplet, and returns the open maplet.
     pub(super) fn finish(
         mut self,
         geometry: FilterGeometry,
@@ -110,7 +111,7 @@ impl MapletWriter {
         let page_size = self.page_size;
         let fits = |pages: usize| pages <= usize::from(MAX_PAGES);
         let (mut parts, mut rest) = (Vec::new(), bytes.len());
-        // One more than the current number, because the root may start an extent.
+        // Allow for one more extent than at present, because the root may start a new extent.
         let mut extents = self.writer().extents_ending_with(1)?.len() + 1;
         if !fits(MapletRoot::pages_for(page_size, extents, rest)) {
             for part in cut(&bytes, page_size) {
@@ -153,7 +154,7 @@ impl MapletWriter {
         })
     }
 
-    /// Returns the number of pages in each extent.
+    /// Returns the extents with the number of the maplet's pages in each of them.
     fn stretches(&self, extents: &[(Extent, u64)]) -> Vec<MapletExtent> {
         let mut pages = self.pages.iter().peekable();
         let stretch = |&(extent, live_bytes): &(Extent, u64)| {
@@ -178,7 +179,7 @@ impl MapletWriter {
         stretches
     }
 
-    /// Returns the error for space that is too fragmented: the directory cannot list more than
+    /// Returns the error for free space that is too fragmented. The directory can list at most
     /// about four thousand extents.
     fn too_fragmented(&self) -> Error {
         Error::Full {
@@ -197,8 +198,8 @@ impl MapletWriter {
 
 impl Drop for MapletWriter {
     fn drop(&mut self) {
-        // Must happen before the writer releases the extents: their next owner may write there in
-        // the same generation.
+        // Remove the pages before the writer frees the extents. Their next owner may write new
+        // nodes at the same locations in the same generation.
         if self.writer.is_some() {
             self.forget();
         }
