@@ -1,4 +1,4 @@
-//! Iteration over the keys of layers.
+//! Iterates over the keys of the layers of an ingest.
 
 use super::IngestRunLayers;
 use super::lookup::hand_over;
@@ -16,25 +16,28 @@ use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// An iterator over the keys of a range that have messages in layers. The layers must exist as long
-/// as it is used.
+/// An iterator over the keys in a range that have messages in the layers of an ingest. The layers
+/// must not be freed while the iterator is used.
 pub(crate) struct LayerWalk {
     store: Arc<Store>,
     range: KeyRange,
     direction: MergeDirection,
-    /// The runs of each layer, newest layer first, with the layer's sequence number.
+    /// The runs of each layer with the layer's sequence number, from the newest to the oldest
+    /// layer.
     layers: Vec<(SequenceNumber, Vec<IndexedRun>)>,
     deletes: Arc<RangeTombstoneIndex>,
-    /// The current position. `None` before the start and after an error.
+    /// The merge of all layers at the current position; `None` before the first key and after an
+    /// error.
     merged: Option<MergingIter<LayerCursor>>,
     /// The last key that was returned.
     last: Option<Vec<u8>>,
 }
 
-/// A position in a layer, whose runs do not overlap.
+/// A cursor on a layer. It visits the runs of the layer one after another, because they do not
+/// overlap.
 struct LayerCursor {
     sequence: SequenceNumber,
-    /// Cursors of the runs after the current one.
+    /// The cursors of the runs that have not been visited yet.
     cursors: std::vec::IntoIter<RunRecordCursor>,
     current: Option<RunRecordCursor>,
 }
@@ -49,7 +52,7 @@ impl fmt::Debug for LayerWalk {
     }
 }
 
-/// Returns an iterator over the keys of a range.
+/// Returns an iterator over the keys in `range` that have messages in `layers`.
 pub(crate) fn walk(layers: &IngestRunLayers, range: &KeyRange, direction: MergeDirection) -> LayerWalk {
     let mut all = Vec::new();
     for (sequence, pieces) in layers.layers().rev() {
@@ -105,7 +108,7 @@ impl SortedSource for LayerCursor {
 }
 
 impl LayerWalk {
-    /// Returns the rest of the range after the last key.
+    /// Returns the part of the range after the key that was returned last.
     fn left(&self) -> KeyRange {
         let Some(last) = &self.last else {
             return self.range.clone();

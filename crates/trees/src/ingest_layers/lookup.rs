@@ -1,4 +1,4 @@
-//! Lookups in layers.
+//! Looks up keys in the layers of an ingest.
 
 use super::{IngestRunLayers, LayerRun};
 use alluvium_base::message::MAX_SEQUENCE;
@@ -12,11 +12,11 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{EpochGuard, Result};
 use std::task::Poll;
 
-/// Feeds `gather` with the messages of completed layers about a key, newest first. Layer `n` has
-/// the sequence number `n + 1` there.
+/// Passes the messages that the completed layers have for a key to `gather`, from newest to oldest.
+/// The messages of layer `n` get the sequence number `n + 1`.
 ///
 /// # Errors
-/// I/O errors; damage.
+/// I/O errors; an error if a run is damaged.
 pub(crate) fn gather(
     layers: &IngestRunLayers,
     key: LookupKey<'_>,
@@ -38,7 +38,7 @@ pub(crate) fn gather(
     Ok(())
 }
 
-/// Feeds `gather` with a record, with its layer's sequence number.
+/// Passes a record to `gather` with the sequence number of its layer.
 pub(super) fn hand_over(
     record: StoredRecord<'_>,
     sequence: SequenceNumber,
@@ -52,9 +52,9 @@ pub(super) fn hand_over(
     })
 }
 
-/// Returns the runs of a layer whose bounds include a key. At most one contains the key (Y2). There
-/// can be several only for long keys with a long common prefix, because bounds of runs are rounded
-/// then.
+/// Returns the runs of a layer whose key bounds include a key. At most one of them contains the key
+/// (Y2). There can be several only if long keys have a long common prefix, because then the bounds
+/// of runs are rounded.
 fn pieces_at<'l>(pieces: &'l [LayerRun], key: &'l [u8]) -> impl Iterator<Item = &'l LayerRun> {
     let behind = pieces.partition_point(|piece| piece.built.run.low() <= key);
     let before = pieces[..behind].iter().rev();

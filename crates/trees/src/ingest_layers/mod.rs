@@ -1,4 +1,5 @@
-//! Layers of runs with maplets, which are written for a structure but not attached to one yet.
+//! The layers of an ingest: runs with maplets that have been written but do not belong to a
+//! dictionary yet.
 //!
 //! *Scope*: how the runs of layers are written and read.
 //!
@@ -30,18 +31,19 @@ pub(crate) struct LayerOptions {
     pub(crate) schema: Arc<dyn KeyspaceSchema>,
     pub(crate) run: RunOptions,
     pub(crate) maplet: MapletSpec,
-    /// Maximum number of bytes of keys and values in a run.
+    /// Maximum total bytes of the keys and values in a run.
     pub(crate) run_bytes: u64,
-    /// Whether the placement policy selects the tier of each run and maplet when it is started,
-    /// instead of the options.
+    /// Whether the placement policy chooses the storage tier of each run and maplet when it is
+    /// started. If not, the tiers in `run` and `maplet` are used.
     pub(crate) is_placed: bool,
 }
 
-/// Free space that a run of unknown length requires on its tier at the start, in bytes.
+/// Free space in bytes that a tier must have when a run is started on it. The final size of the run
+/// is not known at that time.
 const BEGINNING: u64 = 16 << 20;
 
 impl LayerOptions {
-    /// Starts a run on a tier with enough free space for its beginning.
+    /// Starts a run on a storage tier that has enough free space for the beginning of the run.
     fn begin(&self) -> Result<RunBuilder> {
         let tier = self.tier(BEGINNING.min(self.run_bytes), self.run.tier);
         let options = RunOptions {
@@ -59,7 +61,8 @@ impl LayerOptions {
         }
     }
 
-    /// Completes a run and its maplet. `None` without records and range deletes.
+    /// Completes a run and builds its maplet. Returns `None` if the run has neither records nor
+    /// range deletes.
     fn finish(&self, builder: RunBuilder) -> Result<Option<LayerRun>> {
         let Some(mut built) = builder.finish()? else {
             return Ok(None);
@@ -77,23 +80,24 @@ impl LayerOptions {
     }
 }
 
-/// A run of a layer, with its maplet.
+/// A run of a layer with its maplet.
 #[derive(Debug)]
 pub struct LayerRun {
     pub(crate) built: BuiltRun,
     pub(crate) maplet: maplet::WrittenMaplet,
 }
 
-/// The layers of an ingest.
+/// The layers of an ingest, stored as runs.
 pub(crate) type IngestRunLayers = IngestLayers<LayerRunWriter>;
 
-/// Writes the runs of layers.
+/// Writes the runs of the layers of an ingest.
 #[derive(Debug)]
 pub struct LayerRunWriter {
     how: LayerOptions,
     builder: Option<RunBuilder>,
     keyspace: KeyspaceCursor,
-    /// Bytes and records of the run being built.
+    /// The bytes of keys and values (`filled`) and the number of records (`building`) of the run
+    /// that is being written.
     filled: u64,
     building: u64,
 }
@@ -110,7 +114,7 @@ impl LayerRunWriter {
     }
 }
 
-/// Returns the memory of the run being written, in bytes.
+/// Returns the estimated memory in bytes for writing the current run.
 pub(crate) fn writing_bytes(layers: &IngestRunLayers) -> u64 {
     let LayerRunWriter { how, building, .. } = layers.writer();
     match *building {
@@ -149,7 +153,7 @@ impl LayerWriter for LayerRunWriter {
         Ok(())
     }
 
-    /// Completes a run, and writes its maplet.
+    /// Completes the current run and writes its maplet.
     fn end_run(&mut self, written: &mut Vec<LayerRun>) -> Result<()> {
         debug_assert_eq!(
             self.builder.is_some(),
@@ -175,8 +179,8 @@ impl LayerWriter for LayerRunWriter {
     }
 
     fn abandon(&self, run: LayerRun) {
-        // The cache may contain nodes of the run. Their checksums distinguish them from nodes
-        // written to the same place later.
+        // The cache may still contain nodes of the run. They cannot be confused with nodes that are
+        // written to the same location later, because the checksums differ.
         run.built.abandon(&self.how.store);
         run.maplet.abandon(&self.how.store);
     }

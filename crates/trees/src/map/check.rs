@@ -1,4 +1,4 @@
-//! Reads a map from the device and reports everything that is wrong with it.
+//! Checks a map by reading it from the device, and reports everything that is wrong.
 
 use super::format;
 use super::{OrderedMap, place};
@@ -10,22 +10,23 @@ use alluvium_dictionary::versioned::read_root;
 use alluvium_storage::extents::ReachableExtent;
 use alluvium_storage::{NodePointer, Result};
 
-/// Reads the map that a root refers to, and returns the nodes that hold it.
+/// Reads the map to which a root refers. Returns the nodes in which the map is stored.
 fn read(files: DataFiles<'_>, root: &[u8], purpose: Purpose) -> Result<Vec<NodePointer>> {
     let (_, nodes) = read_root(files, root, &place(), purpose, format::decode)?;
     Ok(nodes)
 }
 
-/// Returns every extent reachable from the root of a map, with its references and live bytes.
+/// Returns every extent that can be reached from a map's root, each with its number of references
+/// and of live bytes.
 ///
 /// # Errors
-/// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when the map is damaged; I/O errors.
+/// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the map is damaged; I/O errors.
 pub fn reached(files: DataFiles<'_>, root: &[u8]) -> Result<Vec<ReachableExtent>> {
     Ok(blob::reached(read(files, root, Purpose::Recovery)?, []))
 }
 
-/// Checks everything reachable from the root of a map. The data files must not be written during
-/// the check.
+/// Checks everything that can be reached from a map's root, and returns the findings. The data
+/// files must not be written during the check.
 #[must_use]
 pub fn check_files(files: DataFiles<'_>, root: &[u8]) -> CheckFindings {
     let mut findings = CheckFindings::default();

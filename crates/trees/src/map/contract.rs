@@ -1,4 +1,5 @@
-//! Implements the store's interface to dictionaries for maps: see `alluvium_dictionary::contract`.
+//! Implements the interface between the store and its dictionaries for maps; see
+//! `alluvium_dictionary::contract`.
 
 use super::OrderedMap;
 use super::incorporate::{MapIncorporation, MapRewrite};
@@ -17,7 +18,7 @@ use alluvium_storage::extents::AllocationClass;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Approximate overhead of a key in memory, in bytes, in addition to the key and its operands.
+/// Approximate memory overhead per key in bytes, in addition to the key itself and its operands.
 pub(super) const BYTES_PER_KEY: u64 = 96;
 
 impl Dictionary for OrderedMap {

@@ -1,7 +1,8 @@
-//! The format of an ordered map at a checkpoint, version 1. All integers are little-endian; a
-//! *varint* is LEB128 of at most 10 bytes.
+//! The format of the contents of an ordered map in a checkpoint, version 1. All integers are
+//! little-endian; a *varint* is LEB128 of at most 10 bytes.
 //!
-//! The root has a version number: see `crates/dictionary/src/blob/format.rs`. The contents:
+//! The root stores the version number (see `crates/dictionary/src/blob/format.rs`). The contents
+//! are:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -44,10 +45,10 @@ pub fn encode(keys: &MapRecords) -> Vec<u8> {
     out
 }
 
-/// Decodes the contents of a map.
+/// Decodes the contents of a map. `place` is the location of `bytes` for error messages.
 ///
 /// # Errors
-/// [`Error::Corrupt`] at `place`.
+/// [`Error::Corrupt`] at `place` if the contents are invalid.
 pub fn decode(bytes: &[u8], place: &DiskLocation) -> Result<MapRecords> {
     let bad = |found: String| Error::corrupt(place.clone(), "the contents of a map", found);
     let mut reader = ByteReader::new(bytes);
@@ -66,10 +67,12 @@ fn part<'b>(reader: &mut ByteReader<'b>) -> std::result::Result<&'b [u8], Trunca
     reader.take(len)
 }
 
-/// Reads the contents. Returns `None` if they are out of order.
+/// Decodes the keys and their messages. Returns `None` if they are out of order or otherwise
+/// invalid.
 fn read(reader: &mut ByteReader<'_>) -> std::result::Result<Option<MapRecords>, TruncatedInput> {
     let mut keys = MapRecords::new();
-    // A wrong count ends at the end of the bytes, because each counted item occupies at least one.
+    // If a count is too high, decoding stops at the end of the input, because every item occupies
+    // at least one byte.
     for _ in 0..reader.varint()? {
         let key = part(reader)?;
         if keys.last_key_value().is_some_and(|(last, _)| **last >= *key) {

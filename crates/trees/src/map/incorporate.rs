@@ -1,4 +1,4 @@
-//! Changes of a map: incorporations of memtables, and rewrites.
+//! Changes of a map: flushes of memtable slices, and rewrites of the whole map.
 
 use super::{MapInner, MapRecord, MapRecords, OrderedMap};
 use alluvium_base::Message;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The share of a memtable that is being incorporated into a map.
+/// The flush of a memtable slice into a map.
 #[derive(Debug)]
 pub struct MapIncorporation {
     pub(super) map: OrderedMap,
@@ -20,7 +20,7 @@ pub struct MapIncorporation {
 }
 
 impl MapIncorporation {
-    /// Folds the messages of the share into the map.
+    /// Folds the messages of the slice into the map, and publishes the new version.
     pub(super) fn publish(&self) {
         let share = &self.share;
         assert!(
@@ -49,9 +49,10 @@ impl MapIncorporation {
     }
 }
 
-/// Returns the messages of a memtable about a key, newest first, with its range deletes as deletes
-/// (P2). Of the range deletes in one band of sequence numbers, which every reader sees together or
-/// not at all, only the newest is returned.
+/// Returns the messages that a memtable has for a key, from newest to oldest. A range delete that
+/// covers the key is returned as a delete of the key (P2). Some sequence numbers form a band: a
+/// reader sees either all or none of the messages with these numbers. Of the range deletes in one
+/// band only the newest is returned.
 pub(crate) fn newest_first<'m>(memtable: &'m Memtable, key: &[u8], rule: &FoldRule) -> Vec<Message<'m>> {
     let mut messages: Vec<Message<'m>> = memtable.get(LookupKey::new(key), MAX_SEQUENCE).collect();
     let mut at = MAX_SEQUENCE;
@@ -69,7 +70,8 @@ pub(crate) fn newest_first<'m>(memtable: &'m Memtable, key: &[u8], rule: &FoldRu
 }
 
 impl MapInner {
-    /// Folds the `newer` messages and those of the key into as few messages as readers allow.
+    /// Folds the messages in `newer` together with the existing messages of a key. Keeps only as
+    /// many messages as the readers need.
     pub(super) fn fold(
         &self,
         keys: &mut MapRecords,
@@ -112,7 +114,7 @@ impl MapInner {
     }
 }
 
-/// A rewrite of the whole map: drops obsolete messages and applies compaction filters.
+/// A rewrite of the whole map, which drops obsolete messages and applies compaction filters.
 #[derive(Debug)]
 pub struct MapRewrite {
     pub(super) map: OrderedMap,
@@ -135,16 +137,17 @@ impl MapRewrite {
 }
 
 impl OrderedMap {
-    /// Begins a rewrite, if one was requested or enough values have expired.
+    /// Starts a rewrite if one has been requested or enough values have expired. Returns `None`
+    /// otherwise.
     pub(super) fn rewrite_due(&self) -> Option<MapRewrite> {
         let is_wanted = self.shared.is_stale.swap(false, Ordering::AcqRel);
         let is_due = is_wanted || self.has_expired();
         is_due.then(|| MapRewrite { map: self.clone() })
     }
 
-    /// Returns whether enough values have expired to justify a rewrite. A rewrite drops expired
-    /// values only from commits that the horizon covers, so it waits until the horizon covers the
-    /// cut.
+    /// Returns whether enough values have expired to justify a rewrite. A rewrite can drop expired
+    /// values only from commits up to the horizon. Therefore the result is `false` until the
+    /// horizon has reached the cut.
     pub(super) fn has_expired(&self) -> bool {
         let version = self.shared.versions.peek();
         if version.stale_from_ms == u64::MAX {

@@ -1,4 +1,5 @@
-//! Ingest in layers: messages that are collected outside a map and attached to it in one step.
+//! Bulk ingest in memory: layers of messages that are collected outside of a map and attached to it
+//! in one atomic step.
 
 use super::contract::BYTES_PER_KEY;
 use super::{MapRecord, OrderedMap};
@@ -13,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// A layer: either messages or deleted ranges.
+/// A layer of an ingest, which has either messages or deleted key ranges.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MemoryLayer {
     pub(crate) messages: BTreeMap<Arc<[u8]>, MapRecord>,
@@ -21,16 +22,18 @@ pub(crate) struct MemoryLayer {
     bytes: u64,
 }
 
-/// A dictionary to which layers in memory can be attached.
+/// A dictionary to which layers that are in memory can be attached.
 pub(crate) trait MemoryLayerTarget: Debug + Send + Sync {
-    /// Reserves the space that the layers need.
+    /// Reserves the space that attaching the layers needs.
     fn prepare(&self, layers: &[Arc<MemoryLayer>]) -> Result<()>;
 
-    /// Adds the layers as the commits from `first` on.
+    /// Adds the layers to the dictionary, from the oldest to the newest. They count as commits with
+    /// consecutive sequence numbers that start at `first`.
     fn attach(&self, layers: &[Arc<MemoryLayer>], first: SequenceNumber) -> Result<()>;
 }
 
-/// An ingest into a map or another dictionary. Its layers stay in memory until they are attached.
+/// An ingest into a map or a similar dictionary. Its layers remain in memory until they are
+/// attached.
 #[derive(Debug)]
 pub struct MemoryIngest {
     into: Box<dyn MemoryLayerTarget>,
@@ -38,7 +41,7 @@ pub struct MemoryIngest {
     newest: MemoryLayer,
 }
 
-/// An iterator over the keys of layers.
+/// An iterator over the keys that have messages in the layers of an ingest.
 #[derive(Debug)]
 struct LayerKeyIter {
     keys: std::vec::IntoIter<Arc<[u8]>>,
@@ -56,7 +59,7 @@ impl MemoryLayer {
     }
 }
 
-/// Passes the messages of layers about a key to `gather`, newest first.
+/// Passes the messages that the layers have for a key to `gather`, from newest to oldest.
 fn gather(layers: &[Arc<MemoryLayer>], key: &[u8], gather: &mut LookupState<'_>) {
     for (sequence, layer) in (1..=layers.len() as u64).rev().zip(layers.iter().rev()) {
         assert!(

@@ -1,22 +1,23 @@
-//! An ordered map in memory that each checkpoint writes whole: the simplest dictionary.
+//! An ordered map in memory, which is the simplest dictionary. Each checkpoint writes the whole
+//! map.
 //!
-//! It is meant for small data sets and for tests of the contract: every change copies the list of
-//! keys.
+//! It is intended for small data sets, and for tests of the contract between the store and its
+//! dictionaries. Every change copies the list of keys.
 //!
-//! A map may also be volatile: checkpoints then write it as empty.
+//! A map can also be volatile: a checkpoint then writes an empty map.
 //!
-//! *Scope*: for each key, every message that a reader may still need; how to read and write them.
+//! *Scope*: which messages of each key readers may still need; how to read and write them.
 //!
 //! *Must not depend on*: threads, clocks, transactions; who assigns sequence numbers; when a
 //! memtable is sealed; when a checkpoint is due.
 //!
 //! Invariants:
 //!
-//! - **P1** A version never changes. A reader, and each call of a scan, reads one version.
-//! - **P2** A version holds every message about its keys that a reader at or above the horizon may
-//!   need. A range delete is stored as a delete of each key that it covers.
-//! - **P3** The messages of a key are ordered newest first, and none of them is above the version's
-//!   cut.
+//! - **P1** A version never changes. A lookup, and each call of a scan, reads only one version.
+//! - **P2** A version has every message of its keys that a reader at or above the horizon may need.
+//!   A range delete is stored as a delete of each key that it covers.
+//! - **P3** The messages of a key are ordered from newest to oldest, and none of them has a
+//!   sequence number above the cut of the version.
 
 mod check;
 mod contract;
@@ -46,16 +47,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// The largest contents, in bytes, that are stored in the root itself.
+/// Maximum size in bytes of encoded contents that are stored in the checkpoint root itself. Larger
+/// contents are stored in separate nodes.
 const INLINE: usize = 8 << 10;
 
-/// A message of the map.
+/// A message of a key in the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapRecord {
-    /// The sequence number of its commit; zero where no reader can tell any more.
+    /// The sequence number of the commit that wrote the message. It is zero if the number makes no
+    /// difference to any reader any more.
     pub sequence: SequenceNumber,
     pub kind: MessageKind,
-    /// When a put expires, in milliseconds; 0 means never.
+    /// The time at which a put expires, in milliseconds; 0 if it never expires.
     pub expires_ms: u64,
     pub operand: Box<[u8]>,
 }
@@ -71,18 +74,18 @@ impl MapRecord {
     }
 }
 
-/// The messages of each key, newest first.
+/// The keys of a map with their messages, from newest to oldest.
 pub type MapRecords = BTreeMap<Arc<[u8]>, Arc<[MapRecord]>>;
 
-/// An immutable state of the map (P1).
+/// A version: an immutable state of the map (P1).
 #[derive(Debug, Default)]
 pub struct MapVersion {
     stamp: VersionStamp,
     keys: MapRecords,
-    /// Total bytes of keys and operands.
+    /// Total bytes of all keys and operands.
     bytes: u64,
-    /// The moment at which enough values will have expired to justify a rewrite; `u64::MAX` if too
-    /// few expire.
+    /// The time in milliseconds at which enough values will have expired to justify a rewrite;
+    /// `u64::MAX` if too few values ever expire.
     stale_from_ms: u64,
 }
 
@@ -92,16 +95,17 @@ impl versioned::StructureVersion for MapVersion {
     }
 }
 
-/// How long the contents of a map last.
+/// Determines whether the contents of a map outlast the closing of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MapLifetime {
-    /// Checkpoints write the contents.
+    /// Checkpoints write the contents of the map.
     BeyondOpening,
-    /// Checkpoints write an empty map.
+    /// Checkpoints write an empty map instead of the contents.
     WhileOpen,
 }
 
-/// An ordered map in memory. All methods may be called from any thread.
+/// An ordered map in memory. All methods may be called from any thread. A clone refers to the same
+/// map.
 #[derive(Clone)]
 pub struct OrderedMap {
     shared: Arc<MapInner>,
@@ -111,9 +115,9 @@ struct MapInner {
     home: StructureContext,
     lasts: MapLifetime,
     versions: VersionCell<MapVersion>,
-    /// Held while the map changes.
+    /// Writes the checkpoint root. The mutex is locked during every change of the map.
     root: Mutex<RootWriter>,
-    /// Whether a rewrite of the whole map was requested.
+    /// Whether a rewrite of the whole map has been requested.
     is_stale: AtomicBool,
 }
 
@@ -128,7 +132,8 @@ impl fmt::Debug for OrderedMap {
 }
 
 impl OrderedMap {
-    /// Creates an empty map at the cut `cut`: no commit up to it is about the map's keys.
+    /// Creates an empty map. `cut` is a sequence number up to which no commit has written to the
+    /// map; the map counts as up to date with all these commits.
     ///
     /// ```
     /// use alluvium_base::{Message, message::MAX_SEQUENCE};
@@ -182,7 +187,8 @@ impl OrderedMap {
         OrderedMap::assemble(home, version, RootWriter::default(), MapLifetime::BeyondOpening)
     }
 
-    /// Creates an empty map that checkpoints write as empty. It is empty again after a reopening.
+    /// Creates an empty volatile map. Checkpoints write an empty map instead of its contents, so it
+    /// is empty again after the store has been reopened.
     #[must_use]
     pub fn create_volatile(home: StructureContext, cut: SequenceNumber) -> OrderedMap {
         let version = MapVersion {
@@ -192,10 +198,12 @@ impl OrderedMap {
         OrderedMap::assemble(home, version, RootWriter::default(), MapLifetime::WhileOpen)
     }
 
-    /// Opens the map that `root` refers to, with every commit up to `cut`.
+    /// Opens the map to which a checkpoint root refers. `cut` is the sequence number up to which
+    /// the checkpoint contains all commits.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or I/O errors.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the root or the contents are
+    /// damaged; I/O errors.
     pub fn open(home: StructureContext, root: &[u8], cut: SequenceNumber) -> Result<OrderedMap> {
         let (root, keys) = RootWriter::open(&home.store, root, &place(), format::decode)?;
         let version = MapVersion {
@@ -233,8 +241,9 @@ impl OrderedMap {
         self.shared.versions.load()
     }
 
-    /// Changes the map: `change` edits a copy of the current keys. The new version is published
-    /// before this function returns.
+    /// Changes the map: `change` modifies a copy of the current keys and messages, which is then
+    /// published as a new version before this function returns. `cut` is the cut of the new
+    /// version; `None` keeps the current cut.
     fn change<T>(&self, cut: Option<SequenceNumber>, change: impl FnOnce(&mut MapRecords) -> T) -> T {
         let _root = self.shared.root.lock();
         let old = self.version();
@@ -262,8 +271,9 @@ impl OrderedMap {
         result
     }
 
-    /// Writes the root of the current contents unless it is already written. The contents cannot
-    /// change until the cut is dropped.
+    /// Writes the checkpoint root of the current version, unless it has already been written. The
+    /// returned [`CheckpointRoot`] keeps the mutex locked, so the map cannot change until it is
+    /// dropped.
     fn write_checkpoint_root(&self) -> Result<CheckpointRoot<'_>> {
         let mut writer = self.shared.root.lock();
         let version = self.version();
@@ -278,11 +288,12 @@ impl OrderedMap {
     }
 }
 
-/// A rewrite is worthwhile once one in this many keys has an expired value, because it copies the
-/// list of all keys.
+/// A rewrite is justified if at least one of this number of keys has an expired value. It is not
+/// done earlier, because it copies the list of all keys.
 const EXPIRED_PART: usize = 8;
 
-/// Returns the moment from which a rewrite is worthwhile.
+/// Returns the time in milliseconds from which a rewrite is justified, or `u64::MAX` if it never
+/// will be.
 fn stale_from_ms(keys: &MapRecords) -> u64 {
     let expiry = |entries: &Arc<[MapRecord]>| {
         let expiring = entries.iter().filter(|entry| entry.expires_ms != 0);
@@ -302,7 +313,7 @@ fn bytes_of(key: &[u8], entries: &[MapRecord]) -> u64 {
     (key.len() + operands) as u64
 }
 
-/// The location of a map's root, for errors. The map's owner stores the root.
+/// The location of the map's root in error messages. The root is stored by the owner of the map.
 fn place() -> DiskLocation {
     DiskLocation::new(OnDiskObject::Node, "the root of a map", 0)
 }

@@ -1,4 +1,4 @@
-//! Point lookups in a map. The map is in memory, so a lookup never waits.
+//! Point lookups in a map. A lookup never waits, because the map is in memory.
 
 use super::{MapVersion, OrderedMap};
 use alluvium_dictionary::contract;
@@ -23,7 +23,7 @@ impl contract::PointLookup for OrderedMap {
 
 impl VersionSearch for OrderedMap {
     type Version = MapVersion;
-    /// A search completes in its first step, so it has no state.
+    /// A lookup completes in its first step, so it has no state.
     type Search = ();
 
     fn versions(&self) -> &VersionCell<MapVersion> {

@@ -1,4 +1,4 @@
-//! Scans of a map, merged with the memtables above it.
+//! Scans of a map, merged with the memtables that have newer data.
 
 use super::{MapVersion, OrderedMap};
 use alluvium_base::SequenceNumber;
@@ -16,9 +16,9 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// An iterator over the keys of a range that have a value, for a reader at one sequence number.
-/// Between calls it holds a position and the last key and value that it returned, but no version
-/// and no memtable.
+/// An iterator over the keys with a value in a key range, as of one sequence number. Between calls
+/// it keeps its position and the key and value that it returned last, but neither a version nor a
+/// memtable.
 pub struct MapIter {
     map: OrderedMap,
     memtables: Arc<dyn MemtableOwner>,
@@ -29,18 +29,18 @@ pub struct MapIter {
     position: MapScanPosition,
     known: KeyState,
     key: Vec<u8>,
-    /// The current row of keys without a value.
+    /// The current sequence of consecutive keys without a value.
     dead_run: DeadRun,
     long_values: LongValues,
 }
 
 #[derive(Debug)]
 enum MapScanPosition {
-    /// At the first end of the range in scan order.
+    /// At the beginning of the range, in the direction of the scan.
     Start,
-    /// At this key, if it exists.
+    /// At this key, or at the next one in the direction of the scan.
     At(Vec<u8>),
-    /// After the last key returned.
+    /// After the key that was returned or skipped last.
     Behind,
 }
 
@@ -78,7 +78,7 @@ impl MapIter {
         }
     }
 
-    /// The bounds of the keys not yet visited.
+    /// Returns the bounds of the keys that have not been visited yet.
     fn left(&self) -> [Bound<&[u8]>; 2] {
         let range = &self.range;
         let low = Bound::Included(&*range.low);
@@ -97,7 +97,7 @@ impl MapIter {
         }
     }
 
-    /// The next key that the version or a memtable has.
+    /// Returns the next key that is in the version or in a memtable, or `None` if there is none.
     fn next_key(&self, version: &MapVersion, memtables: &[&Arc<Memtable>]) -> Option<Vec<u8>> {
         let left = self.left();
         if is_empty(left) {
@@ -134,7 +134,7 @@ fn is_empty(left: [Bound<&[u8]>; 2]) -> bool {
     }
 }
 
-/// Returns the first key of a memtable within bounds, in scan order.
+/// Returns the first key of a memtable within the bounds, in the direction of the scan.
 pub(crate) fn in_memtable(
     memtable: &Memtable,
     [low, high]: [Bound<&[u8]>; 2],
@@ -180,7 +180,7 @@ pub(crate) fn in_memtable(
 }
 
 impl MapIter {
-    /// Returns the known empty range (without a live key) around the position, if there is one.
+    /// Returns the range without live keys that contains the position, if `empty` has such a range.
     fn empty_range(&self, empty: &EmptyRanges) -> Option<EmptyRange> {
         let moment = (self.at, self.now_ms);
         let [low, high] = self.left();
@@ -193,7 +193,7 @@ impl MapIter {
         }
     }
 
-    /// Moves the position past `range` in the scan's direction.
+    /// Moves the position past `range`, in the direction of the scan.
     fn go_behind(&mut self, range: EmptyRange) {
         match self.direction {
             MergeDirection::Forward => self.position = MapScanPosition::At(range.end.into_vec()),
@@ -204,7 +204,7 @@ impl MapIter {
         }
     }
 
-    /// Skips an empty range at the position.
+    /// If the position is in a range that is known to be empty, moves past that range.
     fn leap(&mut self) {
         let memtables = Arc::clone(&self.memtables);
         if let Some(empty) = memtables.empty_ranges()
@@ -216,8 +216,8 @@ impl MapIter {
         }
     }
 
-    /// Passes a key without a value. A scan that passes many of them in a row looks for a range to
-    /// skip.
+    /// Notes that the current key has no value. If there were many such keys in a row, the scan
+    /// looks for a known empty range that it can skip.
     fn pass_dead(&mut self) {
         let memtables = Arc::clone(&self.memtables);
         self.dead_run.pass(&self.key, self.known.expires(), &self.range);
@@ -247,8 +247,8 @@ impl contract::DictionaryScan for MapIter {
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.leap();
         loop {
-            // The list is read before the version: a memtable that leaves the list after this is in
-            // the version.
+            // The list of memtables must be read before the version. A memtable that is removed
+            // from the list later has been flushed to the version.
             let list = self.memtables.newest_first();
             let version = self.map.shared.versions.peek();
             let memtables: Vec<&Arc<Memtable>> = above(Some(&list), version.stamp.cut, self.at).collect();

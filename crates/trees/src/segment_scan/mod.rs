@@ -1,14 +1,16 @@
-//! Shared parts of scans over runs: merging runs and memtables within a range.
+//! The common parts of scans over runs: they merge the runs and memtables in a key range.
 //!
-//! *Scope*: how a position is kept between the calls of a scan, how records are decided in batches,
-//! how range deletes are skipped.
+//! *Scope*: how a scan keeps its position between calls, how the values of keys are determined in
+//! batches, how range deletes are skipped.
 //!
 //! *Must not depend on*: which runs count for a range, and when a scan moves on to others.
 //!
 //! Invariants:
 //!
-//! - **W1** Sources are ordered newest first: of equal keys the newest message comes first.
-//! - **W2** Between two calls of a scan, a segment holds no memtable, only positions in memtables.
+//! - **W1** The sources of a scan are ordered from newest to oldest, so of several messages with
+//!   the same key the newest comes first.
+//! - **W2** Between two calls of a scan, a segment stores positions in memtables, but does not keep
+//!   the memtables themselves alive.
 
 mod scan_memory;
 mod segment;

@@ -1,11 +1,12 @@
-//! The memory that all scans together retain between their calls, and its limit.
+//! Limits the memory that all scans together keep between their calls.
 //!
-//! A scan retains decided records that its caller has not read, and its segment: a cursor in every
-//! relevant run, each with a leaf and the index nodes above it. While all scans together retain
-//! little, each keeps its own segment. Otherwise a scan parks its segment here at the end of a
-//! call, and the segment that was parked longest ago is dropped. An active scan finds its segment
-//! again; an idle one must seek to its position again. Each scan then also decides few records
-//! ahead.
+//! A scan keeps records that its caller has not read yet, and its segment. A segment has one cursor
+//! for each relevant run, and each cursor keeps a leaf and the index nodes above it. As long as all
+//! scans together are below their limit, each scan keeps its own segment. Above the limit, a scan
+//! parks its segment here at the end of a call. If the parked segments need too much memory, the
+//! one that was parked first is dropped. A scan that is called often will find its segment again; a
+//! scan that was idle for a long time must seek to its position. Above the limit, each scan also
+//! uses smaller batches.
 
 use super::ScanSegment;
 use alluvium_dictionary::batch::FEW;
@@ -14,16 +15,17 @@ use std::collections::BTreeMap;
 use std::mem::take;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The memory retained by all scans. Half of the limit is for memory that scans keep themselves,
-/// half for parked segments.
+/// The memory that all scans keep. One half of the limit applies to the memory of the scans
+/// themselves, and the other half to parked segments.
 pub(crate) struct ScanMemory {
-    /// Bytes that scans keep themselves.
+    /// Total bytes that the scans themselves keep, without parked segments.
     own: AtomicU64,
     limit: AtomicU64,
     parked: Mutex<ParkedSegments>,
 }
 
-/// Segments whose scans are between two calls, by ticket. Lower tickets were parked earlier.
+/// The segments of scans that are not being called at present, by ticket number. Lower tickets were
+/// parked earlier. Each segment is stored with its size in bytes.
 #[derive(Default)]
 struct ParkedSegments {
     segments: BTreeMap<u64, (Box<ScanSegment>, u64)>,
@@ -31,7 +33,7 @@ struct ParkedSegments {
     tickets: u64,
 }
 
-/// The memory retained by one scan.
+/// The memory that one scan keeps.
 #[derive(Debug, Default)]
 pub(crate) struct ScanMemoryUse {
     bytes: u64,
@@ -53,15 +55,15 @@ impl ScanMemory {
         self.limit.load(Ordering::Relaxed) / 2
     }
 
-    /// Returns the maximum number of records that a scan may decide ahead, if all scans together
-    /// exceed their limit. It falls with the excess, down to one.
+    /// Returns the maximum number of records in a batch if the memory of all scans exceeds its
+    /// limit, or `None` if it does not. The maximum decreases with the excess, down to one.
     pub(crate) fn most_ahead(&self) -> Option<usize> {
         let (own, half) = (self.own.load(Ordering::Relaxed), self.half());
         (own > half).then(|| (FEW as u64 * half / own).max(1) as usize)
     }
 
-    /// Records that a scan now keeps `bytes` bytes itself. Returns whether all scans together are
-    /// within their limit.
+    /// Sets the number of bytes that a scan itself keeps to `bytes`. Returns whether all scans
+    /// together are within their limit.
     pub(crate) fn keep(&self, hold: &mut ScanMemoryUse, bytes: u64) -> bool {
         let before = std::mem::replace(&mut hold.bytes, bytes);
         let change = bytes.wrapping_sub(before);
@@ -72,7 +74,8 @@ impl ScanMemory {
         own <= self.half()
     }
 
-    /// Stores a scan's segment until the scan takes it back, or it is dropped to free memory.
+    /// Parks the segment of a scan. It remains here until the scan takes it back, or until it is
+    /// dropped because the parked segments need too much memory.
     #[cold]
     pub(crate) fn park(&self, hold: &mut ScanMemoryUse, segment: Box<ScanSegment>) {
         let (bytes, most) = (segment.memory_bytes(), self.half());
@@ -102,7 +105,7 @@ impl ScanMemory {
             .is_some_and(|ticket| parked.segments.contains_key(&ticket))
     }
 
-    /// Returns a scan's parked segment, if it was not dropped.
+    /// Returns the parked segment of a scan, or `None` if there is none or it has been dropped.
     pub(crate) fn take(&self, hold: &mut ScanMemoryUse) -> Option<Box<ScanSegment>> {
         let ticket = take(&mut hold.ticket)?;
         let mut parked = self.parked.lock();
@@ -112,12 +115,12 @@ impl ScanMemory {
         Some(segment)
     }
 
-    /// Limits the memory that all scans together retain to `bytes` bytes.
+    /// Sets the maximum number of bytes that all scans together may keep between their calls.
     pub(crate) fn limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the number of bytes that scans retain.
+    /// Returns the number of bytes that all scans keep, including parked segments.
     pub(crate) fn bytes(&self) -> u64 {
         self.own.load(Ordering::Relaxed) + self.parked.lock().bytes
     }
@@ -139,7 +142,7 @@ mod tests {
     const RUNS: u64 = 5;
     const RECORDS: u64 = 2000;
 
-    /// Returns a tree in whose runs the keys are interleaved.
+    /// Returns a tree with several runs, whose keys are interleaved.
     fn tree() -> TieredTree {
         let directory = Arc::new(MemoryDirectory::new());
         let store = Arc::new(Store::create(directory, &StoreOptions::default(), b"").unwrap());
@@ -214,7 +217,7 @@ mod tests {
         let mut walks = Vec::new();
         let held = hold(&mut walks);
         assert!(held < LIMIT + 500 * 1500, "{held} bytes");
-        // The active scan finds its segment, regardless of the memory of the others.
+        // The active scan finds its segment again, however much memory the other scans keep.
         let last = walks.last_mut().unwrap();
         for _ in 0..100 {
             last.next().unwrap();

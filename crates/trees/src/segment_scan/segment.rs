@@ -1,4 +1,4 @@
-//! The merge of memtables and runs within a range of a scan, newest first.
+//! A segment: the merge of the memtables and runs that have keys in a range of a scan.
 
 use super::sources::{MemtableScanCursor, ScanInput, SourceRangeDeletes};
 use crate::run::{self, CursorAccess};
@@ -20,19 +20,20 @@ use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Number of consecutive records from one source after which all its records before any other
-/// source are taken at once. Determining that bound costs as much as a few single records.
+/// After this number of consecutive records from the same source, all further records of that
+/// source up to the next key of any other source are consumed together. Finding that next key costs
+/// as much as consuming a few records one by one.
 /// Tuning: `4` since 2026-11-23.
 const STREAK: u32 = 4;
 
-/// The position of a scan.
+/// The position at which a scan continues.
 #[derive(Clone, Debug)]
 pub(crate) enum ScanPosition {
-    /// Before all keys, in the iterator's direction.
+    /// Before all keys, in the direction of the scan.
     Start,
-    /// At the first key at or after this one.
+    /// At this key, or at the next one in the direction of the scan.
     At(Vec<u8>),
-    /// After this key, in the iterator's direction.
+    /// After this key, in the direction of the scan.
     Behind(Vec<u8>),
     End,
 }
@@ -44,20 +45,20 @@ pub(crate) struct ScanParameters {
     pub(crate) direction: MergeDirection,
     pub(crate) at: SequenceNumber,
     pub(crate) now_ms: u64,
-    /// Number of records that will probably still be read.
+    /// Number of further records that the scan will probably read.
     pub(crate) expected: usize,
     pub(crate) long_values: LongValues,
 }
 
 impl ScanParameters {
-    /// Returns the reader's sequence number and time.
+    /// Returns the sequence number and the time as of which the scan reads.
     pub(crate) fn moment(&self) -> ReadPoint {
         (self.at, self.now_ms)
     }
 }
 
 impl ScanPosition {
-    /// Returns the range without live keys around the position, if there is one.
+    /// Returns the range without live keys that contains the position, if `empty` has such a range.
     pub(crate) fn empty_range(&self, wanted: &ScanParameters, empty: &EmptyRanges) -> Option<EmptyRange> {
         let (range, moment) = (&wanted.range, wanted.moment());
         let from_above = || empty.below(range.high.as_deref()?, moment);
@@ -82,42 +83,48 @@ impl ScanPosition {
     }
 }
 
-/// The sources of a range, for one version of the dictionary's list of runs.
+/// The open sources of a scan for a key range. They belong to one version of the dictionary's list
+/// of runs.
 pub(crate) struct ScanSegment {
     version: u64,
-    /// The range, clipped to the scan's range.
+    /// The key range of the segment, which is within the range of the scan.
     pub(crate) range: KeyRange,
     merged: MergingIter<ScanInput>,
-    /// Number of leading sources that are memtables.
+    /// The number of memtables. The memtables are the first sources, followed by the runs.
     memtables: usize,
-    /// Each run with range deletes, and the range in which they count.
+    /// The runs that have range deletes: the index of the source, the run, and the key range in
+    /// which the run is live.
     deletes: Vec<(usize, run::IndexedRun, KeyRange)>,
     /// Whether any source has range deletes.
     has_deletes: bool,
-    /// The key examined last, unless it is the last of the batch, and whether it is finished.
+    /// The key that was examined last, except for keys that only the batch has. `is_done` tells
+    /// whether the key has been processed completely.
     key: Vec<u8>,
     is_done: bool,
-    /// The source of the last record, and the number of consecutive records from it.
+    /// The index of the source of the last record, and the number of consecutive records from that
+    /// source.
     streak: (usize, u32),
 }
 
-/// The outcome for a key.
+/// The result of examining a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScanOutcome {
     /// The key has a value.
     Live,
-    /// The key has no value, according to a memtable.
+    /// The newest message of the key is in a memtable, and the key has no value.
     DeadInMemtable,
-    /// The key has no value, according to the newest run that contains it.
+    /// The newest message of the key is in a run, and the key has no value.
     DeadInRun,
 }
 
-/// A run to scan, the range in which it counts, and its approximate number of records there.
+/// A run to be scanned, the key range in which it is live, and its approximate number of records
+/// there.
 pub(crate) type RunShare = (run::IndexedRun, KeyRange, f64);
 
 impl ScanSegment {
-    /// Opens the sources of a range at a position: the runs in `shares`, newest first, of the
-    /// dictionary's version with this number, below `memtables`.
+    /// Opens the sources for `range` at a position. `shares` has the runs of the dictionary's
+    /// version `version`, from newest to oldest. `memtables` have newer data than the runs, and
+    /// also come newest first.
     pub(crate) fn open<'m>(
         store: &Store,
         (version, shares): (u64, Vec<RunShare>),
@@ -173,8 +180,8 @@ impl ScanSegment {
         Ok(segment)
     }
 
-    /// Attaches the memtables again. Returns whether the sources are still those of this version,
-    /// below these memtables.
+    /// Acquires the memtables again at the beginning of a call. Returns `false` if the segment must
+    /// be opened again, because the version or the list of memtables has changed.
     pub(crate) fn attach<'m>(
         &mut self,
         version: u64,
@@ -184,7 +191,7 @@ impl ScanSegment {
         if self.version != version {
             return false;
         }
-        // No source is moved, so the state of the merge stays valid.
+        // No source changes its position, so the state of the merge remains valid.
         let mut above = self.merged.sources_mut()[..self.memtables].iter_mut();
         for memtable in memtables {
             match above.next() {
@@ -206,7 +213,7 @@ impl ScanSegment {
         self.has_deletes = has_deletes;
     }
 
-    /// Releases the memtables between two calls of the scan (W2).
+    /// Releases the memtables at the end of a call of the scan (W2).
     pub(crate) fn detach(&mut self) {
         for source in &mut self.merged.sources_mut()[..self.memtables] {
             if let ScanInput::Memtable(above) = source {
@@ -215,7 +222,7 @@ impl ScanSegment {
         }
     }
 
-    /// Returns the approximate memory in bytes.
+    /// Returns the approximate memory of the segment in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let bytes = |source: &ScanInput| match source {
             ScanInput::Memtable(_) => size_of::<ScanInput>() + size_of::<MemtableScanCursor>(),
@@ -225,12 +232,12 @@ impl ScanSegment {
         (size_of::<ScanSegment>() + all) as u64
     }
 
-    /// Returns the next key, whether it has a value or not.
+    /// Returns the next key, which may have a value or not; `None` if no key is left.
     pub(crate) fn next_key(&self) -> Option<&[u8]> {
         self.merged.key()
     }
 
-    /// Returns the position after an error.
+    /// Returns the position at which the scan can continue after an error.
     pub(crate) fn position(&self) -> ScanPosition {
         if self.is_done {
             ScanPosition::Behind(self.key.clone())
@@ -239,18 +246,18 @@ impl ScanSegment {
         }
     }
 
-    /// Returns the key examined last, if it had no value.
+    /// Returns the key that was examined last. Valid only if that key had no value.
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// Returns the range deletes of all sources, each with its source's index.
+    /// Returns the range deletes of all sources, each with the index of its source.
     fn all_deletes(&self) -> impl Iterator<Item = (usize, SourceRangeDeletes<'_>)> {
         deletes_of(&self.merged.sources()[..self.memtables], &self.deletes)
     }
 
-    /// Consumes the next key with all its messages. If the key has a value, adds it to the batch.
-    /// If one source has all the records that come next, adds these as well, until the batch is
+    /// Consumes the next key and all its messages, and adds the key to the batch if it has a value.
+    /// If one source has all of the next records, their keys are added too, until the batch is
     /// full.
     pub(crate) fn take(
         &mut self,
@@ -279,7 +286,8 @@ impl ScanSegment {
         debug_assert!(winner < self.merged.sources().len(), "source {winner}");
         let source = self.merged.source(winner);
         let key = source.key().unwrap_or_default();
-        // The newest message is nearly always a plain put, so that older ones are irrelevant.
+        // In nearly all cases the newest message is a put without expiry, so older messages are
+        // irrelevant.
         if !self.has_deletes
             && let Some(record) = source.newest(wanted.at)
             && record.kind == MessageKind::Put
@@ -307,8 +315,8 @@ impl ScanSegment {
             Ok(Some(_)) => {}
             Ok(None) => return Ok(taken),
             Err(bad) => {
-                // Records in the batch are returned first, and the error recurs afterwards. Once it
-                // was returned, the scan continues after the key.
+                // The records in the batch are returned first, and the error occurs again
+                // afterwards. When the error has been returned, the scan continues after this key.
                 self.is_done = batch.len() == 0;
                 return Err(bad.under_operands_of(&self.key));
             }
@@ -320,8 +328,8 @@ impl ScanSegment {
         Ok(ScanOutcome::Live)
     }
 
-    /// Records that the next record is the winner's. Returns whether the last few records were the
-    /// winner's too, or whether there is only one source.
+    /// Notes that the next record comes from source `winner`. Returns whether the last few records
+    /// came from the same source, or whether there is only one source.
     #[inline]
     fn continues_streak(&mut self, winner: usize) -> bool {
         let (last, length) = &mut self.streak;
@@ -335,7 +343,8 @@ impl ScanSegment {
         *length == STREAK || self.merged.sources().len() == 1
     }
 
-    /// Records that advancing failed after the records in the batch.
+    /// Handles an error that occurred while the merge advanced. The position is set so that the
+    /// scan continues after the records in the batch. Returns the error.
     #[cold]
     fn behind_batch(&mut self, batch: &ScanBatch, error: Error) -> Error {
         self.is_done = batch.len() > 0;
@@ -345,7 +354,8 @@ impl ScanSegment {
         error
     }
 
-    /// Feeds all messages about the current key, and moves to the next key.
+    /// Determines the value of the current key from its messages in all sources, and moves to the
+    /// next key.
     fn decide(
         &mut self,
         wanted: &ScanParameters,
@@ -372,8 +382,8 @@ impl ScanSegment {
             };
             match self.merged.source(winner) {
                 ScanInput::Run(cursor) => {
-                    // A decided lookup ignores further records, and an undecided one continues by
-                    // itself.
+                    // If the value is known, further records are ignored; if not, the loop
+                    // continues. The result of `feed` is therefore not needed.
                     let _ = feed(&cursor.record())?;
                 }
                 ScanInput::Memtable(above) => {
@@ -396,7 +406,7 @@ impl ScanSegment {
         Ok(())
     }
 
-    /// Moves to the next key.
+    /// Moves to the next key, past all remaining messages of the current key.
     #[inline]
     fn pass_key(&mut self) -> Result<()> {
         loop {
@@ -407,7 +417,7 @@ impl ScanSegment {
         }
     }
 
-    /// Moves past a range without live keys, in the scan's direction.
+    /// Moves all sources past a range without live keys, in the direction of the scan.
     pub(crate) fn leap(&mut self, empty: &EmptyRange, direction: MergeDirection) -> Result<()> {
         let is_inside = |key: &[u8]| *empty.start <= *key && *key < *empty.end;
         for source in self.merged.sources_mut() {
@@ -423,7 +433,8 @@ impl ScanSegment {
         Ok(())
     }
 
-    /// If range deletes cover the next key, moves all older sources past their ends.
+    /// If a range delete covers the next key, moves all sources with older data past the end of
+    /// that delete.
     pub(crate) fn skip(&mut self, wanted: &ScanParameters) -> Result<()> {
         if !self.has_deletes {
             return Ok(());
@@ -438,7 +449,7 @@ impl ScanSegment {
         let covered: Vec<(usize, Vec<u8>, Vec<u8>)> = self.all_deletes().filter_map(around).collect();
         let mut moved = false;
         for (source, start, end) in covered {
-            // All records in older sources are older than the delete (G1).
+            // All records in older sources are older than the range delete (G1).
             for older in self.merged.sources_mut().iter_mut().skip(source + 1) {
                 let inside = older.key().is_some_and(|at| *start <= *at && *at < *end);
                 if !inside {
@@ -455,7 +466,7 @@ impl ScanSegment {
     }
 }
 
-/// Moves a source out of `start..end`, in the scan's direction.
+/// Moves a source past the range `start..end` in the direction of the scan.
 fn go_behind(source: &mut ScanInput, start: &[u8], end: &[u8], direction: MergeDirection) -> Result<()> {
     match direction {
         MergeDirection::Forward => source.seek(end),
@@ -469,7 +480,8 @@ fn go_behind(source: &mut ScanInput, start: &[u8], end: &[u8], direction: MergeD
     }
 }
 
-/// Adds a record to a batch. Returns `false` if its value is too long to be loaded later.
+/// Adds a record to the batch. Returns `false`, without adding it, if the value is too long to be
+/// loaded together with the others later.
 #[inline]
 fn push(batch: &mut ScanBatch, key: &[u8], value: RecordValue<'_>, long_values: LongValues) -> bool {
     match value {
@@ -480,13 +492,13 @@ fn push(batch: &mut ScanBatch, key: &[u8], value: RecordValue<'_>, long_values: 
     true
 }
 
-/// Returns the approximate number of leaves of a run that will be needed, if it has this share of
-/// the expected records.
+/// Returns the approximate number of leaves of a run that a scan will read. `share` is the fraction
+/// of the `expected` records that the run will supply.
 fn leaves(expected: usize, run: &run::IndexedRun, share: f64) -> usize {
     let summary = run.summary();
     let records = expected as f64 * share;
     let leaves = records * summary.leaves as f64 / summary.records.max(1) as f64;
-    // The scan enters the first leaf somewhere in the middle.
+    // The scan usually starts in the middle of the first leaf.
     if expected == 0 {
         1
     } else {
@@ -494,8 +506,8 @@ fn leaves(expected: usize, run: &run::IndexedRun, share: f64) -> usize {
     }
 }
 
-/// Returns the range deletes of memtables, which are the first sources, and of runs, each with its
-/// source's index.
+/// Returns the range deletes of all sources, each with the index of its source. The memtables are
+/// the first of `sources`; `runs` has the runs with range deletes.
 fn deletes_of<'s>(
     sources: &'s [ScanInput],
     runs: &'s [(usize, run::IndexedRun, KeyRange)],
@@ -511,8 +523,8 @@ fn deletes_of<'s>(
     )
 }
 
-/// Removes the keys that newer range deletes cover, from the position on, from an older source's
-/// range, so that they need not be read.
+/// Removes keys from the range `within` of an older source that are not needed: those before the
+/// position, and those that range deletes of newer sources cover there. They need not be read.
 fn narrow(
     within: &mut KeyRange,
     sources: &[ScanInput],
@@ -537,8 +549,8 @@ fn narrow(
             }
         }
         MergeDirection::Backward => {
-            // The last relevant key is at or before a key, or before the end. It is deleted if a
-            // fragment reaches there.
+            // The next relevant key is the last one before the end of the range. It is deleted if a
+            // range delete reaches up to that end.
             let start_of = |high: &[u8]| {
                 let mut reaching =
                     deletes_of(sources, newer).filter_map(|(_, deletes)| deletes.reaching(high, wanted.at));

@@ -1,4 +1,5 @@
-//! The sources of a scan: cursors of memtables, which are released between calls, and of runs.
+//! The sources of a scan: cursors on memtables, which are released between calls, and cursors on
+//! runs.
 
 use crate::run::RunRecordCursor;
 use alluvium_base::SequenceNumber;
@@ -10,16 +11,16 @@ use alluvium_dictionary::record::StoredRecord;
 use alluvium_storage::{Error, Result};
 use std::sync::{Arc, Weak};
 
-/// A source of a scan. Boxing the larger variant would save little memory, and an indirection per
-/// record would cost more.
+/// A source of a scan. Boxing the larger variant would save only little memory, but cost an
+/// indirection for each record.
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum ScanInput {
     Memtable(Box<MemtableScanCursor>),
     Run(RunRecordCursor),
 }
 
-/// A position among the keys of a memtable within a range. The memtable is held only during a call.
-/// The position stays valid between calls, because a memtable never moves its records.
+/// A cursor on the keys of a memtable in a range. It keeps the memtable alive only during a call of
+/// the scan. Its position remains valid between calls, because a memtable never moves its records.
 pub(crate) struct MemtableScanCursor {
     name: Weak<Memtable>,
     memtable: Option<Arc<Memtable>>,
@@ -27,12 +28,13 @@ pub(crate) struct MemtableScanCursor {
     spot: CursorPosition,
     range: KeyRange,
     direction: MergeDirection,
-    /// Whether the position is at a key of the range.
+    /// Whether the cursor is positioned at a key in the range.
     is_inside: bool,
 }
 
 impl MemtableScanCursor {
-    /// Creates a position at the first key of the range at or after `from`, in the given direction.
+    /// Creates a cursor at the first key in the range at or after `from`, in the given direction.
+    /// If `from` is `None`, the cursor is at the first key in the range.
     pub(crate) fn new(
         memtable: &Arc<Memtable>,
         range: KeyRange,
@@ -54,7 +56,8 @@ impl MemtableScanCursor {
         above
     }
 
-    /// Holds the memtable again. Returns `false` if it is not the memtable of this position.
+    /// Acquires the memtable again. Returns `false` if `memtable` is not the one for which the
+    /// cursor was created.
     pub(crate) fn attach(&mut self, memtable: &Arc<Memtable>) -> bool {
         let same = std::ptr::eq(self.name.as_ptr(), Arc::as_ptr(memtable));
         if same {
@@ -64,7 +67,7 @@ impl MemtableScanCursor {
         same
     }
 
-    /// Releases the memtable, and keeps the position.
+    /// Releases the memtable but keeps the position.
     pub(crate) fn detach(&mut self) {
         self.memtable = None;
         self.deletes = None;
@@ -74,14 +77,15 @@ impl MemtableScanCursor {
         self.deletes.as_ref()
     }
 
-    /// Returns the current key's messages at or before `at`, newest first.
+    /// Returns the messages of the current key with sequence numbers up to `at`, from newest to
+    /// oldest.
     pub(crate) fn records(&self, at: SequenceNumber) -> impl Iterator<Item = StoredRecord<'_>> {
         let memtable = self.memtable.as_deref();
         let versions = memtable.map(|memtable| self.spot.versions(memtable, at));
         versions.into_iter().flatten().map(StoredRecord::from)
     }
 
-    /// Moves to the first key of the range at or after `from`.
+    /// Moves to the first key in the range at or after `from`, in the direction of the cursor.
     fn seek(&mut self, from: Option<&[u8]>) {
         let Some(memtable) = self.memtable.as_deref() else {
             return;
@@ -126,9 +130,9 @@ impl MemtableScanCursor {
 }
 
 impl ScanInput {
-    /// Returns the current key's newest message at or before `at`, as far as the source is
-    /// positioned at it: a memtable's position covers all messages of a key, a run's cursor only
-    /// one.
+    /// Returns the newest message of the current key with a sequence number up to `at`. For a
+    /// memtable all messages of the key are considered. For a run only the cursor's current record
+    /// is considered, and the result is `None` if that record is newer than `at`.
     #[inline]
     pub(crate) fn newest(&self, at: SequenceNumber) -> Option<StoredRecord<'_>> {
         match self {
@@ -137,8 +141,9 @@ impl ScanInput {
         }
     }
 
-    /// Passes plain records before `bound` to `take` while it returns `true`, like
-    /// [`RunRecordCursor::sweep`]. Returns their number.
+    /// Passes consecutive records before `bound` to `take` until it returns `false`, like
+    /// [`RunRecordCursor::sweep`]. Returns the number of records passed, which is zero for a
+    /// memtable.
     #[inline]
     pub(crate) fn sweep(
         &mut self,
@@ -152,7 +157,7 @@ impl ScanInput {
         }
     }
 
-    /// Moves to the next key, skipping further messages of the current one.
+    /// Moves to the next key, past all remaining messages of the current key.
     #[inline]
     pub(crate) fn pass_key(&mut self) -> Result<()> {
         match self {
@@ -164,7 +169,7 @@ impl ScanInput {
         }
     }
 
-    /// Moves to the first key at or after `key`.
+    /// Moves to the first key at or after `key`, in the direction of the scan.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
         match self {
             ScanInput::Run(cursor) => cursor.seek(key),
@@ -202,16 +207,17 @@ impl merge::SortedSource for ScanInput {
     }
 }
 
-/// The range deletes of a source.
+/// The range deletes of one source of a scan.
 #[derive(Clone, Copy)]
 pub(crate) enum SourceRangeDeletes<'s> {
     Memtable(&'s MemtableDeletes),
-    /// The range deletes of a run, and the range in which they count.
+    /// The range deletes of a run, and the key range in which the run is live.
     Run(&'s RangeTombstoneIndex, &'s KeyRange),
 }
 
 impl SourceRangeDeletes<'_> {
-    /// Returns the newest delete at or before `at` that covers a key.
+    /// Returns the sequence number of the newest range delete up to `at` that covers a key, if
+    /// there is one.
     pub(crate) fn covering(self, key: &[u8], at: SequenceNumber) -> Option<SequenceNumber> {
         match self {
             SourceRangeDeletes::Memtable(deletes) => deletes.covering(key, at),
@@ -220,8 +226,8 @@ impl SourceRangeDeletes<'_> {
         }
     }
 
-    /// Returns a range around a key in which, for a reader at `at`, every record older than the
-    /// source is deleted.
+    /// Returns a range that contains `key` and in which every record of an older source is deleted,
+    /// for a reader at sequence number `at`. Returns `None` if no range delete covers the key.
     pub(crate) fn around(self, key: &[u8], at: SequenceNumber) -> Option<(Vec<u8>, Vec<u8>)> {
         match self {
             SourceRangeDeletes::Memtable(deletes) => deletes.around(key, at),
@@ -232,7 +238,7 @@ impl SourceRangeDeletes<'_> {
         }
     }
 
-    /// Like [`SourceRangeDeletes::around`], for the keys just below `end`.
+    /// Like [`SourceRangeDeletes::around`], but for the keys immediately below `end`.
     pub(crate) fn reaching(self, end: &[u8], at: SequenceNumber) -> Option<(Vec<u8>, Vec<u8>)> {
         match self {
             SourceRangeDeletes::Memtable(deletes) => deletes.reaching(end, at),
@@ -244,7 +250,7 @@ impl SourceRangeDeletes<'_> {
     }
 }
 
-/// Returns the intersection of two ranges that overlap.
+/// Returns the intersection of two ranges, which must overlap.
 fn cut((mut start, mut end): (Vec<u8>, Vec<u8>), range: &KeyRange) -> Option<(Vec<u8>, Vec<u8>)> {
     if *start < *range.low {
         start = range.low.to_vec();
@@ -257,7 +263,7 @@ fn cut((mut start, mut end): (Vec<u8>, Vec<u8>), range: &KeyRange) -> Option<(Ve
     Some((start, end))
 }
 
-/// Returns whether the keys just below `end` are in a range.
+/// Returns whether a range contains the keys immediately below `end`.
 fn reaches(range: &KeyRange, end: &[u8]) -> bool {
     *range.low < *end && range.high.as_deref().is_none_or(|high| end <= high)
 }
