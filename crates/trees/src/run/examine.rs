@@ -1,34 +1,36 @@
-//! Decodes everything in a single node of arbitrary bytes: for tools, tests and fuzzing.
+//! Decodes all parts of a single node that may contain arbitrary bytes. Intended for tools, tests
+//! and fuzzing.
 
 use super::footer::{RunFooter, RunMetadata};
 use super::{MalformedNode, format, index, leaf};
 use alluvium_storage::{DiskLocation, OnDiskObject, PageSize};
 
-/// The kind and contents of an examined node.
+/// The kind of a node, with the numbers of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeDescription {
     Leaf {
-        /// Number of distinct keys; a key may have several records.
+        /// Number of distinct keys. A key may have several records.
         keys: usize,
         records: usize,
     },
     Index {
-        /// Number of levels below it.
+        /// Number of index levels and leaf levels below this node.
         level: u8,
         children: usize,
     },
     Footer {
-        /// Number of extents that the footer lists.
+        /// Number of extents in the footer's list.
         extents: usize,
     },
-    /// The head of a long node, or a footer whose details are in other nodes.
+    /// The head of a long node, or a footer whose metadata are in separate nodes.
     Head {
-        /// Size of the whole node in bytes.
+        /// Size in bytes of the long node or of the metadata.
         len: usize,
     },
 }
 
-/// Decodes every key, record and child of an untrusted node.
+/// Decodes every key, record and child of a node that may be damaged, and returns what kind of node
+/// it is.
 ///
 /// ```
 /// use alluvium_storage::PageSize;
@@ -37,7 +39,7 @@ pub enum NodeDescription {
 /// ```
 ///
 /// # Errors
-/// A description of the damage.
+/// A description of the part that is damaged.
 pub fn examine(bytes: &[u8], page_size: PageSize) -> Result<NodeDescription, String> {
     let place = DiskLocation::new(OnDiskObject::Node, "examined", 0);
     let examined = match bytes.first() {

@@ -1,16 +1,16 @@
-//! The encoding shared by all nodes of a run, version 3: the first byte, packed integers, and nodes
-//! that are too long for a single node. All integers are little-endian.
+//! The encoding that all nodes of a run have in common, version 3: the first byte, packed integers,
+//! and nodes that are too long to be stored as a single node. All integers are little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     1  what the node is: 1 a leaf, 2 an index node, 3 a footer, 4 the head of a long node
 //! ```
 //!
-//! A packed column stores one unsigned integer of 0 to 8 bytes per entry, as the difference from a
-//! common base. With 0 bytes, all entries equal the base.
+//! A packed column stores one unsigned integer of 0 to 8 bytes for each entry: the difference from
+//! a common base. If the width is 0 bytes, every entry is equal to the base.
 //!
-//! The head of a long node, which replaces a leaf or an index node that exceeds the largest node
-//! size (because of long keys):
+//! A leaf or an index node can exceed the maximum size of a node if its keys are long. It is then
+//! replaced by the head of a long node:
 //!
 //! ```text
 //! OFFSET    SIZE  MEANING
@@ -27,7 +27,7 @@ use super::MalformedNode;
 use alluvium_base::bytes::{ByteReader, ByteWriter};
 use alluvium_storage::{DiskLocation, NodePointer, PageSize};
 
-/// Version of all structures in a run, stored in its footer.
+/// The version of the format of a run's nodes, which is stored in the footer.
 pub(super) const VERSION: u8 = 3;
 
 /// The first byte of a leaf.
@@ -39,22 +39,24 @@ pub(super) const FOOTER: u8 = 3;
 /// The first byte of the head of a long node.
 pub(super) const LONG: u8 = 4;
 
-/// Maximum size of a long node: two separators or a key, and a value, each of maximum length.
+/// Maximum size of a long node in bytes. It suffices for two separators, or for a key and a value,
+/// of the maximum length.
 pub(super) const MAX_LONG: usize = 1 << 20;
 
-/// Returns the number of bytes that an integer needs.
+/// Returns the number of bytes that are needed to store `value`.
 pub(super) fn width(value: u64) -> usize {
     (64 - value.leading_zeros() as usize).div_ceil(8)
 }
 
-/// Appends an integer of `width` bytes.
+/// Appends the lowest `width` bytes of an integer.
 #[inline]
 #[allow(clippy::indexing_slicing, reason = "an integer has at most eight bytes")]
 pub(super) fn put(out: &mut Vec<u8>, value: u64, width: usize) {
     out.extend_from_slice(&value.to_le_bytes()[..width]);
 }
 
-/// Returns the integer of `width` bytes (at most 8) at `at`.
+/// Returns the integer of `width` bytes at offset `at`, or `None` if it is outside of `bytes`. The
+/// maximum width is 8.
 #[inline]
 pub(super) fn get(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     if let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
@@ -72,8 +74,8 @@ pub(super) fn get(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     Some(u64::from_le_bytes(eight))
 }
 
-/// Returns the first eight bytes of `bytes[start..end]`, padded with zeros, as an integer with the
-/// same order.
+/// Returns the first eight bytes of `bytes[start..end]`, padded with zeros, as a big-endian
+/// integer. These integers have the same order as the byte strings.
 #[inline]
 pub(super) fn head(bytes: &[u8], start: usize, end: usize) -> Option<u64> {
     let len = end.checked_sub(start)?;
@@ -90,13 +92,13 @@ pub(super) fn head(bytes: &[u8], start: usize, end: usize) -> Option<u64> {
     Some(u64::from_be_bytes(eight))
 }
 
-/// Returns the `u16` at an offset.
+/// Returns the `u16` at offset `at`, or `None` if it is outside of `bytes`.
 #[inline]
 pub(super) fn u16_in(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Returns the `u16` at an offset in a header.
+/// Returns the `u16` at offset `at` of a header.
 #[inline]
 #[allow(
     clippy::indexing_slicing,
@@ -106,19 +108,19 @@ pub(super) fn u16_at<const N: usize>(header: &[u8; N], at: usize) -> u16 {
     u16::from_le_bytes([header[at], header[at + 1]])
 }
 
-/// Returns the `u32` at an offset in a header.
+/// Returns the `u32` at offset `at` of a header.
 #[inline]
 pub(super) fn u32_at<const N: usize>(header: &[u8; N], at: usize) -> u32 {
     u32::from(u16_at(header, at)) | u32::from(u16_at(header, at + 2)) << 16
 }
 
-/// Returns the `u64` at an offset in a header.
+/// Returns the `u64` at offset `at` of a header.
 #[inline]
 pub(super) fn u64_at<const N: usize>(header: &[u8; N], at: usize) -> u64 {
     u64::from(u32_at(header, at)) | u64::from(u32_at(header, at + 4)) << 32
 }
 
-/// Appends the head of a long node of `len` bytes.
+/// Appends the head of a long node that has `len` bytes and consists of `parts`.
 pub(super) fn encode_long(len: usize, parts: &[NodePointer], out: &mut Vec<u8>) {
     ByteWriter::new(out).u8(LONG).u8(0).u16(0).u32(len as u32);
     for part in parts {
@@ -126,7 +128,8 @@ pub(super) fn encode_long(len: usize, parts: &[NodePointer], out: &mut Vec<u8>) 
     }
 }
 
-/// Decodes the head of a long node: its length and its parts.
+/// Decodes the head of a long node. Returns the length of the long node, and the pointers to its
+/// parts.
 pub(super) fn decode_long(
     bytes: &[u8],
     place: &DiskLocation,
@@ -150,7 +153,7 @@ pub(super) fn decode_long(
     Ok((len, parts))
 }
 
-/// Checks the first byte of a node.
+/// Returns an error unless the first byte of a node is that of the expected kind.
 pub(super) fn expect(bytes: &[u8], kind: u8) -> Result<(), MalformedNode> {
     match bytes.first() {
         Some(&found) if found == kind => Ok(()),

@@ -1,4 +1,4 @@
-//! Delivers the leaves of a run in order, in either direction, with read-ahead.
+//! Read-ahead: delivers the leaves of a run one after another, in either direction.
 
 use super::device::ReadConcurrency;
 use super::load::{LoadedNode, assemble, is_long, load, load_passing};
@@ -18,16 +18,18 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The access pattern of a cursor.
+/// The access pattern of a cursor, which determines how its leaves are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CursorAccess {
-    /// For users' scans: through the cache, with a read-ahead window that doubles. Long scans read
-    /// past the cache in large reads if few of their leaves are cached.
+    /// For scans by users. Leaves are read through the cache, with a read-ahead window that
+    /// doubles. A long scan bypasses the cache and uses large reads if few of its leaves are
+    /// cached.
     Cached,
-    /// For checks: large reads past the cache, submitted ahead of time.
+    /// For checks. Leaves are read with large reads that bypass the cache and are submitted ahead
+    /// of time.
     Streaming,
-    /// For compactions: like `Streaming`, for data that is about to be replaced, so the cache may
-    /// evict it.
+    /// For compactions. Like `Streaming`, but the data are about to be replaced, so the cache may
+    /// evict them.
     Replacing,
 }
 
@@ -43,28 +45,31 @@ impl CursorAccess {
 /// Maximum number of leaves that a cached cursor requests ahead.
 /// Tuning: `64` since 2026-11-23.
 const MAX_AHEAD: usize = 64;
-/// Number of leaves missing from the cache after which the cursor reads past the cache. If it
-/// expects as many, it does so from the first leaf.
+/// Number of cache misses after which a cached cursor starts to bypass the cache. A cursor that
+/// expects to read at least this many leaves bypasses the cache from the first leaf.
 /// Tuning: `256` since 2026-11-23.
 const LONG: usize = 256;
-/// Number of misses after which the cursor reads past the cache if it expects at least [`LONG`]
-/// leaves but the cache had some of them.
+/// Number of cache misses after which a cursor bypasses the cache again, if it expects to read at
+/// least [`LONG`] leaves but has found some of them in the cache.
 /// Tuning: `16` since 2026-11-23.
 const LACKING: usize = 16;
-/// Minimum read-ahead of a cursor that reads many leaves.
+/// Minimum number of leaves that a cursor requests ahead, even if the cache has evicted leaves too
+/// early.
 /// Tuning: `4` since 2026-11-22.
 const MIN_AHEAD: usize = 4;
-/// A cursor that starts with at most this many leaves keeps them in the cache, like lookups.
+/// Maximum number of leaves that a cursor keeps in the cache, as lookups do, when it starts. If it
+/// starts with more leaves, they may be evicted soon.
 /// Tuning: `16` since 2026-11-23.
 const MAX_KEPT: usize = 16;
-/// Maximum size of one read past the cache.
+/// Maximum size in bytes of one read that bypasses the cache.
 /// Tuning: `256 * KIB` since 2026-11-21.
 const WINDOW: u64 = 256 * KIB;
-/// Size of a scan's first read past the cache, for which its caller waits. Each following read may
-/// be twice as long.
+/// Maximum size in bytes of the first read of a scan that bypasses the cache. The caller waits for
+/// this read, so it is short. The limit doubles with each further read.
 /// Tuning: `32 * KIB` since 2026-11-23.
 const FIRST_WINDOW: u64 = 32 * KIB;
-/// Maximum number of unwanted bytes between two leaves that are read in order to merge two reads.
+/// Maximum number of unneeded bytes between two leaves that are read in order to combine two reads
+/// into one.
 /// Tuning: `16 * KIB` since 2026-11-21.
 const MAX_GAP: u64 = 16 * KIB;
 const _: () = assert!(
@@ -74,7 +79,7 @@ const _: () = assert!(
 const _: () = assert!(FIRST_WINDOW <= WINDOW && MAX_GAP < WINDOW, "windows of bytes");
 const _: () = assert!(MIN_AHEAD > 0 && LACKING <= LONG, "a cursor has something ahead");
 
-/// The leaves of a run within a range.
+/// Delivers the leaves of a run that may have keys in a range.
 pub(super) struct LeafReadahead {
     run: IndexedRun,
     cache: NodeCache,
@@ -82,52 +87,57 @@ pub(super) struct LeafReadahead {
     range: KeyRange,
     direction: MergeDirection,
     access: CursorAccess,
-    /// The next leaf to request, or `None` after the last one.
+    /// The path to the next leaf to be requested; `None` after the last one.
     ahead: Option<IndexPath>,
-    /// With cached access: leaves that were requested and not entered yet, in order.
+    /// The leaves that were requested through the cache but not delivered yet, in order.
     asked: VecDeque<NodePointer>,
-    /// Number of leading entries in `asked` that were requested at the start, not read ahead.
+    /// Number of leaves at the beginning of `asked` that were requested by the seek, not by
+    /// read-ahead.
     begun: usize,
     pending: Vec<PendingReads>,
     window: usize,
-    /// The largest window that the cache has been able to hold so far.
+    /// Maximum number of leaves to request ahead. It decreases if the cache evicts requested leaves
+    /// before they are used.
     most: usize,
-    /// Cached: number of leaves that will probably be needed. They are requested with the first
-    /// one, up to the read-ahead limit.
+    /// Number of leaves that will probably be needed after a seek. A cached cursor requests them
+    /// together with the first one, up to the read-ahead limit.
     expected: usize,
-    /// Whether only the expected leaves were requested so far.
+    /// Whether no leaves other than the expected ones have been requested since the seek.
     is_expected: bool,
-    /// Number of cache misses since most of the requested leaves were last cached.
+    /// Number of cache misses since most leaves of a request were found in the cache.
     missed: usize,
-    /// Whether further leaves are read past the cache.
+    /// Whether the next leaves are read with reads that bypass the cache.
     streams: bool,
-    /// Memory lent by the cache for the windows of a cached cursor.
+    /// Memory for the read windows of a cached cursor, which was reserved from the cache.
     loan: Option<Reservation>,
-    /// Maximum size of the next window in bytes.
+    /// Maximum size in bytes of the next read that bypasses the cache.
     span: u64,
-    /// Number of windows that suits the device.
+    /// The numbers of concurrent reads that suit the device.
     depth: ReadConcurrency,
-    /// Maximum number of concurrent windows: currently, and for a cursor that has run for a while.
+    /// Maximum number of concurrent reads that bypass the cache: `breadth` at present, and `widest`
+    /// for a cursor that has run for a while.
     breadth: usize,
     widest: usize,
-    /// Reads past the cache, after all requested leaves. The first one contains the current leaf.
+    /// The reads that bypass the cache. Their leaves follow all leaves in `asked`. The first window
+    /// contains the current leaf.
     windows: VecDeque<Window>,
     spare: Vec<AlignedBuffer>,
     current: LeafBuffer,
 }
 
-/// The bytes of the current leaf, by where they are held.
+/// The location of the current leaf's bytes.
 enum LeafBuffer {
     None,
     Frame(FrameRef),
-    /// Part of the first window.
+    /// The given range of the buffer of the first window.
     ReadWindow(Range<usize>),
     Whole(Vec<u8>),
 }
 
-/// One read of several adjacent leaves.
+/// A read of several leaves that are stored next to each other and bypass the cache.
 struct Window {
-    /// The leaves in the cursor's order. Those from `next` on are not delivered yet.
+    /// The leaves in the order of the cursor. Those from index `next` on have not been delivered
+    /// yet.
     leaves: Vec<NodePointer>,
     next: usize,
     start: u64,
@@ -197,13 +207,13 @@ impl LeafReadahead {
         self.access
     }
 
-    /// Announces the number of leaves that will probably be needed.
+    /// Sets the number of leaves that will probably be needed after a seek.
     pub(super) fn expect(&mut self, leaves: usize) {
         self.expected = leaves.max(1);
     }
 
-    /// Returns the approximate memory of retained nodes and of the lists of the next leaves, in
-    /// bytes.
+    /// Returns the approximate memory in bytes of the nodes that are kept and of the list of
+    /// requested leaves.
     pub(super) fn memory_bytes(&self) -> usize {
         let current = match &self.current {
             LeafBuffer::Frame(frame) => frame.len(),
@@ -214,7 +224,7 @@ impl LeafReadahead {
         current + path + self.asked.capacity() * size_of::<NodePointer>()
     }
 
-    /// Returns the bytes of the current leaf.
+    /// Returns the bytes of the current leaf; empty if there is none.
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         match &self.current {
@@ -228,8 +238,8 @@ impl LeafReadahead {
         }
     }
 
-    /// Starts at a target and requests the first leaves, without waiting for them. Returns the
-    /// first leaves if the caller is to request them from the cache.
+    /// Starts at `target` and requests the first leaves without waiting for them. If the result is
+    /// not empty, it contains leaves that the caller must request from the cache.
     pub(super) fn start(&mut self, target: PathTarget<'_>) -> Result<Vec<NodePointer>> {
         self.current = LeafBuffer::None;
         self.asked.clear();
@@ -252,8 +262,8 @@ impl LeafReadahead {
             self.span = FIRST_WINDOW;
         }
         self.ahead = None;
-        // There is nothing after the last record, and the extent of the last leaf may have been
-        // released (R2).
+        // Stop if the range starts after the last record. There is nothing to read, and the extent
+        // of the last leaf may already have been released (R2).
         let last = &*self.run.inner.last;
         let is_behind = *self.range.low > *last || matches!(target, PathTarget::First(key) if *key > *last);
         if !self.range.is_empty() && !is_behind {
@@ -267,7 +277,7 @@ impl LeafReadahead {
         if self.streams {
             self.fill_windows()?;
         }
-        // The leaves come from windows, or are in the cache after all.
+        // The first leaves are read by windows, or were found in the cache and requested there.
         if self.streams || !self.windows.is_empty() || !self.asked.is_empty() {
             return Ok(Vec::new());
         }
@@ -277,8 +287,8 @@ impl LeafReadahead {
             self.asked.push_back(pointer);
         }
         let first: Vec<NodePointer> = self.asked.iter().copied().collect();
-        // Leaves in this number would evict those of other users, and need not all be present
-        // before the first one is used.
+        // So many leaves would displace the nodes of other users in the cache. They also need not
+        // all be present before the first one is used.
         if first.len() > MAX_KEPT {
             let purpose = self.access.purpose();
             let pending = self.cache.request(&first, purpose, CacheRetention::PassThrough)?;
@@ -289,7 +299,8 @@ impl LeafReadahead {
         Ok(first)
     }
 
-    /// Returns the next leaf to request, and advances as long as the range needs further leaves.
+    /// Returns the next leaf to be requested and advances the path. The path ends after the last
+    /// leaf that may have keys in the range.
     fn take_ahead(&mut self) -> Result<Option<NodePointer>> {
         let Some(path) = &mut self.ahead else {
             return Ok(None);
@@ -315,7 +326,7 @@ impl LeafReadahead {
         Ok(Some(pointer))
     }
 
-    /// Ends the forward iteration if all keys of the next leaf are after the range.
+    /// Ends a forward iteration if the next leaf has only keys above the range.
     fn stop_behind_range(&mut self) -> Result<()> {
         if let (Some(path), Some(high)) = (&self.ahead, &self.range.high)
             && path.compare(high)?.0.is_ge()
@@ -325,7 +336,7 @@ impl LeafReadahead {
         Ok(())
     }
 
-    /// Moves to the next leaf and returns its pointer, or `None` at the end.
+    /// Moves to the next leaf and returns its pointer. Returns `None` after the last leaf.
     pub(super) fn next(&mut self) -> Result<Option<NodePointer>> {
         self.current = LeafBuffer::None;
         self.retire_windows();
@@ -340,16 +351,17 @@ impl LeafReadahead {
         }
     }
 
-    /// Requests more leaves when few requested ones are left.
+    /// Requests further leaves if only few of the requested ones have not been delivered yet.
     fn keep_ahead(&mut self) -> Result<()> {
-        // A growing window is requested at once. A full-size window is refilled in quarters, so
-        // that several reads are in progress.
+        // While the window grows, the whole window is requested together. At its full size it is
+        // refilled in quarters, so that several reads are in progress.
         let portion = if self.window < self.most {
             self.window
         } else {
             self.window.div_ceil(4)
         };
-        // The expected number of leaves suffices until it is exceeded.
+        // As long as only the expected leaves have been requested, no more are requested until all
+        // of them are used.
         let enough = match self.is_expected {
             true => 0,
             false if self.window < self.most => self.window / 2,
@@ -366,7 +378,8 @@ impl LeafReadahead {
         Ok(())
     }
 
-    /// Reads past the cache from here on, if the cache lends the memory.
+    /// Switches to reads that bypass the cache, provided that the cache can lend the memory for
+    /// them.
     fn stream_cached(&mut self) {
         let ReadConcurrency {
             windows,
@@ -381,7 +394,8 @@ impl LeafReadahead {
         self.streams = self.loan.is_some();
     }
 
-    /// Loads a requested leaf. If the cache has lost it, fewer leaves are read ahead from then on.
+    /// Loads a requested leaf. If the cache has already evicted it, the read-ahead window is
+    /// halved.
     fn enter_cached(&mut self, pointer: NodePointer) -> Result<NodePointer> {
         let guard = self.cache.epochs().pin();
         if self.cache.peek_untracked(&pointer, &guard).is_none() && self.is_lost(&pointer, &guard) {
@@ -398,8 +412,8 @@ impl LeafReadahead {
         Ok(pointer)
     }
 
-    /// Returns whether a leaf was read ahead and evicted before its use, which means that the
-    /// window is too large for the cache.
+    /// Returns whether a leaf was read ahead and then evicted before it was used. The read-ahead
+    /// window is too large for the cache in this case.
     #[cold]
     fn is_lost(&mut self, pointer: &NodePointer, guard: &EpochGuard) -> bool {
         let was_asked = !self.pending.is_empty();
@@ -407,7 +421,7 @@ impl LeafReadahead {
         was_asked && self.pending.is_empty() && self.cache.peek_untracked(pointer, guard).is_none()
     }
 
-    /// Requests `leaves` leaves, and doubles the window.
+    /// Requests the next `leaves` leaves through the cache, and doubles the window.
     fn ask_ahead(&mut self, leaves: usize) -> Result<()> {
         self.pending.retain_mut(|pending| !pending.poll());
         let first = self.asked.is_empty();
@@ -417,7 +431,7 @@ impl LeafReadahead {
         for _ in 0..leaves {
             let Some(pointer) = self.take_ahead()? else { break };
             self.asked.push_back(pointer);
-            // Leaves that are already cached are marked as used, so they stay.
+            // Looking up a cached leaf marks it as used, so it remains in the cache.
             if self.cache.peek(&pointer, &guard).is_none() {
                 wanted.push(pointer);
             }
@@ -427,7 +441,7 @@ impl LeafReadahead {
         } else {
             self.missed + wanted.len()
         };
-        // A single leaf that is needed now is read synchronously.
+        // If only one leaf is missing and it is needed now, it will be read synchronously instead.
         if wanted.len() > usize::from(first) {
             let pending = self
                 .cache
@@ -442,7 +456,7 @@ impl LeafReadahead {
         Ok(())
     }
 
-    /// Removes windows whose leaves were all delivered, and retains their buffers for later reads.
+    /// Removes windows whose leaves have all been delivered. Keeps their buffers for later reads.
     fn retire_windows(&mut self) {
         while self.windows.front().is_some_and(Window::is_over) {
             if let Some(Window {
@@ -465,7 +479,7 @@ impl LeafReadahead {
         }
     }
 
-    /// Returns the next leaf of the first window.
+    /// Returns the next leaf of the first window, or `None` if there is no window.
     fn next_streamed(&mut self) -> Result<Option<NodePointer>> {
         let Some(window) = self.windows.front_mut() else {
             return Ok(None);
@@ -489,7 +503,7 @@ impl LeafReadahead {
         Ok(Some(pointer))
     }
 
-    /// Decodes a leaf that is compressed or long.
+    /// Decodes a leaf that is compressed or consists of several parts.
     fn unpack(&self, pointer: &NodePointer, encoded: &[u8]) -> Result<Vec<u8>> {
         let page_size = self.cache.page_size();
         let mut node = vec![0; page_size.node_bytes(pointer.pages)];
@@ -505,7 +519,7 @@ impl LeafReadahead {
         Ok(node)
     }
 
-    /// Submits reads up to the maximum number of concurrent windows.
+    /// Submits reads until the maximum number of windows is in progress.
     fn fill_windows(&mut self) -> Result<()> {
         while self.streams && self.windows.len() < self.breadth && self.ahead.is_some() {
             let Some(window) = self.next_window()? else { break };
@@ -515,7 +529,7 @@ impl LeafReadahead {
         Ok(())
     }
 
-    /// Returns whether most of these leaves are cached, judged by a sample.
+    /// Returns whether most of the leaves are probably cached. Looks up only a sample of them.
     fn are_cached(&self, leaves: &[NodePointer]) -> bool {
         let guard = self.cache.epochs().pin();
         let asked = leaves.iter().step_by(leaves.len().div_ceil(8).max(1));
@@ -528,9 +542,9 @@ impl LeafReadahead {
         found * 2 > asked
     }
 
-    /// Submits one read of the next leaves, as far as they are adjacent. Returns `None` at the end,
-    /// and if no window is in progress and the leaves are cached, in which case it continues with
-    /// the cache.
+    /// Submits one read of the next leaves, provided that they are stored close together. Returns
+    /// `None` if no leaf is left. Also returns `None` if most of these leaves are cached and no
+    /// other window is in progress; the cursor then continues through the cache.
     fn next_window(&mut self) -> Result<Option<Window>> {
         let mut leaves: Vec<NodePointer> = Vec::new();
         let mut bytes: Range<u64> = 0..0;
@@ -612,7 +626,7 @@ impl Window {
         self.next == self.leaves.len()
     }
 
-    /// Waits for the read, if it is in flight.
+    /// Waits for the read to complete, if it is in progress.
     fn wait(&mut self, tiers: &TierFiles) -> Result<()> {
         if let WindowRead::InFlight(..) = self.read
             && let WindowRead::InFlight(ticket, device) = std::mem::replace(&mut self.read, WindowRead::Over)
@@ -625,7 +639,7 @@ impl Window {
         Ok(())
     }
 
-    /// Returns the next leaf and its position in the buffer.
+    /// Returns the pointer to the next leaf, and the position of the leaf in the window's buffer.
     fn take(&mut self) -> (NodePointer, Range<usize>) {
         debug_assert!(!self.is_over(), "a window has a leaf left");
         let pointer = self.leaves[self.next];

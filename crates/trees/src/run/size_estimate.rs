@@ -1,4 +1,5 @@
-//! The weight of a key range, and suitable split points, computed from index nodes alone.
+//! Estimates the amount of data in a key range, and finds keys that divide the range evenly. Reads
+//! only index nodes.
 
 use super::index::{IndexLayout, SubtreeSums};
 use super::load::load;
@@ -10,10 +11,10 @@ use alluvium_storage::{EpochGuard, NodeCache, NodePointer, Result};
 /// The amount of data in a key range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RangeWeight {
-    /// Encoded bytes of leaves, plus the bytes of their separate values.
+    /// Encoded bytes of the leaves plus the bytes of their separate values.
     pub bytes: u64,
     pub records: u64,
-    /// Number of deletes among the records.
+    /// Number of records that are deletes.
     pub tombstones: u64,
 }
 
@@ -28,26 +29,27 @@ impl std::ops::Add for RangeWeight {
     }
 }
 
-/// A piece of a range, from `low` up to the start of the next piece.
+/// A piece of a key range. It extends from `low` to the `low` of the next piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangePiece {
-    /// Lower bound of the keys in the piece. No key has records on both sides of it.
+    /// The lower bound of the piece. The records of one key are never divided between two pieces.
     pub low: Box<[u8]>,
-    /// Size in bytes, as in [`RangeWeight::bytes`].
+    /// Size of the piece in bytes, as in [`RangeWeight::bytes`].
     pub bytes: u64,
 }
 
-/// The search descends until there are this many candidates per piece.
+/// Minimum number of candidates for the start of each piece. The search descends to lower index
+/// levels until there are this many.
 const CHOICES: usize = 4;
 
-/// An index node on the path.
+/// An index node on the path of a search.
 struct IndexNodeView<'n> {
     pointer: &'n NodePointer,
     layout: &'n IndexLayout,
     bytes: &'n [u8],
 }
 
-/// The means for reading nodes.
+/// The parameters for reading nodes through the cache.
 #[derive(Clone, Copy)]
 struct NodeAccess<'g> {
     cache: &'g NodeCache,
@@ -56,8 +58,8 @@ struct NodeAccess<'g> {
 }
 
 impl IndexedRun {
-    /// Returns the weight of a range. Leaves are not read; the leaves at the start and the end of
-    /// the range count completely.
+    /// Returns the amount of data in a key range. Leaves are not read. The leaves at both ends of
+    /// the range are counted completely, even if only some of their keys are in the range.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if a node does not match its pointer;
@@ -95,7 +97,8 @@ impl IndexedRun {
         })
     }
 
-    /// Adds the sums of a node's children between the bounds. An absent bound is outside the node.
+    /// Adds the sums of those children of a node that are between the bounds `low` and `high`. A
+    /// bound that is `None` does not restrict this node.
     fn weigh_node(
         &self,
         node: &IndexNodeView<'_>,
@@ -152,8 +155,8 @@ impl IndexedRun {
         })
     }
 
-    /// Splits a range into about `wanted` pieces of about equal weight; fewer if there are too few
-    /// leaves. The first piece starts at the start of the range.
+    /// Divides a key range into about `wanted` pieces of similar size, or into fewer pieces if
+    /// there are not enough leaves. The first piece starts where the range starts.
     ///
     /// # Errors
     /// See [`IndexedRun::weigh`].
@@ -193,7 +196,7 @@ impl IndexedRun {
         Ok(group(found, range, wanted))
     }
 
-    /// Collects the children of the nodes of a level that overlap a range.
+    /// Collects, from all index nodes of the given level, the children that overlap a key range.
     fn collect(
         &self,
         node: &IndexNodeView<'_>,
@@ -216,7 +219,7 @@ impl IndexedRun {
             }
             let begun = node.layout.is_begun(node.bytes, child).map_err(bad)?;
             let separator = node.layout.separator(node.bytes, child).map_err(bad)?;
-            // For a subtree that is partly outside the range, counts only the part inside.
+            // If the subtree is only partly in the range, count only the part within.
             let low = (*separator < *range.low).then_some(&*range.low);
             let high = range.high.as_deref().filter(|_| child == last);
             let mut sums = SubtreeSums::default();
@@ -237,14 +240,15 @@ impl IndexedRun {
     }
 }
 
-/// A possible start of a piece.
+/// A key at which a piece may start.
 struct SplitCandidate {
     low: Vec<u8>,
     bytes: u64,
     can_begin: bool,
 }
 
-/// Returns the first and the last child of a node that may have keys between the bounds.
+/// Returns the indices of the first and the last child of a node that may have keys between the
+/// bounds, or `None` if there are no such children.
 fn overlapping(
     node: &IndexNodeView<'_>,
     low: Option<&[u8]>,
@@ -264,7 +268,7 @@ fn overlapping(
         .map(|last| (first, last)))
 }
 
-/// Combines candidates into pieces of about equal weight.
+/// Combines the subtrees of the candidates into pieces of similar size.
 fn group(candidates: Vec<SplitCandidate>, range: &KeyRange, wanted: usize) -> Vec<RangePiece> {
     assert!(wanted > 0, "a range is one piece at least");
     let total: u64 = candidates
@@ -273,7 +277,8 @@ fn group(candidates: Vec<SplitCandidate>, range: &KeyRange, wanted: usize) -> Ve
     let mut pieces: Vec<RangePiece> = Vec::new();
     let mut before = 0u64;
     for candidate in candidates {
-        // The next piece starts at the candidate whose middle passes the due weight.
+        // The next piece starts at the first candidate whose middle is at or after the ideal
+        // boundary.
         let due = u128::from(total) * pieces.len() as u128 / wanted as u128;
         let middle = before.saturating_add(candidate.bytes / 2);
         match pieces.last_mut() {

@@ -1,37 +1,37 @@
-//! Sorted, concatenated byte strings, which store the keys of leaves and the separators of index
-//! nodes: access by index and binary search.
+//! A table of sorted byte strings that are stored one after another. Such tables store the keys of
+//! leaves and the separators of index nodes. They support access by index, and binary search.
 
 use super::MalformedNode;
 use super::format::{get, head, u16_in};
 use std::hint::select_unpredictable;
 
-/// The position of byte strings in a node.
+/// The location of a string table in a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StringTable {
     pub(super) count: usize,
-    /// Offset of the first string.
+    /// Offset of the first string in the node.
     pub(super) at: usize,
-    /// Bytes that all strings occupy together.
+    /// Total length of all strings in bytes.
     pub(super) len: usize,
     pub(super) ends: StringEnds,
 }
 
-/// The representation of the strings' ends.
+/// Determines how the ends of the strings are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StringEnds {
-    /// All strings have this length.
+    /// All strings have this length, so their ends are not stored.
     Equal(usize),
-    /// Packed integers store the end of each string.
+    /// The end of each string is stored as a packed integer.
     Listed {
-        /// Offset of the first integer.
+        /// Offset of the first of these integers in the node.
         at: usize,
-        /// Width of an integer in bytes.
+        /// Width of each integer in bytes.
         width: usize,
     },
 }
 
 impl StringEnds {
-    /// Returns the total length of `count` strings.
+    /// Returns the total length of `count` strings, or `None` if it cannot be read.
     pub(super) fn total(self, bytes: &[u8], count: usize) -> Option<usize> {
         match self {
             StringEnds::Equal(len) => count.checked_mul(len),
@@ -44,8 +44,8 @@ impl StringEnds {
 }
 
 impl StringTable {
-    /// Returns the start and end of a string in the node, or `None` if they are outside of the
-    /// strings.
+    /// Returns the offsets of the start and the end of a string in the node, or `None` if they are
+    /// outside of the table.
     #[inline(always)]
     pub(super) fn range(&self, bytes: &[u8], index: usize) -> Option<(usize, usize)> {
         let (start, end) = match self.ends {
@@ -70,24 +70,24 @@ impl StringTable {
         string.ok_or(MalformedNode("strings in a row"))
     }
 
-    /// Returns the number of strings below a key.
+    /// Returns the number of strings that are less than `key`.
     #[inline]
     pub(super) fn below(&self, bytes: &[u8], key: &[u8]) -> Result<usize, MalformedNode> {
         self.partition::<false>(bytes, key)
     }
 
-    /// Returns the number of strings at or below a key.
+    /// Returns the number of strings that are less than or equal to `key`.
     #[inline]
     pub(super) fn at_or_below(&self, bytes: &[u8], key: &[u8]) -> Result<usize, MalformedNode> {
         self.partition::<true>(bytes, key)
     }
 
-    /// Returns the number of strings before a key; with `EQUAL`, strings equal to the key count
-    /// too.
+    /// Returns the number of strings that are less than `key`. If `EQUAL` is true, strings equal to
+    /// `key` are counted too.
     #[inline]
     fn partition<const EQUAL: bool>(&self, bytes: &[u8], key: &[u8]) -> Result<usize, MalformedNode> {
-        // The loop is instantiated for each representation of the ends, because finding the end is
-        // most of its work.
+        // The search loop is compiled separately for each representation of the ends, because
+        // finding the end of a string is most of its work.
         let found = match self.ends {
             StringEnds::Equal(len) => {
                 self.search::<EQUAL>(bytes, key, |index| Some((index * len, (index + 1) * len)))
@@ -108,9 +108,9 @@ impl StringTable {
         found.ok_or(MalformedNode("strings in a row"))
     }
 
-    /// Compares the first eight bytes as integers, and the rest only if these are equal, without
-    /// branches that depend on the outcome. `range` returns the start and end of a string relative
-    /// to the first string.
+    /// Searches for `key` by bisection without branches that depend on the result of a comparison.
+    /// The first eight bytes are compared as integers, and the rest only if these are equal.
+    /// `range` returns the start and the end of a string, relative to the first string.
     #[inline(always)]
     fn search<const EQUAL: bool>(
         &self,
@@ -119,8 +119,8 @@ impl StringTable {
         range: impl Fn(usize) -> Option<(usize, usize)>,
     ) -> Option<usize> {
         let wanted = head(key, 0, key.len())?;
-        // Eight bytes are loaded at once, which may include bytes after the strings; these are
-        // ignored.
+        // Eight bytes are loaded together. They may include bytes after the end of the table, which
+        // are ignored.
         let bytes = bytes.get(self.at..)?;
         let (mut low, mut left) = (0, self.count);
         while left > 0 {

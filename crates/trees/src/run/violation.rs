@@ -1,4 +1,4 @@
-//! The findings of a check of a run.
+//! The violations that a check of a run can find.
 
 use super::IndexedRun;
 use alluvium_dictionary::range::KeyRange;
@@ -6,72 +6,76 @@ use alluvium_dictionary::read::{CheckReadTotals, DataFiles};
 use alluvium_storage::{DiskLocation, NodePointer};
 use std::fmt;
 
-/// A violation of the invariants of [`run`](super).
+/// A violation of an invariant of a [`run`](super).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunViolation {
-    /// A node cannot be read, or does not match its pointer.
+    /// A node cannot be read, or does not match the pointer to it.
     Unreadable {
-        /// The error that the read returned, as text.
+        /// The text of the error that reading the node returned.
         why: String,
-        /// The damaged node, if a repair can omit it.
+        /// The damaged node; `None` if a repair cannot exclude it.
         node: Option<Box<DamagedNode>>,
     },
-    /// Keys, records or separators are out of order, or a key is outside its leaf's bounds (R1, L1,
-    /// I1).
+    /// Keys, records or separators are out of order, or a key is outside of its leaf's bounds (R1,
+    /// L1, I1).
     Order {
         place: DiskLocation,
-        /// Which keys, records or separators are out of order.
+        /// A description of the keys, records or separators that are out of order.
         what: String,
     },
-    /// A child's sums do not match its leaves (I2).
+    /// The sums that an index node states for a child do not match the leaves below that child
+    /// (I2).
     Sums {
-        /// Location of the child whose sums differ.
+        /// The location of the child.
         place: DiskLocation,
-        /// The sums in the parent, and the actual sums.
+        /// The sums that the parent states, and the actual sums.
         what: String,
     },
-    /// The summary does not match the leaves.
+    /// The summary in the footer does not match the contents of the leaves.
     Summary {
         /// The summary in the footer, and the actual totals.
         what: String,
     },
-    /// An extent is missing from the list, or its keys or live bytes are wrong (R2).
+    /// An extent is missing from the run's list of extents, or its key interval or its live bytes
+    /// are wrong (R2).
     Extents {
-        /// Which extent differs, and how.
+        /// A description of the extent and of the difference.
         what: String,
     },
 }
 
-/// A node that does not match its pointer.
+/// A node that cannot be read or does not match the pointer to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedNode {
-    /// For values, the node that their records point to.
+    /// The pointer to the node. For separate values, the node to which the records point.
     pub(crate) pointer: NodePointer,
     pub(crate) holds: NodeContents,
-    /// The keys in the node or below it.
+    /// The range of the keys in the node or in its subtree.
     pub(crate) range: KeyRange,
-    /// Readers of this key may reach the node too.
+    /// The upper bound of the node's keys. Readers of this key may reach the node even if the key
+    /// is not in `range`.
     pub(crate) high: Box<[u8]>,
-    /// Number of records in the node or below it.
+    /// Number of records in the node or in its subtree.
     pub(crate) records: u64,
-    /// The error that the read returned, as text.
+    /// The text of the error that reading the node returned.
     pub(crate) why: String,
 }
 
-/// The contents of a node.
+/// The kind of contents of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeContents {
-    /// Records, of one keyspace (T9).
+    /// Records, all of which belong to one keyspace (T9).
     Records,
     /// Pointers to leaves or index nodes.
     Nodes,
-    /// Values of records in leaves, or pointers to parts of a long value.
+    /// Separate values of records, or pointers to the parts of a long value.
     Values,
 }
 
 impl IndexedRun {
-    /// Returns the damaged nodes that readers of these ranges can reach. Reads all reachable nodes.
+    /// Returns the damaged nodes that readers of the ranges in `within` can reach. Reads all nodes
+    /// that are reachable.
     pub(crate) fn damaged_within(&self, files: DataFiles<'_>, within: &[KeyRange]) -> Vec<DamagedNode> {
         let said = self.check_within(files, within, &mut |_| (), &mut CheckReadTotals::default());
         let nodes = said.into_iter().filter_map(|violation| match violation {
@@ -79,7 +83,7 @@ impl IndexedRun {
             _ => None,
         });
         let mut nodes: Vec<DamagedNode> = nodes.collect();
-        // A long value has one violation for each of its damaged nodes.
+        // A long value has one violation for each of its damaged nodes; keep only the first.
         nodes.dedup_by_key(|node| node.pointer);
         nodes
     }

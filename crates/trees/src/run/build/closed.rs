@@ -1,4 +1,4 @@
-//! Leaves that are full but not written yet.
+//! Leaves that are complete but have not been written yet.
 
 use crate::run::index::{LeafKeys, SubtreeSums};
 use crate::run::units::ValueUnits;
@@ -6,27 +6,29 @@ use alluvium_dictionary::value_log::ValuePointer;
 use alluvium_storage::NodeCodec;
 use std::collections::VecDeque;
 
-/// A leaf that is full but not written yet.
+/// A leaf that is complete but has not been written yet.
 #[derive(Debug, Default)]
 pub(in crate::run) struct ClosedLeaf {
     pub(super) bytes: Vec<u8>,
-    /// Offset of the values in `bytes`.
+    /// Offset in `bytes` at which the list of values starts.
     pub(super) values_at: usize,
     pub(super) separator: Vec<u8>,
-    /// Without the bytes of its nodes.
+    /// The sums over the records of the leaf. The bytes of the leaf's own nodes are added when it
+    /// is written.
     pub(super) sums: SubtreeSums,
     /// Whether the previous leaf has newer records of the first key.
     pub(super) is_begun: bool,
-    /// Number of values whose locations are not known yet.
+    /// Number of separate values whose locations are not known yet.
     pub(super) awaited: usize,
     pub(super) units: ValueUnits,
-    /// First and last key, for the index.
+    /// The first and last key of the leaf, if the index stores them.
     pub(super) keys: Option<LeafKeys>,
     pub(super) codec: NodeCodec,
 }
 
 impl ClosedLeaf {
-    /// Stores the location of a value. The value occupies `share` bytes of its node.
+    /// Sets the pointer to a separate value. `at` is the offset of the pointer in the list of
+    /// values. The value accounts for `share` bytes of its node.
     pub(super) fn place_value(&mut self, at: usize, pointer: &ValuePointer, share: u64) {
         let mut bytes = Vec::with_capacity(ValuePointer::BYTES);
         pointer.encode(&mut bytes);
@@ -38,14 +40,16 @@ impl ClosedLeaf {
     }
 }
 
-/// Leaves that wait for the locations of their values, or for the next separator, in order.
+/// The queue of complete leaves. A leaf remains in the queue until the locations of its separate
+/// values and the separator of the next leaf are known.
 #[derive(Debug, Default)]
 pub(in crate::run) struct ClosedLeaves {
     queue: VecDeque<ClosedLeaf>,
     bytes: u64,
-    /// Number of written leaves, which is also the number of the first waiting leaf.
+    /// Number of leaves that were removed from the queue. It is also the number of the first leaf
+    /// in the queue.
     written: u64,
-    /// A written leaf whose memory is reused.
+    /// A leaf that has been written and whose memory can be reused.
     spare: Option<ClosedLeaf>,
 }
 
@@ -58,22 +62,22 @@ impl ClosedLeaves {
         self.queue.is_empty()
     }
 
-    /// Returns the total size of the waiting leaves in bytes.
+    /// Returns the total encoded size in bytes of the leaves in the queue.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Returns the number of the next leaf to be closed.
+    /// Returns the number that the next completed leaf will get.
     pub(super) fn next_number(&self) -> u64 {
         self.written + self.queue.len() as u64
     }
 
-    /// Returns a leaf by its number, or `None` if it is not closed yet.
+    /// Returns the leaf with this number, or `None` if it has not been completed yet.
     pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut ClosedLeaf> {
         self.queue.get_mut((number - self.written) as usize)
     }
 
-    /// Closes a leaf, whose contents `fill` sets.
+    /// Appends a complete leaf, whose contents are set by `fill`, to the queue.
     pub(super) fn push(&mut self, fill: impl FnOnce(&mut ClosedLeaf)) {
         let mut leaf = self.spare.take().unwrap_or_default();
         fill(&mut leaf);
@@ -81,7 +85,8 @@ impl ClosedLeaves {
         self.queue.push_back(leaf);
     }
 
-    /// Removes the first leaf if it waits for no value. It counts as written.
+    /// Removes and returns the first leaf, if the locations of all its separate values are known.
+    /// The leaf counts as written.
     pub(super) fn pop(&mut self) -> Option<ClosedLeaf> {
         let leaf = self.queue.pop_front_if(|leaf| leaf.awaited == 0)?;
         assert!(self.bytes >= leaf.bytes.len() as u64, "counted");
@@ -90,12 +95,12 @@ impl ClosedLeaves {
         Some(leaf)
     }
 
-    /// Returns the separator of the first leaf.
+    /// Returns the separator of the first leaf in the queue.
     pub(super) fn separator(&self) -> Option<&[u8]> {
         self.queue.front().map(|leaf| &*leaf.separator)
     }
 
-    /// Keeps the memory of a written leaf for reuse.
+    /// Keeps the memory of a leaf that has been written, so that it can be reused.
     pub(super) fn reuse(&mut self, leaf: ClosedLeaf) {
         self.spare = Some(leaf);
     }

@@ -1,4 +1,4 @@
-//! The leaf that is being filled.
+//! The leaf to which records are being added.
 
 use super::closed::ClosedLeaf;
 use crate::run::index::{LeafKeys, SubtreeSums};
@@ -7,27 +7,31 @@ use crate::run::units::ValueUnits;
 use alluvium_dictionary::value_log::ValuePointer;
 use alluvium_storage::NodeCodec;
 
-/// Leaf bounds (first and last key) are stored in the index only while they occupy at most one part
-/// in this many of the leaf's bytes. Longer keys would make the index as large as the leaves.
+/// The index stores the first and last key of a leaf only if both together occupy at most this
+/// fraction of the leaf's size, given as a divisor. Longer keys would make the index as large as
+/// the leaves.
 const SHARE_OF_KEYS: usize = 8;
 
-/// The leaf being filled. It accepts records only after it was started.
+/// The leaf to which records are being added. It accepts records only after [`CurrentLeaf::begin`]
+/// has been called.
 #[derive(Debug)]
 pub(in crate::run) struct CurrentLeaf {
     records: LeafBuilder,
     max_bytes: usize,
     codec: NodeCodec,
-    /// Whether the leaf is closed to further records, because the next ones belong to another
+    /// Whether the leaf accepts no further records, because the next records belong to another
     /// keyspace.
     is_over: bool,
     separator: Vec<u8>,
-    /// The first key, if the index stores leaf bounds.
+    /// The first key of the leaf; empty if the index does not store the first and last keys of
+    /// leaves.
     pub(in crate::run) first_key: Vec<u8>,
-    /// Total size of its separate values in bytes.
+    /// Total size in bytes of the separate values of the leaf's records.
     separate_bytes: u64,
-    /// Number of values whose locations are not known yet.
+    /// Number of separate values whose locations are not known yet.
     awaited: usize,
-    /// The units that hold its values, as far as they are known.
+    /// The allocation units that contain the separate values of the leaf, except for those whose
+    /// locations are not known.
     pub(super) units: ValueUnits,
 }
 
@@ -51,7 +55,7 @@ impl CurrentLeaf {
         self.records.records() > 0
     }
 
-    /// Returns the size in bytes.
+    /// Returns the encoded size of the leaf in bytes, or 0 if it has no records.
     pub(super) fn bytes(&self) -> u64 {
         match self.has_records() {
             true => self.records.bytes() as u64,
@@ -63,48 +67,51 @@ impl CurrentLeaf {
         &self.separator
     }
 
-    /// Closes the leaf to records of another keyspace.
+    /// Closes the leaf, because the next records belong to another keyspace.
     pub(super) fn end_keyspace(&mut self) {
         self.is_over = true;
     }
 
-    /// Adds a record, and returns whether the leaf accepted it. A full or closed leaf does not.
+    /// Adds a record. Returns `false`, without adding it, if the leaf is full, closed, or has no
+    /// records yet.
     #[inline]
     pub(super) fn add(&mut self, key: &[u8], new: bool, entry: &LeafCell<'_>) -> bool {
         self.has_records() && !self.is_over && self.records.add(key, new, entry, self.max_bytes)
     }
 
-    /// Adds the first record, which an empty leaf always accepts.
+    /// Adds the first record of the leaf. An empty leaf accepts a record of any size.
     pub(super) fn add_first(&mut self, key: &[u8], new: bool, entry: &LeafCell<'_>) {
         self.records.add(key, new, entry, self.max_bytes);
         debug_assert_eq!(self.records.records(), 1, "a new leaf takes its record");
     }
 
-    /// Counts the separate value of the last record.
+    /// Notes that the value of the last record is separate and has `len` bytes.
     pub(super) fn count_separate(&mut self, len: usize) {
         self.separate_bytes += len as u64;
         self.units.records += 1;
     }
 
-    /// Returns the offset of the last record's value among the values.
+    /// Returns the offset of the last record's value in the list of values.
     pub(super) fn last_value_at(&self) -> usize {
         debug_assert!(self.has_records(), "the record waits in its leaf");
         self.records.last_value_at()
     }
 
-    /// Marks the location of the last record's value as not known yet.
+    /// Notes that the location of the last record's separate value is not known yet.
     pub(super) fn await_value(&mut self) {
         self.awaited += 1;
     }
 
-    /// Stores the location of a value that has its own nodes.
+    /// Sets the pointer to a separate value that has its own nodes. `at` is the offset of the
+    /// pointer in the list of values.
     pub(super) fn fill_in(&mut self, at: usize, pointer: &ValuePointer) {
         let mut bytes = Vec::with_capacity(ValuePointer::BYTES);
         pointer.encode(&mut bytes);
         self.records.patch(at, &bytes);
     }
 
-    /// Stores the location of an awaited value. The value occupies `share` bytes of its node.
+    /// Sets the pointer to a separate value whose location was not known when the record was added.
+    /// The value accounts for `share` bytes of its node.
     pub(super) fn place_value(&mut self, at: usize, pointer: &ValuePointer, share: u64) {
         assert!(self.awaited > 0, "a value is placed once");
         self.fill_in(at, pointer);
@@ -112,14 +119,16 @@ impl CurrentLeaf {
         self.units.add(&pointer.node, share);
     }
 
-    /// Returns the average record size in bytes, or `None` if the leaf is empty or closed.
+    /// Returns the mean size of the leaf's records in bytes, or `None` if the leaf is empty or
+    /// closed.
     pub(super) fn mean_record(&self) -> Option<usize> {
         let records = self.records.records();
         (records > 0 && !self.is_over).then(|| self.records.bytes() / records)
     }
 
-    /// Starts an empty leaf at a separator. `first_key` is given if the index stores leaf bounds.
-    /// `is_begun` means that the previous leaf has newer records of the first key.
+    /// Starts an empty leaf with the given separator. `first_key` must be given if the index stores
+    /// the first and last keys of leaves. `is_begun` tells whether the previous leaf has newer
+    /// records of the first key.
     pub(super) fn begin(
         &mut self,
         separator: &[u8],
@@ -133,15 +142,16 @@ impl CurrentLeaf {
         self.clear(is_begun);
     }
 
-    /// Removes all records. `is_begun` is that of [`CurrentLeaf::begin`].
+    /// Removes all records. `is_begun` has the same meaning as in [`CurrentLeaf::begin`].
     pub(in crate::run) fn clear(&mut self, is_begun: bool) {
         self.records.restart(is_begun);
         (self.separate_bytes, self.awaited) = (0, 0);
         self.units.clear();
     }
 
-    /// Encodes the leaf to `closed`. `last_key` is given if the index stores leaf bounds. `goes_on`
-    /// means that the next record has the last key too.
+    /// Encodes the leaf into `closed`. `last_key` must be given if the index stores the first and
+    /// last keys of leaves. `goes_on` tells whether the next record has the same key as the last
+    /// record of this leaf.
     pub(super) fn close_to(&self, closed: &mut ClosedLeaf, goes_on: bool, last_key: Option<&[u8]>) {
         assert!(self.has_records(), "a leaf has records");
         closed.bytes.clear();

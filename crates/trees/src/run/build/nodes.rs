@@ -1,4 +1,4 @@
-//! The output of a run's nodes.
+//! Writes the leaves and index nodes of a run.
 
 use crate::run::format::encode_long;
 use crate::run::spans::UnitSpans;
@@ -10,8 +10,8 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{NodeCache, NodePointer, PageSize, Result, TierFiles};
 use std::sync::Arc;
 
-/// The location of a written leaf or index node: its parts, if it is long, and the node that
-/// pointers refer to.
+/// The location of a leaf or an index node that has been written. A long node consists of several
+/// parts and a head, to which pointers refer; any other node has no parts.
 #[derive(Debug)]
 pub(in crate::run) struct NodeAddress {
     pub(in crate::run) parts: Vec<NodePointer>,
@@ -24,7 +24,7 @@ impl NodeAddress {
     }
 }
 
-/// Writes leaves and index nodes sequentially.
+/// Writes the leaves and index nodes of a run sequentially.
 #[derive(Debug)]
 pub(in crate::run) struct NodeOutput {
     pub(in crate::run) options: WriterOptions,
@@ -32,7 +32,7 @@ pub(in crate::run) struct NodeOutput {
     pub(in crate::run) extents: Arc<Extents>,
     tiers: Arc<TierFiles>,
     pub(in crate::run) writer: NodeWriter,
-    /// The key ranges that need the nodes.
+    /// The key intervals whose readers need the nodes that were written.
     pub(in crate::run) spans: UnitSpans,
 }
 
@@ -52,7 +52,8 @@ impl NodeOutput {
         self.options.page_size
     }
 
-    /// Returns a writer for other nodes of the run, in extents of `extent_units` units.
+    /// Returns a new writer for other nodes of the same run, with extents of `extent_units`
+    /// allocation units.
     pub(in crate::run) fn another(&self, extent_units: u32) -> NodeWriter {
         self.another_with(WriterOptions {
             extent_units,
@@ -60,7 +61,7 @@ impl NodeOutput {
         })
     }
 
-    /// Returns a writer for other nodes of the run on a tier.
+    /// Returns a new writer for other nodes of the same run on the storage tier `tier`.
     pub(super) fn another_on(&self, tier: u8) -> NodeWriter {
         self.another_with(WriterOptions { tier, ..self.options })
     }
@@ -69,7 +70,7 @@ impl NodeOutput {
         NodeWriter::new(Arc::clone(&self.extents), Arc::clone(&self.tiers), options)
     }
 
-    /// Returns a source of nodes written by other runs.
+    /// Returns a reader for nodes that other runs have written.
     pub(super) fn direct(&self) -> DirectNodeReader<'_> {
         DirectNodeReader {
             tiers: &self.tiers,
@@ -78,8 +79,8 @@ impl NodeOutput {
         }
     }
 
-    /// Writes a leaf or an index node, padded to whole pages. A node that is too long is written in
-    /// parts.
+    /// Writes a leaf or an index node, padded to a multiple of the page size. A node that exceeds
+    /// the maximum size is written in several parts.
     pub(in crate::run) fn write(&mut self, node: &mut Vec<u8>) -> Result<NodeAddress> {
         assert!(!node.is_empty(), "a node has bytes");
         let page_size = self.page_size();

@@ -1,4 +1,4 @@
-//! The separate values of a run.
+//! Writes the separate values of a run.
 
 use super::nodes::NodeOutput;
 use crate::run::spans::UnitSpans;
@@ -8,20 +8,22 @@ use alluvium_storage::extents::Extent;
 use alluvium_storage::node::WriterOutput;
 use alluvium_storage::{NodeCodec, PageSize, Result};
 
-/// The separate values of a run, and the extents of values inherited from other runs.
+/// Writes the separate values of a run, and tracks the extents of values that are inherited from
+/// other runs.
 #[derive(Debug)]
 pub(in crate::run) struct SeparateValues {
-    /// Longer values are stored separately.
+    /// Maximum length in bytes of a value that is stored in its leaf. Longer values are stored
+    /// separately.
     pub(super) threshold: usize,
     tier: u8,
     page_size: PageSize,
-    /// Created with the first value.
+    /// The writer of value nodes, which is created when the first value is added.
     writer: Option<ValueWriter>,
-    /// The key ranges that need the nodes of values.
+    /// The key intervals whose readers need the nodes with values.
     pub(in crate::run) spans: UnitSpans,
-    /// The first and last key whose values wait for their node.
+    /// The first and the last key of the values that have not been written to a node yet.
     waiting: (Vec<u8>, Vec<u8>),
-    /// Extents of runs whose values may be passed on.
+    /// Extents of other runs that contain values to which records of this run may point.
     pub(in crate::run) inherited: Vec<Extent>,
 }
 
@@ -38,7 +40,8 @@ impl SeparateValues {
         }
     }
 
-    /// Sets the codec and threshold of the next values. No value may be waiting.
+    /// Sets the codec and the threshold for the following values. All previous values must have
+    /// been written.
     pub(super) fn set_keyspace(&mut self, codec: NodeCodec, threshold: usize) {
         self.threshold = threshold;
         if let Some(writer) = &mut self.writer {
@@ -46,13 +49,15 @@ impl SeparateValues {
         }
     }
 
-    /// Returns whether the waiting values must be written before a value of `len` bytes.
+    /// Returns whether the values collected so far must be written before a value of `len` bytes
+    /// can be added.
     pub(super) fn is_full_for(&self, len: usize) -> bool {
         let writer = self.writer.as_ref();
         writer.is_some_and(|writer| writer.is_full_for(len))
     }
 
-    /// Adds the value of a key. If the value has its own nodes, adds them to `units`.
+    /// Adds the separate value of a key. If the value is so long that it has its own nodes, they
+    /// are written and added to `units`.
     pub(super) fn add(
         &mut self,
         (key, value): (&[u8], &[u8]),
@@ -79,8 +84,8 @@ impl SeparateValues {
         Ok(placed)
     }
 
-    /// Writes the node of the waiting values. Calls `place` with each value's location and its
-    /// share of the node in bytes.
+    /// Writes the values collected so far to a node. Calls `place` for each of them, with its
+    /// location and with the number of bytes of the node that it accounts for.
     pub(super) fn close(&mut self, mut place: impl FnMut(PointerSlot, &ValuePointer, u64)) -> Result<()> {
         let Some(writer) = &mut self.writer else {
             return Ok(());
@@ -93,12 +98,12 @@ impl SeparateValues {
         })
     }
 
-    /// Returns the number of bytes written and waiting.
+    /// Returns the number of bytes written, plus those of values that have not been written yet.
     pub(super) fn bytes(&self) -> u64 {
         self.writer.as_ref().map_or(0, ValueWriter::bytes)
     }
 
-    /// Completes the writer, if there were any values.
+    /// Completes the writer. Returns `None` if there were no separate values.
     pub(in crate::run) fn finish(&mut self) -> Result<Option<WriterOutput>> {
         self.writer.take().map(ValueWriter::finish).transpose()
     }

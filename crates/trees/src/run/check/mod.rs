@@ -1,7 +1,7 @@
-//! Traverses a run and reports every violation of an invariant.
+//! Checks a run by traversing it, and reports every violation of an invariant.
 //!
-//! *Scope*: footers, index nodes, leaves and values of one run, and which of its keys readers can
-//! reach. *Must not depend on*: maplets, other runs, the trees that refer to the run.
+//! *Scope*: the footer, index nodes, leaves and values of one run, and which of its keys readers
+//! can reach. *Must not depend on*: maplets, other runs, the trees that refer to the run.
 
 mod separate_values;
 
@@ -24,8 +24,9 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer};
 use std::collections::{HashMap, HashSet};
 
-/// The keys that a node may have: from `low`, below `high`. If `goes_on`, `high` itself as well,
-/// because the next node continues its records.
+/// The bounds of the keys that a node may contain: at or above `low` and below `high`. If `goes_on`
+/// is set, the node may also contain the key `high` itself, because the records of this key
+/// continue in the next node.
 #[derive(Clone, Debug)]
 struct NodeFences {
     low: Vec<u8>,
@@ -34,7 +35,8 @@ struct NodeFences {
     goes_on: bool,
 }
 
-/// A child of an index node, its possible keys, and the units that hold its values.
+/// A child of an index node, with the bounds of its keys. For a leaf also the allocation units that
+/// contain its values, and its first and last key.
 struct FencedChild {
     child: index::IndexChild,
     own: NodeFences,
@@ -42,46 +44,49 @@ struct FencedChild {
     keys: Option<index::LeafKeys>,
 }
 
-/// Maximum number of leaves and of index nodes that are read in one batch.
+/// Maximum number of leaves (`LEAVES_AT_ONCE`) and of index nodes (`INDEX_AT_ONCE`) that are read
+/// in one batch.
 const LEAVES_AT_ONCE: usize = 64;
 const INDEX_AT_ONCE: usize = 8;
-/// Maximum number of recently read nodes of values that are remembered.
+/// Maximum number of nodes with separate values that are remembered, so that they are not read
+/// again.
 const MOST_SEEN: usize = 4096;
 
-/// Callback for each key that readers can reach.
+/// A function that is called with each key that readers can reach.
 pub(crate) type KeyCallback<'k> = &'k mut dyn FnMut(&[u8]);
 
 struct RunChecker<'a> {
     run: &'a IndexedRun,
     nodes: DirectNodeReader<'a>,
     files: DataFiles<'a>,
-    /// The ranges in which readers read the run. Nothing else is touched, because it may have been
-    /// released.
+    /// The key ranges in which the run is live. Nodes outside of these ranges are not read, because
+    /// they may already have been released.
     within: &'a [KeyRange],
-    /// Whether the ranges cover the whole run.
+    /// Whether the ranges in `within` cover the whole run.
     whole: bool,
     keys: KeyCallback<'a>,
     read: &'a mut CheckReadTotals,
     violations: Vec<RunViolation>,
     found: RunSummary,
-    /// Number of leaves that another run wrote.
+    /// Number of leaves that were adopted from other runs.
     adopted: u64,
     spans: UnitSpans,
-    /// The units that hold values of the current leaf.
+    /// The allocation units that contain the separate values of the current leaf.
     units: ValueUnits,
-    /// Key and sequence number of the last record. `None` at the start, and after a leaf that was
-    /// skipped.
+    /// The key and the sequence number of the previous record; `None` at the start, and after a
+    /// leaf that was skipped.
     last: Option<(Vec<u8>, SequenceNumber)>,
-    /// Whether a leaf was skipped since the last record.
+    /// Whether a leaf was skipped after the previous record.
     left_out: bool,
-    /// Nodes of values that were read recently.
+    /// Nodes with separate values that were read recently.
     seen: HashSet<NodePointer>,
-    /// Damaged nodes of values, with the indices of their violations.
+    /// Damaged nodes with separate values, each with the indices of its violations in `violations`.
     damaged: HashMap<NodePointer, Vec<usize>>,
 }
 
 impl IndexedRun {
-    /// Reads every node of the run from the device, and returns all violations.
+    /// Checks the run by reading each of its nodes from the device. Returns all violations of its
+    /// invariants.
     #[must_use]
     pub fn check(&self, store: &Store) -> Vec<RunViolation> {
         let everything = [KeyRange::everything()];
@@ -93,9 +98,10 @@ impl IndexedRun {
         )
     }
 
-    /// Like [`IndexedRun::check`], restricted to the nodes that readers of these ranges can reach.
-    /// The ranges must be ascending and neither overlap nor touch. The store need not be open.
-    /// Calls `keys` with each reachable key, and adds the amounts read to `read`.
+    /// Checks the run like [`IndexedRun::check`], but only the nodes that readers of the ranges in
+    /// `within` can reach. The ranges must be in ascending order, and must neither overlap nor
+    /// touch. The store need not be open. Calls `keys` with each reachable key, and adds the number
+    /// of nodes and bytes that were read to `read`.
     pub(crate) fn check_within(
         &self,
         files: DataFiles<'_>,
@@ -147,7 +153,8 @@ impl RunChecker<'_> {
             };
             self.index(root, &inner.pointer, layout.level, &fences);
         }
-        // Unreadable nodes were reported already, and the remaining sums do not match the summary.
+        // If there were unreadable nodes, they have been reported, and the totals of the other
+        // nodes cannot match the summary.
         let read_all = self.whole && self.violations.is_empty();
         if read_all {
             self.summary();
@@ -164,13 +171,13 @@ impl RunChecker<'_> {
         });
     }
 
-    /// Reports an unreadable leaf or index node.
+    /// Reports a leaf or an index node that cannot be read.
     fn unreadable_child(&mut self, error: &Error, child: &FencedChild, level: u8) {
         let fences = &child.own;
         let high = fences.high.as_deref().unwrap_or(&self.run.inner.last);
         let is_damaged = matches!(error, Error::Corrupt { .. });
         let node = is_damaged.then(|| {
-            // The key at the upper fence is included if the node has records of it.
+            // The range must include the upper bound itself if the node has records of that key.
             let mut behind = high.to_vec();
             if fences.goes_on || fences.high.is_none() {
                 behind.push(0);
@@ -205,7 +212,7 @@ impl RunChecker<'_> {
         });
     }
 
-    /// Records the nodes of the footer.
+    /// Reads the footer and adds its nodes to the spans and to the counts.
     fn footer(&mut self) -> Result<(), Error> {
         let inner = &*self.run.inner;
         let bytes = load_from(&self.nodes, &inner.pointer)?;
@@ -223,8 +230,9 @@ impl RunChecker<'_> {
         Ok(())
     }
 
-    /// Records the nodes of a leaf or index node whose first node was read, and returns all of its
-    /// bytes and its size on the device.
+    /// Completes reading a leaf or an index node, given the result of reading its first node. Adds
+    /// all of its nodes to the spans and to the counts. Returns all of its bytes, and its size on
+    /// the device in bytes.
     fn whole_of(
         &mut self,
         child: &FencedChild,
@@ -258,7 +266,7 @@ impl RunChecker<'_> {
         Ok((bytes, len))
     }
 
-    /// Checks an index node and its subtree, and returns the sums of its leaves.
+    /// Checks an index node and its subtree. Returns the sums over the leaves of the subtree.
     fn index(
         &mut self,
         bytes: &[u8],
@@ -320,7 +328,8 @@ impl RunChecker<'_> {
         Ok(self.below(&wanted, level - 1))
     }
 
-    /// Checks the children that readers can reach, and returns their sums.
+    /// Checks those children that readers can reach. Returns the sums over the leaves of all
+    /// children.
     fn below(&mut self, children: &[FencedChild], level: u8) -> index::SubtreeSums {
         let mut sums = index::SubtreeSums::default();
         for some in children.chunks(if level > 0 { INDEX_AT_ONCE } else { LEAVES_AT_ONCE }) {
@@ -342,13 +351,14 @@ impl RunChecker<'_> {
         sums
     }
 
-    /// Returns whether a reader may need the keys between these fences.
+    /// Returns whether a reader may need keys within these bounds.
     fn reaches(&self, fences: &NodeFences) -> bool {
         let high = fences.high.as_deref().unwrap_or(&self.run.inner.last);
         self.whole || self.within.iter().any(|range| range.overlaps(&fences.low, high))
     }
 
-    /// Checks a child whose first node was read.
+    /// Checks a child, given the result of reading its first node. Returns the sums that its parent
+    /// states for it.
     fn child(&mut self, child: &FencedChild, node: Result<Vec<u8>, Error>, level: u8) -> index::SubtreeSums {
         let pointer = child.child.pointer;
         let said = child.child.sums;
@@ -386,7 +396,8 @@ impl RunChecker<'_> {
         said
     }
 
-    /// Compares the listed units of a leaf's values with the actual ones (I3).
+    /// Compares the allocation units that the index lists for a leaf's values with those that were
+    /// found (I3).
     fn compare_units(&mut self, child: &FencedChild, level: u8) {
         self.units.settle();
         let is_known = level == 0 && self.whole && !child.units.is_empty();
@@ -399,7 +410,7 @@ impl RunChecker<'_> {
         }
     }
 
-    /// Checks a leaf, and adds it to the sums.
+    /// Checks a leaf, and adds its records to `sums`.
     fn leaf(
         &mut self,
         bytes: &[u8],
@@ -470,7 +481,7 @@ impl RunChecker<'_> {
         self.values(&apart, |number| layout.key(bytes, number).map_err(bad))
     }
 
-    /// Counts a record, and returns the pointer to its value if that is separate.
+    /// Adds a record to the counts. Returns the pointer to its value if the value is separate.
     fn note(&mut self, record: &StoredRecord<'_>, sums: &mut index::SubtreeSums) -> Option<ValuePointer> {
         self.read.records += 1;
         let found = &mut self.found;
@@ -498,7 +509,7 @@ impl RunChecker<'_> {
         Some(pointer)
     }
 
-    /// Returns whether another run wrote a node.
+    /// Returns whether a node was written by another run.
     fn is_inherited(&self, node: &NodePointer) -> bool {
         let unit = node.offset / UNIT;
         self.run.extents().iter().any(|used| {
@@ -513,7 +524,7 @@ impl RunChecker<'_> {
         let said = self.run.summary();
         let mut found = self.found;
         if self.adopted > 0 {
-            // For adopted leaves, the summary contains only bounds.
+            // The summary has only estimates and bounds for the contents of adopted leaves.
             found.value_bytes = said.value_bytes;
             let within = said.lowest_sequence <= found.lowest_sequence
                 && found.highest_sequence <= said.highest_sequence;
@@ -522,7 +533,7 @@ impl RunChecker<'_> {
                     (said.lowest_sequence, said.highest_sequence);
             }
         }
-        // The leaves do not determine these fields.
+        // These fields cannot be computed from the leaves.
         (found.bytes, found.range_deletes) = (said.bytes, said.range_deletes);
         let deletes = self.run.range_deletes();
         if let (Some(lowest), Some(highest)) = (deletes.sequences().next(), deletes.sequences().next_back()) {

@@ -1,5 +1,5 @@
-//! Separate values: reads each of their nodes. A damaged node is reported with the records whose
-//! values it contains.
+//! Checks separate values by reading each node that contains them. A damaged node is reported
+//! together with the records whose values it contains.
 
 use super::{MOST_SEEN, RunChecker};
 use crate::run::{DamagedNode, NodeContents, RunViolation};
@@ -9,7 +9,8 @@ use alluvium_dictionary::value_log::{self, ValuePointer};
 use alluvium_storage::{Error, NodePointer};
 
 impl RunChecker<'_> {
-    /// Reads the separate values of a leaf, given with the numbers of their keys.
+    /// Checks the separate values of a leaf. `apart` has the pointer to each value and the index of
+    /// its key.
     pub(super) fn values(
         &mut self,
         apart: &[(ValuePointer, usize)],
@@ -37,8 +38,8 @@ impl RunChecker<'_> {
                 together.push(pointer.node);
             }
         }
-        // Decoding compared each pointer with the length of its node, so an intact node contains
-        // its values.
+        // An intact node contains all values that point into it, because decoding has compared each
+        // pointer with the length of its node.
         for (node, error) in self.value_nodes(&together) {
             self.damaged_values(&error, &node);
         }
@@ -50,8 +51,8 @@ impl RunChecker<'_> {
         Ok(())
     }
 
-    /// Reads nodes that hold values or parts of values. Returns the unreadable ones with their
-    /// errors.
+    /// Reads nodes with values or parts of values. Returns the nodes that cannot be read, each with
+    /// its error.
     fn value_nodes(&mut self, pointers: &[NodePointer]) -> Vec<(NodePointer, Error)> {
         let mut wrong = Vec::new();
         self.files.nodes(pointers, &mut |number, node| {
@@ -61,8 +62,8 @@ impl RunChecker<'_> {
         wrong
     }
 
-    /// Reports an unreadable node of values, or an unreadable long value.
-    /// [`RunChecker::note_damaged`] adds the affected records.
+    /// Reports a node with separate values, or a long value, that cannot be read. The caller must
+    /// then add the affected records with [`RunChecker::note_damaged`].
     fn damaged_values(&mut self, error: &Error, node: &NodePointer) {
         if matches!(error, Error::Corrupt { .. }) {
             let number = self.violations.len();
@@ -71,7 +72,8 @@ impl RunChecker<'_> {
         self.unreadable(error);
     }
 
-    /// If a record's value is damaged, adds the record to the report.
+    /// If `node`, which contains the value of the record with key `key`, is damaged, adds the
+    /// record to the report.
     fn note_damaged(&mut self, node: &NodePointer, key: &[u8]) {
         for &number in self.damaged.get(node).into_iter().flatten() {
             let RunViolation::Unreadable { why, node: damaged } = &mut self.violations[number] else {
@@ -93,8 +95,8 @@ impl RunChecker<'_> {
         }
     }
 
-    /// Reads a value that is too long for one node, a few nodes at a time. Returns the errors of
-    /// unreadable nodes.
+    /// Reads a value that consists of several nodes, a few nodes at a time. Returns the errors of
+    /// the nodes that cannot be read.
     fn long_value(&mut self, pointer: &ValuePointer, key: &[u8]) -> Vec<Error> {
         let mut wrong = Vec::new();
         let nodes = DirectNodeReader { ..self.nodes };
@@ -108,7 +110,7 @@ impl RunChecker<'_> {
                     let found = self.value_nodes(group).into_iter();
                     wrong.extend(found.map(|(_, error)| error));
                 }
-                // The nodes that they point to are read later in the same traversal.
+                // The nodes to which these pointers refer are read later in the same traversal.
                 value_log::NodeContent::Pointers => group.iter().for_each(|node| self.read.values.add(node)),
             }
         });

@@ -1,4 +1,4 @@
-//! Encoding of a run's footer, version 3. All integers are little-endian.
+//! The encoding of the footer of a run, version 3. All integers are little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -14,7 +14,8 @@
 //!     52 n × 17  each: tier (1), first unit (4), units (4), live bytes (8); then zeros
 //! ```
 //!
-//! Details (a *key* is encoded as its length in 4 bytes, and its bytes):
+//! The details, which are the metadata of the run. A *key* is encoded as its length in 4 bytes,
+//! followed by its bytes:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -31,8 +32,9 @@
 //!            -  the range deletes, see `crates/dictionary/src/range_tombstones/format.rs`
 //! ```
 //!
-//! If the footer is in the extent that is listed last, that extent ends with the unit in which the
-//! footer ends, and the footer's bytes are live in addition to the listed live bytes.
+//! If the footer is stored in the extent that is listed last, that extent ends with the allocation
+//! unit in which the footer ends. The bytes of the footer are live in addition to the listed live
+//! bytes of the extent.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{RunFooter, RunMetadata, RunSummary};
@@ -120,7 +122,7 @@ impl RunFooter {
 }
 
 impl RunMetadata {
-    /// Passes the encoded details to `piece` in pieces.
+    /// Encodes the details, and passes them to `piece` in several pieces.
     pub(in crate::run) fn encode<E>(&self, mut piece: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let mut head = Vec::new();
         self.encode_head(&mut head);

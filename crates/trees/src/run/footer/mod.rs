@@ -1,6 +1,6 @@
-//! Footers: the metadata of a run, which is available without reading its leaves.
+//! Footers, which contain the metadata of a run, so that no leaf need be read to open the run.
 //!
-//! *Scope*: the contents of a footer, and the location of the part that does not fit.
+//! *Scope*: the contents of a footer, and the location of metadata that do not fit into the footer.
 //!
 //! *Must not depend on*: how a run is read.
 
@@ -12,18 +12,19 @@ use alluvium_dictionary::value_log::ValuePointer;
 use alluvium_storage::extents::Extent;
 use std::sync::Arc;
 
-/// A footer node: its details, or the pointer to them.
+/// A footer node, which contains the encoded metadata or a pointer to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RunFooter {
     Whole {
-        /// Whether the footer is in the extent that is listed last, not in a separate one.
+        /// Whether the footer is stored in the last extent of the run's list, not in an extent of
+        /// its own.
         in_last: bool,
         details: Vec<u8>,
     },
     Apart {
         in_last: bool,
         pointer: ValuePointer,
-        /// Extents that only contain nodes of the details, with their live bytes.
+        /// The extents that contain only nodes of the metadata, each with its number of live bytes.
         extents: Vec<(Extent, u64)>,
     },
 }
@@ -32,21 +33,21 @@ pub(super) enum RunFooter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RunMetadata {
     pub(super) summary: RunSummary,
-    /// The smallest key of a record or a range delete.
+    /// The smallest key of all records and range deletes.
     pub(super) low: Box<[u8]>,
-    /// The largest key touched, including the end of range deletes.
+    /// The largest key of all records and range deletes, including the ends of the range deletes.
     pub(super) high: Box<[u8]>,
-    /// The largest key of a record; empty without records.
+    /// The largest key of all records; empty if the run has no records.
     pub(super) last: Box<[u8]>,
-    /// The root's bytes; empty without records.
+    /// The encoded root node; empty if the run has no records.
     pub(super) root: Vec<u8>,
     pub(super) uses: Vec<ExtentUse>,
     pub(super) range_deletes: Arc<RangeTombstoneIndex>,
 }
 
 impl RunFooter {
-    /// Returns the footer's length with inline details of `len` bytes, before padding to whole
-    /// pages.
+    /// Returns the length in bytes of a footer that contains encoded metadata of `len` bytes. The
+    /// length excludes the padding to a multiple of the page size.
     pub(super) fn bytes_with(len: usize) -> usize {
         format::HEADER + len
     }

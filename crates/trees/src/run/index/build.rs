@@ -5,31 +5,31 @@ use super::keys::{LeafKeyList, LeafKeys};
 use super::{IndexChild, SubtreeSums, ValueUnits};
 use crate::run::common_prefix;
 
-/// Maximum number of children of a node.
+/// Maximum number of children of an index node.
 const MAX_CHILDREN: usize = 1 << 15;
 const _: () = assert!(
     MAX_CHILDREN <= u16::MAX as usize,
     "children are counted in 16 bits"
 );
 
-/// The children of the index node being filled.
+/// The children of the index node that is being filled.
 #[derive(Debug)]
 pub(in crate::run) struct IndexBuilder {
     level: u8,
     separators: Vec<u8>,
     ends: Vec<u32>,
     children: Vec<IndexChild>,
-    /// The units that hold values of each child.
+    /// For each child, the allocation units that contain its separate values.
     lists: Vec<ValueUnits>,
-    /// Total number of these units.
+    /// Total number of the units in `lists`.
     units: usize,
-    /// The first and last key of each child, if they are stored.
+    /// The first and last keys of the children, if the node stores them.
     keys: LeafKeyList,
     prefix: usize,
     range: [(u64, u64); COLUMNS],
 }
 
-/// A full index node that is not written yet.
+/// A complete index node that has not been written yet.
 #[derive(Debug)]
 pub(in crate::run) struct FullIndexNode {
     pub(in crate::run) bytes: Vec<u8>,
@@ -55,9 +55,10 @@ impl IndexBuilder {
         }
     }
 
-    /// Adds a child, and returns whether it fits into `room` bytes. A node accepts two children
-    /// regardless of their separators' lengths. For a leaf, `units` hold its values. Its `keys` are
-    /// stored only if those of all children are.
+    /// Adds a child. Returns `false`, without adding it, if the node would exceed `room` bytes. The
+    /// first two children are accepted regardless of their size. If the child is a leaf, `units`
+    /// has the allocation units that contain its separate values. `keys` has its first and last
+    /// key, which are stored only if they are given for all children.
     pub(in crate::run) fn add(
         &mut self,
         separator: &[u8],
@@ -103,7 +104,7 @@ impl IndexBuilder {
         true
     }
 
-    /// Returns the completed node, and resets the builder.
+    /// Encodes the node and returns it. The builder is empty afterwards.
     pub(in crate::run) fn take(&mut self) -> FullIndexNode {
         assert!(!self.children.is_empty(), "an index node has children");
         let mut bytes = Vec::new();

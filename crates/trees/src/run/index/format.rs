@@ -1,5 +1,6 @@
-//! Encoding of an index node, version 1. Version 2 adds the units that hold the separate values of
-//! each leaf. Version 3 adds the first and last key of each leaf. All integers are little-endian.
+//! The encoding of an index node, version 1. Version 2 adds the allocation units that contain the
+//! separate values of each leaf. Version 3 adds the first and last key of each leaf. All integers
+//! are little-endian.
 //!
 //! ```text
 //! OFFSET   SIZE   MEANING
@@ -41,8 +42,9 @@
 //!                     zeros
 //! ```
 //!
-//! A separator is at or below every key of its child, and above the keys of the previous child. If
-//! column 7 is 1, it equals the previous child's last key.
+//! A separator is less than or equal to every key of its child, and greater than all keys of the
+//! previous child. Exception: if column 7 is 1, the separator is equal to the last key of the
+//! previous child.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::keys::{LeafKeyList, LeafKeys};
@@ -56,20 +58,21 @@ use alluvium_storage::extents::MAX_TIER_UNITS;
 use alluvium_storage::node::MAX_PAGES;
 use alluvium_storage::{NodeCodec, NodePointer, PageSize};
 
-/// Number of bytes before the common prefix of the separators.
+/// Number of header bytes before the common prefix of the separators.
 pub(super) const HEADER: usize = 88;
-/// Offset of the flag for value units and leaf keys.
+/// Offset of the flag that tells whether the node lists allocation units of values.
 const LISTS: usize = 81;
-/// Offset of the width of the ends of leaf keys.
+/// Offset of the byte with the width of the ends of the leaf keys.
 const KEY_ENDS: usize = 82;
-/// Size of the length of the leaf keys' common prefix, in bytes.
+/// Number of bytes of the length of the leaf keys' common prefix.
 pub(super) const PREFIX_LEN: usize = 4;
-/// Offset of the number of listed units.
+/// Offset of the number of listed allocation units.
 const UNITS: usize = 84;
-/// Size of a listed unit, and of the two counts per child, in bytes.
+/// Number of bytes of a listed allocation unit (`UNIT_LISTED`), and of the two counts for each
+/// child (`COUNTS`).
 const UNIT_LISTED: usize = 9;
 const COUNTS: usize = 4;
-/// Offset of the columns' bases.
+/// Offset of the bases of the packed columns.
 const BASES: usize = 16;
 pub(super) const COLUMNS: usize = 8;
 
@@ -82,7 +85,7 @@ pub(super) const RECORDS: usize = 5;
 pub(super) const TOMBSTONES: usize = 6;
 const BEGUN: usize = 7;
 
-/// Returns a child's numbers in the order of the columns.
+/// Returns the numbers that describe a child, in the order of the columns.
 pub(super) fn columns(child: &IndexChild) -> [u64; COLUMNS] {
     let pointer = &child.pointer;
     let shape =
@@ -99,7 +102,8 @@ pub(super) fn columns(child: &IndexChild) -> [u64; COLUMNS] {
     ]
 }
 
-/// Returns the size of the unit lists of a node with these numbers of children and units.
+/// Returns the number of bytes that the lists of allocation units occupy in a node with `children`
+/// children and `units` listed units.
 pub(super) fn list_bytes(children: usize, units: usize) -> usize {
     match units {
         0 => 0,
@@ -107,7 +111,8 @@ pub(super) fn list_bytes(children: usize, units: usize) -> usize {
     }
 }
 
-/// Returns the size of an index node without its lists, in bytes.
+/// Returns the size in bytes of an index node without its lists of allocation units and its leaf
+/// keys.
 pub(super) fn bytes(
     children: usize,
     separator_bytes: usize,
@@ -123,7 +128,8 @@ fn end_width(rest: usize) -> usize {
     if rest <= usize::from(u16::MAX) { 2 } else { 4 }
 }
 
-/// Appends an index node, given its concatenated separators with their ends, and its children.
+/// Appends an encoded index node to `out`. `separators` has all separators, one after another, and
+/// `ends` has the end of each.
 #[allow(
     clippy::indexing_slicing,
     reason = "ends of separators rise to their length, and each begins with the prefix"
@@ -188,7 +194,7 @@ pub(super) fn encode(
     }
 }
 
-/// Appends the units that hold the values of each child.
+/// Appends the lists of allocation units that contain the separate values of each child.
 fn encode_lists(lists: &[ValueUnits], out: &mut Vec<u8>) {
     for units in lists {
         ByteWriter::new(out).u16(units.records);
@@ -218,7 +224,7 @@ fn encode_keys(keys: &LeafKeyList, out: &mut Vec<u8>) {
     let mut rest = Vec::with_capacity(size.rest());
     for &next in &keys.ends {
         end = next as usize;
-        // A last key that is left out has no prefix to remove.
+        // A last key that is equal to the first key is omitted, so it has no prefix to be removed.
         if start < end {
             rest.extend_from_slice(&keys.bytes[start + size.prefix..end]);
         }
@@ -233,8 +239,8 @@ fn encode_keys(keys: &LeafKeyList, out: &mut Vec<u8>) {
     out.extend_from_slice(&rest);
 }
 
-/// Returns the common prefix of the leaf keys and the remaining parts, in a node whose keys start
-/// at `at`. `None` if they exceed the node.
+/// Finds the leaf keys in a node, where they start at offset `at`. Returns their common prefix, and
+/// the table of the remaining parts of the keys. Returns `None` if they exceed the node.
 fn find_keys(bytes: &[u8], at: usize, children: usize) -> Option<(&[u8], StringTable)> {
     let begin = at + PREFIX_LEN;
     let listed = begin + get(bytes, at, PREFIX_LEN)? as usize;
@@ -249,7 +255,7 @@ fn find_keys(bytes: &[u8], at: usize, children: usize) -> Option<(&[u8], StringT
     (strings.at + strings.len <= bytes.len()).then_some((bytes.get(begin..listed)?, strings))
 }
 
-/// Decodes the layout of an index node, and checks that all parts are within it.
+/// Decodes the layout of an index node, and checks that all parts are within the node.
 #[inline]
 pub(super) fn decode(bytes: &[u8]) -> Result<IndexLayout, MalformedNode> {
     format::expect(bytes, INDEX)?;
@@ -272,7 +278,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<IndexLayout, MalformedNode> {
             "a level, children, and integers of at most 8 bytes",
         ));
     }
-    // No sum overflows: counts have 16 bits, lengths 32.
+    // The sums below cannot overflow, because counts have 16 bits and lengths have 32 bits.
     let prefix = HEADER..HEADER + u32_at(header, 4) as usize;
     let ends = StringEnds::Listed {
         at: prefix.end,
@@ -317,13 +323,14 @@ pub(super) fn decode(bytes: &[u8]) -> Result<IndexLayout, MalformedNode> {
     })
 }
 
-/// Returns the number of listed units of a child, in a node whose lists start at `at`.
+/// Returns the number of allocation units listed for a child, or `None` if it is outside of the
+/// node. `at` is the offset of the lists.
 fn count_at(bytes: &[u8], at: usize, children: usize, child: usize) -> Option<usize> {
     get(bytes, at + 2 * (children + child), 2).map(|count| count as usize)
 }
 
 impl IndexLayout {
-    /// Returns a number of a child.
+    /// Returns the number that describes a child in the given column.
     #[inline]
     #[allow(clippy::indexing_slicing, reason = "a column is one of the constants")]
     pub(super) fn number(&self, bytes: &[u8], column: usize, child: usize) -> Result<u64, MalformedNode> {
@@ -334,13 +341,14 @@ impl IndexLayout {
         number.ok_or(MalformedNode("columns that fit 64 bits"))
     }
 
-    /// Returns whether the previous child has newer records of the child's first key.
+    /// Returns whether the previous child has newer records of this child's first key.
     #[inline]
     pub(in crate::run) fn is_begun(&self, bytes: &[u8], child: usize) -> Result<bool, MalformedNode> {
         Ok(self.number(bytes, BEGUN, child)? != 0)
     }
 
-    /// Returns the units that hold a child's values.
+    /// Returns the allocation units that contain the separate values of a child; empty if the node
+    /// does not list them.
     pub(in crate::run) fn units(&self, bytes: &[u8], child: usize) -> Result<ValueUnits, MalformedNode> {
         let bad = MalformedNode("units that hold values");
         let Some(at) = self.lists_at else {
@@ -364,7 +372,7 @@ impl IndexLayout {
         Ok(ValueUnits::of(records as u16, list.ok_or(bad)?))
     }
 
-    /// Returns the first and last key of a leaf, if the node stores them.
+    /// Returns the first and last key of a leaf, or `None` if the node does not store them.
     pub(in crate::run) fn keys(&self, bytes: &[u8], child: usize) -> Result<Option<LeafKeys>, MalformedNode> {
         let Some(at) = self.keys_at else {
             return Ok(None);

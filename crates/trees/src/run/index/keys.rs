@@ -1,5 +1,5 @@
-//! Collects the first and last key of each leaf. Merges use them to determine exactly which leaves
-//! of two runs overlap, without reading leaves.
+//! Collects the first and last key of each leaf for an index node. Merges use these keys to
+//! determine exactly which leaves of two runs overlap, without reading the leaves.
 
 use super::format::PREFIX_LEN;
 use crate::run::common_prefix;
@@ -11,37 +11,38 @@ pub(in crate::run) struct LeafKeys {
     pub(in crate::run) last: Vec<u8>,
 }
 
-/// The keys of the leaves of the node being filled: of all leaves, or of none.
+/// The first and last keys of the leaves of the index node being filled. The list has the keys of
+/// all leaves, or it is empty.
 #[derive(Debug, Default)]
 pub(super) struct LeafKeyList {
-    /// The first and last key of each leaf; the last key is omitted if it equals the first.
+    /// The keys, one after another. The last key of a leaf is omitted if it is equal to the first.
     pub(super) bytes: Vec<u8>,
     pub(super) ends: Vec<u32>,
     size: LeafKeySizes,
-    /// Whether the keys of some leaf are unknown, so that none are stored.
+    /// Whether the keys of any leaf are unknown. The list is empty in this case.
     is_off: bool,
 }
 
-/// The sizes of a node's leaf keys.
+/// The sizes that determine how many bytes the leaf keys of an index node occupy.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LeafKeySizes {
-    /// Length of the common prefix.
+    /// Length of the common prefix of all keys.
     pub(super) prefix: usize,
-    /// Number of stored keys: one or two per leaf.
+    /// Number of stored keys, which is one or two for each leaf.
     count: usize,
-    /// Total size of these keys in bytes.
+    /// Total length of the stored keys in bytes.
     keys: usize,
-    /// Number of ends: two per leaf.
+    /// Number of stored ends, which is two for each leaf.
     ends: usize,
 }
 
 impl LeafKeySizes {
-    /// Returns the size of all keys without the common prefix, in bytes.
+    /// Returns the total length in bytes of all keys without their common prefix.
     pub(super) fn rest(&self) -> usize {
         self.keys - self.count * self.prefix
     }
 
-    /// Returns the size of an end in bytes.
+    /// Returns the number of bytes in which each end is stored.
     pub(super) fn width(&self) -> usize {
         if self.rest() <= usize::from(u16::MAX) {
             2
@@ -50,7 +51,8 @@ impl LeafKeySizes {
         }
     }
 
-    /// Returns the size in the node in bytes, or 0 if there are no keys.
+    /// Returns the number of bytes that the keys occupy in the index node, or 0 if there are no
+    /// keys.
     pub(super) fn bytes(&self) -> usize {
         match self.ends {
             0 => 0,
@@ -60,7 +62,7 @@ impl LeafKeySizes {
 }
 
 impl LeafKeyList {
-    /// Returns the sizes after adding the keys of one more leaf.
+    /// Returns the sizes that the list would have with the keys of one more leaf.
     pub(super) fn with(&self, keys: Option<&LeafKeys>) -> LeafKeySizes {
         let Some(LeafKeys { first, last }) = keys.filter(|_| !self.is_off) else {
             return LeafKeySizes::default();
@@ -73,7 +75,7 @@ impl LeafKeyList {
             ends,
         } = self.size;
         let is_one = first == last;
-        // Keys ascend, so the common prefix of the first and the last key is common to all.
+        // Since keys ascend, the common prefix of the first and the last key is common to all keys.
         let lowest = if ends == 0 { first } else { &self.bytes[..prefix] };
         LeafKeySizes {
             prefix: common_prefix(lowest, last),
@@ -83,7 +85,7 @@ impl LeafKeyList {
         }
     }
 
-    /// Adds the keys of a leaf.
+    /// Adds the keys of a leaf. If they are not given, the list becomes empty and remains so.
     pub(super) fn add(&mut self, keys: Option<&LeafKeys>) {
         self.size = self.with(keys);
         let Some(keys) = keys.filter(|_| !self.is_off) else {

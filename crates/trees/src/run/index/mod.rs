@@ -1,18 +1,20 @@
-//! Index nodes: separators, and a description of each child.
+//! Index nodes, which have a separator and a description for each child.
 //!
-//! *Scope*: how children are packed into a node, which child may hold a key, the sums over a
-//! child's leaves, the location of a leaf's values, its first and last key.
+//! *Scope*: how children are packed into a node; which child may contain a given key; the sums over
+//! the leaves of a child; the location of a leaf's values; the first and last key of a leaf.
 //!
 //! *Must not depend on*: the locations of nodes, the contents of a leaf.
 //!
 //! Invariants:
 //!
-//! - **I1** Separators ascend. Two are equal only if the second child continues the records of its
-//!   first key from the previous child.
-//! - **I2** A child's sums are those of the leaves below it.
-//! - **I3** The units listed for a leaf are exactly those that hold values of it, with their bytes.
-//! - **I4** A node stores the keys of all leaves or of none. Stored keys are the actual first and
-//!   last keys.
+//! - **I1** Separators ascend. Two separators are equal only if the records of this key continue
+//!   from the first child to the second.
+//! - **I2** The sums that an index node states for a child are those over all leaves below the
+//!   child.
+//! - **I3** The allocation units listed for a leaf are exactly those that contain its separate
+//!   values, with the number of bytes that these values occupy.
+//! - **I4** A node stores either the first and last keys of all of its leaves, or those of none.
+//!   The stored keys are the actual first and last keys.
 
 mod build;
 mod format;
@@ -28,10 +30,10 @@ use alluvium_storage::{NodePointer, PageSize};
 use std::cmp::Ordering;
 use std::ops::{AddAssign, Range};
 
-/// Sums over the leaves of a subtree.
+/// Sums over all leaves of a subtree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SubtreeSums {
-    /// Encoded bytes of the leaves, plus the bytes of their separate values.
+    /// Encoded bytes of the leaves plus the bytes of their separate values.
     pub(super) bytes: u64,
     pub(super) records: u64,
     pub(super) tombstones: u64,
@@ -39,26 +41,26 @@ pub(super) struct SubtreeSums {
 
 impl AddAssign for SubtreeSums {
     fn add_assign(&mut self, other: SubtreeSums) {
-        // Sums that were read may be damaged, so saturate.
+        // Sums that were read from a device may be damaged, so the addition must not overflow.
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.records = self.records.saturating_add(other.records);
         self.tombstones = self.tombstones.saturating_add(other.tombstones);
     }
 }
 
-/// A leaf or an index node, as described by its parent.
+/// The description of a leaf or an index node in its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IndexChild {
     pub(super) pointer: NodePointer,
     pub(super) sums: SubtreeSums,
-    /// Whether the previous child has newer records of the first key.
+    /// Whether the previous child has newer records of this child's first key.
     pub(super) begun: bool,
 }
 
-/// The positions of all parts of an index node.
+/// The decoded header of an index node, with the positions of all parts of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct IndexLayout {
-    /// Number of levels below the node; at least 1.
+    /// Number of levels below the node. It is at least 1.
     pub(super) level: u8,
     pub(super) children: usize,
     prefix: Range<usize>,
@@ -67,14 +69,15 @@ pub(super) struct IndexLayout {
     checksums_at: usize,
     /// The separators without their common prefix.
     separators: StringTable,
-    /// Position of the lists of units that hold values, if present.
+    /// Position of the lists of allocation units that contain separate values; `None` if there are
+    /// no lists.
     lists_at: Option<usize>,
-    /// Position of the first and last key of each leaf, if present.
+    /// Position of the first and last keys of the leaves; `None` if they are not stored.
     keys_at: Option<usize>,
 }
 
 impl IndexLayout {
-    /// Decodes an index node's layout.
+    /// Decodes the layout of an index node.
     #[inline]
     pub(super) fn of(bytes: &[u8]) -> Result<IndexLayout, MalformedNode> {
         format::decode(bytes)
@@ -86,14 +89,14 @@ impl IndexLayout {
             .ok_or(MalformedNode("what all separators begin with"))
     }
 
-    /// Returns a separator, including the common prefix.
+    /// Returns the separator of a child, including the common prefix of all separators.
     pub(super) fn separator(&self, bytes: &[u8], child: usize) -> Result<Vec<u8>, MalformedNode> {
         let mut whole = self.prefix(bytes)?.to_vec();
         whole.extend_from_slice(self.separators.get(bytes, child)?);
         Ok(whole)
     }
 
-    /// Compares a separator with a key.
+    /// Compares the separator of a child with a key.
     pub(super) fn compare(&self, bytes: &[u8], child: usize, key: &[u8]) -> Result<Ordering, MalformedNode> {
         let prefix = self.prefix(bytes)?;
         match key.strip_prefix(prefix) {
@@ -102,7 +105,7 @@ impl IndexLayout {
         }
     }
 
-    /// Returns the number of separators below a key.
+    /// Returns the number of separators that are less than `key`.
     pub(super) fn below(&self, bytes: &[u8], key: &[u8]) -> Result<usize, MalformedNode> {
         match key.strip_prefix(self.prefix(bytes)?) {
             Some(rest) => self.separators.below(bytes, rest),
@@ -110,7 +113,7 @@ impl IndexLayout {
         }
     }
 
-    /// Returns the number of separators at or below a key.
+    /// Returns the number of separators that are less than or equal to `key`.
     #[inline]
     pub(super) fn at_or_below(&self, bytes: &[u8], key: &[u8]) -> Result<usize, MalformedNode> {
         match key.strip_prefix(self.prefix(bytes)?) {
@@ -119,26 +122,28 @@ impl IndexLayout {
         }
     }
 
-    /// Returns the number of separators below a key that does not begin with their common prefix.
+    /// Returns the number of separators that are less than a key that does not start with their
+    /// common prefix.
     fn without_prefix(&self, bytes: &[u8], key: &[u8]) -> Result<usize, MalformedNode> {
         let below = key < self.prefix(bytes)?;
         Ok(if below { 0 } else { self.children })
     }
 
-    /// Returns the first child that may hold a key, or `None` if all keys are above it.
+    /// Returns the index of the first child that may contain a key, or `None` if all keys of the
+    /// node are greater.
     #[inline]
     pub(super) fn child_for(&self, bytes: &[u8], key: &[u8]) -> Result<Option<usize>, MalformedNode> {
         let Some(mut child) = self.at_or_below(bytes, key)?.checked_sub(1) else {
             return Ok(None);
         };
-        // Newer records of this key are further left.
+        // If the key has records in several children, the newest of them are in the first of these.
         while child > 0 && self.is_begun(bytes, child)? && self.compare(bytes, child, key)?.is_eq() {
             child -= 1;
         }
         Ok(Some(child))
     }
 
-    /// Returns the sums over the leaves below a child.
+    /// Returns the sums over all leaves below a child.
     pub(super) fn sums(&self, bytes: &[u8], child: usize) -> Result<SubtreeSums, MalformedNode> {
         Ok(SubtreeSums {
             bytes: self.number(bytes, format::BYTES, child)?,

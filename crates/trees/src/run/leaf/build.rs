@@ -7,7 +7,8 @@ use crate::run::{MessageKind, SequenceNumber};
 const MAX_RECORDS: usize = 1 << 15;
 const _: () = assert!(MAX_RECORDS <= u16::MAX as usize, "records are counted in 16 bits");
 
-/// A record as stored in a leaf, with its value or the encoded pointer to it.
+/// A record as it is stored in a leaf. `value` is the value, or the encoded pointer to it if
+/// `separate` is set.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::run) struct LeafCell<'a> {
     pub(in crate::run) sequence: SequenceNumber,
@@ -17,7 +18,7 @@ pub(in crate::run) struct LeafCell<'a> {
     pub(in crate::run) separate: bool,
 }
 
-/// The records of the leaf being filled.
+/// The records of the leaf that is being filled.
 #[derive(Debug, Default)]
 pub(in crate::run) struct LeafBuilder {
     keys: Vec<u8>,
@@ -34,8 +35,8 @@ pub(in crate::run) struct LeafBuilder {
 }
 
 impl LeafBuilder {
-    /// Resets the builder to an empty leaf. `begun` means that the previous leaf has newer records
-    /// of the first key.
+    /// Removes all records, so that a new leaf can be filled. `begun` tells whether the previous
+    /// leaf has newer records of the first key.
     pub(in crate::run) fn restart(&mut self, begun: bool) {
         self.keys.clear();
         self.key_ends.clear();
@@ -50,8 +51,8 @@ impl LeafBuilder {
         self.tombstones = 0;
     }
 
-    /// Returns the measure of the leaf with one more record. `new` means that its key differs from
-    /// the last record's key.
+    /// Returns the measures that the leaf would have with one more record. `new` tells whether the
+    /// key of this record differs from that of the last record.
     #[inline]
     fn with(&self, key: &[u8], new: bool, entry: &LeafCell<'_>) -> LeafMeasure {
         let mut measure = self.measure;
@@ -82,8 +83,8 @@ impl LeafBuilder {
         measure
     }
 
-    /// Adds a record, and returns whether it fits into `room` bytes. The first record is always
-    /// accepted.
+    /// Adds a record. Returns `false`, without adding it, if the encoded leaf would exceed `room`
+    /// bytes. The first record is accepted regardless of its size.
     #[inline]
     pub(in crate::run) fn add(&mut self, key: &[u8], new: bool, entry: &LeafCell<'_>, room: usize) -> bool {
         let new = new || self.measure.records == 0;
@@ -131,17 +132,18 @@ impl LeafBuilder {
         self.begun
     }
 
-    /// Returns the encoded size of the leaf in bytes.
+    /// Returns the size in bytes that the encoded leaf would have.
     pub(in crate::run) fn bytes(&self) -> usize {
         self.measure.bytes()
     }
 
-    /// Returns the size of the values, which are stored last, in bytes.
+    /// Returns the number of bytes of the list of values, with which the encoded leaf ends.
     pub(in crate::run) fn value_bytes(&self) -> usize {
         self.measure.value_bytes
     }
 
-    /// Returns the offset of the last record's value among the values, for [`LeafBuilder::patch`].
+    /// Returns the offset of the last record's value in the list of values, for a later call of
+    /// [`LeafBuilder::patch`].
     pub(in crate::run) fn last_value_at(&self) -> usize {
         debug_assert_eq!(
             self.value_ends.len(),
@@ -154,14 +156,15 @@ impl LeafBuilder {
         }
     }
 
-    /// Overwrites bytes of a value: a pointer that was not known when its record was added.
+    /// Overwrites bytes in the list of values. This sets a pointer to a separate value whose
+    /// location was not known when the record was added.
     pub(in crate::run) fn patch(&mut self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.values.len(), "a pointer has its place");
         self.values[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Appends the encoded leaf. `goes_on` means that the following leaf has older records of the
-    /// last key.
+    /// Appends the encoded leaf to `out`. `goes_on` tells whether the next leaf has older records
+    /// of the last key.
     pub(in crate::run) fn encode(&self, goes_on: bool, out: &mut Vec<u8>) {
         assert!(self.measure.records > 0, "a leaf has one key at least (L1)");
         assert!(
@@ -203,8 +206,8 @@ impl LeafBuilder {
     }
 }
 
-/// Returns the length of the common prefix of `prefix` and a key, or the key's length if it is the
-/// first key.
+/// Returns the length of the common prefix of `prefix` and `key`. If `first` is set, `key` is the
+/// first key, and its whole length is returned.
 #[inline]
 fn common(prefix: &[u8], key: &[u8], first: bool) -> usize {
     if first {

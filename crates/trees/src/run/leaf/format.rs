@@ -1,4 +1,4 @@
-//! Encoding of a leaf, version 1. All integers are little-endian.
+//! The encoding of a leaf, version 1. All integers are little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE   MEANING
@@ -34,7 +34,7 @@
 //!                zeros
 //! ```
 //!
-//! Keys ascend, and the records of a key are ordered newest first.
+//! Keys ascend, and the records of a key are ordered from newest to oldest.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{LeafLayout, LeafRecordParts, ValueStorage};
@@ -44,9 +44,9 @@ use crate::run::strings::{StringEnds, StringTable};
 use alluvium_base::bytes::ByteWriter;
 use alluvium_base::{MessageKind, SequenceNumber};
 
-/// Number of bytes before the common prefix of the keys.
+/// Number of header bytes before the common prefix of the keys.
 pub(super) const HEADER: usize = 28;
-/// Number of additional header bytes if any record expires.
+/// Number of additional header bytes if any record of the leaf expires.
 pub(super) const EXPIRY_HEADER: usize = 9;
 
 const EQUAL_KEYS: u8 = 1;
@@ -57,7 +57,8 @@ const GOES_ON: u8 = 16;
 const TAGGED: u8 = 32;
 const EXPIRES: u8 = 64;
 
-/// The contents of a leaf to be encoded. Keys and values are concatenated, with the end of each.
+/// The contents of a leaf that is to be encoded. The keys are stored one after another with the end
+/// of each, and so are the values.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LeafContent<'a> {
     pub(super) keys: &'a [u8],
@@ -73,7 +74,7 @@ pub(super) struct LeafContent<'a> {
     pub(super) goes_on: bool,
 }
 
-/// The quantities that determine the encoded size of a leaf.
+/// The measures that determine the encoded size of a leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct LeafMeasure {
     pub(super) records: usize,
@@ -81,14 +82,14 @@ pub(super) struct LeafMeasure {
     pub(super) key_bytes: usize,
     pub(super) value_bytes: usize,
     pub(super) prefix: usize,
-    /// The length of all keys, while it is the same.
+    /// The length in bytes of each key, as long as all keys have the same length.
     pub(super) key_len: Option<usize>,
-    /// The length of all values, while it is the same.
+    /// The length in bytes of each value, as long as all values have the same length.
     pub(super) value_len: Option<usize>,
     pub(super) lowest: SequenceNumber,
     pub(super) highest: SequenceNumber,
     pub(super) tagged: bool,
-    /// The earliest and latest expiry, if any record expires.
+    /// The earliest and the latest expiry in milliseconds; `None` if no record expires.
     pub(super) expiry: Option<(u64, u64)>,
 }
 
@@ -138,7 +139,7 @@ impl LeafMeasure {
     }
 }
 
-/// Returns the tag byte of a record.
+/// Returns the byte that encodes the kind of a record and whether its value is separate.
 pub(super) fn tag(kind: MessageKind, separate: bool) -> u8 {
     kind as u8 | u8::from(separate) << 2
 }
@@ -210,7 +211,7 @@ pub(super) fn encode(content: &LeafContent<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(content.values);
 }
 
-/// Decodes the layout of a leaf, and checks that all parts are within it.
+/// Decodes the layout of a leaf, and checks that all parts are within the leaf.
 #[inline]
 pub(super) fn decode(bytes: &[u8]) -> Result<LeafLayout, MalformedNode> {
     format::expect(bytes, LEAF)?;
@@ -229,7 +230,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<LeafLayout, MalformedNode> {
     if keys == 0 || keys > records || several != (keys < records) {
         return Err(MalformedNode("as many records as keys, or more"));
     }
-    // No sum overflows: counts have 16 bits, lengths 32.
+    // The sums below cannot overflow, because counts have 16 bits and lengths have 32 bits.
     let mut take = |len: usize| {
         let start = at;
         at += len;
@@ -284,7 +285,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<LeafLayout, MalformedNode> {
     })
 }
 
-/// Returns the earliest expiry, the width of a packed expiry, and the end of the header.
+/// Decodes the optional part of the header that describes expiries. Returns the earliest expiry in
+/// milliseconds, the number of bytes of a packed expiry, and the offset of the end of the header.
 #[inline]
 fn expiry_header(bytes: &[u8], flags: u8) -> Option<(u64, usize, usize)> {
     if flags & EXPIRES == 0 {
@@ -295,7 +297,7 @@ fn expiry_header(bytes: &[u8], flags: u8) -> Option<(u64, usize, usize)> {
 }
 
 impl LeafLayout {
-    /// Returns the number of a key's first record.
+    /// Returns the index of the first record of a key.
     #[inline]
     pub(in crate::run) fn start(&self, bytes: &[u8], key: usize) -> Result<usize, MalformedNode> {
         if !self.several {
@@ -310,7 +312,7 @@ impl LeafLayout {
         }
     }
 
-    /// Returns a record's sequence number.
+    /// Returns the sequence number of a record.
     #[inline]
     pub(in crate::run) fn sequence(
         &self,
@@ -325,7 +327,8 @@ impl LeafLayout {
             .ok_or(MalformedNode("sequence numbers"))
     }
 
-    /// Returns the parts of a record, with the position of its value in the leaf.
+    /// Decodes a record. The result has the position of its value in the leaf, not the value
+    /// itself.
     #[inline]
     pub(in crate::run) fn parts(
         &self,

@@ -1,14 +1,15 @@
-//! Leaves: sorted records in a compact encoding.
+//! Leaves, which store sorted records in a compact encoding.
 //!
-//! *Scope*: how records are packed into a node, when a node is full, how a key is found in it.
+//! *Scope*: how records are packed into a node; when a node is full; how a key is found in a node.
 //!
 //! *Must not depend on*: other leaves, the locations of nodes, the meaning of a value.
 //!
 //! Invariants:
 //!
-//! - **L1** A leaf has at least one key, keys ascend strictly, and the records of a key are ordered
-//!   newest first.
-//! - **L2** A leaf stores the common prefix of its keys once, and only the suffix of each key.
+//! - **L1** A leaf has at least one key. Its keys are distinct and ascend, and the records of a key
+//!   are ordered from newest to oldest.
+//! - **L2** A leaf stores the common prefix of its keys once, and only the remaining suffix of each
+//!   key.
 
 mod build;
 mod format;
@@ -20,14 +21,14 @@ use super::strings::StringTable;
 use alluvium_base::{MessageKind, SequenceNumber};
 use std::ops::Range;
 
-/// The positions of all parts of a leaf.
+/// The decoded header of a leaf, with the positions of all parts of the leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeafLayout {
     pub(super) records: usize,
     pub(super) keys: usize,
     /// Whether the previous leaf has newer records of the first key.
     pub(super) begun: bool,
-    /// Whether the following leaf has older records of the last key.
+    /// Whether the next leaf has older records of the last key.
     pub(super) goes_on: bool,
     tagged: bool,
     expires: bool,
@@ -46,14 +47,15 @@ pub(super) struct LeafLayout {
     values: StringTable,
 }
 
-/// Whether a record's value is in its leaf.
+/// Determines where the value of a record is stored: in the leaf, or separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ValueStorage {
     Inline,
     Separate,
 }
 
-/// A record, with the position of its value, or of the pointer to it, in the leaf.
+/// The decoded parts of a record. `value` is the position in the leaf of the value or of the
+/// pointer to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeafRecordParts {
     pub(super) sequence: SequenceNumber,
@@ -77,14 +79,15 @@ impl LeafLayout {
             .ok_or(MalformedNode("what all keys begin with"))
     }
 
-    /// Returns a key, including the common prefix.
+    /// Returns the key with index `key`, including the common prefix.
     pub(super) fn key(&self, bytes: &[u8], key: usize) -> Result<Vec<u8>, MalformedNode> {
         let mut whole = self.prefix(bytes)?.to_vec();
         whole.extend_from_slice(self.suffix(bytes, key)?);
         Ok(whole)
     }
 
-    /// Returns the number of the first key at or above `key`, and whether it is equal.
+    /// Returns the index of the first key that is greater than or equal to `key`, and whether it is
+    /// equal.
     #[inline]
     pub(super) fn lower_bound(&self, bytes: &[u8], key: &[u8]) -> Result<(usize, bool), MalformedNode> {
         let prefix = self.prefix(bytes)?;
@@ -100,27 +103,28 @@ impl LeafLayout {
         Ok((found, equal))
     }
 
-    /// Returns a key without the common prefix.
+    /// Returns the key with index `key` without the common prefix.
     #[inline]
     pub(super) fn suffix<'a>(&self, bytes: &'a [u8], key: usize) -> Result<&'a [u8], MalformedNode> {
         self.suffixes.get(bytes, key)
     }
 
-    /// Returns whether every key has a single record here, a put without expiry whose value is in
-    /// the leaf.
+    /// Returns whether every key has exactly one record in this leaf, and every record is a put
+    /// without expiry whose value is in the leaf.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
         !(self.several || self.tagged || self.expires)
     }
 
-    /// Returns the value of a record of a plain leaf.
+    /// Returns the value of a record. The leaf must be plain (see [`LeafLayout::is_plain`]).
     #[inline]
     pub(super) fn plain_value<'a>(&self, bytes: &'a [u8], record: usize) -> Result<&'a [u8], MalformedNode> {
         self.values.get(bytes, record)
     }
 
-    /// Returns the first of a key's records, ordered newest first, that a reader at `at` sees, or
-    /// the end of the range if there is none.
+    /// Returns the index of the newest record in `records` that a reader at sequence number `at`
+    /// can see. Returns the end of `records` if the reader can see none of them. The records must
+    /// be those of one key.
     #[inline]
     pub(super) fn first_seen(
         &self,
@@ -130,7 +134,7 @@ impl LeafLayout {
     ) -> Result<usize, MalformedNode> {
         debug_assert!(!records.is_empty(), "a key has a record (L1)");
         let (mut low, mut high) = (records.start, records.end);
-        // It is usually the first.
+        // Usually the newest record is visible.
         if self.sequence(bytes, low)? <= at {
             return Ok(low);
         }
@@ -146,7 +150,7 @@ impl LeafLayout {
         Ok(low)
     }
 
-    /// Returns the records of a key.
+    /// Returns the indices of the records of a key.
     #[inline]
     pub(super) fn records_of(&self, bytes: &[u8], key: usize) -> Result<Range<usize>, MalformedNode> {
         let records = self.start(bytes, key)?..self.start(bytes, key + 1)?;
