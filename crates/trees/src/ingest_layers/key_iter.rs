@@ -29,7 +29,7 @@ pub(crate) struct LayerWalk {
     /// The merge of all layers at the current position; `None` before the first key and after an
     /// error.
     merged: Option<MergingIter<LayerCursor>>,
-    /// The last key that was returned.
+    /// The key that was returned last; `None` if no key has been returned.
     last: Option<Vec<u8>>,
 }
 

@@ -30,7 +30,7 @@ const LONG: u64 = 9;
 pub(super) struct DefragCounters {
     /// Bytes of the runs written by flushes, ingests and merges other than defragmentation.
     written: AtomicU64,
-    /// Bytes of the runs that defragmentation has written.
+    /// Number of bytes of the runs that defragmentation has written.
     defragmented: AtomicU64,
     /// Number of runs that were defragmented.
     runs: AtomicU64,

@@ -102,8 +102,8 @@ impl LevelsIncorporation {
 }
 
 impl LevelsDictionary {
-    /// Returns the storage tier for a new run of `bytes` bytes. Filters are stored on the same tier
-    /// as incoming data, whatever their size.
+    /// Returns the storage tier for `bytes` bytes of new data. For a filter, `bytes` is 0: it is
+    /// stored on the preferred tier of new data, regardless of its size.
     pub(super) fn incoming_tier(&self, bytes: u64) -> u8 {
         let demand = PlacementRequest::newest(bytes);
         placement::tier(&self.shared.home.store, &demand)

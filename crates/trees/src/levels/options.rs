@@ -11,7 +11,7 @@ pub const LEAST: u32 = 2;
 pub const MOST: u32 = 64;
 /// Maximum number of storage tiers for which a SAMT can have separate fan-outs.
 const TIERS: usize = 8;
-/// The default number of runs in a level.
+/// The number of runs in a level of the default merge policy.
 const USUAL: u32 = 4;
 const _: () = assert!(LEAST <= USUAL && USUAL <= MOST && TIERS > 0);
 

@@ -18,7 +18,7 @@ use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_storage::{DiskLocation, Error, Result};
 use std::sync::Arc;
 
-/// Returns the encoded contents of a map.
+/// Encodes the contents of a map.
 #[must_use]
 pub fn encode(keys: &MapRecords) -> Vec<u8> {
     let mut out = Vec::new();

@@ -33,7 +33,7 @@ pub(crate) struct RunSource {
     pub(crate) range: KeyRange,
 }
 
-/// The parameters of a merge.
+/// The parameters of a merge of runs.
 pub(crate) struct RunMergePlan<'a> {
     pub(crate) rule: FoldRule,
     pub(crate) schema: &'a Arc<dyn KeyspaceSchema>,

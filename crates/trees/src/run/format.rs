@@ -32,7 +32,7 @@ pub(super) const VERSION: u8 = 3;
 
 /// The first byte of a leaf.
 pub(super) const LEAF: u8 = 1;
-/// An index node's first byte.
+/// The first byte of an index node.
 pub(super) const INDEX: u8 = 2;
 /// The first byte of a footer.
 pub(super) const FOOTER: u8 = 3;

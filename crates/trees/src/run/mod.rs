@@ -104,17 +104,17 @@ pub struct RunSummary {
     pub records: u64,
     /// Number of distinct keys. It is at most `records`, because a key may have several records.
     pub keys: u64,
-    /// Number of records that are deletes.
+    /// Number of records whose message is a delete.
     pub tombstones: u64,
-    /// Number of records that are merges.
+    /// Number of records whose message is a merge operand.
     pub merges: u64,
-    /// Number of records with a separate value.
+    /// Number of records whose value is stored separately.
     pub separate: u64,
     /// Number of range deletes; those with the same sequence number count as one.
     pub range_deletes: u64,
-    /// The lowest sequence number of a record or range delete.
+    /// The lowest sequence number of any record or range delete.
     pub lowest_sequence: SequenceNumber,
-    /// The highest sequence number of a record or range delete.
+    /// The highest sequence number of any record or range delete.
     pub highest_sequence: SequenceNumber,
     /// Encoded size in bytes of the leaves, the index nodes, and the separate values that were
     /// written for this run. Excludes the footer and inherited values.

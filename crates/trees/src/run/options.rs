@@ -83,7 +83,7 @@ impl RunOptions {
     }
 }
 
-/// Minimum size of a compressed leaf in bytes; smaller leaves compress poorly.
+/// Minimum size of a compressed leaf in bytes. Smaller leaves would compress poorly.
 /// Tuning: `16 * KIB as usize` since 2026-11-21.
 const COMPRESSED_LEAF: usize = 16 * KIB as usize;
 

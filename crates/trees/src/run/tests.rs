@@ -25,7 +25,7 @@ mod space;
 mod tiers;
 mod values;
 
-/// A message with an owned value.
+/// A message that owns its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Owned {
     kind: MessageKind,
@@ -41,7 +41,8 @@ fn put(value: impl Into<Vec<u8>>) -> Owned {
     }
 }
 
-/// Records in the order of a run: keys ascending, the records of a key newest first.
+/// The expected records, in the order of a run: keys ascend, and the records of a key are ordered
+/// from newest to oldest.
 type Model = BTreeMap<(Vec<u8>, Reverse<SequenceNumber>), Owned>;
 
 fn store_with(page: u32, cache_bytes: u64) -> Store {
@@ -79,7 +80,7 @@ fn build(store: &Store, options: &RunOptions, model: &Model) -> BuiltRun {
     builder.finish().unwrap().expect("there are records")
 }
 
-/// Builds and installs a run.
+/// Builds a run from the records of a model, and installs its extents.
 fn run_of(store: &Store, options: &RunOptions, model: &Model) -> IndexedRun {
     let built = build(store, options, model);
     store.extents().install(&built.extents);
@@ -95,7 +96,7 @@ fn record(sequence: SequenceNumber, owned: &Owned) -> StoredRecord<'_> {
     }
 }
 
-/// Returns a record with its value loaded.
+/// Returns the sequence number and the contents of a record. Loads the value if it is separate.
 fn owned(store: &Store, record: &StoredRecord<'_>) -> Result<(SequenceNumber, Owned)> {
     let mut value = Vec::new();
     match record.value {
@@ -113,7 +114,7 @@ fn owned(store: &Store, record: &StoredRecord<'_>) -> Result<(SequenceNumber, Ow
     Ok((record.sequence, owned))
 }
 
-/// Returns every version of a key at or below `at`.
+/// Returns all records of a key with sequence numbers up to `at`, as a lookup finds them.
 fn find(
     store: &Store,
     run: &IndexedRun,
@@ -141,8 +142,9 @@ fn drain(store: &Store, cursor: &mut RunRecordCursor) -> Result<Flat> {
     Ok(all)
 }
 
-/// Iterates from a cursor's position to its end, randomly by single records or by sweeps, and
-/// compares the records with the expected ones. Returns the number of records from sweeps.
+/// Moves a cursor to the end of its range, by a random sequence of single steps and sweeps, and
+/// compares the records with the expected ones. Returns the number of records that were visited by
+/// sweeps.
 fn sweep(
     store: &Store,
     cursor: &mut RunRecordCursor,
@@ -200,7 +202,7 @@ fn sweep(
     swept
 }
 
-/// Returns the records that a cursor over a range should return.
+/// Returns the records that a cursor on the given range should return.
 fn expected(model: &Model, range: &KeyRange, direction: MergeDirection) -> Flat {
     let mut all: Flat = model
         .iter()
@@ -220,7 +222,7 @@ const WAYS: [CursorAccess; 3] = [
     CursorAccess::Replacing,
 ];
 
-/// Compares all results of a run's public functions with the model.
+/// Compares the results of all public functions of a run with the model.
 fn compare(store: &Store, run: &IndexedRun, model: &Model, random: &mut fastrand::Rng, hint: &str) {
     let violations = run.check(store);
     assert!(violations.is_empty(), "{hint}: {violations:#?}");
@@ -281,7 +283,7 @@ fn compare(store: &Store, run: &IndexedRun, model: &Model, random: &mut fastrand
     weights(store, run, model, random, hint, &probe);
 }
 
-/// Compares weights and separators with the leaves that a cursor reads.
+/// Compares the results of `weigh` and `separators` with the leaves that a cursor reads.
 fn weights(
     store: &Store,
     run: &IndexedRun,

@@ -7,7 +7,8 @@ use alluvium_storage::extents::UNIT;
 /// Maximum number of units listed for a leaf. A leaf whose values occupy more units cannot be
 /// adopted.
 const MOST: usize = 64;
-/// Values leave at most about one byte in this number of bytes of their nodes unused.
+/// If values are written sequentially, their nodes have about one unused byte, at most, for this
+/// number of bytes of values.
 const SLACK: u64 = 4;
 const _: () = assert!(
     MOST <= u16::MAX as usize,

@@ -38,7 +38,7 @@ pub(crate) enum ScanPosition {
     End,
 }
 
-/// The parameters of a scan.
+/// The parameters of a scan: what it reads, and as of which point.
 #[derive(Clone, Debug)]
 pub(crate) struct ScanParameters {
     pub(crate) range: KeyRange,

@@ -1,5 +1,6 @@
-//! Decisions in text form: `5 | 1 1 1` is a level with one run of 5 bytes and a level with three. A
-//! merge reads `5*`; `5!` cannot be read at present.
+//! The tests describe levels as text: `5 | 1 1 1` is a level with one run of 5 bytes, followed by a
+//! level with three runs of 1 byte. A `*` after a size marks a run that a merge is reading, and a
+//! `!` a run that cannot be read at present.
 
 use super::*;
 
@@ -134,7 +135,7 @@ fn level_0_is_crowded_once_it_has_three_times_what_a_merge_takes() {
 #[test]
 fn what_shrank_rises_past_empty_levels_to_the_first_that_it_half_fills() {
     let up = |policy: &str, above: &[usize], bytes| rise(&policy.parse().unwrap(), UNIT, above, bytes);
-    // Levels of a SAMT hold 4, 16, 64 and 256 bytes.
+    // With this policy the capacities of the levels are 4, 16, 64 and 256 bytes.
     let samt = |above: &[usize], bytes| up("samt,k=4", above, bytes);
     assert_eq!(
         [2, 3, 8, 9, 32, 33].map(|bytes| samt(&[0, 0, 0, 0], bytes)),
@@ -145,7 +146,7 @@ fn what_shrank_rises_past_empty_levels_to_the_first_that_it_half_fills() {
     assert_eq!(samt(&[3, 0, 0], 2), 0, "the level has space for a run");
     assert_eq!(samt(&[4, 0, 0], 2), 1, "it has none");
     assert_eq!((samt(&[0], 1), samt(&[], 1)), (0, 0));
-    // One run for each level, and none rises to level 0.
+    // With these policies each level has one run, and no run moves up to level 0.
     for policy in ["cola,r=4", "leveled,r=4"] {
         assert_eq!(
             [2, 3, 8, 9].map(|bytes| up(policy, &[0, 0, 0, 0], bytes)),
@@ -156,8 +157,8 @@ fn what_shrank_rises_past_empty_levels_to_the_first_that_it_half_fills() {
     assert_eq!(up("never", &[0, 0], 0), 1);
 }
 
-/// Writes `shares` memtables of one byte. Returns the bytes written, and the largest number of runs
-/// after a share was settled.
+/// Simulates `shares` flushes of one byte each, with all merges that become due. Returns the number
+/// of bytes written, and the maximum number of runs after any flush and its merges.
 fn write(policy: &str, shares: u64) -> (u64, usize) {
     let policy: MergePolicy = policy.parse().unwrap();
     let mut view = view("");
@@ -204,13 +205,15 @@ fn write(policy: &str, shares: u64) -> (u64, usize) {
     (written, most)
 }
 
-/// The simulation of `seed-3-spillane.md` §1.2: 256 evictions at K = 4 write each byte 3.67 times.
+/// Repeats the simulation of `seed-3-spillane.md` §1.2: with K = 4 and 256 evictions, each byte is
+/// written 3.67 times.
 #[test]
 fn a_samt_writes_each_byte_as_often_as_its_levels_say() {
     let (written, most) = write("samt,k=4", 256);
     assert_eq!(written, 940, "3.67 writes of each byte");
     assert!(most <= 4 * 4, "K runs on each of log_K N levels");
-    // 1 + L with L = log_K N, where each level has just been filled (Table 6.3: log_K N / B).
+    // Each byte is written 1 + L times, where L = log_K N is the number of levels, and each level
+    // has just been filled (Table 6.3: log_K N / B).
     for (k, levels, shares) in [(2u64, 8u32, 256u64), (4, 4, 256), (8, 3, 512)] {
         let (written, _) = write(&format!("samt,k={k}"), shares);
         let bound = shares * u64::from(1 + levels);
@@ -221,7 +224,7 @@ fn a_samt_writes_each_byte_as_often_as_its_levels_say() {
     }
 }
 
-/// Table 6.3: `(R - 1) log_R N / B` writes and one run on each level.
+/// According to Table 6.3, a COLA writes `(R - 1) log_R N / B` and has one run on each level.
 #[test]
 fn a_cola_writes_more_and_keeps_fewer_runs() {
     for (ratio, levels, shares) in [(2u64, 8u32, 256u64), (3, 5, 243), (4, 4, 256), (8, 3, 512)] {
@@ -273,7 +276,8 @@ fn leaves_are_taken_over_where_more_than_the_threshold_come_in_a_row() {
     };
     assert!(chooses(of(0), 1) && !chooses(of(1), 1) && chooses(of(1), 2));
     assert!(!chooses(StitchPolicy::default(), u64::MAX) && !StitchPolicy::default().is_on());
-    // Pages of one file stay together, unless they are many.
+    // Keys with the same first 6 bytes, which are the pages of one file, remain together unless
+    // there are more than 8 leaves.
     let together = StitchPolicy {
         same_scan: Some(SameScan::Prefix(6)),
         always: 8,
@@ -309,7 +313,7 @@ fn what_is_newer_than_runs_that_cannot_be_read_is_merged_without_them() {
     assert_eq!(samt("1 | 2 2! 9 2 2* 2"), "nothing", "the small ones are read");
     assert_eq!(samt("1! 1 1 1"), "2 behind 1 of 0 to 0 into 0");
     assert_eq!(samt("1 | 2! | 4 4 4"), "2 of 2 to 2 into 3");
-    // Levels of one run.
+    // With this policy each level has one run.
     assert_eq!(chosen("cola,r=2", "1 1 | 2!"), "nothing");
     assert_eq!(chosen("cola,r=2", "1 1 1 | 2!"), "2 of 0 to 0 into 0");
     assert_eq!(chosen("cola,r=2", "4 1 1 | 2!"), "2 behind 1 of 0 to 0 into 0");
@@ -319,7 +323,8 @@ fn what_is_newer_than_runs_that_cannot_be_read_is_merged_without_them() {
     assert_eq!(chosen("leveled,r=4", "1 | 5 | 15!"), "nothing");
     assert_eq!(chosen("leveled,r=2", "1 1 1 | 5 | 15!"), "2 of 0 to 0 into 0");
     assert_eq!(chosen("never", "1! 1 1 1 1"), "nothing");
-    // A merge of everything that cannot be done at present must not block other merges.
+    // A requested merge of the whole structure cannot be done while a run is unreadable. It must
+    // not block other merges.
     let all = LevelsView {
         wants_all: true,
         ..view("1 1 1 | 2!")

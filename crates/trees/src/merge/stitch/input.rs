@@ -57,7 +57,7 @@ pub(crate) struct StitchInput {
     pub(crate) adopted_records: u64,
 }
 
-/// The conditions for adopting leaves.
+/// The conditions under which the inputs of a merge adopt leaves.
 #[derive(Clone)]
 pub(crate) struct StitchRules {
     pub(crate) stitching: StitchPolicy,

@@ -1,9 +1,10 @@
-//! Damage: an error, never a wrong answer or a panic.
+//! Tests with damaged nodes. Damage must be reported as an error, and must never cause a wrong
+//! result or a panic.
 
 use super::*;
 use alluvium_dictionary::read::DataFiles;
 
-/// Every kind of reader must detect damage to any node of a run.
+/// Every kind of reader must detect damage in any node of a run.
 #[test]
 fn a_flipped_byte_in_any_node_is_an_error_and_never_a_wrong_answer() {
     let store = store_with(4096, 1 << 20);
@@ -103,7 +104,7 @@ fn damaged_nodes_that_are_left_out_are_passed_by_either_way() {
     }
 }
 
-/// Flips one bit; a second call restores it.
+/// Flips one bit on the device. A second call with the same offset restores the bit.
 fn flip(store: &Store, at: u64) {
     let file = store.tiers().get(0).unwrap();
     let block = at / 512 * 512;
@@ -112,7 +113,7 @@ fn flip(store: &Store, at: u64) {
     file.write_at(block, bytes, Purpose::Other).unwrap();
 }
 
-/// No contents of a leaf or an index node cause a panic.
+/// Whatever bytes a leaf or an index node contains, decoding them must not panic.
 #[test]
 fn nodes_of_any_bytes_do_not_panic() {
     let store = store();
@@ -143,7 +144,7 @@ fn nodes_of_any_bytes_do_not_panic() {
     for _ in 0..30_000 {
         let mut bytes = if random.bool() { leaf.clone() } else { root.clone() };
         for _ in 0..random.usize(1..4) {
-            // In the header, or in the leaf keys at the end of an index node.
+            // Change a byte in the header, or one among the leaf keys at the end of an index node.
             let at = random.usize(..bytes.len().min(160));
             let at = if random.u8(..4) == 0 {
                 bytes.len() - 1 - at

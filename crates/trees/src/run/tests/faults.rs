@@ -1,4 +1,4 @@
-//! Devices that fail, and devices that complete reads late and out of order.
+//! Tests with devices that fail, and with devices that complete reads late and out of order.
 
 use super::*;
 use alluvium_device::DeviceOperation;

@@ -1,10 +1,10 @@
-//! Compares runs of every kind with a map.
+//! Compares runs of all kinds with a model, which is an ordered map in memory.
 
 use super::*;
 use alluvium_dictionary::record::MAX_KEY;
 
-/// Returns records with several versions: keys of a few lengths, some with long values, some
-/// deletes, merges, or expiring puts.
+/// Returns random records. Keys have different lengths and several versions; some records are
+/// deletes, merges, puts that expire, or have long values.
 fn random_model(random: &mut fastrand::Rng, records: usize, shape: u8) -> Model {
     let mut model = Model::new();
     let mut key = Vec::new();

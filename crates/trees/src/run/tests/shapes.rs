@@ -1,4 +1,4 @@
-//! The internal structure of runs.
+//! Tests the structure of runs: the sizes of their leaves, and the levels of their index.
 
 use super::*;
 use crate::run::load::load_from;
@@ -6,7 +6,7 @@ use crate::run::path::{IndexPath, PathTarget};
 use alluvium_dictionary::nodes::DirectNodeReader;
 use alluvium_dictionary::record::RecordValue;
 
-/// Returns the maximum number of records in a leaf of a run.
+/// Returns the number of records in the leaf of the run that has the most records.
 pub(super) fn most_records_in_a_leaf(store: &Store, run: &IndexedRun) -> u64 {
     let guard = store.epochs().pin();
     let (cache, purpose) = (store.cache(), Purpose::Other);
@@ -74,7 +74,7 @@ fn no_leaf_and_no_node_of_values_holds_records_of_two_keyspaces() {
     let mut keys = Vec::new();
     for (keyspace, codec) in (b'a'..).zip(codecs) {
         builder.begin_keyspace(codec, Some(30)).unwrap();
-        // One keyspace without records, one with a single record, and others with many.
+        // One keyspace has no records, one has a single record, and the others have many.
         for number in 0..[0, 1, 900, 30, 900][usize::from(keyspace - b'a')] {
             let key = [&[keyspace], format!("{number:05}").as_bytes()].concat();
             let value = put(vec![7; if number % 3 == 0 { 200 } else { 20 }]);
@@ -88,7 +88,7 @@ fn no_leaf_and_no_node_of_values_holds_records_of_two_keyspaces() {
     let mut owners: BTreeMap<u64, u8> = BTreeMap::new();
     let mut owned = |node: &NodePointer, key: &[u8], codec: NodeCodec| {
         assert_eq!(*owners.entry(node.offset).or_insert(key[0]), key[0], "{node:?}");
-        // A single page is stored uncompressed if compression saves nothing.
+        // A node of one page is stored uncompressed if compression would not save space.
         assert!(
             node.codec == codec || (node.pages == 1 && codec != NodeCodec::None),
             "{node:?}"
@@ -117,7 +117,7 @@ fn no_leaf_and_no_node_of_values_holds_records_of_two_keyspaces() {
 
 #[test]
 fn a_tall_run_is_walked_both_ways() {
-    // Long separators produce a tall index of few records.
+    // Because of the long separators, the index has many levels although there are few records.
     let mut random = fastrand::Rng::with_seed(3);
     let mut model = Model::new();
     for number in 0..3000u32 {
@@ -133,7 +133,8 @@ fn a_tall_run_is_walked_both_ways() {
     };
     let run = run_of(&store, &options, &model);
     compare(&store, &run, &model, &mut random, "tall");
-    // Separators with long distinct suffixes: two or three children per node.
+    // Because the separators have long, distinct suffixes, each index node has two or three
+    // children.
     let mut model = Model::new();
     for number in 0..400u32 {
         let key = [
@@ -218,7 +219,7 @@ fn sweeps_hand_out_what_is_plain_and_stop_before_everything_else() {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut model = Model::new();
         for number in 0..1500u32 {
-            // Some keys have more versions than fit a leaf.
+            // Some keys have more versions than fit into one leaf.
             let versions = match random.u32(..60) {
                 0 => random.u64(2..80),
                 1 => 2,

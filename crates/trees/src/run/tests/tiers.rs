@@ -1,4 +1,4 @@
-//! Runs whose leaves and values are on different tiers.
+//! Tests runs whose leaves and separate values are on different storage tiers.
 
 use super::*;
 use alluvium_storage::TierDirectories;
@@ -14,7 +14,7 @@ fn store_on_two_tiers() -> Store {
     Store::create(directories, &options, b"").unwrap()
 }
 
-/// Returns `count` records, every third with a separate value.
+/// Returns `count` records. Every third record has a separate value.
 fn mixed(count: u32) -> Model {
     let records = (0..count).map(|number| {
         let key = format!("user{number:012}").into_bytes();

@@ -1,8 +1,8 @@
-//! Separate values.
+//! Tests separate values.
 
 use super::*;
 
-/// Returns several long values, up to several MiB, among short ones.
+/// Returns records with several long values, some of several MiB, among records with short values.
 fn long_values() -> Model {
     let mut random = fastrand::Rng::with_seed(8);
     let lengths = [
@@ -45,8 +45,8 @@ fn values_of_any_length_are_read_back() {
 
 #[test]
 fn a_value_of_many_levels_is_read_back() {
-    // With pages of 4 KiB a node points to 2048 others, so that 129 MiB need two levels of
-    // pointers.
+    // With pages of 4 KiB, a node of pointers has 2048 of them, so a value of 129 MiB needs two
+    // levels of pointers.
     let store = store_with(4096, 8 << 20);
     let mut value: Vec<u8> = (0..129u32 << 20).map(|at| (at >> 12) as u8).collect();
     value.push(1);
@@ -57,7 +57,8 @@ fn a_value_of_many_levels_is_read_back() {
     assert_eq!(run.check(&store), []);
 }
 
-/// Adds every record of a run to another run, with separate values passed on by pointer.
+/// Copies every record of a run for which `keep` is true to a new run. Separate values are not
+/// copied: the new records point to them.
 fn passed_on(store: &Store, run: &IndexedRun, keep: impl Fn(&[u8]) -> bool) -> IndexedRun {
     let mut builder = RunBuilder::new(store, &options()).unwrap();
     builder.inherit_from(run, &KeyRange::everything());
