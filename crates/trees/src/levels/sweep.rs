@@ -61,8 +61,8 @@ pub(super) struct SliceSweep {
 #[derive(Clone, Copy, Debug, Default)]
 struct SliceStats {
     weight: RangeWeight,
-    /// An upper bound of the number of deletes that no reader needs any more: the deletes of all runs
-    /// that have records at or below the horizon.
+    /// An upper bound of the number of deletes that no reader needs any more: the deletes of all
+    /// runs that have records at or below the horizon.
     deletes: u64,
     /// The number of runs with records in the range.
     runs: usize,

@@ -25,8 +25,8 @@ pub(super) struct MapletPageReader {
     /// The pages that have not been requested yet.
     range: Range<u32>,
     ahead: VecDeque<(Range<u32>, Ticket)>,
-    /// The pages of the last completed read that have not been returned yet. `window` has the number
-    /// of the first page of that read, and the bytes that were read.
+    /// The pages of the last completed read that have not been returned yet. `window` has the
+    /// number of the first page of that read, and the bytes that were read.
     left: Range<u32>,
     window: Option<(u32, AlignedBuffer)>,
 }
