@@ -556,7 +556,7 @@ impl MergeStep {
         self.end(&mut kept);
     }
 
-    /// Adds the number of bytes that the merge wrote to the counters.
+    /// Increases the counters by the number of bytes that the merge wrote.
     fn note(&self, bytes: u64) {
         let ledger = &self.levels.shared.ledger;
         match self.reason {

@@ -27,7 +27,8 @@
 //! - **V3** The filter of a run contains every key of the run.
 //! - **V4** A run that is the input of a merge remains in its level until the merge ends, and is
 //!   not the input of another merge.
-//! - **V5** No message has a sequence number above the cut of the version.
+//! - **V5** No message has a sequence number above the cut of the version, which is the sequence
+//!   number up to which the version contains all commits.
 //! - **V6** A member of a version is a run with the key range in which the run is live. Initially a
 //!   run is live for all keys. When a slice of the key space is merged, the inputs remain live only
 //!   for the keys outside of the slice, and the result is live only for the keys in the slice. A

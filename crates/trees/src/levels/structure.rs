@@ -44,7 +44,7 @@ pub(super) struct LevelsInner {
     pub(super) skipped_tombstones: SkippedTombstones,
     /// Number of leaves that merges have adopted without reading them.
     pub(super) stitched: AtomicU64,
-    /// The number of bytes written in total, and by defragmentation.
+    /// Counters of the bytes written by defragmentation, and by everything else.
     pub(super) ledger: DefragCounters,
 }
 

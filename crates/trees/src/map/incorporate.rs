@@ -147,7 +147,8 @@ impl OrderedMap {
 
     /// Returns whether enough values have expired to justify a rewrite. A rewrite can drop expired
     /// values only from commits up to the horizon. Therefore the result is `false` until the
-    /// horizon has reached the cut.
+    /// horizon has reached the cut, the sequence number up to which the current version contains
+    /// all commits.
     pub(super) fn has_expired(&self) -> bool {
         let version = self.shared.versions.peek();
         if version.stale_from_ms == u64::MAX {

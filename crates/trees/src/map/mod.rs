@@ -16,8 +16,9 @@
 //! - **P1** A version never changes. A lookup, and each call of a scan, reads only one version.
 //! - **P2** A version has every message of its keys that a reader at or above the horizon may need.
 //!   A range delete is stored as a delete of each key that it covers.
-//! - **P3** The messages of a key are ordered from newest to oldest, and none of them has a
-//!   sequence number above the cut of the version.
+//! - **P3** The messages of a key are ordered from newest to oldest. None of them has a sequence
+//!   number above the cut of the version, which is the sequence number up to which the version
+//!   contains all commits.
 
 mod check;
 mod contract;

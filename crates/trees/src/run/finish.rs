@@ -315,8 +315,8 @@ impl RunBuilder {
         }))
     }
 
-    /// Writes metadata that are too long for the footer to separate nodes. Returns a footer that
-    /// points to these nodes.
+    /// Writes the metadata to separate nodes, for a run whose metadata do not fit into the footer.
+    /// Returns a footer that points to these nodes.
     fn write_apart(&self, details: &RunMetadata, claimed: &mut ProvisionalExtents) -> Result<RunFooter> {
         let page_size = self.page_size();
         // The buffer is large enough for several concurrent writes. It is separate from the buffers

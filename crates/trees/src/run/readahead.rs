@@ -129,7 +129,7 @@ pub(super) struct LeafReadahead {
 enum LeafBuffer {
     None,
     Frame(FrameRef),
-    /// The given range of the buffer of the first window.
+    /// The leaf is in the buffer of the first window, at these offsets.
     ReadWindow(Range<usize>),
     Whole(Vec<u8>),
 }

@@ -237,8 +237,8 @@ impl RunBuilder {
     /// error the builder can only be dropped.
     ///
     /// # Panics
-    /// If the record is out of order: keys must ascend, and the records of a key must be added from
-    /// newest to oldest. Also if the key or the value is too long.
+    /// If the record is out of order (keys must ascend, and the records of a key must be added from
+    /// newest to oldest), or if the key or the value is too long.
     pub fn push(&mut self, key: &[u8], record: StoredRecord<'_>) -> Result<()> {
         let first = self.summary.records == 0;
         let new = first || self.keys.last != key;
