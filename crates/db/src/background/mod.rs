@@ -1,6 +1,6 @@
-//! Threads of an open store.
+//! The background threads of an open store.
 //!
-//! *Scope*: which threads a store has, and when each of them works or waits.
+//! *Scope*: which background threads a store has, and when each of these threads works or waits.
 //!
 //! *Must not depend on*: what a step of the engine does.
 //!

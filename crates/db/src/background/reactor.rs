@@ -1,4 +1,4 @@
-//! Threads that wait for the device while tasks sleep.
+//! Threads that wait for device reads on behalf of sleeping asynchronous tasks.
 
 use alluvium_storage::WatchedRead;
 use parking_lot::{Condvar, Mutex};
@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// The threads that wait for the devices of a store, one for each part of the device.
+/// The threads that wait for reads from the devices of a store. There is one thread for each part
+/// of the device.
 #[derive(Debug, Default)]
 pub(crate) struct Reactor {
     state: Mutex<ReactorState>,
@@ -19,7 +20,7 @@ struct ReactorState {
     is_stopped: bool,
 }
 
-/// Queue of the thread of one part of the device.
+/// Queue of reads for the thread that serves one part of the device.
 #[derive(Debug, Default)]
 struct ReactorLane {
     queue: Mutex<ReactorQueue>,
@@ -33,8 +34,8 @@ struct ReactorQueue {
 }
 
 impl Reactor {
-    /// Makes a thread wait for these reads; waits on the calling thread if no thread can be
-    /// started.
+    /// Passes these reads to the thread of their device part, which waits until they complete. If
+    /// no thread can be started, the calling thread waits instead.
     pub(crate) fn watch(&self, watched: WatchedRead) {
         match self.lane(watched.device_part()) {
             Some(lane) => lane.push(watched),
@@ -68,7 +69,7 @@ impl Reactor {
         }
     }
 
-    /// Stops the threads after they have completed their reads.
+    /// Stops all threads. Each thread first completes the reads in its queue.
     pub(crate) fn stop(&self) {
         let threads = {
             let mut state = self.state.lock();
@@ -118,8 +119,8 @@ impl ReactorLane {
                 }
                 under_way.append(&mut queue.arrivals);
             }
-            // Waits for the oldest read. Later reads are carried by the same part of the device and
-            // complete in the meantime.
+            // Wait for the oldest read only. Later reads are served by the same part of the device,
+            // and may complete in the meantime.
             under_way[0].wait_some();
             under_way.retain(|watched| !watched.settle());
         }

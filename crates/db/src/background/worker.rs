@@ -1,11 +1,13 @@
-//! The background threads: one flushes memtables, one writes checkpoints, some compact, one
-//! prepares log and memory for writers, and one, the keeper, syncs the log and manages space.
+//! The background threads of a store. One thread flushes memtables, one makes checkpoints, and some
+//! run compactions. One thread prepares log space and memory for writers. One thread, the keeper,
+//! syncs the log and manages space.
 //!
-//! At most `workers` threads are CPU-bound. During a flush, compaction threads pause between
+//! At most `workers` threads are CPU-bound. During a flush, the compaction threads pause between
 //! slices, unless compactions are so far behind that writers would be throttled. The other threads
-//! mostly wait for the device, and no thread waits for them. All have a lower priority than the
-//! user's threads, which would otherwise wait for a whole time slice of the scheduler. If the
-//! workers fall behind because of that, writers are throttled (`engine/throttle.rs`).
+//! mostly wait for the device, and no thread waits for them. All background threads run at a lower
+//! priority than the threads of the application: otherwise an application thread could wait for an
+//! entire time slice of the scheduler. If the background threads fall behind because of their lower
+//! priority, writers are throttled (`engine/throttle.rs`).
 
 use crate::engine::{Engine, SliceOutcome, WorkerDuty};
 use crate::error::Error;
@@ -20,42 +22,46 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Maximum sleep of an idle worker. Some work becomes due without a notification.
+/// Maximum time for which an idle worker sleeps. A limit is needed because some work becomes due
+/// without a notification.
 const REST: Duration = Duration::from_millis(20);
 
-/// Sleep of the preparing thread between two checks of the writers, in which they write a few
-/// hundred KiB.
+/// Time for which the preparing thread sleeps while writers are active. In this time writers write
+/// a few hundred KiB.
 const SOON: Duration = Duration::from_millis(4);
 
-/// Sleep after an error before the next attempt.
+/// Time for which a thread sleeps after an error before it tries again.
 const AFTER_ERROR: Duration = Duration::from_millis(100);
 
-/// Maximum period of the keeper; a shorter sync interval shortens it.
+/// Maximum time between two rounds of the keeper. A shorter sync interval shortens the rounds.
 const ROUND: Duration = Duration::from_millis(100);
 
-/// Maximum bytes of maintenance in a round, while there is no other work.
+/// Maximum number of bytes that maintenance processes in one round of the keeper. Maintenance runs
+/// only while there is no other work.
 const MAINTENANCE_PER_ROUND: u64 = 8 * MIB;
-/// The same while all data fits into the cache, where little maintenance arises.
+/// Like `MAINTENANCE_PER_ROUND`, for a store whose data fits entirely into the cache. Such a store
+/// needs little maintenance.
 const CACHED_MAINTENANCE_PER_ROUND: u64 = 64 * MIB;
 
-/// Maximum time that deletes wait in a memtable that is not full; they free no space before the
-/// flush.
+/// Maximum time for which deletes stay in a memtable that is not full. Deletes free space only
+/// after they are flushed.
 const MOST_DELETES_WAIT: Duration = Duration::from_secs(5);
 
-/// Maximum time that obsolete log waits for a checkpoint, and maximum number of rounds that the
-/// memory of an idle memtable is kept, under low write load. Both use memory that could cache pages
-/// and records.
+/// `MOST_LOG_WAITS` is the maximum time for which log records that are already in the tree wait for
+/// a checkpoint. `MOST_IDLE_ROUNDS` is the maximum number of keeper rounds for which the memory of
+/// a flushed memtable is kept for reuse. Both limits apply under a low write load: the log and the
+/// idle memtables use memory that could cache pages and records.
 const MOST_LOG_WAITS: Duration = Duration::from_secs(2);
 const MOST_IDLE_ROUNDS: u64 = 20;
 
-/// Period of the balancing of the caches.
+/// Time between two adjustments of the sizes of the page cache and the record cache.
 const BALANCE: Duration = Duration::from_secs(1);
 
-/// Visible sequence numbers at recent times, oldest first.
+/// The highest visible sequence number at several recent points in time, oldest first.
 #[derive(Debug, Default)]
 struct VisibilityHistory {
     moments: VecDeque<(Instant, SequenceNumber)>,
-    /// Sequence number of the newest entry that was removed.
+    /// Sequence number of the newest entry that was removed from `moments`.
     behind: SequenceNumber,
 }
 
@@ -64,7 +70,8 @@ impl VisibilityHistory {
         self.moments.push_back((now, visible));
     }
 
-    /// Returns the last commit that was visible at least `age` before the newest entry.
+    /// Returns the newest sequence number that had been visible for at least `age` when the latest
+    /// entry was added.
     fn until(&mut self, age: Duration) -> SequenceNumber {
         let now = self.moments.back().map(|&(moment, _)| moment);
         while let (Some(now), Some(&(moment, visible))) = (now, self.moments.front())
@@ -77,15 +84,15 @@ impl VisibilityHistory {
     }
 }
 
-/// State of the keeper between rounds.
+/// State that the keeper thread retains between its rounds.
 struct HousekeepingState {
     seen: VisibilityHistory,
-    /// Time of the last balancing of the caches.
+    /// Time of the last adjustment of the cache sizes.
     balanced: Instant,
     busy_until: Instant,
     deletes_since: Option<Instant>,
-    /// Cut of the newest checkpoint while the tree has grown beyond it, and the time since when
-    /// this cut has been the newest.
+    /// Sequence number of the newest checkpoint, and the time at which the keeper first saw it. The
+    /// sequence number is `None` if the tree contains no later commits.
     outgrown: (Option<SequenceNumber>, Instant),
 }
 
@@ -100,7 +107,7 @@ pub(crate) struct BackgroundWorkers {
 struct WorkerShared {
     engine: Arc<Engine>,
     stop: AtomicBool,
-    /// First error that no writer has been told of yet.
+    /// The first background error that has not been reported to a writer.
     failure: Mutex<Option<String>>,
     has_failed: AtomicBool,
     lock: Mutex<()>,
@@ -112,7 +119,8 @@ struct WorkerShared {
 }
 
 impl BackgroundWorkers {
-    /// Starts `workers` workers and the service threads. With zero workers there are no threads.
+    /// Starts `workers` worker threads and the service threads. If `workers` is zero, no thread is
+    /// started.
     pub(crate) fn start(
         engine: &Arc<Engine>,
         workers: usize,
@@ -131,7 +139,7 @@ impl BackgroundWorkers {
             bucket: Mutex::default(),
             started: Instant::now(),
         });
-        // Before the log uses the available space.
+        // Set the reserve before the log can use the available space.
         engine.fit_reserve();
         let mut threads = Vec::new();
         let mut spawn = |name: String, run: fn(&WorkerShared)| {
@@ -142,7 +150,7 @@ impl BackgroundWorkers {
             });
             match thread {
                 Ok(thread) => threads.push(thread),
-                // Without the thread, writers do its work.
+                // Not fatal: writers perform the work of a thread that could not be started.
                 Err(error) => tracing::warn!(%error, "a background thread could not be started"),
             }
         };
@@ -168,7 +176,8 @@ impl BackgroundWorkers {
         }
     }
 
-    /// Returns the first background error since the previous call.
+    /// Returns the first background error that has occurred since the previous call, if there was
+    /// one.
     pub(crate) fn failure(&self) -> Result<(), Error> {
         if !self.shared.has_failed.load(Ordering::Relaxed) {
             return Ok(());
@@ -178,14 +187,14 @@ impl BackgroundWorkers {
         cause.map_or(Ok(()), |cause| Err(Error::Background { cause }))
     }
 
-    /// Stops all threads and waits for them.
+    /// Stops all background threads and waits until they have exited.
     pub(crate) fn stop(&self) {
         self.shared.stop.store(true, Ordering::Release);
         self.shared.engine.call_all();
         drop(self.shared.lock.lock());
         self.shared.stopping.notify_all();
         for thread in self.threads.lock().drain(..) {
-            // A panic has already been reported by the worker.
+            // If the thread has panicked, the panic has already been reported.
             let _ = thread.join();
         }
     }
@@ -202,7 +211,8 @@ impl WorkerShared {
         }
     }
 
-    /// Prepares log and memory ahead of the writers; polls more often while there are writes.
+    /// Prepares log space and memory before writers need them. While writers are active, it checks
+    /// for work more often.
     fn prepare(&self) {
         let mut is_written = false;
         while !self.is_stopped() {
@@ -217,7 +227,8 @@ impl WorkerShared {
         }
     }
 
-    /// Compacts while no flush is running, or if compactions are urgent.
+    /// Runs compactions while no memtable is being flushed. If compactions are urgent, they also
+    /// run during a flush.
     fn compact_in_between(&self) {
         while !self.is_stopped() {
             let calls = self.engine.calls();
@@ -243,7 +254,8 @@ impl WorkerShared {
         }
     }
 
-    /// Pauses if compactions have used up their bytes. Returns whether it paused.
+    /// Checks whether compactions have used up the bytes that the configured limits allow. If so,
+    /// it pauses and returns true.
     fn is_capped(&self) -> bool {
         let (engine, now) = (&self.engine, self.started.elapsed());
         let hurries = engine.must_lift_limits();
@@ -264,7 +276,7 @@ impl WorkerShared {
         }
     }
 
-    /// Pauses if a slice has exceeded its share of the processor.
+    /// Pauses if the last slice has exceeded the configured share of processor time.
     fn rest_after(&self, began: Instant) {
         if let Some(rest) = limits::rest_after(&self.caps, began.elapsed()) {
             if self.engine.must_lift_limits() {
@@ -281,7 +293,8 @@ impl WorkerShared {
         self.pause(rest);
     }
 
-    /// Waits if the disk is full, or if a further tier fails, which the store survives. Any other
+    /// Pauses after a failed background task. Two kinds of errors are not reported, because the
+    /// store survives them: a full disk, and the failure of a tier other than the first. Any other
     /// error is reported to the next writer.
     fn failed(&self, error: &Error) {
         if !error.is_full() && error.failing_tier().is_none() {
@@ -334,8 +347,9 @@ impl WorkerShared {
             self.failed(&error);
         }
         keeping.seen.note(Instant::now(), self.engine.visible());
-        // Under high write load, checkpoints overtake the log, so that none of it need be written
-        // twice.
+        // Sync only commits that have reached a certain age. Under a high write load, a checkpoint
+        // makes commits durable before they reach this age, so that their log records need not be
+        // written to the device as well.
         let due = keeping.seen.until(self.sync_interval.saturating_sub(round));
         if due > self.engine.synced()
             && let Err(error) = self.engine.sync()

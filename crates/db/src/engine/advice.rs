@@ -1,5 +1,5 @@
-//! Advice on the settings of an open store: how the engine asks for it, applies it, and observes
-//! the effect; and the settings that the store chose.
+//! Recommendations for the settings of an open store: how the engine obtains a recommendation,
+//! applies it and observes its effect. Also lists the settings that the store chose by itself.
 
 use super::{Engine, EngineCounter};
 use crate::advise::advice::watch::{LookupCounters, TrialDecision, TrialWatch};
@@ -12,11 +12,11 @@ use alluvium_model::structures::{StructureCost, StructureModel, TieredSettings};
 use std::sync::atomic::Ordering;
 
 impl Engine {
-    /// Returns the store's choices with their reasons.
+    /// Returns the settings that the store chose by itself, with the reasons.
     pub(crate) fn choices(&self) -> Vec<SettingChoice> {
         let mut all = self.chosen.clone();
         if self.memory_budget() > 0 {
-            // The result depends on nothing that changes while the store is open.
+            // Compute this once: it depends on nothing that changes while the store is open.
             all.extend(
                 self.chosen_structure
                     .get_or_init(|| structure(&self.plan))
@@ -26,9 +26,9 @@ impl Engine {
         all
     }
 
-    /// Returns the share with the lowest predicted cost for the observed workload. Returns `None`
-    /// if the improvement on the present share is within the band of uncertainty, or if there is no
-    /// model.
+    /// Returns the record cache share with the lowest predicted cost for the observed workload.
+    /// Returns `None` if there is no cost model, or if the predicted improvement over the present
+    /// share is smaller than the uncertainty of the prediction.
     pub(crate) fn advise(&self) -> Result<Option<CacheAdvice>> {
         let Some((_, question)) = self.question()? else {
             return Ok(None);
@@ -54,8 +54,8 @@ impl Engine {
         Ok(worth.map(|(advice, _)| advice))
     }
 
-    /// Returns the predicted device reads per lookup for a share of the record cache. Returns
-    /// `None` if there is no model.
+    /// Returns the predicted number of device reads per lookup if the record cache has the share
+    /// `record_share`. Returns `None` if there is no cost model.
     pub(crate) fn advice_for(&self, record_share: f64) -> Result<Option<CacheAdvice>> {
         let share = CacheAdvice {
             record_share,
@@ -68,7 +68,8 @@ impl Engine {
         Ok(question.and_then(|(_, question)| Some(question.at_share(record_share)?.0)))
     }
 
-    /// Applies advice to the record cache's share, and starts to observe the effect.
+    /// Sets the record cache's share to the recommended one, and starts to observe the effect.
+    /// Fails while an earlier change is still being observed.
     pub(crate) fn apply_advice(&self, advice: &CacheAdvice) -> Result<()> {
         self.health()?;
         advice.check()?;
@@ -104,7 +105,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Evaluates the change being observed, and ends the observation if it can be decided.
+    /// Compares the measurements since the last change of the share with those before it. If the
+    /// comparison is conclusive, it ends the observation, and reverts a change that made lookups
+    /// slower.
     pub(crate) fn watch_trial(&self) -> Result<()> {
         if !self.trials.is_watching.load(Ordering::Acquire) {
             return Ok(());

@@ -1,12 +1,12 @@
-//! Moves memory between the page cache and the record cache, in small steps, to where it saves more
-//! device reads.
+//! Moves memory in small steps between the page cache and the record cache, to the cache where it
+//! saves more device reads.
 
 use super::Engine;
 use super::record_cache::sizing::{self, CacheSample, CacheTrend};
 use crate::error::Result;
 use alluvium_base::Purpose;
 
-/// Counter values at the last sample.
+/// Counter values at the previous sample, and the trend of the recent samples.
 #[derive(Debug, Default)]
 pub(crate) struct BalanceState {
     misses: u64,
@@ -16,19 +16,20 @@ pub(crate) struct BalanceState {
     scan_reads: u64,
     guides: u64,
     trend: CacheTrend,
-    /// The record cache's budget and the sum of both budgets when they were last decided. Their
-    /// ratio is kept when the sum changes.
+    /// The record cache's budget and the sum of both cache budgets, in bytes, as they were last set
+    /// by a decision. If the sum changes later, their ratio is kept.
     decided: Option<(u64, u64)>,
 }
 
 impl BalanceState {
-    /// Records a decided budget of the record cache, and the sum of both budgets.
+    /// Stores the record cache's budget, and the sum of both cache budgets, as the latest decision.
     pub(super) fn decide(&mut self, records: u64, both: u64) {
         self.decided = Some((records, both));
     }
 
-    /// Returns the record cache's budget when both caches shall use `caches` bytes, given that both
-    /// use `both` bytes and the record cache uses `now`. Small changes are not applied.
+    /// Returns the new budget of the record cache when the total budget of both caches changes from
+    /// `both` to `caches` bytes. `now` is the present budget of the record cache; it is returned
+    /// unchanged if the change would be small.
     pub(super) fn share_of_records(&mut self, now: u64, both: u64, caches: u64) -> u64 {
         let (records, all) = *self.decided.get_or_insert((now, both));
         let wanted = sizing::in_proportion(records, all, caches);
@@ -38,8 +39,8 @@ impl BalanceState {
 }
 
 impl Engine {
-    /// Samples the counters and moves memory between the two caches if it is worth it. A share
-    /// chosen by the user is kept.
+    /// Samples the counters, and moves memory between the two caches if this saves enough device
+    /// reads. Does nothing if the user has chosen the record cache's share.
     pub(crate) fn balance(&self) -> Result<()> {
         if !self.balances() {
             return Ok(());
@@ -70,13 +71,13 @@ impl Engine {
         }
         (seen.misses, seen.hits, seen.ghost_hits) = (records.misses, records.hits, records.ghost_hits);
         (seen.reads, seen.scan_reads, seen.guides) = (reads, scan_reads, of_pages.index_misses);
-        // The page cache keeps its minimum in any case.
+        // The page cache must not shrink below its minimum size.
         let spare = pages.saturating_sub(self.least_pages());
         let wanted = seen.trend.next(&view).min(view.records + spare);
         if wanted != view.records {
             seen.decided = Some((wanted, view.records + pages));
         }
-        // Shrink one cache before growing the other.
+        // Shrink one cache before growing the other, so that their sum never exceeds the budget.
         if wanted < view.records {
             self.records.set_budget(wanted);
             cache.set_budget(pages + view.records - wanted)?;

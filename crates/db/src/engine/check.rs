@@ -1,42 +1,45 @@
-//! Report of a check of the store.
+//! The report of a consistency check of the store.
 
 use alluvium_dictionary::read::NodeTotals;
 use alluvium_trees::tiered::CheckFindings;
 use std::fmt;
 
-/// Result of [`Db::check_report`](crate::Db::check_report). Displays as text.
+/// Result of [`Db::check_report`](crate::Db::check_report). It can be displayed as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// Defects, one sentence each, with the file and the offset; empty if the store is intact.
+    /// The defects that were found: one sentence for each, with the file and the offset. Empty if
+    /// the store is intact.
     ///
-    /// Only the first thousand are listed; [`CheckReport::unlisted`] counts the rest.
+    /// At most the first thousand defects are listed here; [`CheckReport::unlisted`] is the number
+    /// of the others.
     pub findings: Vec<String>,
-    /// Number of findings that are not listed.
+    /// Number of findings that were left out of the list.
     pub unlisted: u64,
-    /// Further tiers that could not be read, one sentence each with the error of the device. Their
-    /// data was not checked.
+    /// Tiers other than the first that could not be read: one sentence for each, with the error of
+    /// the device. The data on these tiers was not checked.
     pub unreadable: Vec<String>,
-    /// Observations that are not defects by themselves, one sentence each: commits that were
-    /// missing when the store was opened ([`Db::lost_commits`](crate::Db::lost_commits)).
+    /// Observations that are not defects by themselves, one sentence for each. An example is
+    /// commits that were missing when the store was opened
+    /// ([`Db::lost_commits`](crate::Db::lost_commits)).
     pub notes: Vec<String>,
-    /// Amount of data read, by kind of structure.
+    /// Amount of data that was read, for each kind of structure.
     pub read: Vec<CheckedStructure>,
-    /// Records in the leaves that were read.
+    /// Number of records in the leaves that were read.
     pub records: u64,
-    /// Values stored outside leaves; all of them were read.
+    /// Number of values stored outside leaves. All of them were read.
     pub values_apart: u64,
 }
 
-/// Amount of data read of one kind of structure.
+/// Amount of data that was read from one kind of structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckedStructure {
     /// Name of the structure, such as "run footers".
     pub name: &'static str,
-    /// Number of nodes or pages, or of files for a structure without nodes.
+    /// Number of nodes or pages. For a structure without nodes, the number of files.
     pub nodes: u64,
-    /// Size of the nodes or files on the device, in bytes.
+    /// Total size of the nodes or files on the device, in bytes.
     pub bytes: u64,
 }
 
@@ -53,7 +56,7 @@ impl CheckReport {
         files: [(&'static str, NodeTotals); 3],
     ) -> CheckReport {
         let structures = [
-            // A short manifest is stored in the superblock.
+            // A manifest that fits into the superblock has no nodes of its own.
             ("manifest", read.manifest),
             ("trunk", read.trunk),
             ("run footers", read.footers),
@@ -85,13 +88,14 @@ impl CheckReport {
         self.findings.is_empty() && self.unreadable.is_empty()
     }
 
-    /// Returns the number of findings, listed or not.
+    /// Returns the total number of findings, including those that are not listed.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.findings.len() as u64 + self.unlisted
     }
 
-    /// Returns all findings and unreadable tiers, with a final sentence about unlisted findings.
+    /// Returns all listed findings and all unreadable tiers as sentences. If some findings are not
+    /// listed, a last sentence states their number.
     pub(crate) fn into_sentences(self) -> Vec<String> {
         let mut findings = self.findings;
         findings.extend(self.unreadable);
@@ -101,7 +105,7 @@ impl CheckReport {
         findings
     }
 
-    /// Returns the total number of bytes read.
+    /// Returns the total number of bytes that were read.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.read.iter().map(|structure| structure.bytes).sum()

@@ -14,7 +14,7 @@ use crate::error::Result;
 use std::sync::atomic::Ordering;
 
 impl Engine {
-    /// Makes a checkpoint, unless another thread is making one.
+    /// Makes a checkpoint. Does nothing if another thread is making one.
     pub(crate) fn try_checkpoint(&self) -> Result<SliceOutcome> {
         let Some(_alone) = self.work.checkpoint.try_lock() else {
             return Ok(SliceOutcome::Nothing);
@@ -27,8 +27,8 @@ impl Engine {
         self.note_time();
         self.guarded("a checkpoint", || {
             while !self.make_checkpoint()? {
-                // A memtable is flushed into some of the dictionaries only, because of an error.
-                // Flush it into the others.
+                // After an error, a memtable may have been flushed into only some of the
+                // dictionaries. Flush it into the others.
                 if self.incorporate_in(usize::MAX, FlushCaller::Checkpoint)? == SliceOutcome::Nothing {
                     std::thread::yield_now();
                 }
@@ -37,8 +37,8 @@ impl Engine {
         })
     }
 
-    /// Makes a durable generation of the dictionaries' contents. Returns false if they did not all
-    /// contain the same commits.
+    /// Makes the contents of all dictionaries durable as a new generation. Returns false, without
+    /// making a generation, if the dictionaries do not all contain the same commits.
     fn make_checkpoint(&self) -> Result<bool> {
         self.store.health()?;
         let _slice = self.work.slice();
@@ -60,14 +60,15 @@ impl Engine {
         Ok(true)
     }
 
-    /// Flushes all acknowledged commits to the dictionaries and makes a checkpoint.
+    /// Flushes all acknowledged commits to the dictionaries, and makes a checkpoint that contains
+    /// them.
     pub(crate) fn checkpoint_everything(&self) -> Result<()> {
         let cut = self.queue.seal();
         self.visible.wait_for(cut);
         while self.dictionaries.cut() < cut {
             self.store.health()?;
             if self.incorporate_slice(usize::MAX)? == SliceOutcome::Nothing {
-                // Another thread is flushing.
+                // Another thread is flushing a memtable; wait for it.
                 std::thread::yield_now();
             }
         }
@@ -77,7 +78,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes a checkpoint, after waiting for one that is in progress.
+    /// Makes a checkpoint. If another checkpoint is in progress, it first waits for that one to
+    /// finish.
     pub(crate) fn checkpoint_now(&self) -> Result<()> {
         let _alone = self.work.checkpoint.lock();
         self.checkpoint_alone()

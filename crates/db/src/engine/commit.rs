@@ -1,4 +1,4 @@
-//! The path of a commit, from admission to acknowledgement.
+//! The steps of a commit, from admission to acknowledgement.
 //!
 //! ```text
 //!   admitted        room on the disk, debt not too high       throttle.rs
@@ -10,9 +10,9 @@
 //!   acknowledged
 //! ```
 //!
-//! A commit becomes visible before it is synced: a reader may see a commit that a power loss then
-//! undoes. Writes that depend on this read are undone as well, because recovery keeps a prefix of
-//! the log.
+//! A commit becomes visible before it is synced. A reader may therefore see a commit that a loss of
+//! power then undoes. Writes that depend on such a read are undone as well, because recovery keeps
+//! a prefix of the log.
 
 use super::Engine;
 use super::commit_record::{CommitRecord, too_long};
@@ -32,33 +32,34 @@ use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::log::{self, AppendPriority, MAX_PAYLOAD};
 use std::time::{Duration, Instant};
 
-/// Maximum number of attempts of a commit to free log space by a checkpoint before it is refused.
-/// Several are needed because other writers may use the freed space first.
+/// Maximum number of checkpoints that a commit waits for when the log is full, before it fails.
+/// Several checkpoints may be needed because other writers may use the freed log space first.
 pub(super) const LOG_TURNS: u32 = 20;
 
-/// Minimum time for which a commit keeps trying if background threads run: large writes of other
-/// threads may repeatedly use the freed space first.
+/// Minimum time for which a commit is retried when the log is full and background threads are
+/// running. Large writes of other threads may repeatedly use the freed log space first.
 const LOG_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The condition of a conditional commit. No other writer changes the commit's keys while it is
-/// evaluated.
+/// The condition of a conditional commit. While it is evaluated, no other writer can change the
+/// keys of the commit.
 pub(crate) type CommitCondition<'a> = dyn Fn() -> Result<ConditionVerdict> + 'a;
 
-/// The condition of a commit, and the locks that keep it true until the commit is applied.
+/// The condition of a commit, and the locks that keep the condition true until the commit is
+/// applied.
 #[derive(Clone, Copy)]
 pub(crate) struct CommitPreconditions<'a> {
-    /// The condition, if there is one.
+    /// The condition, or `None` for an unconditional commit.
     pub(crate) condition: Option<&'a CommitCondition<'a>>,
-    /// How the written keys are locked while the condition is evaluated.
+    /// Mode in which the written keys are locked while the condition is evaluated.
     pub(crate) mode: LockMode,
-    /// Adds locks on the keys that were read.
+    /// Function that adds locks on the keys that the condition has read.
     pub(crate) reads: &'a dyn Fn(&mut LockSet),
-    /// Whether a transaction already holds locks on the written keys.
+    /// Whether a transaction already holds the locks on the written keys.
     pub(crate) is_locked: bool,
 }
 
 impl<'a> CommitPreconditions<'a> {
-    /// Terms of an unconditional commit whose keys are already locked.
+    /// Preconditions of an unconditional commit whose keys are already locked.
     pub(crate) const LOCKED: CommitPreconditions<'static> = CommitPreconditions {
         condition: None,
         mode: LockMode::Blind,
@@ -66,7 +67,8 @@ impl<'a> CommitPreconditions<'a> {
         is_locked: true,
     };
 
-    /// Terms of a commit whose condition depends only on the keys that it writes.
+    /// Returns the preconditions of a commit whose condition depends only on the keys that the
+    /// commit writes.
     pub(crate) fn of_its_keys(condition: &'a CommitCondition<'a>) -> CommitPreconditions<'a> {
         CommitPreconditions {
             condition: Some(condition),
@@ -79,37 +81,39 @@ impl<'a> CommitPreconditions<'a> {
 
 /// Result of evaluating a condition.
 pub(crate) enum ConditionVerdict {
-    /// The condition holds; the commit proceeds.
+    /// The condition is true; the commit proceeds.
     Go,
-    /// The condition does not hold; nothing is written.
+    /// The condition is false; nothing is written.
     Stop,
 }
 
-/// Refusals of one commit so far.
+/// Counts how often one commit has been rejected so far.
 #[derive(Debug, Default)]
 struct CommitRefusals {
     turns: u32,
-    /// When it was first refused because checkpoints freed too little log.
+    /// Time at which the commit was first rejected although checkpoints had freed log space.
     since: Option<Instant>,
 }
 
-/// Returns whether the error is a full log, which a checkpoint would free.
+/// Returns whether the error reports a full log. A checkpoint would free space in the log.
 pub(super) fn is_log_full(error: &Error) -> bool {
     matches!(error.storage(), Some(alluvium_storage::Error::LogFull { .. }))
 }
 
-/// Outcome of one attempt to commit.
+/// Outcome of one attempt to perform a commit.
 enum CommitAttempt {
-    /// The commit is applied; `last` is its last sequence number.
+    /// The commit was applied to the memtable; `last` is the sequence number of its last write.
     Applied { last: SequenceNumber },
-    /// The condition does not hold; it has seen writes up to `seen` at most.
+    /// The condition is false. It was evaluated on writes with sequence numbers up to `seen` at
+    /// most.
     ConditionFailed { seen: SequenceNumber },
-    /// Transactions use locks: retry while holding locks on the written keys.
+    /// Locking transactions are in use. The caller must lock the written keys and try again.
     NeedsLocks,
 }
 
 impl Engine {
-    /// Commits. Returns the last sequence number once `durability` is reached.
+    /// Performs an unconditional commit. Waits until the requested durability is reached, and
+    /// returns the last sequence number of the commit.
     pub(crate) fn commit(
         &self,
         commit: &CommitRecord<'_>,
@@ -120,9 +124,10 @@ impl Engine {
         Ok(at.expect("there is no condition"))
     }
 
-    /// Commits if the condition holds; it is evaluated while no other writer can change the keys
-    /// that it depends on. Returns `None` if it does not hold; all writes that the condition has
-    /// seen are visible by then.
+    /// Performs a commit if its condition is true. While the condition is evaluated, no other
+    /// writer can change the keys that it depends on. Returns the last sequence number of the
+    /// commit, or `None` if the condition is false. Before `None` is returned, all writes that the
+    /// condition has seen have become visible.
     pub(crate) fn commit_if(
         &self,
         commit: &CommitRecord,
@@ -136,8 +141,8 @@ impl Engine {
         if commit.count == 0 {
             self.catalog.alive(owners)?;
             let at = self.visible.at();
-            // Deleting an empty range writes nothing, but the caller may not know this: a durable
-            // write still makes all earlier writes durable.
+            // An empty commit may be the deletion of an empty range, which the caller cannot know
+            // in advance. With `Durability::Disk` it must still make all earlier writes durable.
             if durability == Durability::Disk {
                 self.health()?;
                 self.sync()?;
@@ -173,7 +178,8 @@ impl Engine {
                     return Ok(None);
                 }
                 Ok(CommitAttempt::NeedsLocks) => {
-                    // Release the turn first: owners of the locks may be waiting for it.
+                    // Release the permit for large commits before waiting for locks: the owners of
+                    // these locks may be waiting for the permit.
                     drop(turn.take());
                     return self.commit_under_locks(commit, owners, durability, terms);
                 }
@@ -181,8 +187,8 @@ impl Engine {
                     drop(turn.take());
                     self.wait_until_visible(last)?;
                     if self.unlogged_voids.are_there() && self.store.log().completed() < last {
-                        // Recovery would cut the log at the gap, so the gap must be filled before
-                        // this commit is acknowledged.
+                        // Recovery would truncate the log at the missing sequence numbers. They
+                        // must be voided in the log before this commit is acknowledged.
                         self.write_pending_voids()?;
                     }
                     if durability == Durability::Disk {
@@ -195,8 +201,8 @@ impl Engine {
         }
     }
 
-    /// Fails for a commit to a keyspace whose pages are quarantined. Dropping such a keyspace is
-    /// allowed.
+    /// Fails if the commit writes to a keyspace whose pages are quarantined. Changes of the catalog
+    /// are allowed, so that such a keyspace can be dropped.
     #[cold]
     fn reject_quarantined_writes(
         &self,
@@ -214,7 +220,8 @@ impl Engine {
             .require_pages(|| keyspace.map_or_else(String::new, |keyspace| keyspace.name()))
     }
 
-    /// Commits while holding locks on the written keys until the commit is visible.
+    /// Locks the written keys, performs the commit, and releases the locks once the commit is
+    /// visible.
     #[cold]
     fn commit_under_locks(
         &self,
@@ -230,7 +237,7 @@ impl Engine {
         };
         let seen = durability.min(Durability::Process);
         let last = self.commit_if(commit, owners, seen, Some(&terms))?;
-        // Other transactions need not wait for the device.
+        // Release the locks now: other transactions need not wait until the commit is durable.
         drop(locks);
         if let Some(last) = last
             && durability == Durability::Disk
@@ -240,7 +247,7 @@ impl Engine {
         Ok(last)
     }
 
-    /// Waits until all writes up to `at` are visible.
+    /// Waits until all writes up to sequence number `at` are visible.
     fn wait_until_visible(&self, at: SequenceNumber) -> Result<()> {
         if self.visible.wait_for(at) {
             return Ok(());
@@ -249,8 +256,8 @@ impl Engine {
         Err(Error::Closed)
     }
 
-    /// Handles a refused commit: waits or frees space so that a retry may succeed, or returns the
-    /// error.
+    /// Handles a rejected commit. If a retry may succeed, it waits or frees space and returns `Ok`;
+    /// otherwise it returns the error.
     fn handle_rejection(
         &self,
         error: Error,
@@ -261,8 +268,8 @@ impl Engine {
         let turns = refusals.turns;
         let is_log_full = is_log_full(&error);
         if is_log_full && turns <= LOG_TURNS {
-            // A checkpoint frees log. A commit that is still refused after this many checkpoints
-            // fails.
+            // A checkpoint frees log space. A commit that is still rejected after `LOG_TURNS`
+            // checkpoints fails.
             return self.make_log_room();
         }
         if is_log_full && self.plan.workers > 0 {
@@ -272,8 +279,8 @@ impl Engine {
                 return self.make_log_room();
             }
         }
-        // Before any writer waits, the log may use free space of the first data file beyond the
-        // reserve. Other writers may use that space first.
+        // Before a writer waits, let the log use free space of the first data file beyond its
+        // reserve. Several turns may be needed because other writers may use that space first.
         if error.is_full()
             && !is_log_full
             && turns <= LOG_TURNS
@@ -289,8 +296,8 @@ impl Engine {
         Err(error)
     }
 
-    /// Attempts the commit once, up to its application to the memtable. Stops before assigning
-    /// sequence numbers if the condition does not hold.
+    /// Attempts the commit once, up to the point where it is applied to the memtable. If the
+    /// condition is false, it returns before any sequence number is assigned.
     fn try_commit(
         &self,
         commit: &CommitRecord,
@@ -300,13 +307,15 @@ impl Engine {
         terms: Option<&CommitPreconditions<'_>>,
     ) -> Result<CommitAttempt> {
         let condition = terms.and_then(|terms| terms.condition);
-        // Attached ingests must be visible to conditions before a client can act on them.
+        // An attached ingest must be visible to conditions before a client can act on it. Therefore
+        // no ingest is attached while a condition is evaluated.
         let _no_ingest = condition.map(|_| self.ingests.attaching.read());
         let _writing = self.writers.pin();
         if self.locks.are_required() && !terms.is_some_and(|terms| terms.is_locked) {
             return Ok(CommitAttempt::NeedsLocks);
         }
-        // A keyspace dropped after this check waits for this commit and deletes its writes.
+        // If the keyspace is dropped after this check, the drop waits for this commit and then
+        // deletes its writes.
         self.catalog.alive(owners)?;
         let _held = match terms.filter(|_| condition.is_some()) {
             None => self.stripes.lock_blind(commit.writes()),
@@ -315,8 +324,8 @@ impl Engine {
         if let Some(condition) = condition
             && let ConditionVerdict::Stop = condition()?
         {
-            // The condition may have read writes that are not visible yet, but none later than
-            // this.
+            // The condition may have read writes that are not visible yet, but none with a sequence
+            // number above `seen`.
             let seen = self.queue.last();
             return Ok(CommitAttempt::ConditionFailed { seen });
         }
@@ -333,8 +342,8 @@ impl Engine {
         written.map(|last| CommitAttempt::Applied { last })
     }
 
-    /// Appends a commit to the log, applies it to its memtable and makes it visible. Returns its
-    /// last sequence number.
+    /// Appends a commit to the log, applies it to its memtable and makes it visible. Returns the
+    /// last sequence number of the commit.
     fn log_and_apply(
         &self,
         commit: &CommitRecord,
@@ -347,15 +356,16 @@ impl Engine {
             return Err(error.into());
         }
         if apply_all(&place.slot.memtable, commit.writes(), place.first).is_err() {
-            // The commit is in the log but cannot be made visible; the next opening replays it.
+            // The commit is in the log but cannot be made visible. The next opening of the store
+            // replays it.
             self.visible.stop();
             let cause = format!("a memtable has no space for {bytes} bytes that were reserved");
             return Ok(self
                 .store
                 .poison_on_error(Err(alluvium_storage::Error::Poisoned { cause }))?);
         }
-        // Must precede visibility: readers that see the commit must not find a range empty that it
-        // writes to (N1).
+        // Do this before the commit becomes visible (N1). A reader that sees the commit must not
+        // skip a range that was empty before the commit wrote to it.
         self.queue.empty_ranges().written(assigned_keys(commit.writes()));
         self.visible.complete(place.first, last);
         self.counters.committed(commit);
@@ -364,7 +374,8 @@ impl Engine {
         Ok(last)
     }
 
-    /// Appends the record to the log, or voids its sequence numbers if the log is full.
+    /// Appends the commit record to the log. If the log is full, it voids the sequence numbers of
+    /// the commit and returns the error.
     fn log(&self, commit: &CommitRecord, place: &SequenceAssignment) -> alluvium_storage::Result<()> {
         let importance = if commit.grows {
             AppendPriority::Normal
@@ -394,7 +405,8 @@ impl Engine {
         }
     }
 
-    /// Voids sequence numbers in the log, or queues the void record if the disk is full.
+    /// Writes a log record that marks `count` sequence numbers from `first` as unused. If the disk
+    /// is full, the record is queued for [`Engine::write_pending_voids`].
     pub(super) fn void_sequences(&self, first: SequenceNumber, count: u32) -> alluvium_storage::Result<()> {
         match self.store.poison_on_error(self.store.log().void(first, count)) {
             Err(error) if error.is_full() => {
@@ -405,34 +417,35 @@ impl Engine {
         }
     }
 
-    /// Writes the queued void records to the log. Until then, no later commit can be synced.
+    /// Writes the queued void records to the log. No commit with a higher sequence number can be
+    /// synced before they are written.
     pub(crate) fn write_pending_voids(&self) -> Result<()> {
         self.unlogged_voids
             .fill(|first, count| Ok(self.store.poison_on_error(self.store.log().void(first, count))?))
     }
 
-    /// Waits until every commit up to `at` survives power loss.
+    /// Waits until every commit up to sequence number `at` is durable.
     pub(crate) fn sync_through(&self, at: SequenceNumber) -> Result<()> {
         self.write_pending_voids()?;
         Ok(self.store.poison_on_error(self.store.log().sync_through(at))?)
     }
 }
 
-/// Returns an upper bound of the memtable bytes needed by a commit.
+/// Returns the maximum number of memtable bytes that a commit can need.
 fn memtable_bytes_of_commit(commit: &CommitRecord) -> u64 {
     let records = commit.kinds.iter().map(|&count| u64::from(count)).sum();
     let ranges = u64::from(commit.count).saturating_sub(records);
     memtable_bytes(commit.len(), records, ranges)
 }
 
-/// Returns an upper bound of the memtable bytes needed by a log record of `bytes` bytes with this
-/// number of point writes and range deletes.
+/// Returns the maximum number of memtable bytes that a log record can need. The record is `bytes`
+/// bytes long, and contains `records` point writes and `ranges` range deletes.
 pub(super) fn memtable_bytes(bytes: u64, records: u64, ranges: u64) -> u64 {
     bytes + records * RECORD_OVERHEAD + ranges * RANGE_OVERHEAD as u64
 }
 
-/// Applies the writes of a log record to a memtable. The first write has the sequence number
-/// `first`.
+/// Decodes a log record and applies its writes to a memtable. The first write has the sequence
+/// number `first`.
 pub(crate) fn apply(
     memtable: &Memtable,
     record: &[u8],
@@ -441,7 +454,8 @@ pub(crate) fn apply(
     apply_all(memtable, LogWriteIter::new(record), first)
 }
 
-/// Applies writes to a memtable. The first write has the sequence number `first`.
+/// Applies the writes of a log record to a memtable. The first write has the sequence number
+/// `first`.
 fn apply_all(
     memtable: &Memtable,
     writes: LogWriteIter<'_>,
@@ -464,16 +478,17 @@ fn apply_all(
                 },
             )?,
             LogWrite::Range { start, end } => memtable.delete_range(start, end, sequence)?,
-            // Either the tree already contains the ingest, or it was never acknowledged.
+            // Nothing to apply: the tree already contains the ingest, or the ingest was never
+            // acknowledged.
             LogWrite::Ingest { .. } => {}
-            // Volatile data is lost with the process that wrote it.
+            // Nothing to apply: volatile data does not survive the process that wrote it.
             LogWrite::Volatile => {}
         }
     }
     Ok(())
 }
 
-/// Returns the keys to which writes assign values or merge operands.
+/// Returns the keys that the writes put or merge to. Deletes are left out.
 fn assigned_keys(writes: LogWriteIter<'_>) -> impl Iterator<Item = &[u8]> {
     writes.filter_map(|write| match write {
         Ok(LogWrite::One { key, kind, .. }) if kind != MessageKind::Delete => Some(key),
@@ -481,11 +496,11 @@ fn assigned_keys(writes: LogWriteIter<'_>) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The reason why a log record cannot be applied.
+/// The reason why a log record cannot be applied to a memtable.
 #[derive(Debug)]
 pub(crate) enum ApplyError {
     Full,
-    /// The record is malformed, for this reason.
+    /// The log record is malformed, for the given reason.
     Damaged(String),
 }
 

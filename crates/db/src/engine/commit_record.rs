@@ -1,20 +1,21 @@
-//! The writes of one commit, in their log encoding.
+//! The writes of one commit, encoded as a log record.
 
 use crate::error::Error;
 use crate::schema::format::LogWriteIter;
 
-/// Writes that take effect atomically, in their log encoding.
+/// Writes that take effect atomically, encoded as a log record.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CommitRecord<'a> {
-    /// The log record, without `tail`.
+    /// The log record, except for the bytes in `tail`.
     pub(crate) record: Vec<u8>,
-    /// The end of the record if it is a long operand: a slice of the caller's buffer, not copied.
+    /// The last bytes of the log record, if the record ends with a long value or operand. They are
+    /// borrowed from the caller instead of copied.
     pub(crate) tail: &'a [u8],
-    /// Number of writes, and so of sequence numbers.
+    /// Number of writes. Each write uses one sequence number.
     pub(crate) count: u32,
-    /// Number of point writes of each kind; the other writes are range deletes.
+    /// Number of point writes, indexed by `MessageKind`. All other writes are range deletes.
     pub(crate) kinds: [u32; 3],
-    /// Whether any write adds more data than it frees.
+    /// Whether any write of the commit adds more data than it frees.
     pub(crate) grows: bool,
 }
 
@@ -30,7 +31,7 @@ impl CommitRecord<'_> {
     }
 }
 
-/// Returns the error for a commit longer than `most` bytes.
+/// Returns the error for a commit that is longer than the maximum of `most` bytes.
 pub(super) fn too_long(commit: &CommitRecord, most: u64) -> Error {
     Error::TooLong {
         what: "batch",

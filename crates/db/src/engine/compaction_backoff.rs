@@ -1,21 +1,23 @@
-//! Backoff of compactions that have met damage. The background skips their structures for a while,
-//! so that other compactions proceed and writers of other keyspaces are not affected.
+//! Backoff for compactions that fail because of damaged data. The background threads skip the
+//! damaged structures for a while, so that compactions of other structures proceed and writers to
+//! other keyspaces are not affected.
 //!
-//! A compaction that fails because of damage changes nothing. Reads of damaged data fail with its
-//! location; other reads and all writes continue, but new data is not merged with damaged data.
+//! A compaction that fails because of damage changes nothing. Reads of the damaged data fail and
+//! report its location. Other reads and all writes continue, but new data is not merged with
+//! damaged data.
 
 use crate::options::kind::StructureKind;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// How often the next compaction is chosen before a damaged structure is tried again: a few seconds
-/// on an idle store.
+/// Number of times that the next compaction is chosen before a damaged structure is tried again. On
+/// an idle store this takes a few seconds.
 const TURNS: u32 = 128;
 
-/// Number of distinct damages logged for each structure.
+/// Maximum number of different errors that are logged for each structure.
 const MOST_TOLD: usize = 8;
 
-/// The structures that are skipped.
+/// The damaged structures, which compactions skip for a while.
 #[derive(Debug, Default)]
 pub(super) struct CompactionBackoff {
     structures: Mutex<BTreeMap<StructureKind, StructureDamage>>,
@@ -28,7 +30,8 @@ struct StructureDamage {
 }
 
 impl CompactionBackoff {
-    /// Notes that a compaction of a structure has met damage. Each damage is logged once.
+    /// Notes that a compaction of `structure` has failed because of damaged data. Each different
+    /// error is logged once.
     pub(super) fn note(&self, structure: StructureKind, error: &alluvium_storage::Error) {
         let mut structures = self.structures.lock();
         let damage = structures.entry(structure).or_default();
@@ -44,7 +47,8 @@ impl CompactionBackoff {
         }
     }
 
-    /// Returns whether a structure is skipped when the next compaction is chosen.
+    /// Returns whether the structure must be skipped when the next compaction is chosen. Each call
+    /// counts as one such choice.
     pub(super) fn skips(&self, structure: StructureKind) -> bool {
         let mut structures = self.structures.lock();
         let Some(damage) = structures.get_mut(&structure) else {

@@ -1,25 +1,27 @@
-//! The locks of conditional writes: writes that depend on what they have read.
+//! Locks for conditional writes, which depend on data that they have read.
 //!
-//! Ordinary writes take no locks until the first conditional write. From then on all writes take
-//! them; the first conditional write waits until no write is in progress that started without locks
-//! (a grace period of the epochs). A store without conditional writes therefore does not pay for
-//! them.
+//! Ordinary writes acquire no locks until the first conditional write. From then on, all writes
+//! acquire locks. The first conditional write waits until every write that started without locks
+//! has finished (a grace period of the epochs). A store without conditional writes therefore has no
+//! locking cost.
 
 use crate::locking::locks::{HeldLocks, LockMode, LockSet, LockTable};
 use crate::schema::format::{LogWrite, LogWriteIter};
 use alluvium_storage::Epochs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Number of lock stripes that keys are hashed to.
+/// Number of lock stripes. Each key is hashed to one of them.
 const STRIPES: usize = 1024;
 
-/// Striped locks, which ordinary writes take as well after the first conditional write.
+/// Striped locks of conditional writes. After the first conditional write, ordinary writes acquire
+/// them as well.
 #[derive(Debug)]
 pub(crate) struct ConditionalLocks {
     table: LockTable,
-    /// Whether ordinary writes take locks.
+    /// Whether ordinary writes must acquire locks.
     wanted: AtomicBool,
-    /// Whether all writes in progress take locks.
+    /// Whether every write in progress has acquired locks: the grace period after `wanted` was set
+    /// is over.
     settled: AtomicBool,
 }
 
@@ -34,16 +36,17 @@ impl Default for ConditionalLocks {
 }
 
 impl ConditionalLocks {
-    /// Takes the locks of an ordinary write if they are required. The caller has pinned `writers`.
-    /// Ordinary writes do not exclude each other.
+    /// Acquires the locks of an ordinary write. Returns `None` if ordinary writes need no locks
+    /// yet. The caller must have pinned `writers`. Ordinary writes do not exclude each other.
     pub(crate) fn lock_blind(&self, writes: LogWriteIter<'_>) -> Option<HeldLocks<'_>> {
         let is_wanted = self.wanted.load(Ordering::SeqCst);
         is_wanted.then(|| self.lock(writes, LockMode::Blind))
     }
 
-    /// Takes the locks of a conditional write: those of its keys in `mode`, and those that `others`
-    /// adds. After [`ConditionalLocks::require_locks`] has returned, no other write changes keys
-    /// locked as exclusive or shared while the locks are held.
+    /// Acquires the locks of a conditional write. These are the locks of its written keys, in mode
+    /// `mode`, and the locks that `others` adds. The caller must have called
+    /// [`ConditionalLocks::require_locks`]. While the locks are held, no other write changes keys
+    /// that are locked in exclusive or shared mode.
     pub(crate) fn lock_for(
         &self,
         writes: LogWriteIter<'_>,
@@ -55,8 +58,8 @@ impl ConditionalLocks {
         self.lock_with(set, writes, mode)
     }
 
-    /// Takes all locks. After [`ConditionalLocks::require_locks`] has returned, no other write
-    /// happens while they are held.
+    /// Acquires all locks. The caller must have called [`ConditionalLocks::require_locks`]. While
+    /// the locks are held, there is no other write.
     pub(crate) fn lock_everything(&self) -> HeldLocks<'_> {
         let mut set = LockSet::default();
         set.everything(LockMode::Exclusive);
@@ -78,7 +81,8 @@ impl ConditionalLocks {
         self.table.lock(set)
     }
 
-    /// Makes all writes take locks from now on. The calling thread must not have pinned `writers`.
+    /// Makes all writes acquire locks from now on, and waits for writes that started without locks.
+    /// The calling thread must not have pinned `writers`, because it would wait for itself.
     pub(crate) fn require_locks(&self, writers: &Epochs) {
         if !self.settled.load(Ordering::Acquire) {
             self.wanted.store(true, Ordering::SeqCst);
@@ -88,8 +92,8 @@ impl ConditionalLocks {
     }
 }
 
-/// Waits until every guard pinned now is released. Calls `meanwhile` repeatedly, for work that the
-/// guards' owners may wait for.
+/// Waits until every guard that is pinned at the time of the call has been released. Calls
+/// `meanwhile` repeatedly while waiting, to do work that the owners of these guards may depend on.
 pub(crate) fn wait_for_grace_period(epochs: &Epochs, meanwhile: impl Fn()) {
     let before = epochs.current();
     while epochs.safe() <= before {

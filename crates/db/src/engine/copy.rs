@@ -1,4 +1,4 @@
-//! Copies the store to another directory, while reads and writes continue.
+//! Copying of the open store to another directory while reads and writes continue.
 
 use super::Engine;
 use super::recovery::store_options;
@@ -10,12 +10,14 @@ use alluvium_dictionary::read::DataFiles;
 use alluvium_storage::TierDirectories;
 use alluvium_storage::store::{SideFiles, StoreCopy};
 
-/// Multiplier that derives a copy's identifier from this opening's and the generation's. It is odd,
-/// so that the mapping is injective.
+/// Multiplier that derives the identifier of a copy from the store's identifier for this opening
+/// and from the generation that is copied. It is odd, so that different inputs yield different
+/// identifiers.
 const MIX: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
 
 impl Engine {
-    /// Like [`Engine::copy_to`], and verifies the copy. A damaged copy is removed.
+    /// Copies the store like [`Engine::copy_to`], and then verifies the copy. A copy with defects
+    /// is removed again.
     pub(crate) fn back_up(
         &self,
         target: &TierDirectories,
@@ -32,7 +34,7 @@ impl Engine {
         }
     }
 
-    /// Verifies a copy that is not open. Returns the findings.
+    /// Verifies a copy, which must not be open. Returns a list of the defects that were found.
     fn findings(&self, target: &TierDirectories, tell: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
         let copy = StoreCopy::open(target.clone())?;
         let files = DataFiles {
@@ -63,30 +65,32 @@ impl Engine {
             })
     }
 
-    /// Copies every visible commit. Returns the last commit that the copy is guaranteed to contain;
-    /// it may contain later ones.
+    /// Copies every visible commit to another directory. Returns the sequence number up to which
+    /// the copy is guaranteed to contain all commits. The copy may contain later commits as well.
     pub(crate) fn copy_to(
         &self,
         target: &TierDirectories,
         tell: &mut dyn FnMut(Progress),
     ) -> Result<SequenceNumber> {
-        // A thread that closes the store waits for this guard; the copy stops at its next step.
+        // A thread that closes the store waits for this guard. The copy fails at its next step once
+        // the store is marked as closed.
         let _copying = self.copying.read();
-        // This does not call `Engine::health`, because a read-only store may be copied, too: its
-        // writes go only to a layer in memory above the source of the copy.
+        // Do not call `Engine::health` here, which fails for a read-only store: copying a read-only
+        // store is allowed. Writes of a read-only store go only to a layer in memory above the
+        // files that are copied.
         self.is_open()?;
         self.store.health()?;
         self.checkpoint_everything()?;
         let (kept, beside) = loop {
-            // Hold the pages before the generation is chosen, so that the pages that it needs are
-            // kept.
+            // Hold the pages before choosing the generation, so that all pages that the generation
+            // needs are kept.
             let held = self.dictionaries.hold();
             let kept = self.store.pin_durable(&store_options(&self.plan))?;
             if let Some(beside) = held.at(&self.store, kept.payload())? {
                 break (kept, beside);
             }
-            // The generation lists pages that no keyspace uses any more, or that were created since
-            // the hold.
+            // The generation lists pages that no keyspace uses any more, or pages that were created
+            // after the hold.
             self.checkpoint_now()?;
         };
         let beside: Vec<&dyn SideFiles> = beside.iter().map(|pages| pages as &dyn SideFiles).collect();

@@ -1,4 +1,5 @@
-//! Always-on counters. Each thread counts in its own cache line, as long as there are enough lines.
+//! Counters that are always enabled. Each thread has its own cache line of counters, as long as
+//! there are enough lines.
 
 use super::commit_record::CommitRecord;
 use super::policy::CAUSES;
@@ -8,7 +9,8 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Threads with smaller numbers have their own line; all others share the last one.
+/// Number of threads that have their own cache line of counters. All further threads share the last
+/// line.
 const OWN: usize = 48;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +27,12 @@ pub(crate) enum EngineCounter {
     MultiGetKeys,
     Scans,
     Scanned,
-    /// Point lookups that found a value, and the nodes that they waited for.
+    /// Number of point lookups that found a value; `FoundReads` is the number of nodes that they
+    /// waited for.
     Found,
     FoundReads,
-    /// Point lookups that found none, and the nodes that they waited for.
+    /// Number of point lookups that found no value; `AbsentReads` is the number of nodes that they
+    /// waited for.
     Absent,
     AbsentReads,
 }
@@ -37,12 +41,12 @@ const TALLIES: usize = EngineCounter::AbsentReads as usize + 1;
 
 type CounterLine = CachePadded<[AtomicU64; TALLIES]>;
 
-/// Counts of operations since the store was opened.
+/// Counters of the operations since the store was opened.
 pub(crate) struct EngineCounters {
     lines: Box<[CounterLine]>,
     pub(crate) checkpoints: AtomicU64,
     pub(crate) waits: AtomicU64,
-    /// Write delay in microseconds, by cause.
+    /// Total time for which writers were delayed, in microseconds, by cause.
     pub(crate) delayed_us: [AtomicU64; CAUSES],
     pub(crate) capped_us: AtomicU64,
     pub(crate) cap_yields: AtomicU64,
@@ -69,7 +73,8 @@ impl fmt::Debug for EngineCounters {
     }
 }
 
-/// Returns this thread's number. Threads are numbered in the order of their first calls.
+/// Returns the number of the calling thread. Threads are numbered from 0 in the order of their
+/// first calls.
 pub(crate) fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
@@ -92,7 +97,7 @@ impl EngineCounters {
         for (tally, count) in counts {
             let counter = &line[tally as usize];
             if number < OWN {
-                // Only this thread writes to this line.
+                // No other thread writes to this cache line, so no atomic addition is needed.
                 counter.store(
                     counter.load(Ordering::Relaxed).wrapping_add(count),
                     Ordering::Relaxed,
@@ -103,7 +108,7 @@ impl EngineCounters {
         }
     }
 
-    /// Counts a point lookup that waited for `reads` nodes.
+    /// Counts a point lookup that waited for the device to read `reads` nodes.
     #[inline]
     pub(crate) fn looked_up(&self, is_found: bool, reads: u64) {
         let (lookup, read) = match is_found {
@@ -116,7 +121,7 @@ impl EngineCounters {
         }
     }
 
-    /// Counts a commit, and its writes by kind.
+    /// Counts a commit and its writes, by kind of write.
     pub(crate) fn committed(&self, commit: &CommitRecord) {
         let of = |kind: MessageKind| u64::from(commit.kinds[kind as usize]);
         let (puts, deletes, merges) = (
@@ -137,7 +142,7 @@ impl EngineCounters {
         ]);
     }
 
-    /// Returns the sum of a counter over all threads.
+    /// Returns the value of a counter, summed over all threads.
     pub(crate) fn of(&self, tally: EngineCounter) -> u64 {
         let counts = self
             .lines

@@ -1,40 +1,41 @@
-//! Latency distributions as cumulative counts. The bucket bounds are fixed, so that two
-//! distributions can be subtracted.
+//! Latency distributions with fixed bucket bounds. Because the bounds are fixed, two distributions
+//! can be added or subtracted.
 
-/// Buckets per doubling of the latency.
+/// Number of buckets for each doubling of the latency.
 const STEPS: usize = 4;
-/// Number of doublings covered, starting at the first bound.
+/// Number of doublings that the buckets cover, starting at the upper bound of the first bucket.
 const DOUBLINGS: usize = 27;
 const BOUNDS: usize = STEPS * DOUBLINGS + 1;
 /// Upper bound of the first bucket, in nanoseconds.
 const FIRST_NS: u64 = 128;
-/// Factors of the bounds within a doubling, in 65,536ths: 1 and the fourth roots of two, four and
-/// eight.
+/// The bounds within one doubling, relative to its first bound, in units of 1/65,536. They are 1
+/// and the fourth roots of 2, 4 and 8.
 const ROOTS: [u64; STEPS] = [65_536, 77_936, 92_682, 110_218];
 
 const _: () = assert!(FIRST_NS << DOUBLINGS < u64::MAX >> 17, "a bound and its root fit");
 
-/// Latency distribution of one kind of operation: the number of timed operations that took no
-/// longer than each of a set of bounds.
+/// Latency histogram of one kind of operation: the number of timed operations in each latency
+/// bucket.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LatencyDistribution {
-    /// One count for each bound and one for longer operations; empty before the first operation.
+    /// Number of operations in each bucket. The last entry is for operations that took longer than
+    /// the last bound. Empty before the first operation.
     counts: Vec<u64>,
     sum_ns: f64,
 }
 
-/// Latency distributions of user operations, by kind, as in
+/// Latency histograms of user operations, one for each kind of operation, as in
 /// [`OperationLatencies`](crate::OperationLatencies).
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct LatencyDistributions {
-    /// Gets; one in 64 is timed.
+    /// Gets of a single key. About one in 64 is timed.
     pub get: LatencyDistribution,
-    /// Gets of several keys; one in 64 is timed.
+    /// Gets of several keys at once. About one in 64 is timed.
     pub multi_get: LatencyDistribution,
-    /// Commits that do not wait for a sync; one in 64 is timed.
+    /// Commits that do not wait for a sync. About one in 64 is timed.
     pub commit: LatencyDistribution,
-    /// Commits at [`Durability::Disk`](crate::Durability::Disk); all are timed.
+    /// Commits with [`Durability::Disk`](crate::Durability::Disk). Every one is timed.
     pub durable_commit: LatencyDistribution,
 }
 
@@ -47,7 +48,7 @@ impl LatencyDistribution {
         if self.counts.is_empty() {
             self.counts = vec![0; BOUNDS + 1];
         }
-        // Finds the first bound that is not below the latency.
+        // Find the first bucket whose upper bound is not below the latency.
         let (mut low, mut high) = (0, BOUNDS);
         while low < high {
             let middle = low.midpoint(high);
@@ -61,21 +62,22 @@ impl LatencyDistribution {
         self.sum_ns += ns as f64 * count as f64;
     }
 
-    /// Returns the number of timed operations.
+    /// Returns the number of operations that were timed.
     #[must_use]
     pub fn timed(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Returns the total time of all timed operations, in nanoseconds.
+    /// Returns the sum of the latencies of all timed operations, in nanoseconds.
     #[must_use]
     pub fn sum_ns(&self) -> f64 {
         self.sum_ns
     }
 
-    /// Returns each bound in nanoseconds with the number of operations that took no longer. Both
-    /// ascend. Operations beyond the last bound are counted in [`LatencyDistribution::timed`] only.
-    /// The bounds never change; there are four for each doubling.
+    /// Returns the cumulative histogram: for each bucket bound in nanoseconds, the number of timed
+    /// operations that took at most that long. Both numbers ascend. Operations that took longer
+    /// than the last bound are included only in [`LatencyDistribution::timed`]. The bounds never
+    /// change; there are four for each doubling of the latency.
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let mut sum = 0;
         (0..BOUNDS).map(move |index| {
@@ -84,7 +86,8 @@ impl LatencyDistribution {
         })
     }
 
-    /// Returns the difference to an earlier distribution of the same store.
+    /// Returns the distribution of the operations since `earlier`, which must be an earlier
+    /// distribution of the same store.
     #[must_use]
     pub fn since(&self, earlier: &LatencyDistribution) -> LatencyDistribution {
         let before = |index| earlier.counts.get(index).copied().unwrap_or(0);
@@ -110,8 +113,9 @@ impl LatencyDistribution {
         }
     }
 
-    /// Returns the latency in nanoseconds that this share of the operations did not exceed, with an
-    /// error of at most a tenth; `None` if nothing was timed.
+    /// Returns the latency in nanoseconds that the fraction `share` of the timed operations did not
+    /// exceed. The result has an error of at most a tenth. Returns `None` if no operation was
+    /// timed.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
-//! Panic handling: a merge operator, a compaction filter, a device or the store itself may panic.
+//! Panic handling. A merge operator, a compaction filter, a device or the store itself may panic.
 //!
-//! A step that unwinds leaves its work incomplete. The affected objects refuse further use, and the
-//! store refuses changes. Acknowledged commits are in the log and are recovered at the next
-//! opening.
+//! A step that panics leaves its work incomplete. The objects that it was changing cannot be used
+//! any more, and the store rejects all further changes. Acknowledged commits are in the log, and
+//! the next opening recovers them.
 
 use super::Engine;
 use crate::error::{Error, Result};
@@ -10,11 +10,11 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl Engine {
-    /// Runs a step of background work, in any thread. A panic becomes an error, after which the
-    /// store refuses changes.
+    /// Runs a step of background work, in any thread. If the step panics, the panic is returned as
+    /// an error, and the store rejects all further changes.
     pub(crate) fn guarded<T>(&self, what: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
         // Unwind safety: state that the step left incomplete is not used again, because every step
-        // checks the store's health first.
+        // first checks the store's health.
         catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|panic| Err(self.panicked(what, &*panic)))
     }
 
@@ -26,7 +26,8 @@ impl Engine {
         self.poison(format!("{what} panicked: {text}"))
     }
 
-    /// Makes the store refuse changes. Returns the error with the cause.
+    /// Makes the store reject all further changes, for the reason `cause`. Returns the error that
+    /// later changes will report.
     #[cold]
     pub(super) fn poison(&self, cause: String) -> Error {
         let poisoned = alluvium_storage::Error::Poisoned { cause };
@@ -34,15 +35,16 @@ impl Engine {
             Ok(()) => Error::Closed,
             Err(error) => error.into(),
         };
-        // Threads that wait for the completion of a step must learn that there will be none.
+        // Wake all threads that wait for a step to complete, because it will not complete.
         self.throttle.wake_writers();
         self.throttle.call_all();
         error
     }
 }
 
-/// A commit between the assignment of its sequence numbers and its completion. If a panic drops it,
-/// waiting commits learn that nothing above it will become visible.
+/// Guard for a commit between the assignment of its sequence numbers and its completion. If the
+/// guard is dropped by a panic, it notifies waiting commits that no later commit will become
+/// visible.
 pub(super) struct CommitGuard<'e> {
     engine: &'e Engine,
 }
@@ -52,7 +54,7 @@ impl<'e> CommitGuard<'e> {
         CommitGuard { engine }
     }
 
-    /// The commit has completed or failed.
+    /// Disarms the guard, because the commit has completed or has failed in an orderly way.
     pub(super) fn end(self) {
         std::mem::forget(self);
     }

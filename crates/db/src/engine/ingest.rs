@@ -1,4 +1,5 @@
-//! Ingest: runs are built outside the write path, and become part of the store as one commit.
+//! Bulk ingest: runs are built outside the write path, and are then attached to the store as one
+//! commit.
 //!
 //! ```text
 //!   built       by loads and by transactions, in extents that a crash frees           trees
@@ -13,8 +14,9 @@
 //!   visible     and with it the commits above M, which waited since it was numbered
 //! ```
 //!
-//! The records of an ingest are not in the log. Commits above N are therefore acknowledged only
-//! once a checkpoint contains M; otherwise a crash would leave a gap.
+//! The records of an ingest are not in the log. Therefore commits after an ingest are acknowledged
+//! only once a checkpoint contains the ingest (up to sequence number M). Otherwise a crash would
+//! leave a gap in the sequence of commits.
 
 use super::Engine;
 use super::commit::{ConditionVerdict, LOG_TURNS, is_log_full};
@@ -34,22 +36,23 @@ use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Maximum number of retries, each after a poll interval, of a checkpoint that finds the disk full
-/// before the store gives up.
+/// Maximum number of retries of a checkpoint that fails because the disk is full. The store waits
+/// for one poll interval before each retry.
 const TRIES: u32 = 500;
 
-/// Units of space needed by a checkpoint that makes few layers durable, without the units per
-/// structure.
+/// Number of space units that a checkpoint needs if it makes few layers durable. Units that it
+/// needs for each structure are not included.
 const CHECKPOINT_UNITS: u64 = 4;
 
-/// Units needed per structure: for its root and for the nodes that the root names.
+/// Number of space units that a checkpoint needs for each structure: for its root, and for the
+/// nodes that the root refers to.
 const STRUCTURE_UNITS: u64 = 2;
 
-/// Approximate number of layers that need one more unit: each layer is named in some nodes of the
-/// trunk.
+/// Approximate number of layers for which a checkpoint needs one more space unit. Space is needed
+/// because some nodes of the trunk refer to each layer.
 const LAYERS_PER_UNIT: u64 = 64;
 
-/// Space reserved until this is dropped.
+/// Reserved space, which is released when this is dropped.
 struct SpaceReservation<'e> {
     store: &'e Store,
     extents: Vec<Extent>,
@@ -63,53 +66,54 @@ impl Drop for SpaceReservation<'_> {
     }
 }
 
-/// The running ingests of a store.
+/// The ingests of a store that have not been attached or ended.
 #[derive(Debug, Default)]
 pub(crate) struct IngestRegistry {
     under_way: Mutex<Vec<Weak<RunningIngest>>>,
-    /// Held exclusively during an attachment, and shared by conditional writes.
+    /// Lock that is held exclusively while ingests are attached, and in shared mode by conditional
+    /// writes.
     pub(crate) attaching: RwLock<()>,
 }
 
-/// A running ingest. Its runs are dropped when its owner or the store ends it.
+/// An ingest that has not been attached. Its runs are dropped when its owner or the store ends it.
 #[derive(Debug)]
 pub(crate) struct RunningIngest {
     runs: RwLock<Option<Box<dyn BulkIngest>>>,
     memory: AtomicU64,
 }
 
-/// Ingests that become part of the store as one commit.
+/// Ingests that are to be attached to the store together, as one commit.
 pub(crate) struct IngestAttachment<'a> {
-    /// One ingest for each structure that is written to.
+    /// The ingests, one for each structure that is written to.
     pub(crate) ingests: &'a [&'a RunningIngest],
-    /// The first and last key written in each keyspace, as dictionary keys.
+    /// The first and the last written key of each keyspace, as dictionary keys.
     pub(crate) stretches: &'a [(TreeKey, TreeKey)],
     pub(crate) owners: CommitKeyspaces<'a>,
     /// Whether a transaction already holds locks on the written keys.
     pub(crate) is_locked: bool,
-    /// The condition of the attachment, if there is one.
+    /// The condition under which the ingests are attached, or `None` if there is no condition.
     pub(crate) terms: Option<&'a dyn AttachPreconditions>,
 }
 
-/// The condition of an attachment.
+/// The condition under which ingests are attached.
 pub(crate) trait AttachPreconditions {
-    /// Checks all commits so far, while other commits continue.
+    /// Checks all commits that exist so far, while other commits continue.
     fn prepare(&self) -> Result<()>;
 
-    /// Checks the commits since [`AttachPreconditions::prepare`], while no other commit is in
-    /// progress.
+    /// Checks the commits since the call of [`AttachPreconditions::prepare`]. No other commit is in
+    /// progress during this call.
     fn holds(&self) -> Result<ConditionVerdict>;
 }
 
 impl IngestRegistry {
-    /// Returns the memory of all running ingests in bytes.
+    /// Returns the memory used by all running ingests, in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let under_way = self.under_way.lock();
         let alive = under_way.iter().filter_map(Weak::upgrade);
         alive.map(|one| one.memory.load(Ordering::Relaxed)).sum()
     }
 
-    /// Ends all ingests and drops their runs.
+    /// Ends all running ingests and drops their runs.
     pub(crate) fn end(&self) {
         let _alone = self.attaching.write();
         for one in self.under_way.lock().drain(..).filter_map(|one| one.upgrade()) {
@@ -119,19 +123,20 @@ impl IngestRegistry {
 }
 
 impl RunningIngest {
-    /// Adds a record. Returns `None` if the ingest has ended.
+    /// Adds a record to the ingest. Returns `None` if the ingest has ended.
     pub(crate) fn push(&self, key: &[u8], message: Message<'_>) -> Option<alluvium_storage::Result<()>> {
         let mut runs = self.runs.write();
         let pushed = runs.as_mut()?.push(key, message);
         match &pushed {
             Ok(()) => self.count_memory(runs.as_deref()),
-            // After an error the ingest can only be dropped.
+            // An ingest that has failed can only be dropped.
             Err(_) => *runs = None,
         }
         Some(pushed)
     }
 
-    /// Adds the layers that `write` writes. If that fails, the ingest is unchanged.
+    /// Calls `write`, which adds layers to the ingest. If `write` fails, the layers that it added
+    /// are removed again.
     pub(crate) fn add_layers(
         &self,
         write: impl FnOnce(&mut dyn BulkIngest) -> alluvium_storage::Result<()>,
@@ -147,7 +152,7 @@ impl RunningIngest {
         Ok(written?)
     }
 
-    /// Drops all but the `layers` oldest layers.
+    /// Removes all layers of the ingest except the `layers` oldest ones.
     pub(crate) fn keep(&self, layers: u64) {
         let mut runs = self.runs.write();
         if let Some(ingest) = runs.as_mut() {
@@ -156,7 +161,7 @@ impl RunningIngest {
         self.count_memory(runs.as_deref());
     }
 
-    /// Calls `read` with the runs.
+    /// Calls `read` with the runs of the ingest. Fails if the ingest has ended.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&dyn BulkIngest) -> Result<T>) -> Result<T> {
         let runs = self.runs.read();
         read(&**runs.as_ref().ok_or(Error::IngestEnded)?)
@@ -167,7 +172,7 @@ impl RunningIngest {
         drop(self.take());
     }
 
-    /// Returns its memory in bytes.
+    /// Returns the memory that the ingest uses, in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.memory.load(Ordering::Relaxed)
     }
@@ -197,13 +202,15 @@ impl Engine {
         all.retain(|one| one.strong_count() > 0);
         all.push(Arc::downgrade(&under_way));
         drop(all);
-        // A thread that closes the store first marks it closed, then ends the ingests in the list.
+        // Check again: a thread that closes the store first marks the store as closed, and then
+        // ends all ingests in the list. This ingest may have been added to the list too late.
         self.health()?;
         Ok(under_way)
     }
 
-    /// Attaches ingests to the store as one commit, which becomes durable and then visible. Returns
-    /// `None` without any change if the condition does not hold.
+    /// Attaches ingests to the store as one commit, and returns its last sequence number. The
+    /// commit first becomes durable and then visible. If the condition is false, it returns `None`
+    /// and changes nothing.
     pub(crate) fn attach(&self, attachment: &IngestAttachment<'_>) -> Result<Option<SequenceNumber>> {
         let mut locks = None;
         let _alone = loop {
@@ -216,7 +223,7 @@ impl Engine {
             }
         };
         self.health()?;
-        // Each layer needs a sequence number, and so does each write of the log record.
+        // Each layer needs a sequence number, and each write in the log record needs one, too.
         let mut count = attachment.stretches.len() as u64;
         for ingest in attachment.ingests {
             count = count.max(ingest.read(|runs| Ok(runs.layers() + 1))?);
@@ -224,7 +231,7 @@ impl Engine {
         let Some((place, held)) = self.place_attachment(attachment, count)? else {
             return Ok(None);
         };
-        // Ingests are not ended during an attachment.
+        // This cannot fail: no ingest can be ended while ingests are attached.
         let taken = attachment.ingests.iter().filter_map(|ingest| ingest.take());
         let runs: Vec<Box<dyn BulkIngest>> = taken.collect();
         assert_eq!(runs.len(), attachment.ingests.len(), "ingests end alone");
@@ -235,7 +242,7 @@ impl Engine {
         let attached = self.try_attach(runs, &place, last, attachment.stretches);
         committing.end();
         if let Err(error) = attached {
-            // The memtable of these numbers is empty.
+            // These sequence numbers belong to an empty memtable, so there is nothing to undo.
             self.visible.complete(place.first, last);
             if let Some(error) = error.storage() {
                 self.throttle.note(error);
@@ -256,9 +263,10 @@ impl Engine {
         Ok(Some(last))
     }
 
-    /// Assigns `count` sequence numbers in a separate memtable and logs them. Returns `None` if the
-    /// condition does not hold. All earlier writes are in a checkpoint; if other writers have
-    /// filled the log since, another checkpoint is made.
+    /// Assigns `count` sequence numbers that belong to a separate, empty memtable, and logs them.
+    /// Returns `None` if the condition is false. Before this, a checkpoint is made, so that it
+    /// contains all earlier writes. If other writers have filled the log since, it makes another
+    /// checkpoint.
     fn place_attachment(
         &self,
         attachment: &IngestAttachment<'_>,
@@ -275,7 +283,8 @@ impl Engine {
                 terms.prepare()?;
             }
             let place = {
-                // A drop of the keyspace waits for this guard and then deletes the attached data.
+                // If the keyspace is dropped after this, the drop waits for this guard and then
+                // deletes the attached data.
                 let _writing = self.writers.pin();
                 self.catalog.alive(attachment.owners)?;
                 let _no_commits = attachment.terms.map(|_| self.stripes.lock_everything());
@@ -289,7 +298,7 @@ impl Engine {
             let Err(error) = self.log_attachment(place.first, count, attachment.stretches) else {
                 return Ok(Some((place, held)));
             };
-            // The memtable of these numbers is empty.
+            // These sequence numbers belong to an empty memtable, so there is nothing to undo.
             self.visible.complete(place.first, place.first + count - 1);
             turns += 1;
             if !is_log_full(&error) || turns > LOG_TURNS {
@@ -299,9 +308,10 @@ impl Engine {
         }
     }
 
-    /// Reserves space for the checkpoint that makes an attachment of `count` layers durable: an
-    /// attachment cannot be undone if the disk is full. If there is no space, dead space is freed
-    /// first; then this waits for data to move to another tier.
+    /// Reserves space for the checkpoint that will make an attachment of `count` layers durable. It
+    /// must be reserved in advance because an attachment cannot be undone if the disk is full. If
+    /// space is missing, this first frees dead space, and then waits for data to be moved to
+    /// another tier.
     fn hold_space(&self, count: u64, structures: usize) -> Result<SpaceReservation<'_>> {
         let mut turns = 0;
         loop {
@@ -336,12 +346,12 @@ impl Engine {
         last: SequenceNumber,
         stretches: &[(TreeKey, TreeKey)],
     ) -> Result<()> {
-        // Comparing the tree's cut is not enough: the previous memtable may be empty and still be
-        // in the process of removal.
+        // It is not enough to compare the sequence number up to which the tree contains all
+        // commits: the previous memtable may be empty but not yet removed from the queue.
         while !self.queue.is_oldest(&place.slot) {
             self.store.health()?;
             if self.incorporate_slice(usize::MAX)? == super::SliceOutcome::Nothing {
-                // Another thread is flushing, or a commit is being applied to its memtable.
+                // Another thread is flushing, or a commit is still being applied to its memtable.
                 std::thread::yield_now();
             }
         }
@@ -372,15 +382,15 @@ impl Engine {
             }
             other => self.store.poison_on_error(other)?,
         }
-        // Void the numbers of the layers beyond the writes of the record.
+        // Void the sequence numbers of layers for which the log record has no write.
         if all > named {
             self.void_sequences(first + u64::from(named), all - named)?;
         }
         Ok(())
     }
 
-    /// Makes a checkpoint. It may fail only if the device fails, because an attachment cannot be
-    /// undone.
+    /// Makes a checkpoint that contains the attached ingests. An attachment cannot be undone, so
+    /// this must succeed unless the device fails.
     fn make_attached_durable(&self) -> Result<()> {
         let mut tries = 0;
         loop {
@@ -392,14 +402,14 @@ impl Engine {
                     self.throttle.wait_for_progress();
                 }
                 Err(error) => {
-                    // Waiting commits fail because the store refuses changes; only reopening shows
-                    // whether it contains the ingest.
+                    // Commits that wait for visibility fail, because the store rejects all changes
+                    // from now on. Only reopening the store shows whether it contains the ingest.
                     let cause = error.to_string();
                     let poisoned = alluvium_storage::Error::Poisoned { cause };
                     let refused = self.store.poison_on_error::<()>(Err(poisoned));
                     self.visible.stop();
-                    // A full disk does not prove that the ingest is missing: a superblock may have
-                    // been written.
+                    // Even a full disk does not prove that the ingest was lost, because a
+                    // superblock that contains it may have been written.
                     return Ok(refused?);
                 }
             }

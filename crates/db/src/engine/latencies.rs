@@ -1,9 +1,10 @@
-//! Latencies of operations, sampled in histograms that are always enabled.
+//! Latencies of operations. A sample of all operations is timed and recorded in histograms, which
+//! are always enabled.
 //!
-//! About one operation in 64 is timed. The intervals are random, so that they cannot correlate with
-//! a rhythm of the program. Each thread records in one of a few histograms per kind; statistics
-//! report their sum. A histogram is allocated when it records its first operation, and occupies
-//! about 16 KiB.
+//! About one operation in 64 is timed. The intervals between timed operations are random, so that
+//! they cannot correlate with a periodic pattern of the application. There are a few histograms for
+//! each kind of operation, and each thread records in one of them; statistics report the sum. A
+//! histogram is allocated when it records its first operation. It occupies about 16 KiB.
 
 use super::distribution::{LatencyDistribution, LatencyDistributions};
 use super::thread_number;
@@ -14,49 +15,51 @@ use std::cell::Cell;
 use std::fmt;
 use std::time::Instant;
 
-/// Average interval between timed operations.
+/// Average number of operations from one timed operation to the next.
 const SAMPLED: u32 = 64;
 
-/// Number of histograms per kind.
+/// Number of histograms for each kind of operation.
 const SHARDS: usize = 4;
 
-/// Longest latency that a histogram resolves, in nanoseconds.
+/// Longest latency that a histogram can distinguish from longer ones, in nanoseconds.
 const LONGEST_NS: u64 = 1_000_000_000_000;
 
-/// Significant digits of a latency.
+/// Number of significant decimal digits of a recorded latency.
 const DIGITS: u8 = 2;
 
-/// Latencies of one kind of operation, in nanoseconds, as far as they were timed.
+/// Summary of the latencies of one kind of operation, in nanoseconds. Only timed operations are
+/// included.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct LatencySummary {
-    /// Number of timed operations: a sample, or all for durable commits.
+    /// Number of timed operations. This is a sample, except for durable commits, which are all
+    /// timed.
     pub timed: u64,
-    /// Mean latency; zero if none was timed.
+    /// Mean latency. Zero if no operation was timed.
     pub mean_ns: f64,
-    /// Median, to two significant digits.
+    /// Median latency, to two significant digits.
     pub p50_ns: u64,
-    /// 99th percentile, to two significant digits.
+    /// 99th percentile of the latency, to two significant digits.
     pub p99_ns: u64,
-    /// 99.9th percentile, to two significant digits.
+    /// 99.9th percentile of the latency, to two significant digits.
     pub p999_ns: u64,
-    /// 99.99th percentile, to two significant digits.
+    /// 99.99th percentile of the latency, to two significant digits.
     pub p9999_ns: u64,
-    /// Longest timed latency. Operations that were not timed may have taken longer.
+    /// Longest latency of a timed operation. Operations that were not timed may have taken longer.
     pub longest_ns: u64,
 }
 
-/// Sampled latencies of user operations, by kind.
+/// Latencies of user operations, one summary for each kind of operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct OperationLatencies {
-    /// Gets; one in 64 is timed.
+    /// Gets of a single key. About one in 64 is timed.
     pub get: LatencySummary,
-    /// Gets of several keys; one in 64 is timed.
+    /// Gets of several keys at once. About one in 64 is timed.
     pub multi_get: LatencySummary,
-    /// Commits that do not wait for a sync; one in 64 is timed.
+    /// Commits that do not wait for a sync. About one in 64 is timed.
     pub commit: LatencySummary,
-    /// Commits at [`Durability::Disk`](crate::Durability::Disk); all are timed.
+    /// Commits with [`Durability::Disk`](crate::Durability::Disk). Every one is timed.
     pub durable_commit: LatencySummary,
 }
 
@@ -77,16 +80,17 @@ pub(crate) struct LatencyRecorders {
     pub(crate) durable_commit: LatencyRecorder,
 }
 
-/// Start time of an operation, if it is timed.
+/// Start time of an operation, or `None` if this operation is not timed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LatencyTimer(Option<Instant>);
 
 impl LatencyTimer {
-    /// Starts an operation of which a sample is timed.
+    /// Starts an operation of a kind that is sampled. Only about one in 64 is timed.
     #[inline]
     pub(crate) fn sampled() -> LatencyTimer {
         thread_local! {
-            /// Operations of this thread up to and including the next timed one.
+            /// Number of operations that this thread will start until the next timed one, which is
+            /// included.
             static LEFT: Cell<u32> = const { Cell::new(1) };
         }
         let left = LEFT.get() - 1;
@@ -98,12 +102,12 @@ impl LatencyTimer {
         LatencyTimer::now()
     }
 
-    /// Starts an operation that is always timed.
+    /// Starts an operation of a kind that is always timed.
     pub(crate) fn now() -> LatencyTimer {
         LatencyTimer(Some(Instant::now()))
     }
 
-    /// Ends the operation and records its latency if it is timed.
+    /// Ends the operation. If the operation is timed, its latency is added to `recorder`.
     #[inline]
     pub(crate) fn over(self, recorder: &LatencyRecorder) {
         if let Some(began) = self.0 {

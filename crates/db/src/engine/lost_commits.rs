@@ -1,23 +1,23 @@
-//! Commits missing at the end of the log when the store was opened.
+//! Commits that were missing at the end of the log when the store was opened.
 
 use alluvium_storage::log::LostTail;
 use std::fmt;
 
-/// Commits that had been written to the log but were missing when the store was opened.
+/// Describes commits that had been written to the log but were missing when the store was opened.
 ///
-/// After a loss of power this is expected for commits that were not durable, at most the last
-/// second of them. In any other case it is damage: the store was copied after its process had died,
-/// for example, or a log file was removed. [`Db::lost_commits`](crate::Db::lost_commits) returns
-/// it.
+/// After a loss of power this is normal for commits that were not durable; at most the commits of
+/// about the last second are affected. In any other case it indicates damage: for example, the
+/// store was copied after its process had crashed, or a log file was removed.
+/// [`Db::lost_commits`](crate::Db::lost_commits) returns this description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LostCommits {
     /// Sequence number of the last commit that the store contains.
     pub last: u64,
-    /// Highest sequence number known to have been written; `None` if a log file is missing and its
-    /// contents are unknown.
+    /// Highest sequence number that is known to have been written. `None` if a log file is missing,
+    /// so that its contents are unknown.
     pub written: Option<u64>,
-    /// Most likely position of the first missing commit, and what was found there.
+    /// Most likely position of the first missing commit, and a description of what was found there.
     pub place: String,
 }
 

@@ -1,9 +1,10 @@
-//! The memory budget: one number for the whole store, and its division among the consumers.
+//! The memory budget: a single limit for the entire store, and how it is divided among the
+//! consumers of memory.
 //!
-//! Memtables and the log keep what they have needed within the last seconds, and some more, because
-//! they fill fast. Without writes, that memory goes to the page cache and the record cache. The
-//! tree's memory grows with the data: as soon as it exceeds a sixteenth of the budget, the page
-//! cache shrinks.
+//! Memtables and the log fill fast. Therefore they keep the memory that they needed within the last
+//! few seconds, and some headroom. Without writes, their memory is given to the page cache and the
+//! record cache. The memory of the tree grows with the data. If it exceeds a sixteenth of the
+//! budget, the page cache shrinks.
 
 use super::Engine;
 use super::balance::BalanceState;
@@ -24,28 +25,29 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryUse {
-    /// The limit of the total.
+    /// Limit of the total memory use.
     pub budget: u64,
-    /// Memtables: data not yet flushed to the tree.
+    /// Memtables, which contain data that is not yet flushed to the tree.
     pub memtables: u64,
-    /// Pages of the log that may be resident.
+    /// Pages of the log that may be resident in memory.
     pub log: u64,
     /// Budget of the page cache.
     pub pages: u64,
     /// Budget of the record cache.
     pub records: u64,
-    /// The trunk, open runs and maplets, memory held by iterators, and running ingests.
+    /// Memory of the tree: its trunk, open runs and maplets, memory held by iterators, and running
+    /// ingests.
     pub tree: u64,
-    /// Tables of allocated space, and the watermark of commits.
+    /// Tables of the allocated space, and the structure that tracks which commits are visible.
     pub tables: u64,
     /// Buffered writes and tracked reads of open transactions.
     pub transactions: u64,
-    /// Memory of the program outside the store, as reported by the program.
+    /// Memory that the application uses outside the store, as reported by the application.
     pub external: u64,
 }
 
 impl MemoryUse {
-    /// Returns the sum over all consumers.
+    /// Returns the sum of the memory of all consumers.
     #[must_use]
     pub fn total(&self) -> u64 {
         let own = self.memtables + self.log + self.pages + self.records + self.tree + self.tables;
@@ -53,32 +55,36 @@ impl MemoryUse {
     }
 }
 
-/// The tree may use 1/`TREE_SHARE` of the budget before the page cache shrinks for it.
+/// The tree may use 1/`TREE_SHARE` of the memory budget. If it uses more, the page cache shrinks
+/// accordingly.
 const TREE_SHARE: u64 = 16;
-/// Changes of the page cache's budget by less than 1/`WORTH` of the whole budget are not applied.
+/// Minimum change of the page cache's budget that is applied: 1/`WORTH` of the memory budget.
+/// Smaller changes are ignored.
 const WORTH: u64 = 64;
 
-/// All iterators together may hold 1/`SCANS_SHARE` of the budget between calls.
+/// All iterators together may retain at most 1/`SCANS_SHARE` of the memory budget between calls.
 const SCANS_SHARE: u64 = 16;
 
-/// Memory reserved for memtables and log.
+/// Memory that is reserved for memtables and the log.
 #[derive(Debug, Default)]
 pub(crate) struct WriteMemoryReservation {
     bytes: u64,
-    /// When this much was last needed.
+    /// Last time at which the entire reservation was needed.
     needed: Option<Instant>,
 }
 
-/// How long the reservation lasts. Without it, a program that writes in bursts, or fills a memtable
-/// within seconds, would evict pages and reread them after each burst, and the system would have to
-/// provide the memory again.
+/// Time for which a reservation is kept after it was last needed. Without this delay, a program
+/// that writes in bursts, or that fills a memtable within seconds, would evict cached pages during
+/// each burst and read them again afterwards. The operating system would also have to provide the
+/// memory again each time.
 const HOLD: Duration = Duration::from_secs(10);
-/// Headroom beyond the memory in use: 1/`AHEAD` of the share, for some of what may be written
-/// before the next adjustment.
+/// Headroom of the reservation: 1/`AHEAD` of the maximum, added to the memory in use. It is for
+/// writes that arrive before the next adjustment.
 const AHEAD: u64 = 16;
 
 impl WriteMemoryReservation {
-    /// Updates and returns the reservation, given that `used` bytes of at most `share` are in use.
+    /// Updates the reservation and returns it, in bytes. `used` is the number of bytes in use, and
+    /// `share` is the maximum of the reservation.
     fn update(&mut self, used: u64, share: u64, now: Instant) -> u64 {
         let wanted = (used + share / AHEAD).min(share);
         let is_held = self.needed.is_some_and(|needed| now < needed + HOLD);
@@ -93,34 +99,37 @@ impl WriteMemoryReservation {
     }
 }
 
-/// Memtable bytes allowed to one batch in addition to half of the budget, so that stores with
-/// little memory accept batches, too.
+/// Number of memtable bytes that a single batch may use in addition to half of the memory budget.
+/// Because of it, stores with little memory accept batches, too.
 const BATCH_AT_LEAST: u64 = 16 * MIB;
-/// Approximate overhead of each write in a memtable: a record's header and its share of a node.
+/// Approximate number of bytes that each write needs in a memtable in addition to its data: the
+/// header of a record, and its share of a node.
 const PER_WRITE: u64 = 64;
 
-/// Serialises commits that need a memtable to themselves, for a long value or many writes. Only one
-/// at a time is between admission and its memtable, and it waits there until the earlier memtables
-/// are flushed. Otherwise all of them would be in memory at once.
+/// Serialises commits that are large enough to need a memtable of their own, because of a long
+/// value or many writes. Only one large commit at a time may be between its admission and its
+/// memtable, and it waits there until the earlier memtables are flushed. Otherwise several large
+/// commits would be in memory at once.
 #[derive(Debug, Default)]
 pub(crate) struct LargeCommitGate {
     turn: Mutex<()>,
-    /// Memtable bytes that the current long commit will need.
+    /// Number of memtable bytes that the current large commit will need.
     arriving: AtomicU64,
-    /// The memtable of the previous long commit.
+    /// The memtable of the previous large commit.
     before: Mutex<Weak<Memtable>>,
 }
 
-/// Maximum number of poll intervals for which a long commit waits for the memory of the previous
-/// one after its flush: readers may hold it longer.
+/// Maximum number of poll intervals for which a large commit waits until the memtable of the
+/// previous large commit is freed. Readers may keep that memtable in memory for longer.
 const MOST_NAPS: u32 = 50;
 
-/// The store's memory budget and the state of its division.
+/// The store's memory budget, and the state from which its division is computed.
 #[derive(Debug)]
 pub(super) struct StoreMemoryBudget {
-    /// Limit of the whole store; zero in simulations.
+    /// Memory limit of the entire store, in bytes. Zero in simulations.
     total: AtomicU64,
-    /// Memory of the program that counts within the same budget.
+    /// Number of bytes that the application uses outside the store. They count towards the same
+    /// limit.
     beside: AtomicU64,
     claim: Mutex<WriteMemoryReservation>,
     long: LargeCommitGate,
@@ -129,7 +138,7 @@ pub(super) struct StoreMemoryBudget {
 }
 
 impl StoreMemoryBudget {
-    /// Returns the budget of a newly opened store.
+    /// Creates the budget of a store that is being opened.
     pub(super) fn new(total: u64, records: RecordShare) -> StoreMemoryBudget {
         StoreMemoryBudget {
             total: AtomicU64::new(total),
@@ -142,15 +151,16 @@ impl StoreMemoryBudget {
     }
 }
 
-/// The turn of a long commit. Released when dropped.
+/// Permission for one large commit to proceed. It is released when dropped.
 pub(super) struct LargeCommitPermit<'e> {
     long: &'e LargeCommitGate,
     _turn: MutexGuard<'e, ()>,
 }
 
 impl LargeCommitPermit<'_> {
-    /// Waits until the memtable of the previous long commit is freed. The system takes a while to
-    /// do this after its last use.
+    /// Waits until the memtable of the previous large commit is freed. After its last use, the
+    /// operating system needs a while to free it. The wait is limited to [`MOST_NAPS`] poll
+    /// intervals.
     pub(super) fn wait_for_memory(&self, engine: &Engine) {
         let mut naps = 0;
         while engine.plan.workers > 0 && naps < MOST_NAPS && self.long.before.lock().strong_count() > 0 {
@@ -159,7 +169,8 @@ impl LargeCommitPermit<'_> {
         }
     }
 
-    /// Makes the next long commit wait for this memtable.
+    /// Notes the memtable of this large commit, so that the next large commit waits until it is
+    /// freed.
     pub(super) fn takes(&self, memtable: &Arc<Memtable>) {
         *self.long.before.lock() = Arc::downgrade(memtable);
     }
@@ -172,13 +183,15 @@ impl Drop for LargeCommitPermit<'_> {
 }
 
 impl Engine {
-    /// Waits for the turn of a long commit, and shrinks the caches to make memory for it.
+    /// Waits until no other large commit is in progress, and shrinks the caches to free memory for
+    /// this one. Fails if the commit is a batch that is too large for the memory budget.
     #[cold]
     pub(super) fn acquire_large_commit(&self, commit: &CommitRecord<'_>) -> Result<LargeCommitPermit<'_>> {
         let beside = u64::from(commit.count) * PER_WRITE;
         let budget = self.budget.total.load(Ordering::Relaxed);
         let most = (budget / 2 + BATCH_AT_LEAST).saturating_sub(beside);
-        // A single value cannot be split; a batch of many writes can.
+        // A batch of several writes can be split by the caller; a single value cannot, and is not
+        // limited here.
         if budget > 0 && commit.count > 1 && commit.len() > most {
             return Err(too_long(commit, most));
         }
@@ -194,7 +207,7 @@ impl Engine {
         Ok(turn)
     }
 
-    /// Returns the memory use by consumer.
+    /// Returns the memory use of the store, by consumer.
     pub(crate) fn memory_use(&self) -> MemoryUse {
         let (usage, log) = self.store.usage();
         MemoryUse {
@@ -210,18 +223,18 @@ impl Engine {
         }
     }
 
-    /// Returns the memory budget in bytes; zero in simulations.
+    /// Returns the memory limit of the store in bytes. Zero in simulations.
     pub(crate) fn memory_budget(&self) -> u64 {
         self.budget.total.load(Ordering::Relaxed)
     }
 
-    /// Returns the maximum memory of memtables and log.
+    /// Returns the maximum number of bytes that memtables and the log may use.
     fn share_of_writes(&self) -> u64 {
         let scale = &self.plan.scale;
         (MOST_SEALED as u64 + 1) * scale.memtable + scale.log.limit_bytes
     }
 
-    /// Divides the memory that the other consumers leave between the page cache and the record
+    /// Divides the memory that the other consumers do not use between the page cache and the record
     /// cache.
     pub(crate) fn fit_memory(&self) -> Result<()> {
         let budget = self.budget.total.load(Ordering::Relaxed);
@@ -233,11 +246,11 @@ impl Engine {
         let share = self.share_of_writes();
         let used = now.memtables + now.log;
         let writes = match self.plan.workers {
-            // Without workers the budget is not adjusted again.
+            // Without worker threads nobody adjusts the division again, so reserve the maximum.
             0 => share,
             _ => (self.budget.claim.lock()).update(used, share, Instant::now()),
         };
-        // Memtables of long commits.
+        // Memory of memtables of large commits, beyond the ordinary maximum.
         let beyond = (used + self.budget.long.arriving.load(Ordering::Relaxed)).saturating_sub(share);
         let writes = writes + beyond;
         let grown = (now.tree + now.tables).max(budget / TREE_SHARE);
@@ -268,12 +281,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns whether the store itself moves memory between the caches.
+    /// Returns whether the store itself decides how memory is divided between the page cache and
+    /// the record cache.
     pub(super) fn balances(&self) -> bool {
         *self.budget.share.lock() == RecordShare::Balanced
     }
 
-    /// Returns how the record cache's share is determined, and its current share of both caches.
+    /// Returns how the record cache's share is determined, and its present share of both caches.
     pub(crate) fn record_share(&self) -> (RecordShare, f64) {
         let memory = self.memory_use();
         let both = (memory.records + memory.pages).max(1);
@@ -281,7 +295,8 @@ impl Engine {
         (decides, memory.records as f64 / both as f64)
     }
 
-    /// Changes how the record cache's share is determined. A fixed share takes effect at once.
+    /// Changes how the record cache's share of both caches is determined. A fixed share takes
+    /// effect immediately.
     pub(crate) fn set_record_share(&self, share: RecordShare) -> Result<()> {
         let cache = self.store.cache();
         let (records, pages) = (self.records.budget_bytes(), cache.stats().budget_bytes);
@@ -294,7 +309,7 @@ impl Engine {
         let wanted = wanted.min(both.saturating_sub(self.least_pages()));
         *self.budget.share.lock() = share;
         self.budget.seen.lock().decide(wanted, both);
-        // Shrink one cache before growing the other.
+        // Shrink one cache before growing the other, so that their sum never exceeds the budget.
         if wanted < records {
             self.records.set_budget(wanted);
         }
@@ -305,26 +320,27 @@ impl Engine {
         self.fit_memory()
     }
 
-    /// Frees retired memtables that have waited for reuse for this many calls.
+    /// Frees flushed memtables that have waited to be reused during more than `calls` calls of this
+    /// function.
     pub(crate) fn give_back_memtables(&self, calls: u64) {
         self.queue.free_retired(calls);
     }
 
-    /// Returns the minimum size of the page cache.
+    /// Returns the minimum size of the page cache, in bytes.
     pub(super) fn least_pages(&self) -> u64 {
         let budget = self.budget.total.load(Ordering::Relaxed);
         NodeCache::least_budget(self.plan.page_size).max(budget / TREE_SHARE)
     }
 
-    /// Counts this many bytes of the program's memory against the budget, so that the caches
-    /// shrink.
+    /// Sets the number of bytes that the application uses outside the store. They count towards the
+    /// memory limit, so the caches shrink accordingly.
     pub(crate) fn set_external_memory(&self, bytes: u64) -> Result<()> {
         self.budget.beside.store(bytes, Ordering::Relaxed);
         self.fit_memory()
     }
 
-    /// Sets the memory budget to `bytes`. Memtables and log keep their sizes until the next
-    /// opening.
+    /// Sets the memory limit to `bytes`. Fails if memtables and log would not fit, because they
+    /// keep their sizes until the next opening.
     pub(crate) fn set_memory(&self, bytes: u64) -> Result<()> {
         let writes = self.share_of_writes();
         let least = writes + writes / 4;

@@ -1,27 +1,32 @@
-//! The open store, without threads: commits, reads, and background work cut into slices that any
-//! thread may run.
+//! The open store without its threads. It commits and reads, and divides background work into
+//! slices that any thread may run.
 //!
-//! *Scope*: sequence number assignment, when to seal a memtable and when a checkpoint is due, write
-//! throttling, read visibility.
+//! *Scope*: how sequence numbers are assigned, when a memtable is sealed, when a checkpoint is due,
+//! how writes are throttled, and which commits a reader sees.
 //!
 //! *Must not depend on*: threads, names of keyspaces, the handles of the public API.
 //!
 //! Invariants:
 //!
-//! - **E1** A memtable holds exactly the commits above its base, up to its cut; a dictionary holds
-//!   exactly the commits to its keys, up to its cut. At a checkpoint all dictionaries have the same
-//!   cut, except quarantined pages: the manifest holds the writes that they have not received.
-//! - **E2** A reader at sequence number S sees every commit up to S and none above it: it picks S
-//!   first, then loads the list of memtables, then the version of the tree, and skips the memtables
-//!   that this version already contains.
-//! - **E3** The tree discards only versions older than the read position of every reader.
-//! - **E4** A commit is acknowledged once it and all earlier commits are visible and its requested
-//!   durability is reached.
-//! - **E5** Memtables are flushed in order, each once every commit up to its cut is visible.
-//! - **E6** No commit writes to a keyspace dropped before it: writers check the keyspace while they
-//!   pin `writers`, and a drop waits for them.
-//! - **E7** The versions visible to a named snapshot are kept until the snapshot's removal survives
-//!   power loss.
+//! - **E1** A memtable contains exactly the commits above its base sequence number, up to and
+//!   including its cut (the last sequence number before it was sealed). A dictionary contains
+//!   exactly the commits to its keys up to its own cut. At a checkpoint all dictionaries have the
+//!   same cut. Quarantined pages are the exception: the manifest stores the writes that they have
+//!   not received.
+//! - **E2** A reader at sequence number S sees every commit up to S and no commit above S. The
+//!   reader picks S first, then loads the list of memtables, then loads the version of the tree. It
+//!   skips the memtables that this version of the tree already contains.
+//! - **E3** The tree discards a version of a key only if no present or future reader can see that
+//!   version at its read position.
+//! - **E4** A commit is acknowledged once three conditions hold: the commit is visible, all earlier
+//!   commits are visible, and the durability requested for the commit is reached.
+//! - **E5** Memtables are flushed oldest first. A memtable is flushed only after every commit up to
+//!   its cut has become visible.
+//! - **E6** No commit writes to a keyspace after that keyspace has been dropped. Writers check the
+//!   keyspace while they pin `writers`, and dropping a keyspace waits until all these pins are
+//!   released.
+//! - **E7** The versions that are visible to a named snapshot are kept until the removal of the
+//!   snapshot is durable.
 
 mod advice;
 mod balance;
@@ -127,7 +132,8 @@ pub(crate) struct Engine {
     time: ReadingTime,
     queue: Arc<MemtableQueue>,
     visible: VisibleSequence,
-    /// Pinned by every commit in progress.
+    /// Epochs that every commit pins while it is in progress, so that other threads can wait for
+    /// all running commits.
     writers: Epochs,
     stripes: ConditionalLocks,
     snapshots: SnapshotRegistry,
@@ -142,19 +148,21 @@ pub(crate) struct Engine {
     pub(crate) workload_monitor: WorkloadMonitor,
     pub(crate) forecasts: ForecastHistory,
     pub(crate) trials: TrialHistory,
-    /// The settings chosen at opening, with reasons.
+    /// The settings that the store chose when it was opened, each with the reasons for the choice.
     pub(crate) chosen: Vec<SettingChoice>,
-    /// The structure chosen for keyspaces that do not specify one. Computed on first request,
-    /// because the reasons require running the cost models.
+    /// The structure that the store chose for keyspaces whose options do not name one. It is
+    /// computed when first requested, because the reasons for the choice require running the cost
+    /// models.
     pub(crate) chosen_structure: OnceLock<Option<SettingChoice>>,
     unlogged_voids: UnloggedVoids,
-    /// Held while the catalog changes.
+    /// Mutex that serialises changes of the catalog of keyspaces.
     pub(crate) schema: Mutex<()>,
     closed: AtomicBool,
-    /// Whether the store was opened read-only: it refuses all changes, and the files below it must
-    /// not change.
+    /// Whether the store was opened read-only. A read-only store rejects all changes, and must not
+    /// modify its files.
     reads_only: bool,
-    /// Held shared by threads that copy the store to another directory.
+    /// Lock that threads hold in shared mode while they copy the store to another directory.
+    /// Closing the store acquires it exclusively, to wait for these copies.
     pub(crate) copying: RwLock<()>,
 }
 
@@ -168,58 +176,61 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Returns the newest commit visible to a reader that starts now. All earlier commits are
-    /// visible, too.
+    /// Returns the sequence number of the newest commit that is visible to a reader starting now.
+    /// All commits with lower numbers are visible, too.
     pub(crate) fn visible(&self) -> SequenceNumber {
         self.visible.at()
     }
 
-    /// Returns the time in milliseconds since 1970.
+    /// Returns the current time in milliseconds since 1970.
     pub(crate) fn now_ms(&self) -> u64 {
         self.time.now()
     }
 
-    /// Pins the newest visible commit for a reader, until [`Engine::close_snapshot`]. Compactions
-    /// that start while it is pinned do not apply compaction filters, because the reader has seen
-    /// the entries that these remove.
+    /// Pins the newest visible sequence number for a reader and returns it. The caller must release
+    /// it with [`Engine::close_snapshot`]. A compaction that starts while a sequence number is
+    /// pinned does not apply compaction filters, because the reader may already have seen the
+    /// entries that a filter would remove.
     pub(crate) fn open_snapshot(&self) -> SequenceNumber {
         self.dictionaries.horizon().hold_filters();
         let missed = u64::from(is_planted(IsolationFault::BeginIsStale));
         self.snapshots.open(|| self.visible.at().saturating_sub(missed))
     }
 
-    /// Pins a sequence number that is already protected by other means.
+    /// Pins the sequence number `at` for a reader. The versions visible at `at` must already be
+    /// protected, for example by another pin.
     pub(crate) fn open_snapshot_at(&self, at: SequenceNumber) {
         self.dictionaries.horizon().hold_filters();
         self.snapshots.open(|| at);
     }
 
-    /// Releases a sequence number pinned by a reader.
+    /// Releases a sequence number that was pinned for a reader.
     pub(crate) fn close_snapshot(&self, at: SequenceNumber) {
         self.snapshots.close(at);
         self.dictionaries.horizon().release_filters();
     }
 
-    /// Notes that commit `removed` has removed the named snapshot at `at`. Its versions may be
-    /// discarded once this commit survives power loss: until then, recovery may bring the snapshot
-    /// back.
+    /// Notes that the commit with sequence number `removed` has removed the named snapshot at
+    /// sequence number `at`. The versions visible to the snapshot must be kept until commit
+    /// `removed` is durable, because recovery after a crash may otherwise bring the snapshot back.
     pub(crate) fn leave_snapshot(&self, at: SequenceNumber, removed: SequenceNumber) {
         self.snapshots.leave(at, removed);
     }
 
-    /// Unpins named snapshots whose removal is durable.
+    /// Releases the sequence numbers of named snapshots whose removal has become durable.
     fn close_left_snapshots(&self) {
         for at in self.snapshots.left(self.synced()) {
             self.close_snapshot(at);
         }
     }
 
-    /// Waits until every commit now in progress has finished.
+    /// Waits until every commit that is in progress at the time of this call has finished.
     pub(crate) fn wait_for_writers(&self) {
         conditional_locks::wait_for_grace_period(&self.writers, || {});
     }
 
-    /// Scans the live keys of a structure within a range, as of a pinned sequence number.
+    /// Creates a scan over the live keys of a structure that are in `range`, as of the pinned
+    /// sequence number `at`.
     pub(crate) fn scan(
         &self,
         structure: StructureKind,
@@ -230,7 +241,8 @@ impl Engine {
         self.scan_by_clock(structure, range, direction, at, self.now_ms())
     }
 
-    /// Like [`Engine::scan`], but entries expire by the given clock: milliseconds since 1970.
+    /// Like [`Engine::scan`], but decides which entries have expired by the time `now_ms`
+    /// (milliseconds since 1970) instead of the current time.
     pub(crate) fn scan_by_clock(
         &self,
         structure: StructureKind,
@@ -248,22 +260,23 @@ impl Engine {
         dictionary.scan(memtables, range, direction, at, now_ms)
     }
 
-    /// Returns whether flushes or compactions are pending that writers may have to wait for.
+    /// Returns whether flushes or compactions are pending that may cause writers to wait.
     pub(crate) fn is_busy(&self) -> bool {
         self.queue.sealed() > 0 || self.compactions() > 0
     }
 
-    /// Returns the number of memtables waiting to be flushed.
+    /// Returns the number of sealed memtables that are waiting to be flushed.
     pub(crate) fn sealed(&self) -> usize {
         self.queue.sealed()
     }
 
-    /// Returns the number of pinned read positions.
+    /// Returns the number of sequence numbers that are pinned for readers.
     pub(crate) fn snapshots(&self) -> usize {
         self.snapshots.len()
     }
 
-    /// Returns the number of commits since the oldest pinned read position.
+    /// Returns the number of commits since the oldest pinned sequence number, or 0 if none is
+    /// pinned.
     pub(crate) fn held_commits(&self) -> u64 {
         let oldest = self.snapshots.oldest();
         oldest.map_or(0, |oldest| self.visible.at().saturating_sub(oldest))
@@ -274,8 +287,8 @@ impl Engine {
         self.records.stats()
     }
 
-    /// Checks whether the store's directory or one of its files was removed. If so, the store
-    /// refuses further changes.
+    /// Checks whether the store's directory or one of its files was removed. If something was
+    /// removed, the store rejects all further changes.
     pub(crate) fn notice_removal(&self) {
         if !self.reads_only
             && self.store.health().is_ok()
@@ -285,7 +298,7 @@ impl Engine {
         }
     }
 
-    /// Makes every acknowledged commit survive power loss.
+    /// Makes every commit that has been acknowledged so far durable: it survives a loss of power.
     pub(crate) fn sync(&self) -> Result<()> {
         self.notice_removal();
         self.store.health()?;
@@ -294,13 +307,14 @@ impl Engine {
         Ok(self.store.poison_on_error(self.store.log().mark_synced())?)
     }
 
-    /// Returns the last commit up to which all commits survive power loss.
+    /// Returns the highest sequence number up to which all commits are durable (survive a loss of
+    /// power).
     pub(crate) fn synced(&self) -> SequenceNumber {
         self.store.log().synced()
     }
 
-    /// Returns whether the calling thread is inside a read or a write of this store, that is, in a
-    /// callback of the application.
+    /// Returns whether the calling thread is inside a read or a write of this store. This is the
+    /// case if the application calls the store from one of its own callbacks.
     pub(crate) fn is_inside_call(&self) -> bool {
         self.store.epochs().is_pinned_here() || self.writers.is_pinned_here()
     }
@@ -313,7 +327,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Fails if the store is closed, read-only or refuses changes after an error.
+    /// Fails if the store is closed, if it is read-only, or if it rejects changes after an earlier
+    /// error.
     pub(crate) fn health(&self) -> Result<()> {
         self.is_open()?;
         if self.reads_only {
@@ -322,8 +337,8 @@ impl Engine {
         Ok(self.store.health()?)
     }
 
-    /// Flushes all memtables, makes a checkpoint and closes the log, so that the next opening
-    /// replays nothing.
+    /// Flushes all memtables, makes a checkpoint and closes the log. The next opening of the store
+    /// then has no log records to replay.
     pub(crate) fn close(&self) -> Result<()> {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
@@ -336,8 +351,8 @@ impl Engine {
         result
     }
 
-    /// Abandons the store without flushing, as if the process had died: commits missing from the
-    /// log are lost.
+    /// Abandons the store without flushing memtables, as if the process had crashed. Commits that
+    /// are not in the log are lost.
     pub(crate) fn abandon(&self) {
         self.closed.store(true, Ordering::Release);
         self.visible.stop();
@@ -347,14 +362,15 @@ impl Engine {
         self.wait_for_writers();
         if !self.reads_only {
             match self.checkpoint_everything() {
-                // The log keeps the commits that cannot be flushed.
+                // The disk is full, so the memtables cannot be flushed. Their commits remain in the
+                // log, which the next opening replays.
                 Err(error) if error.is_full() => {}
                 other => other?,
             }
         }
         self.drop_steps();
-        // Another process may open the store afterwards: wait for all running readers, and for
-        // asynchronous reads whose callers have not collected the result.
+        // Another process may open the store after it is closed. Wait for all running readers, and
+        // for asynchronous reads whose results have not been collected.
         conditional_locks::wait_for_grace_period(self.store.epochs(), || self.store.cache().finish_arrived());
         self.note_time();
         if !self.reads_only {
@@ -363,11 +379,11 @@ impl Engine {
         Ok(self.store.close()?)
     }
 
-    /// Returns space freed by the last checkpoints to the file system, for a bounded number of
-    /// calls: a small store is small after closing.
+    /// Returns space that the last checkpoints freed to the file system, so that the files of a
+    /// small store are small after closing. The number of attempts is limited.
     fn give_back_a_little(&self) -> Result<()> {
-        // Each call advances the epoch; space becomes free once no reader of an older epoch
-        // remains.
+        // Each call advances the epoch. Freed space becomes reusable once no reader of an older
+        // epoch remains.
         for _ in 0..3 {
             self.store.reclaim(ReclaimLimit::default())?;
         }

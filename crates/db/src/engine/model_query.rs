@@ -1,5 +1,5 @@
-//! Inputs for predictions of the engine's costs: the workload of each keyspace, the contents of its
-//! files, and the measurements with which a prediction is compared.
+//! Inputs of the cost models: the workload of each keyspace, the contents of its files, and the
+//! measurements with which a prediction is compared.
 
 use super::{Engine, EngineCounter};
 use crate::advise::forecast::measurement::{ForecastSample, processor_us};
@@ -17,23 +17,24 @@ use alluvium_model::structures::{MachineProfile, TieredSettings, WorkloadProfile
 use alluvium_trees::tiered::RangeHoldings;
 use std::sync::Arc;
 
-/// Log overhead of a record in addition to its key and value, in bytes.
+/// Number of bytes that a log record needs in addition to its key and value.
 const LOG_BYTES: u64 = 24;
 
-/// Minimum amount written by users for a measurement of write amplification, in memtables: with
-/// less, most of it is not yet in the tree.
+/// Minimum amount of user writes for a measurement of write amplification, as a multiple of the
+/// memtable size. If less was written, most of the data is not in the tree yet.
 const MEMTABLES: u64 = 4;
 
 impl Engine {
-    /// Returns predicted and measured costs. Returns `None` before the first request, and for a
-    /// structure without a model.
+    /// Returns the predicted and the measured costs of the store. Returns `None` if no request has
+    /// been made yet, or if there is no model for the structure.
     pub(crate) fn forecast(&self) -> Result<Option<Forecast>> {
         self.is_open()?;
         self.note_hour();
         let Some((keyspace, question)) = self.question()? else {
             return Ok(None);
         };
-        // Measure before the model runs: its processor time is not part of the operations.
+        // Take the measurements before running the model, because its processor time must not be
+        // attributed to the operations.
         let truth = self.truth(Some(&question));
         let Some(cost) = question.cost() else {
             return Ok(None);
@@ -53,8 +54,9 @@ impl Engine {
         }))
     }
 
-    /// Records the model inputs and the counters at the end of an hour, and the written bytes
-    /// whenever they have doubled. Otherwise it costs two comparisons.
+    /// Stores the model inputs and the counters at the end of each hour. Also stores the number of
+    /// written bytes each time it has doubled. If neither is due, a call costs only two
+    /// comparisons.
     pub(crate) fn note_hour(&self) {
         let now_ms = self.time.peek();
         if self.memory_budget() == 0 {
@@ -65,13 +67,13 @@ impl Engine {
         if !self.forecasts.is_due(now_ms) {
             return;
         }
-        // Best effort: without an answer, the hour has no prediction.
+        // If this fails, there is no prediction for this hour.
         let question = self.question().ok().flatten().map(|(_, question)| question);
         let truth = self.truth(question.as_ref());
         self.forecasts.note(now_ms, truth, question);
     }
 
-    /// Returns the observed workload of each keyspace, with its number of keys.
+    /// Returns the observed workload of each keyspace, including the number of its keys.
     pub(crate) fn workload(&self) -> Vec<KeyspaceRequests> {
         let mut all = self.workload_monitor.seen(&self.catalog);
         let new_keys = self.new_keys();
@@ -79,15 +81,15 @@ impl Engine {
             let Some(definition) = self.catalog.get(&seen.keyspace) else {
                 continue;
             };
-            // If keys cannot be counted because of a damaged node, the number is zero; readers
-            // report the damage.
+            // If the keys cannot be counted because a node is damaged, report zero keys. Reads of
+            // the damaged node report the damage.
             seen.keys = self.count(&definition).map_or(0, |(keys, _)| keys as u64);
             seen.new_keys = new_keys;
         }
         all
     }
 
-    /// Returns the approximate number of keys of a keyspace, and the contents of its files.
+    /// Returns the approximate number of keys of a keyspace, and what its data files contain.
     fn count(&self, definition: &Arc<KeyspaceDefinition>) -> Result<(f64, RangeHoldings)> {
         let range = KeyRange::new(&definition.prefix, Some(&definition.end));
         let all = self.approximate_len(definition.structure, &range)? as f64;
@@ -109,7 +111,8 @@ impl Engine {
         let (live, records) = (different(&held, distinct), held.records as f64);
         let in_memory = (all - (records - held.tombstones as f64)).max(0.0);
         let deleted = (held.tombstones as f64).min(live);
-        // Assumes that memtables contain the same fraction of new keys as all writes.
+        // This assumes that the fraction of writes to new keys is the same in the memtables as in
+        // all writes.
         let keys = match records > 0.0 {
             true => (live - deleted) + in_memory * is_new,
             false => in_memory,
@@ -117,8 +120,9 @@ impl Engine {
         Ok((keys, held))
     }
 
-    /// Returns the number of distinct keys in a structure's data files. If they cannot be counted
-    /// because of a damaged page, every record counts; readers report the damage.
+    /// Returns the number of distinct keys in the data files of a structure. If they cannot be
+    /// counted because a page is damaged, the number of records is returned instead. Reads of the
+    /// damaged page report the damage.
     fn distinct_keys(&self, structure: Kind) -> DistinctKeys {
         let dictionary = self.dictionaries.of(structure);
         let count = || dictionary.distinct_keys().ok();
@@ -133,7 +137,7 @@ impl Engine {
         })
     }
 
-    /// Returns a mark of the current counters.
+    /// Returns the present values of the write counters.
     fn mark(&self) -> WriteMark {
         let structures = self.dictionaries.all().map(|(structure, _)| structure);
         WriteMark {
@@ -146,8 +150,9 @@ impl Engine {
         }
     }
 
-    /// Returns the number of times that each byte of the log is written to the device. It may be
-    /// less than one, because unsynced bytes may be dropped before the system writes them.
+    /// Returns how often each byte of the log is written to the device, on average. This may be
+    /// less than one, because the log may drop unsynced bytes before the operating system writes
+    /// them.
     fn log_share(&self) -> f64 {
         let writes = [EngineCounter::Puts, EngineCounter::Deletes, EngineCounter::Merges]
             .map(|what| self.counters.of(what));
@@ -159,14 +164,14 @@ impl Engine {
         }
     }
 
-    /// Returns the fraction of recent writes that were to new keys.
+    /// Returns the fraction of recent writes that created a new key.
     fn new_keys(&self) -> f64 {
         let half = self.forecasts.half(self.counters.of(EngineCounter::WrittenBytes));
         let now = self.mark();
         half.new_keys(now.writes, now.keys)
     }
 
-    /// Returns the keyspace with the most requests, and the model inputs for it.
+    /// Returns the keyspace with the most requests, and the inputs of the cost model for it.
     pub(crate) fn question(&self) -> Result<Option<(String, ModelQuery)>> {
         let all = self.workload_monitor.seen(&self.catalog);
         let Some(seen) = all.iter().max_by_key(|seen| seen.total().total()) else {
@@ -190,8 +195,8 @@ impl Engine {
         seen.new_keys = self.new_keys();
         let rewrites = (self.visible() as f64 - keys).max(0.0) / keys.max(1.0);
         let workload = workload(&seen);
-        // Deleted keys are rewritten with the others, and count for as long as their tombstones
-        // exist.
+        // Deleted keys occupy space and are rewritten together with the others for as long as their
+        // tombstones exist. Include them in the number of keys.
         let all = &workload.operations;
         let gone = (all.deletes / all.writes().max(1.0)).min(0.5);
         let workload = WorkloadProfile {
@@ -199,7 +204,8 @@ impl Engine {
             rewrites,
             ..workload
         };
-        // Extents do not belong to keyspaces: estimate the share of this keyspace.
+        // An extent may contain data of several keyspaces, so the space of this keyspace can only
+        // be estimated.
         let everything = self.dictionaries.tree.holdings(&KeyRange::everything())?;
         let of = |held: &RangeHoldings| (held.leaf_bytes + held.guide_bytes) as f64;
         let extents = self.store.usage().0.total().live_extent_bytes as f64;
@@ -225,7 +231,8 @@ impl Engine {
         Ok(Some((seen.keyspace, question)))
     }
 
-    /// Returns the current counters, and the contents of the question's keyspace.
+    /// Returns the present values of the counters, and what the data files contain for the keyspace
+    /// of `question`.
     fn truth(&self, question: Option<&ModelQuery>) -> ForecastSample {
         let of = |tally| self.counters.of(tally);
         let writes = of(EngineCounter::Puts)

@@ -1,9 +1,9 @@
-//! The registry of open transactions: their age, their read position and the resources that they
-//! hold.
+//! The registry of open transactions: their age, the sequence number at which they read, and the
+//! resources that they use.
 //!
-//! A transaction reads by one clock, taken at its begin; entries that expire later stay visible to
-//! it. The time up to which compactions drop expired entries therefore never passes the clock of an
-//! open transaction.
+//! A transaction decides expiry by the time at which it began. Entries that expire later remain
+//! visible to it. Compactions therefore never drop an entry that had not expired when the oldest
+//! open transaction began.
 
 use super::Engine;
 use super::ingest::RunningIngest;
@@ -17,25 +17,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Minimum write memory of a transaction before it spills, in bytes. Each spill creates a run.
+/// Minimum number of bytes of writes that a transaction buffers in memory before it spills them to
+/// disk. Each spill creates a run, so spills must not be too small.
 const LEAST_SHARE: usize = 16 << 10;
 
-/// Approximate memory of a tracked read, in bytes.
+/// Approximate memory that a tracked read needs, in bytes.
 const PER_READ: usize = 96;
 
-/// How a transaction has ended.
+/// The way in which a transaction has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TransactionEnd {
     Committed,
     RolledBack,
-    /// Its commit failed with a conflict.
+    /// The commit of the transaction failed because of a conflict.
     Conflict,
-    /// It was chosen as the victim of a deadlock.
+    /// The transaction was aborted to resolve a deadlock.
     Deadlock,
     TooOld,
 }
 
-/// A transaction, open or ended.
+/// A transaction that was registered. It may have ended.
 #[derive(Debug)]
 pub(crate) struct OpenTransaction {
     pub(crate) number: u64,
@@ -43,29 +44,30 @@ pub(crate) struct OpenTransaction {
     timeout: Option<Duration>,
     pub(crate) isolation: Isolation,
     pub(crate) concurrency: Concurrency,
-    /// Its clock, in milliseconds since 1970.
+    /// The time by which the transaction decides expiry, in milliseconds since 1970.
     pub(crate) now_ms: u64,
-    /// The pinned sequence number that it reads at. `None` if it reads the newest versions under
-    /// locks.
+    /// The pinned sequence number at which the transaction reads. `None` if the transaction locks
+    /// what it reads, and therefore reads the newest versions.
     place: Option<SequenceNumber>,
-    /// How it ended. Operations hold this lock shared, so that the read position stays pinned
-    /// during them.
+    /// The way in which the transaction has ended, or `None` while it is open. Each operation holds
+    /// this lock in shared mode, so that the transaction's sequence number stays pinned during the
+    /// operation.
     ended: RwLock<Option<TransactionEnd>>,
-    /// Number of tracked keys and ranges that it has read.
+    /// Number of keys and ranges that the transaction has read and tracks.
     pub(crate) reads: AtomicUsize,
-    /// Memory of its buffered writes, in bytes.
+    /// Memory of the transaction's buffered writes, in bytes.
     pub(crate) write_bytes: AtomicUsize,
-    /// Bytes of keys and values spilled to disk.
+    /// Number of bytes of keys and values that the transaction has spilled to disk.
     pub(crate) spilled_bytes: AtomicU64,
-    /// The runs that hold the spilled writes.
+    /// The runs that contain the spilled writes.
     spilled: Mutex<Vec<Arc<RunningIngest>>>,
 }
 
-/// An operation in progress. While it lives, other threads cannot end the transaction.
+/// Guard of an operation in progress. While it exists, no other thread can end the transaction.
 pub(crate) type OperationGuard<'t> = RwLockReadGuard<'t, Option<TransactionEnd>>;
 
 impl OpenTransaction {
-    /// Begins an operation. Fails if the transaction has ended.
+    /// Begins an operation of the transaction. Fails if the transaction has ended.
     pub(crate) fn enter(&self) -> Result<OperationGuard<'_>> {
         let ended = self.ended.read();
         match *ended {
@@ -82,22 +84,24 @@ impl OpenTransaction {
         }
     }
 
-    /// Registers runs that the transaction spills to. They are dropped when it ends.
+    /// Registers runs to which the transaction spills writes. They are dropped when the transaction
+    /// ends.
     pub(crate) fn spill_to(&self, runs: &Arc<RunningIngest>) {
         self.spilled.lock().push(Arc::clone(runs));
     }
 
-    /// Returns the sequence number that it reads at.
+    /// Returns the pinned sequence number at which the transaction reads, if it has one.
     pub(crate) fn place(&self) -> Option<SequenceNumber> {
         self.place
     }
 
-    /// Returns whether it exceeds its timeout.
+    /// Returns whether the transaction has exceeded its timeout.
     pub(crate) fn is_too_old(&self) -> bool {
         self.timeout.is_some_and(|most| self.began.elapsed() >= most)
     }
 
-    /// Returns the time until its timeout.
+    /// Returns the time that is left until the transaction's timeout. Returns `None` if it has no
+    /// timeout.
     pub(crate) fn time_left(&self) -> Option<Duration> {
         self.timeout.map(|most| most.saturating_sub(self.began.elapsed()))
     }
@@ -109,11 +113,12 @@ impl OpenTransaction {
     }
 }
 
-/// The open transactions of a store, and counters of ended ones.
+/// The open transactions of a store, and counters of the transactions that have ended.
 #[derive(Debug, Default)]
 pub(crate) struct OpenTransactions {
     list: Mutex<TransactionList>,
-    /// Length of `list.open`, readable without the mutex.
+    /// Number of open transactions. It equals the length of `list.open`, but can be read without
+    /// the mutex.
     open: AtomicU64,
     begun: AtomicU64,
     committed: AtomicU64,
@@ -126,73 +131,78 @@ pub(crate) struct OpenTransactions {
 #[derive(Debug, Default)]
 struct TransactionList {
     open: BTreeMap<u64, Arc<OpenTransaction>>,
-    /// The time up to which expired entries may have been dropped.
+    /// Compactions may have dropped entries that had expired at this time (milliseconds since
+    /// 1970).
     ticked_ms: u64,
 }
 
-/// An open transaction, as listed by [`Db::transactions`](crate::Db::transactions).
+/// Describes an open transaction. [`Db::transactions`](crate::Db::transactions) returns a list of
+/// these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TransactionInfo {
-    /// The transaction's number. Later transactions have higher numbers.
+    /// Number of the transaction. Transactions that begin later have higher numbers.
     pub number: u64,
     /// Time since the transaction began.
     pub age: Duration,
-    /// Its isolation level, fixed when it began.
+    /// Isolation level of the transaction. It cannot change after the transaction has begun.
     pub isolation: Isolation,
-    /// Its concurrency control, fixed when it began.
+    /// Concurrency control of the transaction. It cannot change after the transaction has begun.
     pub concurrency: Concurrency,
-    /// The sequence number that it reads at: old versions visible there are kept. `None` if it
-    /// reads the newest versions under locks.
+    /// The sequence number at which the transaction reads. The store keeps all versions that are
+    /// visible at this number. `None` if the transaction locks what it reads, and therefore reads
+    /// the newest versions.
     pub sequence: Option<u64>,
-    /// Number of tracked keys and ranges that it has read.
+    /// Number of keys and ranges that the transaction has read and tracks.
     pub reads: usize,
-    /// Memory of its buffered writes, in bytes.
+    /// Memory of the transaction's buffered writes, in bytes.
     pub write_bytes: usize,
-    /// Bytes of keys and values spilled to disk because they exceeded its share of memory.
+    /// Number of bytes of keys and values that were spilled to disk because the transaction
+    /// exceeded its share of memory.
     pub spilled_bytes: u64,
-    /// Number of locks that it holds.
+    /// Number of locks that the transaction holds.
     pub locks: usize,
-    /// The transactions that hold locks for which it waits.
+    /// Numbers of the transactions that hold a lock for which this transaction waits.
     pub waits_for: Vec<u64>,
 }
 
-/// Counts of transactions since the store was opened.
+/// Counters of transactions since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TransactionStats {
-    /// Transactions that are open now.
+    /// Number of transactions that are open now.
     pub open: u64,
-    /// Age of the oldest open transaction, in milliseconds; zero if none is open.
+    /// Age of the oldest open transaction, in milliseconds. Zero if no transaction is open.
     pub oldest_ms: u64,
-    /// Memory of the buffered writes of open transactions, in bytes.
+    /// Total memory of the buffered writes of open transactions, in bytes.
     pub write_bytes: u64,
-    /// Bytes that open transactions have spilled to disk.
+    /// Total number of bytes that open transactions have spilled to disk.
     pub spilled_bytes: u64,
-    /// Transactions begun, including those still open.
+    /// Number of transactions that were begun, including those that are still open.
     pub begun: u64,
-    /// Transactions committed, including those without writes.
+    /// Number of transactions that were committed, including those without writes.
     pub committed: u64,
-    /// Transactions rolled back by the program.
+    /// Number of transactions that the application has rolled back.
     pub rolled_back: u64,
-    /// Transactions whose commit failed with a conflict.
+    /// Number of transactions whose commit failed because of a conflict.
     pub conflicts: u64,
-    /// Transactions ended to resolve a deadlock.
+    /// Number of transactions that were aborted to resolve a deadlock.
     pub deadlocks: u64,
-    /// Transactions ended by their timeout.
+    /// Number of transactions that were ended because they exceeded their timeout.
     pub timeouts: u64,
 }
 
 impl TransactionInfo {
-    /// Returns the approximate memory of the transaction in bytes: buffered writes and tracked
-    /// reads.
+    /// Returns the approximate memory that the transaction uses for buffered writes and tracked
+    /// reads, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         memory(self.write_bytes, self.reads)
     }
 }
 
-/// Returns the approximate memory of buffered writes and tracked reads, in bytes.
+/// Returns the approximate memory of `write_bytes` bytes of buffered writes and of `reads` tracked
+/// reads, in bytes.
 fn memory(write_bytes: usize, reads: usize) -> usize {
     write_bytes.saturating_add(reads.saturating_mul(PER_READ))
 }
@@ -210,7 +220,8 @@ impl OpenTransactions {
 }
 
 impl Engine {
-    /// Begins a transaction and pins its read position, if it has one.
+    /// Begins a transaction, and pins the sequence number at which it reads. A transaction that
+    /// reads the newest versions under locks pins none.
     pub(crate) fn begin_transaction(&self, options: &TransactionOptions) -> Arc<OpenTransaction> {
         if options.concurrency == Concurrency::Locking {
             self.begin_locking();
@@ -226,7 +237,8 @@ impl Engine {
             timeout: options.timeout,
             isolation: options.isolation,
             concurrency: options.concurrency,
-            // Entries that expired by an earlier, faster clock may have been dropped already.
+            // The clock may have run fast earlier. Entries that had expired by that clock may
+            // already have been dropped, so the transaction must consider them expired.
             now_ms: self.now_ms().max(list.ticked_ms),
             place: (!reads_newest).then(|| self.open_snapshot()),
             ended: RwLock::new(None),
@@ -242,7 +254,8 @@ impl Engine {
         open
     }
 
-    /// Ends a transaction, unless it has ended, and releases all its resources.
+    /// Ends a transaction and releases all its resources. Does nothing if the transaction has
+    /// already ended.
     pub(crate) fn end_transaction(&self, open: &OpenTransaction, how: TransactionEnd) {
         let mut ended = open.ended.write();
         self.end_entered(open, &mut ended, how);
@@ -267,8 +280,8 @@ impl Engine {
         self.transactions.counter(how).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends the transactions that exceed their timeout, except those in the middle of an operation.
-    /// Returns the number of ended transactions.
+    /// Ends the transactions that have exceeded their timeout, and returns how many were ended. A
+    /// transaction with an operation in progress is not ended.
     pub(crate) fn end_old_transactions(&self) -> usize {
         let list = self.transactions.list.lock();
         let old = list.open.values().filter(|open| open.is_too_old());
@@ -284,13 +297,14 @@ impl Engine {
         old.iter().filter(end).count()
     }
 
-    /// Lets compactions drop expired entries, except those that open transactions may read.
+    /// Advances the time up to which compactions drop expired entries. Entries that an open
+    /// transaction may still read are kept.
     pub(super) fn tick(&self) {
         let mut list = self.transactions.list.lock();
         let now_ms = self.time.peek();
         if now_ms + MOST_BEHIND_MS < list.ticked_ms {
-            // The previous clock was wrong: entries that only it considers expired must be kept
-            // from now on.
+            // The earlier clock was wrong. Entries that have expired only by that clock must be
+            // kept from now on.
             list.ticked_ms = now_ms;
             self.dictionaries.horizon().set_time(now_ms);
         }
@@ -300,7 +314,7 @@ impl Engine {
         self.dictionaries.horizon().tick(now_ms);
     }
 
-    /// Returns the approximate memory of open transactions in bytes.
+    /// Returns the approximate memory of all open transactions, in bytes.
     pub(super) fn transaction_memory(&self) -> u64 {
         let list = self.transactions.list.lock();
         let bytes = list.open.values().map(|open| {
@@ -310,15 +324,15 @@ impl Engine {
         bytes.sum()
     }
 
-    /// Returns the write memory of a transaction before it spills, in bytes: open transactions
-    /// share the size of one memtable.
+    /// Returns the number of bytes of writes that a transaction may buffer in memory before it
+    /// spills them to disk. All open transactions share the size of one memtable.
     pub(crate) fn share_of_transaction(&self) -> usize {
         let open = self.transactions.open.load(Ordering::Relaxed).max(1);
         let share = self.plan.scale.memtable / open;
         usize::try_from(share).unwrap_or(usize::MAX).max(LEAST_SHARE)
     }
 
-    /// Returns the memory limit of the savepoints and runs of a transaction, in bytes.
+    /// Returns the maximum memory for the savepoints and runs of one transaction, in bytes.
     pub(crate) fn most_memory_of_transaction(&self) -> u64 {
         match self.memory_budget() {
             0 => u64::MAX,

@@ -1,80 +1,83 @@
-//! Priorities of background work and write throttling. Pure functions without side effects.
+//! Priorities of background work, and the extent of write throttling. All functions are pure.
 
 use alluvium_base::MIB;
 
-/// The state that priorities depend on.
+/// The state of the store from which the priorities are computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SchedulingInput {
-    /// Sealed memtables that can be flushed.
+    /// Number of sealed memtables that can be flushed.
     pub(crate) sealed: usize,
-    /// Whether a worker is flushing one.
+    /// Whether a worker is flushing a memtable.
     pub(crate) incorporating: bool,
-    /// Bytes of log that no checkpoint covers, and their limit.
+    /// Number of bytes of the log that are newer than the last checkpoint, and the limit of the
+    /// log.
     pub(crate) log_bytes: u64,
     pub(crate) log_limit: u64,
-    /// Whether the tree contains commits above the newest checkpoint.
+    /// Whether the tree contains commits that are newer than the last checkpoint.
     pub(crate) uncovered: bool,
-    /// Whether a checkpoint was requested to reduce the log's memory.
+    /// Whether a checkpoint was requested because the log uses too much memory.
     pub(crate) wanted: bool,
     /// Whether a checkpoint is in progress.
     pub(crate) checkpointing: bool,
-    /// Bytes in use on disk, and bytes that become free at the next checkpoint.
+    /// Number of bytes in use on disk, and number of bytes that will be freed by the next
+    /// checkpoint.
     pub(crate) live_bytes: u64,
     pub(crate) dying_bytes: u64,
 }
 
-/// A task of the background.
+/// A task for a background thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum BackgroundTask {
-    /// Flush a slice of a memtable.
+    /// Flush a slice of a sealed memtable.
     Incorporate,
     Checkpoint,
     /// Run a slice of a compaction.
     Compact,
 }
 
-/// The duty of one background thread. Each duty has its own thread, so that urgent work waits
-/// neither for a device nor for work of lower priority.
+/// The kind of work that one background thread does. Each kind has its own thread, so that urgent
+/// work waits neither for a device nor for work of lower priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkerDuty {
     /// Prepare log space and memory for the next writes.
     Prepare,
     /// Flush sealed memtables into the dictionaries.
     Incorporate,
-    /// Make checkpoints and reclaim space. This thread mostly waits for the device.
+    /// Make checkpoints and reclaim freed space. This thread mostly waits for the device.
     Checkpoint,
     Compact,
 }
 
-/// Fill level of the log at which a checkpoint is due, in percent of the limit.
+/// Fill level of the log at which a checkpoint is due, in percent of the log's limit.
 /// Tuning: `40` since 2026-11-22.
 const CHECKPOINT_AT: u64 = 40;
 
-/// A checkpoint is also due when more than 1/[`DYING_PART`] of the space in use, and more than
-/// [`LEAST_DYING`] bytes, would become free by it.
+/// A checkpoint is also due if it would free more than 1/[`DYING_PART`] of the space in use, and
+/// also more than [`LEAST_DYING`] bytes.
 /// Tuning: `16` since 2026-11-22.
 const DYING_PART: u64 = 16;
-/// Minimum number of freed bytes for such a checkpoint.
+/// Minimum number of bytes that must become free for a checkpoint to be due because of its freed
+/// space.
 /// Tuning: `4 * MIB` since 2026-11-22.
 const LEAST_DYING: u64 = 4 * MIB;
 
-/// Resolution of a memtable's fill level: the number of parts of a full memtable.
+/// Number of parts into which a memtable is divided to express how full it is.
 /// Tuning: `32` since 2026-11-22.
 pub(crate) const PARTS: u64 = 32;
 
-/// Maximum number of sealed memtables waiting to be flushed.
+/// Maximum number of sealed memtables that may wait to be flushed.
 /// Tuning: `2` since 2026-11-22.
 pub(crate) const MOST_SEALED: usize = 2;
 
-/// Returns whether a checkpoint is due. Checkpoints are cheap, and nothing else frees log space or
-/// space replaced by compactions.
+/// Returns whether a checkpoint is due. Checkpoints are cheap, and only a checkpoint frees log
+/// space and the space of data that compactions have replaced.
 pub(crate) fn checkpoint_is_due(view: &SchedulingInput) -> bool {
     let log_is_long = view.log_bytes * 100 >= view.log_limit * CHECKPOINT_AT;
     let frees_space = view.dying_bytes > LEAST_DYING.max(view.live_bytes / DYING_PART);
     (view.uncovered && (log_is_long || view.wanted) || frees_space) && !view.checkpointing
 }
 
-/// Returns the most urgent task, for a thread that performs all duties.
+/// Returns the most urgent task, for a thread that performs all kinds of background work.
 pub(crate) fn next(view: &SchedulingInput) -> BackgroundTask {
     if checkpoint_is_due(view) {
         return BackgroundTask::Checkpoint;
@@ -85,64 +88,68 @@ pub(crate) fn next(view: &SchedulingInput) -> BackgroundTask {
     BackgroundTask::Compact
 }
 
-/// The backlog of background work.
+/// The amount of background work that is pending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WorkBacklog {
-    /// Sealed memtables that are not in the tree.
+    /// Number of sealed memtables that have not been flushed to the tree.
     pub(crate) sealed: usize,
-    /// Unflushed parts of memtables, including the newest.
+    /// Number of memtable parts that have not been flushed, including those of the newest memtable.
     pub(crate) parts: u64,
     pub(crate) compactions: usize,
-    /// Read amplification in percent of its limit. The number of due compactions does not show
-    /// this: while one waits, its pivot may receive any number of runs.
+    /// Read amplification in percent of its limit. It cannot be derived from the number of due
+    /// compactions: while one compaction waits, its pivot may receive any number of runs.
     pub(crate) crowding: u64,
 }
 
-/// Without background threads: number of due compactions at which writers start to help, and at
-/// which they help most.
+/// For a store without background threads: the number of due compactions at which writers start to
+/// help with compactions.
 /// Tuning: `24` since 2026-11-22.
 const EASY: usize = 24;
-/// Without background threads: number of due compactions at which writers help most.
+/// For a store without background threads: the number of due compactions at which the help of
+/// writers with compactions reaches its maximum.
 /// Tuning: `96` since 2026-11-22.
 const HARD: usize = 96;
 
-/// Read amplification, in percent of its limit, at which throttling starts and at which the
-/// quadratic ramp ends.
+/// Read amplification, in percent of its limit, at which the throttling of writers starts.
 /// Tuning: `100` since 2026-11-22.
 const EASY_CROWDING: u64 = 100;
-/// Read amplification, in percent of its limit, at which the quadratic ramp of the delay ends.
+/// Read amplification, in percent of its limit, up to which the delay of writers grows
+/// quadratically.
 /// Tuning: `200` since 2026-11-22.
 const HARD_CROWDING: u64 = 200;
 
-/// Read amplification up to which the delay grows further, and its growth per percent, in units of
-/// 1/[`WHOLE`]: up to five times the delay at [`HARD_CROWDING`].
+/// Read amplification, in percent of its limit, at which the delay of writers reaches its maximum.
+/// From [`HARD_CROWDING`] to this value the delay grows linearly, up to five times the delay at
+/// [`HARD_CROWDING`].
 /// Tuning: `300` since 2026-11-26.
 const HARDEST_CROWDING: u64 = 300;
-/// Growth of the delay per percent above `HARD_CROWDING`: up to five times.
+/// Linear growth of the delay for each percent of read amplification above [`HARD_CROWDING`], in
+/// units of 1/[`WHOLE`].
 /// Tuning: `4 * WHOLE / (HARDEST_CROWDING - HARD_CROWDING)` since 2026-11-26.
 const MORE_FOR_EACH: u64 = 4 * WHOLE / (HARDEST_CROWDING - HARD_CROWDING);
 
-/// Read amplification from which on compactions no longer give way to flushes, so that writers need
-/// not be throttled.
+/// Read amplification, in percent of its limit, from which on compactions run even during a flush.
+/// It is below [`EASY_CROWDING`], so that compactions can catch up before writers are throttled.
 /// Tuning: `75` since 2026-11-22.
 const PRESSING_CROWDING: u64 = 75;
 const _: () = assert!(PRESSING_CROWDING < EASY_CROWDING);
 
-/// Returns whether compactions are so far behind that they run concurrently with a flush, even if
-/// both compete for the same processor.
+/// Returns whether compactions are so far behind that they must run concurrently with a flush, even
+/// if both compete for the same processor.
 pub(crate) fn is_compaction_urgent(debt: &WorkBacklog) -> bool {
     debt.crowding >= PRESSING_CROWDING
 }
 
-/// Returns whether limits on background work must be lifted, so that no writer is throttled.
+/// Returns whether the configured limits of background work must be lifted, because writers would
+/// otherwise be throttled.
 pub(crate) fn must_lift_limits(debt: &WorkBacklog) -> bool {
     debt.sealed >= MOST_SEALED || is_compaction_urgent(debt)
 }
 
-/// Returns how much background work a writer does for each part of a memtable that it fills, in
-/// hundredths of a slice, if there are no background threads. It grows with the number of due
-/// compactions, so that writes slow down smoothly and never stop. Read amplification does not count
-/// here.
+/// For a store without background threads: returns how much background work a writer must do for
+/// each memtable part that it fills, in hundredths of a slice. The amount grows with the number of
+/// due compactions, so that writes slow down gradually and never stop. It does not depend on the
+/// read amplification.
 pub(crate) fn share(debt: &WorkBacklog) -> u64 {
     let compactions = compactions(debt) * 400 / WHOLE;
     let sealed = match debt.sealed {
@@ -152,47 +159,49 @@ pub(crate) fn share(debt: &WorkBacklog) -> u64 {
     compactions + sealed
 }
 
-/// The longest delay of a writer for each part of a memtable that it fills, in microseconds, per
-/// cause: read amplification or unflushed memtables. Filling a part takes about a millisecond, so
-/// at the maximum nine tenths of the speed are lost.
+/// Maximum delay of a writer for each memtable part that it fills, in microseconds, at the end of
+/// the quadratic growth. It applies separately to each cause: read amplification and unflushed
+/// memtables. Filling a part takes about a millisecond without a delay, so writers then keep about
+/// a tenth of their speed.
 ///
-/// The number of due compactions causes no delay: evenly distributed overwrites fill all leaves at
-/// the same time, so compactions come in waves of as many as there are leaves. They may take until
-/// the next wave; the read amplification shows if they do not keep up.
+/// The number of due compactions causes no delay. Evenly distributed overwrites fill all leaves at
+/// about the same time, so that compactions come in waves, with one compaction for each leaf. It is
+/// sufficient if a wave is finished before the next one starts. If compactions do not keep up, the
+/// read amplification grows.
 /// Tuning: `8000` since 2026-11-22; 99.9 % of puts 37 ms before, 4 ms after.
 const MOST_DELAY_US: u64 = 8000;
 
-/// Unflushed parts of memtables at which throttling starts, and at which it is strongest, before
-/// the memtables are full. A writer that finds them full waits until the oldest is flushed, which
-/// takes a tenth of a second on busy processors.
+/// Number of unflushed memtable parts at which the throttling of writers starts. It starts before
+/// the memtables are full, because a writer that finds them full waits until the oldest one is
+/// flushed. This takes a tenth of a second if the processors are busy.
 /// Tuning: `5 * PARTS / 4` since 2026-11-22.
 const EASY_PARTS: u64 = 5 * PARTS / 4;
-/// Unflushed parts of memtables at which throttling is strongest.
+/// Number of unflushed memtable parts at which throttling because of memtables reaches its maximum.
 /// Tuning: `9 * PARTS / 4` since 2026-11-22.
 const HARD_PARTS: u64 = 9 * PARTS / 4;
 const _: () = assert!(HARD_PARTS < (MOST_SEALED as u64 + 1) * PARTS);
 
-/// Shorter delays are not worth a system call: they are added up until they reach this.
+/// Minimum delay of a writer, in microseconds. Shorter delays are not worth a system call, so they
+/// are added up until their sum reaches this value.
 /// Tuning: `200` since 2026-11-22.
 pub(crate) const LEAST_DELAY_US: u64 = 200;
 
-/// The cause of write throttling.
+/// The reason why writers are throttled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(usize)]
 pub(crate) enum ThrottleCause {
-    /// Read amplification: too many runs per lookup.
+    /// Read amplification is too high: a lookup searches too many runs.
     Runs,
-    /// Memtables that are not flushed.
+    /// Too many memtables have not been flushed.
     Memtables,
 }
 
-/// Number of causes.
-/// Not a tuning parameter.
+/// Number of causes of throttling. Not a tuning parameter.
 pub(crate) const CAUSES: usize = ThrottleCause::Memtables as usize + 1;
 
-/// Returns the delay of a writer for each part of a memtable that it fills, in microseconds, and
-/// its main cause. The delay starts long before the memtables are full and grows smoothly with each
-/// unflushed part, so that no writer comes to a stop.
+/// Returns how long a writer is delayed for each memtable part that it fills, in microseconds, and
+/// the main cause of the delay. The delay starts long before the memtables are full. It grows
+/// gradually with each unflushed part, so that no writer is ever stopped entirely.
 pub(crate) fn delay(debt: &WorkBacklog) -> (u64, ThrottleCause) {
     let over = debt.parts.clamp(EASY_PARTS, HARD_PARTS) - EASY_PARTS;
     let crowding = debt.crowding.clamp(EASY_CROWDING, HARD_CROWDING) - EASY_CROWDING;
@@ -202,23 +211,24 @@ pub(crate) fn delay(debt: &WorkBacklog) -> (u64, ThrottleCause) {
     );
     let memtables = (square(over, HARD_PARTS - EASY_PARTS), ThrottleCause::Memtables);
     let (share, cause) = runs.max(memtables);
-    // The backlog may still grow at full delay. Increase the delay further until it does not.
+    // Even at this delay, the backlog of compactions may keep growing. Increase the delay further
+    // with the backlog, until the backlog stops growing.
     let beyond = debt.crowding.clamp(HARD_CROWDING, HARDEST_CROWDING) - HARD_CROWDING;
     let share = share + beyond * MORE_FOR_EACH;
     (share * MOST_DELAY_US / WHOLE, cause)
 }
 
-/// One in ten-thousandths.
-/// Not a tuning parameter.
+/// The number one in units of 1/10,000. Not a tuning parameter.
 const WHOLE: u64 = 10_000;
 
-/// Returns the position of due compactions between easy and hard, squared, in units of 1/[`WHOLE`].
+/// Returns the square of the position of the number of due compactions between [`EASY`] and
+/// [`HARD`], in units of 1/[`WHOLE`].
 fn compactions(debt: &WorkBacklog) -> u64 {
     let over = debt.compactions.clamp(EASY, HARD) - EASY;
     square(over as u64, (HARD - EASY) as u64)
 }
 
-/// Returns the square of a fraction, in units of 1/[`WHOLE`].
+/// Returns the square of the fraction `part / whole`, in units of 1/[`WHOLE`].
 fn square(part: u64, whole: u64) -> u64 {
     part * part * WHOLE / (whole * whole)
 }

@@ -1,14 +1,14 @@
-//! Progress of long operations.
+//! Progress reports of long operations.
 
-/// Progress of a long operation, reported between its steps.
+/// Progress of a long operation. It is reported between the steps of the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// The stage that the byte counts refer to.
+    /// The stage of the operation to which the byte counts refer.
     pub stage: ProgressStage,
-    /// Bytes processed in this stage.
+    /// Number of bytes that have been processed in this stage.
     pub done_bytes: u64,
-    /// Estimated total bytes of this stage.
+    /// Estimated total number of bytes in this stage.
     pub total_bytes: u64,
 }
 
@@ -16,9 +16,9 @@ pub struct Progress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProgressStage {
-    /// Data is copied into another directory.
+    /// Data is being copied to another directory.
     Copying,
-    /// Data is read and verified.
+    /// Data is being read and verified.
     Checking,
 }
 
@@ -31,7 +31,7 @@ impl Progress {
         }
     }
 
-    /// Returns the completed fraction of the stage, from 0 to 1.
+    /// Returns the fraction of the stage that is complete, from 0 to 1.
     #[must_use]
     pub fn fraction(&self) -> f64 {
         match self.total_bytes {

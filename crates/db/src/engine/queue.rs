@@ -1,10 +1,11 @@
-//! The queue of memtables that are not yet in the tree, and the counter that assigns sequence
-//! numbers.
+//! The queue of memtables that have not been flushed to the tree, and the counter that assigns
+//! sequence numbers.
 //!
-//! One word holds the number of the newest memtable and the last assigned sequence number. A writer
-//! takes its sequence numbers and learns their memtable by a single compare-and-swap; sealing
-//! changes the memtable number in the same word. The cut between two memtables is therefore exact,
-//! and neither writers nor the sealing thread wait for the other.
+//! A single 64-bit word stores both the number of the newest memtable and the last assigned
+//! sequence number. With one compare-and-swap, a writer obtains its sequence numbers and learns to
+//! which memtable they belong. Sealing a memtable changes the memtable number in the same word. The
+//! boundary between two memtables is therefore exact, and writers and the sealing thread never wait
+//! for each other.
 //!
 //! ```text
 //!   counter   ┌ number of the newest memtable: 8 bits ┬ last sequence given out: 56 bits ┐
@@ -12,9 +13,9 @@
 //!             (900, …]  (400, 900]          (200, 400]
 //! ```
 //!
-//! Space in a memtable is reserved before a sequence number is taken, by an upper bound of what the
-//! writes can need, so that a logged write always fits. A commit that needs more than half of a
-//! memtable gets a memtable to itself.
+//! A writer reserves space in a memtable before it obtains a sequence number. It reserves the
+//! maximum that its writes can need, so that a write that was logged always fits into the memtable.
+//! A commit that needs more than half of a memtable is given a memtable of its own.
 
 use super::policy::{MOST_SEALED, PARTS};
 use alluvium_base::SequenceNumber;
@@ -27,40 +28,44 @@ use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Bits of a sequence number: enough for two centuries at ten million writes a second.
+/// Number of bits of a sequence number. They suffice for two centuries at ten million writes per
+/// second.
 const SEQUENCE_BITS: u32 = 56;
 const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 
-/// Upper bound of a record's overhead in a memtable, in addition to its key and operand: its header
-/// and its share of split nodes.
+/// Maximum number of bytes that a record needs in a memtable in addition to its key and operand:
+/// its header, and its share of split nodes.
 pub(crate) const RECORD_OVERHEAD: u64 = 160;
 
-/// Bytes that writers may claim in advance, beyond what is reserved. The value is small for a small
-/// memtable: it is not worth huge pages, and each writer would occupy at least one.
+/// Returns the number of bytes that writers may allocate ahead of use, beyond the bytes that are
+/// reserved. It is small for a small memtable, which is not worth huge pages: each writer would
+/// occupy at least one huge page.
 fn claim_ahead_bytes(room: u64) -> u64 {
     if room < 2 << 20 { 2 << 20 } else { 8 << 20 }
 }
 
-/// The sequence number is not known yet.
+/// Marks a sequence number that is not known yet.
 const UNKNOWN: SequenceNumber = SequenceNumber::MAX;
 
-/// A memtable and the range of sequence numbers that it holds.
+/// A memtable, and the range of sequence numbers of its commits.
 #[derive(Debug)]
 pub(crate) struct MemtableSlot {
     pub(crate) memtable: Arc<Memtable>,
     number: u8,
-    /// The memtable holds only commits above this sequence number. Unknown until it becomes the
-    /// newest.
+    /// All commits in the memtable are above this sequence number. `UNKNOWN` until the memtable
+    /// becomes the newest one.
     base: AtomicU64,
-    /// The last sequence number that the memtable holds. Unknown until it is sealed.
+    /// The last sequence number that belongs to the memtable. `UNKNOWN` until the memtable is
+    /// sealed.
     cut: AtomicU64,
-    /// Bytes reserved in the memtable.
+    /// Number of bytes that writers have reserved in the memtable.
     reserved: CachePadded<AtomicU64>,
-    /// Upper bound of `reserved`, in bytes.
+    /// Maximum value of `reserved`, in bytes.
     capacity_bytes: u64,
-    /// How many of the [`PARTS`] parts are flushed.
+    /// How many of the memtable's [`PARTS`] parts have been flushed.
     written_out: AtomicU64,
-    /// Number of [`MemtableQueue::free_retired`] calls since the memory has been waiting for reuse.
+    /// Number of calls of [`MemtableQueue::free_retired`] since the memtable was flushed and became
+    /// available for reuse.
     rounds: AtomicU64,
 }
 
@@ -84,29 +89,32 @@ impl MemtableSlot {
         }
     }
 
-    /// Returns the sequence number above which the memtable's commits start.
+    /// Returns the sequence number above which all commits of the memtable are.
     pub(crate) fn base(&self) -> SequenceNumber {
         self.base.load(Ordering::Acquire)
     }
 
-    /// Returns the last sequence number that the memtable holds, once it is sealed.
+    /// Returns the last sequence number that belongs to the memtable. Returns `None` if the
+    /// memtable is not sealed.
     pub(crate) fn cut(&self) -> Option<SequenceNumber> {
         Some(self.cut.load(Ordering::Acquire)).filter(|&cut| cut != UNKNOWN)
     }
 
-    /// Records that this many of its messages have been flushed.
+    /// Notes that `messages` messages of the memtable have been flushed.
     pub(crate) fn note_written_out(&self, messages: usize) {
         let parts = messages as u64 * PARTS / self.memtable.len().max(1) as u64;
         self.written_out.store(parts.min(PARTS), Ordering::Relaxed);
     }
 
-    /// Returns the cleared memtable if it has no other users.
+    /// Clears the memtable and returns it, so that its memory can be reused. Returns `None` if it
+    /// still has other users.
     fn into_cleared(self: Arc<MemtableSlot>) -> Option<Memtable> {
         let memtable = Arc::into_inner(self)?.memtable;
         Arc::into_inner(memtable).map(Memtable::cleared)
     }
 
-    /// Returns whether the caller holds the only reference, so that the memtable cannot gain users.
+    /// Returns whether the caller has the only reference to the memtable. In this case no other
+    /// user can obtain a reference.
     fn is_forgotten(self: &Arc<MemtableSlot>) -> bool {
         Arc::strong_count(self) == 1 && Arc::strong_count(&self.memtable) == 1
     }
@@ -115,7 +123,7 @@ impl MemtableSlot {
         self.reserved.load(Ordering::Relaxed).saturating_add(bytes) <= self.capacity_bytes
     }
 
-    /// Reserves this many bytes. Returns false if they do not fit.
+    /// Reserves `bytes` bytes in the memtable. Returns false if they do not fit.
     fn reserve(&self, bytes: u64) -> bool {
         let before = self.reserved.fetch_add(bytes, Ordering::Relaxed);
         let fits = before.saturating_add(bytes) <= self.capacity_bytes;
@@ -126,56 +134,58 @@ impl MemtableSlot {
     }
 }
 
-/// How long a memtable added by [`MemtableQueue::append_oldest`] stays in the queue.
+/// How long a memtable that was added by [`MemtableQueue::append_oldest`] stays in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemtableRetention {
-    /// Until it is flushed, like any other memtable.
+    /// The memtable stays until it is flushed, like any other memtable.
     Ordinary,
-    /// Forever: a quarantined dictionary accepts no flush.
+    /// The memtable is never flushed, because its dictionary is quarantined and accepts no flush.
     Forever,
 }
 
-/// Assigned sequence numbers, and the memtable that they belong to.
+/// Sequence numbers that were assigned to a commit, and the memtable to which they belong.
 #[derive(Debug)]
 pub(crate) struct SequenceAssignment {
     pub(crate) slot: Arc<MemtableSlot>,
     pub(crate) first: SequenceNumber,
 }
 
-/// The memtables, newest first, and the counter that assigns sequence numbers.
+/// The memtables from the newest to the oldest, and the counter that assigns sequence numbers.
 #[derive(Debug)]
 pub(crate) struct MemtableQueue {
     slots: ArcSwap<Vec<Arc<MemtableSlot>>>,
     counter: CachePadded<AtomicU64>,
-    /// Held while the list changes.
+    /// Mutex that serialises changes of the list of memtables.
     sealing: Mutex<()>,
-    /// Flushed memtables. The next memtable reuses the memory of one that has no readers left;
-    /// fresh memory would have to be zeroed by the system page by page, and writers would wait for
-    /// that.
+    /// Flushed memtables whose memory can be reused. The next memtable uses the memory of one that
+    /// has no readers any more. New memory would have to be zeroed page by page by the operating
+    /// system, and writers would wait for that.
     retired: Mutex<Vec<Arc<MemtableSlot>>>,
-    /// Other flushed memtables, kept alive only by readers.
+    /// Flushed memtables that will not be reused and exist only until their readers release them.
     kept_by_readers: Mutex<Vec<Weak<Memtable>>>,
-    /// An empty memtable for when no retired one is free. It is prepared in advance because a
-    /// writer that allocated it at a seal would wait for the system.
+    /// An empty memtable for the case that no flushed memtable can be reused. It is allocated in
+    /// advance: if a writer had to allocate it when it seals a memtable, the writer would wait for
+    /// the operating system.
     spare: Mutex<Option<Memtable>>,
-    /// Number of the oldest memtables that stay, because a quarantined dictionary accepts no flush.
+    /// Number of memtables at the end of the list that are never flushed, because their dictionary
+    /// is quarantined.
     held: AtomicUsize,
-    /// Reservable bytes of an ordinary memtable.
+    /// Number of bytes that can be reserved in an ordinary memtable.
     memtable_bytes: u64,
-    /// Bytes that the last ordinary memtable actually used. Less than `memtable_bytes`, because
-    /// reservations are upper bounds.
+    /// Number of bytes that the last ordinary memtable actually used. This is less than
+    /// `memtable_bytes`, because writers reserve the maximum that they can need.
     usual: AtomicU64,
-    /// Key ranges that scans found empty.
+    /// Key ranges in which scans have found no keys.
     empty: EmptyRanges,
 }
 
-/// The record of empty ranges may occupy 1/`EMPTY_PART` of a memtable's size.
+/// The list of empty key ranges may use at most 1/`EMPTY_PART` of the size of a memtable.
 const EMPTY_PART: u64 = 64;
-/// Lower bound of that memory, in bytes.
+/// Minimum for the memory limit of the list of empty key ranges, in bytes.
 const LEAST_EMPTY: u64 = 16 << 10;
 
 impl MemtableQueue {
-    /// Creates a queue with one empty memtable for commits above `cut`.
+    /// Creates a queue with one empty memtable, for commits above sequence number `cut`.
     pub(crate) fn new(room: u64, cut: SequenceNumber) -> MemtableQueue {
         let slot = MemtableSlot::new(0, room, None);
         slot.base.store(cut, Ordering::Relaxed);
@@ -193,24 +203,25 @@ impl MemtableQueue {
         }
     }
 
-    /// Returns the key ranges that scans found empty.
+    /// Returns the key ranges in which scans have found no keys.
     pub(crate) fn empty_ranges(&self) -> &EmptyRanges {
         &self.empty
     }
 
-    /// Returns the memtables, newest first. Hold the guard only for a short time.
+    /// Returns the memtables from the newest to the oldest. The caller should release the guard
+    /// soon.
     pub(crate) fn slots(&self) -> arc_swap::Guard<Arc<Vec<Arc<MemtableSlot>>>> {
         self.slots.load()
     }
 
-    /// Returns the last assigned sequence number.
+    /// Returns the last sequence number that was assigned.
     pub(crate) fn last(&self) -> SequenceNumber {
         self.counter.load(Ordering::Acquire) & SEQUENCE_MASK
     }
 
-    /// Returns whether reserving `bytes` more must wait: either it would seal a memtable while the
-    /// maximum number is already sealed, or it needs a memtable to itself and the sealed ones leave
-    /// no memory for it.
+    /// Returns whether a writer that needs `bytes` more must wait. This is so in two cases: the
+    /// writer would have to seal a memtable although the maximum number of memtables is already
+    /// sealed, or it needs a memtable of its own and the sealed memtables leave no memory for one.
     pub(crate) fn is_full(&self, bytes: u64) -> bool {
         let slots = self.slots();
         let sealed = slots.len() - 1 - self.held();
@@ -226,13 +237,14 @@ impl MemtableQueue {
             || (sealed > 0 && self.is_large(bytes) && reserved() + bytes > room)
     }
 
-    /// Returns whether a commit of this size gets a memtable to itself.
+    /// Returns whether a commit that needs `bytes` bytes is given a memtable of its own.
     #[inline]
     pub(crate) fn is_large(&self, bytes: u64) -> bool {
         bytes > self.memtable_bytes / 2
     }
 
-    /// Returns the fill level of all unflushed memtables, in [`PARTS`] (1/32 of a memtable).
+    /// Returns the amount of unflushed data in all memtables, in units of 1/[`PARTS`] of a
+    /// memtable.
     pub(crate) fn filled(&self) -> u64 {
         let slots = self.slots();
         let sealed = slots.len() - 1 - self.held();
@@ -242,9 +254,9 @@ impl MemtableQueue {
         filled - oldest.written_out.load(Ordering::Relaxed)
     }
 
-    /// Makes the system provide memory that writers will need next, in the newest memtable or for
-    /// its successor. Returns whether there was any to provide. At most one thread may call it at a
-    /// time.
+    /// Makes the operating system provide memory that writers will need soon, in the newest
+    /// memtable or for the one after it. Returns whether it had to provide any. At most one thread
+    /// may call this at a time.
     pub(crate) fn prefault_memory(&self) -> bool {
         let slots = self.slots();
         let (newest, most) = (&slots[0], self.usual.load(Ordering::Relaxed));
@@ -261,7 +273,7 @@ impl MemtableQueue {
         is_due
     }
 
-    /// Returns the number of sealed memtables that are not yet flushed.
+    /// Returns the number of sealed memtables that have not been flushed.
     pub(crate) fn sealed(&self) -> usize {
         self.slots().len() - 1 - self.held()
     }
@@ -270,8 +282,9 @@ impl MemtableQueue {
         self.held.load(Ordering::Acquire)
     }
 
-    /// Adds a memtable below all others, with commits above `base` and up to `cut`, before anything
-    /// is written. With `MemtableRetention::Forever` it is never flushed.
+    /// Adds a memtable that is older than all others. It contains the commits above `base` and up
+    /// to `cut`. Must be called before anything is written. With `MemtableRetention::Forever`, the
+    /// memtable is never flushed.
     pub(crate) fn append_oldest(
         &self,
         memtable: Memtable,
@@ -282,7 +295,7 @@ impl MemtableQueue {
         let _sealing = self.sealing.lock();
         let slots = self.slots.load_full();
         let oldest = slots.last().expect("there is always one");
-        // Its memory is not reused for the next memtable.
+        // With this capacity, the memory will not be reused for another memtable.
         let room = memtable.limit() as u64;
         let slot = MemtableSlot::new(oldest.number.wrapping_sub(1), room, Some(memtable));
         slot.base.store(base, Ordering::Relaxed);
@@ -293,22 +306,22 @@ impl MemtableQueue {
             .fetch_add(usize::from(hold == MemtableRetention::Forever), Ordering::AcqRel);
     }
 
-    /// Returns a memtable in which `room` bytes can be reserved.
+    /// Creates a memtable in which `room` bytes can be reserved.
     pub(crate) fn memtable_of(room: u64) -> Memtable {
         memtable(room)
     }
 
-    /// Skips sequence numbers up to `last`, which were used before this opening.
+    /// Skips all sequence numbers up to `last`, because they were used before the store was opened.
     pub(crate) fn skip_to(&self, last: SequenceNumber) {
         let skip = |old: u64| (old & SEQUENCE_MASK < last).then_some(old & !SEQUENCE_MASK | last);
-        // An error means that the numbers were already assigned.
+        // An error means that these sequence numbers were already assigned.
         let _ = self
             .counter
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, skip);
     }
 
-    /// Assigns `count` sequence numbers to writes that need at most `bytes` of memory. If the
-    /// newest memtable is full, it is sealed and `sealed` is called.
+    /// Assigns `count` sequence numbers to writes that need at most `bytes` bytes in a memtable. If
+    /// the newest memtable is full, it is sealed, and the callback `sealed` is called.
     pub(crate) fn assign(&self, count: u64, bytes: u64, mut sealed: impl FnMut()) -> SequenceAssignment {
         loop {
             let slot = Arc::clone(&self.slots()[0]);
@@ -326,8 +339,9 @@ impl MemtableQueue {
         }
     }
 
-    /// Assigns sequence numbers to writes whose bytes are reserved in `slot`. Returns `None`, and
-    /// cancels the reservation, if the memtable was sealed in the meantime.
+    /// Assigns sequence numbers to writes for which `bytes` bytes are reserved in `slot`. If the
+    /// memtable has been sealed in the meantime, the reservation is cancelled, and `None` is
+    /// returned.
     fn assign_reserved(
         &self,
         slot: &Arc<MemtableSlot>,
@@ -338,8 +352,8 @@ impl MemtableQueue {
             slot.reserved.fetch_sub(bytes, Ordering::Relaxed);
             return None;
         };
-        // Memtable numbers repeat after 256 seals. A writer that took its numbers after the 256th
-        // seal sees the cut of the first.
+        // Memtable numbers repeat after 256 seals. If that happened since the reservation, the
+        // writer has obtained sequence numbers above the cut of `slot`.
         if slot.cut.load(Ordering::Acquire) >= first {
             let slot = Arc::clone(slot);
             return Some(SequenceAssignment { slot, first });
@@ -347,8 +361,9 @@ impl MemtableQueue {
         Some(self.assign_after_wraparound(slot, first, bytes))
     }
 
-    /// Finds the memtable of sequence numbers that were taken with the number of a memtable sealed
-    /// 256 seals ago.
+    /// Finds the memtable to which a writer's sequence numbers belong. The writer has reserved
+    /// space in the memtable `sealed`, which was sealed 256 or a multiple of 256 seals ago and had
+    /// the same memtable number.
     #[cold]
     fn assign_after_wraparound(
         &self,
@@ -357,7 +372,8 @@ impl MemtableQueue {
         bytes: u64,
     ) -> SequenceAssignment {
         sealed.reserved.fetch_sub(bytes, Ordering::Relaxed);
-        // No seal is in progress: the cut of every memtable but the newest is known.
+        // While this lock is held, no memtable is being sealed, so the cut of every memtable except
+        // the newest is known.
         let _sealing = self.sealing.lock();
         let slots = self.slots();
         let slot = slots
@@ -365,13 +381,14 @@ impl MemtableQueue {
             .rev()
             .find(|slot| slot.cut.load(Ordering::Acquire) >= first);
         let slot = Arc::clone(slot.expect("a memtable stays until every commit that it holds is seen"));
-        // This may exceed the limit: a memtable has capacity beyond its reservable bytes, which
-        // suffices for a few such latecomers.
+        // This may exceed the limit of reservable bytes. A memtable has additional capacity, which
+        // suffices for a few such writers.
         slot.reserved.fetch_add(bytes, Ordering::Relaxed);
         SequenceAssignment { slot, first }
     }
 
-    /// Takes `count` sequence numbers if the newest memtable still has this number.
+    /// Obtains `count` sequence numbers and returns the first one. Returns `None` if the newest
+    /// memtable no longer has the number `number`.
     fn take(&self, number: u8, count: u64) -> Option<SequenceNumber> {
         let mut old = self.counter.load(Ordering::Relaxed);
         loop {
@@ -392,12 +409,13 @@ impl MemtableQueue {
         }
     }
 
-    /// Assigns `count` sequence numbers in a separate memtable that stays empty.
+    /// Assigns `count` sequence numbers that belong to a separate memtable, which stays empty.
     pub(crate) fn assign_empty(&self, count: u64) -> SequenceAssignment {
         self.assign_alone(count, 1)
     }
 
-    /// Assigns sequence numbers in a separate memtable without other writers.
+    /// Assigns `count` sequence numbers that belong to a separate memtable of `bytes` bytes, which
+    /// no other writer uses.
     fn assign_alone(&self, count: u64, bytes: u64) -> SequenceAssignment {
         let sealing = self.sealing.lock();
         let slot = self.open(&sealing, bytes);
@@ -416,8 +434,8 @@ impl MemtableQueue {
         is_newest
     }
 
-    /// Seals the newest memtable, unless it is empty. Returns the last sequence number below the
-    /// next memtable.
+    /// Seals the newest memtable, unless it is empty. Returns the last sequence number before the
+    /// memtable that is the newest afterwards.
     pub(crate) fn seal(&self) -> SequenceNumber {
         let sealing = self.sealing.lock();
         let base = self.slots()[0].base();
@@ -427,15 +445,16 @@ impl MemtableQueue {
         self.slots()[0].base()
     }
 
-    /// Adds a memtable in front of the newest, which is sealed by this.
+    /// Adds a new memtable, which becomes the newest. This seals the memtable that was the newest
+    /// before.
     fn open(&self, _sealing: &MutexGuard<'_, ()>, room: u64) -> Arc<MemtableSlot> {
         let slots = self.slots.load_full();
         let newest = &slots[0];
         let memory = (room == self.memtable_bytes).then(|| self.take_spare()).flatten();
         let next = Arc::new(MemtableSlot::new(newest.number.wrapping_add(1), room, memory));
         let list = std::iter::once(&next).chain(slots.iter()).cloned().collect();
-        // Publish the list first: a writer that gets a sequence number of the next memtable must
-        // find it there.
+        // Publish the list before the memtable number: a writer that obtains a sequence number for
+        // the new memtable must find the memtable in the list.
         self.slots.store(Arc::new(list));
         let number = u64::from(next.number) << SEQUENCE_BITS;
         let renumber = |old: u64| Some(number | old & SEQUENCE_MASK);
@@ -449,7 +468,7 @@ impl MemtableQueue {
         next
     }
 
-    /// Returns the oldest memtable, if it is sealed.
+    /// Returns the oldest memtable if it is sealed, and `None` otherwise.
     pub(crate) fn oldest_sealed(&self) -> Option<Arc<MemtableSlot>> {
         let slots = self.slots();
         let sealed = slots.len() - 1 - self.held();
@@ -458,13 +477,14 @@ impl MemtableQueue {
             .filter(|slot| slot.cut().is_some())
     }
 
-    /// Returns whether all memtables older than this one are flushed.
+    /// Returns whether all memtables that are older than `slot` have been flushed.
     pub(crate) fn is_oldest(&self, slot: &Arc<MemtableSlot>) -> bool {
         let slots = self.slots();
         Arc::ptr_eq(&slots[slots.len() - 1 - self.held()], slot)
     }
 
-    /// Removes the oldest sealed memtable, which is flushed. Its memory may be reused.
+    /// Removes the oldest sealed memtable from the queue. The caller must have flushed it. Its
+    /// memory may be reused.
     pub(crate) fn remove(&self, slot: &Arc<MemtableSlot>) {
         let _sealing = self.sealing.lock();
         let slots = self.slots.load_full();
@@ -481,7 +501,8 @@ impl MemtableQueue {
             self.usual.store(slot.memtable.bytes() as u64, Ordering::Relaxed);
             let mut retired = self.retired.lock();
             retired.push(Arc::clone(slot));
-            // Retired and sealed memtables together never exceed the maximum number in use.
+            // Keep only as many flushed memtables for reuse that, together with the sealed ones,
+            // they never exceed the maximum number of memtables in use.
             let most = (MOST_SEALED + 1).saturating_sub(sealed);
             let surplus = retired.len().saturating_sub(most);
             let surplus: Vec<Arc<MemtableSlot>> = retired.drain(..surplus).collect();
@@ -492,15 +513,15 @@ impl MemtableQueue {
         }
     }
 
-    /// Tracks memtables that will not be reused, for as long as readers hold them.
+    /// Tracks memtables that will not be reused, as long as readers keep them in memory.
     fn track_reader_memtables(&self, surplus: &[Arc<MemtableSlot>]) {
         let mut kept = self.kept_by_readers.lock();
         kept.retain(|memtable| memtable.strong_count() > 0);
         kept.extend(surplus.iter().map(|slot| Arc::downgrade(&slot.memtable)));
     }
 
-    /// Returns the memory of a retired memtable without readers, or the spare memtable, if there is
-    /// either.
+    /// Returns the memory of a flushed memtable that has no readers. If there is none, it returns
+    /// the spare memtable, if that exists.
     fn take_spare(&self) -> Option<Memtable> {
         let mut retired = self.retired.lock();
         let forgotten = retired.iter().position(MemtableSlot::is_forgotten);
@@ -508,11 +529,12 @@ impl MemtableQueue {
         cleared.or_else(|| self.spare.lock().take())
     }
 
-    /// Frees the memory of retired memtables that have waited for reuse for `most` calls: if
-    /// memtables fill slowly, the memory is of more use elsewhere.
+    /// Frees the memory of flushed memtables that have waited to be reused during more than `most`
+    /// calls of this function. If memtables fill slowly, their memory is better used for the
+    /// caches.
     pub(crate) fn free_retired(&self, most: u64) {
         let waits_too_long = |slot: &MemtableSlot| slot.rounds.fetch_add(1, Ordering::Relaxed) >= most;
-        // Freeing takes the system a while: release the lock first.
+        // The operating system takes a while to free memory, so release the lock first.
         let old: Vec<Arc<MemtableSlot>> = self
             .retired
             .lock()
@@ -522,8 +544,8 @@ impl MemtableQueue {
         drop(old);
     }
 
-    /// Returns the memory of all memtables, including those that wait for reuse and those that only
-    /// readers hold.
+    /// Returns the memory of all memtables in bytes. This includes memtables that are available for
+    /// reuse, and memtables that exist only because of readers.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let bytes = |slot: &Arc<MemtableSlot>| slot.memtable.memory_bytes() as u64;
         let retired: u64 = self.retired.lock().iter().map(bytes).sum();
@@ -541,9 +563,9 @@ impl MemtableOwner for MemtableQueue {
         let older = slots.iter().skip(1).map(|slot| slot.base()).chain([UNKNOWN]);
         let entry = |(slot, older): (&Arc<MemtableSlot>, SequenceNumber)| MemtableEntry {
             memtable: Arc::clone(&slot.memtable),
-            // While a memtable is being opened, its base is not known. Use the base of the memtable
-            // before it as a lower bound: that memtable is not in the tree either, because its cut
-            // is not known.
+            // While a memtable is being opened, its base is not known. In this case use the base of
+            // the next older memtable, which is a lower bound. That memtable is not in the tree
+            // either, because its cut is not known yet.
             base: Some(slot.base()).filter(|&base| base != UNKNOWN).unwrap_or(older),
         };
         Arc::new(slots.iter().zip(older).map(entry).collect())
@@ -554,8 +576,9 @@ impl MemtableOwner for MemtableQueue {
     }
 }
 
-/// The same memtables for a reader that may be ahead of the visible commits: a range that it finds
-/// empty may be written to by a commit that it should see.
+/// The memtables of the queue without the list of empty ranges. For a reader that reads above the
+/// visible commits: a commit that this reader must see may write to a range that a scan has found
+/// empty.
 #[derive(Debug)]
 pub(crate) struct UnfilteredMemtables(pub(crate) Arc<MemtableQueue>);
 

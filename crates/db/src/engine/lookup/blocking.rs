@@ -1,4 +1,4 @@
-//! Blocking point lookups, single and batched.
+//! Blocking point lookups, of a single key or of a batch of keys.
 
 use super::{ReadPosition, ReadView};
 use crate::engine::Engine;
@@ -17,18 +17,18 @@ use alluvium_dictionary::pinned_value::PinnedValue;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Prefetch distance of a batch, in keys.
+/// Number of keys by which the prefetches of a batch run ahead of its lookups.
 const AHEAD: usize = 8;
 
-/// A batch of lookups, fed from the memtables and the record cache.
+/// A batch of lookups that have already searched the memtables and the record cache.
 struct LookupBatch<'k, 'op> {
     keys: SmallVec<[LookupKey<'k>; 64]>,
     gathers: Vec<LookupState<'op>>,
-    /// Whether the dictionary's answer shall be offered to the record cache.
+    /// For each key, whether the value found in the dictionary is to be added to the record cache.
     offers: SmallVec<[bool; 64]>,
 }
 
-/// Returns the state of a lookup that has searched nothing yet.
+/// Creates the state of a lookup that has not searched anything yet.
 fn gather_of<'op>(
     moment: &ReadView,
     operator: Option<&'op dyn MergeOperator>,
@@ -42,7 +42,7 @@ fn gather_of<'op>(
 }
 
 impl Engine {
-    /// Returns the value of a key of this keyspace.
+    /// Returns the value of a key, or `None` if the keyspace has no value for it.
     pub(crate) fn get(
         &self,
         key: &[u8],
@@ -52,7 +52,7 @@ impl Engine {
         self.get_with(key, definition, LongValues::Read, || self.moment(at))
     }
 
-    /// Returns whether a key of this keyspace has a value.
+    /// Returns whether a key of the keyspace has a value.
     pub(crate) fn contains(
         &self,
         key: &[u8],
@@ -63,7 +63,8 @@ impl Engine {
         Ok(found.is_some())
     }
 
-    /// Like [`Engine::get`], with the given clock: milliseconds since 1970.
+    /// Like [`Engine::get`], but decides expiry by the time `now_ms` (milliseconds since 1970)
+    /// instead of the current time.
     pub(crate) fn get_by_clock(
         &self,
         key: &[u8],
@@ -106,7 +107,7 @@ impl Engine {
         }
     }
 
-    /// Returns the values of many keys of this keyspace, in the order of the keys.
+    /// Returns the values of many keys of a keyspace, in the order of `keys`.
     pub(crate) fn multi_get(
         &self,
         keys: &[TreeKey],
@@ -123,7 +124,8 @@ impl Engine {
         Ok(found.expect("everything is found where the device is waited for"))
     }
 
-    /// Like [`Engine::multi_get`], but long values are returned as empty values.
+    /// Like [`Engine::multi_get`], but returns an empty value in place of each long value, which is
+    /// not read.
     pub(crate) fn multi_get_without_long_values(
         &self,
         keys: &[TreeKey],
@@ -140,7 +142,8 @@ impl Engine {
         Ok(found.expect("everything is found where the device is waited for"))
     }
 
-    /// Like [`Engine::multi_get`], with the given clock: milliseconds since 1970.
+    /// Like [`Engine::multi_get`], but decides expiry by the time `now_ms` (milliseconds since
+    /// 1970) instead of the current time.
     pub(crate) fn multi_get_by_clock(
         &self,
         keys: &[TreeKey],
@@ -158,7 +161,8 @@ impl Engine {
         Ok(found.expect("everything is found where the device is waited for"))
     }
 
-    /// Like [`Engine::multi_get`] if no key needs the device; otherwise returns `None`.
+    /// Like [`Engine::multi_get`], but reads nothing from the device. Returns `None` if any of the
+    /// keys cannot be looked up in memory alone.
     pub(crate) fn multi_get_in_memory(
         &self,
         keys: &[TreeKey],
@@ -173,7 +177,8 @@ impl Engine {
         self.read_many(keys, definition, LongValues::Read, moment, gather)
     }
 
-    /// Reads many keys. `gather` searches the dictionary and returns false if it gives up.
+    /// Reads many keys. `gather` searches the dictionary for them. If `gather` returns false, the
+    /// read is abandoned and `None` is returned.
     fn read_many(
         &self,
         keys: &[TreeKey],
@@ -205,7 +210,8 @@ impl Engine {
         }
     }
 
-    /// Hashes the keys and begins their lookups, with prefetches for the following keys.
+    /// Hashes the keys, and searches the memtables and the record cache for each of them. While it
+    /// searches for one key, it prefetches the memory needed for the following keys.
     fn begin_many<'k, 'op>(
         &self,
         (names, long_values): (&'k [TreeKey], LongValues),
@@ -222,8 +228,8 @@ impl Engine {
             offers: SmallVec::new(),
         };
         for index in 0..names.len() + AHEAD {
-            // Three stages: prefetch for a new key, for a key half-way, and the lookup of a key
-            // whose memory has arrived.
+            // Each iteration works on three keys: it issues the first prefetch for a new key and
+            // the second prefetch for an earlier key, and looks up a key whose memory has arrived.
             if let Some(name) = names.get(index) {
                 let key = LookupKey::new(name);
                 above.iter().for_each(|slot| slot.memtable.prefetch(key));

@@ -1,14 +1,16 @@
-//! Point lookups: memtables newest first, then the record cache, then the keyspace's dictionary.
+//! Point lookups. A lookup searches the memtables from the newest to the oldest, then the record
+//! cache, then the keyspace's dictionary.
 //!
-//! *Scope*: the order in which a key's messages are searched, the sequence number of the read, and
-//! which answers the record cache may keep.
+//! *Scope*: the order in which the messages of a key are searched, the sequence number at which a
+//! lookup reads, and which results the record cache may keep.
 //!
 //! *Must not depend on*: how a dictionary finds a key, and who waits for the device.
 //!
 //! # One lookup
 //!
-//! Every lookup takes the same steps, whether blocking or polled. [`Engine::begin`] runs the first
-//! two, [`Engine::finish`] the last.
+//! Every lookup performs the same steps, whether it is blocking or polled. [`Engine::begin`]
+//! performs the steps `memtables` and `records`, and [`Engine::finish`] performs the steps `offer`
+//! and `answer`.
 //!
 //! ```text
 //!   moment      the sequence number, the list of memtables, the dictionary's state: in this order (E2)
@@ -19,8 +21,8 @@
 //!   answer      operands are folded
 //! ```
 //!
-//! A key is hashed once, when its lookup begins. Memtables, record cache and dictionary use this
-//! hash.
+//! Each key is hashed once, when its lookup begins. The memtables, the record cache and the
+//! dictionary all use this hash.
 
 mod blocking;
 mod polled;
@@ -38,36 +40,38 @@ use alluvium_dictionary::pinned_value::PinnedValue;
 use alluvium_dictionary::rules::KeyspaceRules;
 use std::sync::Arc;
 
-/// The read position of a reader.
+/// The sequence number at which a reader reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadPosition {
-    /// The newest visible commit when the read begins.
+    /// Reads at the newest commit that is visible when the read begins.
     Now,
-    /// A sequence number that is pinned for the reader.
+    /// Reads at a sequence number that is pinned for the reader.
     Pinned(SequenceNumber),
-    /// Everything in the memtables: for a writer that holds the locks of the keys that it reads.
+    /// Reads everything in the memtables, including commits that are not visible yet. For a writer
+    /// that holds the locks of the keys that it reads.
     Newest,
 }
 
-/// The sequence number and the time of a lookup.
+/// The sequence number and the time at which a lookup reads.
 #[derive(Clone, Copy, Debug)]
 struct ReadView {
     at: ReadPosition,
-    /// The newest commit that it sees.
+    /// Sequence number of the newest commit that the lookup sees.
     sequence: SequenceNumber,
-    /// Puts that expire at or before this time are invisible, in milliseconds since 1970.
+    /// Time in milliseconds since 1970. The lookup ignores values whose expiry time is not later
+    /// than this.
     now_ms: u64,
 }
 
 impl ReadView {
-    /// Returns the same read view with another clock.
+    /// Returns the same read view with another time, in milliseconds since 1970.
     fn by_clock(self, now_ms: u64) -> ReadView {
         ReadView { now_ms, ..self }
     }
 }
 
 impl Engine {
-    /// Returns the view of a read that begins now.
+    /// Returns the view of a read that begins now, at the read position `at`.
     fn moment(&self, at: ReadPosition) -> ReadView {
         let sequence = match at {
             ReadPosition::Now => self.visible.at(),
@@ -81,16 +85,17 @@ impl Engine {
         }
     }
 
-    /// Returns whether versions that the reader needs may have been dropped since: a compaction has
-    /// begun to merge versions up to a later sequence number (E3). The reader must then take a new
-    /// view. This cannot happen to pinned sequence numbers.
+    /// Returns whether versions that this reader needs may have been discarded since its view was
+    /// taken. This is possible if a compaction has begun to merge versions up to a later sequence
+    /// number (E3). The reader must then take a new view. It cannot happen to a reader at a pinned
+    /// sequence number.
     fn is_forgotten(&self, moment: &ReadView) -> bool {
         moment.at == ReadPosition::Now && self.dictionaries.horizon().sequence() > moment.sequence
     }
 
-    /// Feeds a lookup from the memtables and the record cache. Skips the memtables that are already
-    /// in the dictionary's state, according to its `cut`. Returns whether the dictionary's answer
-    /// shall be offered to the record cache.
+    /// Searches the memtables and the record cache for a key. Memtables whose commits the
+    /// dictionary already contains, according to its `cut`, are skipped. Returns whether the value
+    /// found in the dictionary is to be offered to the record cache.
     #[inline]
     fn begin(
         &self,
@@ -107,13 +112,13 @@ impl Engine {
                 return false;
             }
         }
-        // The record cache answers only readers of the latest version. It keeps no records of
-        // keyspaces with a compaction filter, because these change without commits.
+        // The record cache can serve only readers of the latest version. It does not cache
+        // keyspaces with a compaction filter, because a filter changes records without a commit.
         if moment.at != ReadPosition::Now || rules.filter.is_some() {
             return false;
         }
-        // The sequence number up to which there are no further messages of the key above the
-        // dictionary's state. If merges were found, this is the end of that state.
+        // The sequence number up to which the memtables contain no other message for this key. If
+        // they contain merge operands for the key, that holds only up to the dictionary's `cut`.
         let is_untouched = gather.is_untouched();
         let seen = match is_untouched {
             true => moment.sequence,
@@ -123,9 +128,9 @@ impl Engine {
         is_untouched && !is_cached
     }
 
-    /// Returns the answer of a completed lookup, and offers it to the record cache if `offers`.
-    /// `reads` is the number of nodes that the lookup has waited for, if it is known for this
-    /// lookup alone.
+    /// Returns the result of a completed lookup. If `offers` is true, the result is also offered to
+    /// the record cache. `reads` is the number of nodes that the lookup has waited for, or `None`
+    /// if that number is not known for this key alone.
     #[inline]
     fn finish(
         &self,

@@ -1,9 +1,11 @@
-//! Non-blocking point reads: nodes that are not in memory are read between two polls.
+//! Point reads that do not block. Nodes that are not in memory are read from the device between two
+//! polls.
 //!
-//! Between polls, a read holds neither a state of a dictionary nor a memtable. It resumes at the
-//! same position while the dictionary is in the state in which the read began. In another state the
-//! read starts over, at the same sequence number, or at a newer one if the versions that it needs
-//! may have been merged (E3). Most of the nodes that it needs are in the cache then.
+//! Between two polls, a read keeps neither a version of a dictionary nor a memtable alive. At the
+//! next poll, it resumes where it stopped if the dictionary still has the version in which the read
+//! began. Otherwise the read starts over. It keeps its sequence number if it can; it uses a newer
+//! one if the versions that it needs may have been merged (E3). Most of the nodes needed by a read
+//! that starts over are in the cache by then.
 
 use super::{ReadPosition, ReadView};
 use crate::engine::Engine;
@@ -25,14 +27,14 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-/// Keys that are read together, at one read position.
+/// A read of several keys, all at the same read position.
 #[derive(Debug)]
 pub(crate) struct PolledRead {
     at: ReadPosition,
-    /// `None` until the read begins.
+    /// The read view, or `None` if the read has not begun.
     moment: Option<ReadView>,
     keys: SmallVec<[PolledKey; 1]>,
-    /// Number of keys without an answer.
+    /// Number of keys for which the read has no result yet.
     open: usize,
     pending: Option<PendingReads>,
 }
@@ -43,15 +45,15 @@ struct PolledKey {
     hash: u64,
     definition: Arc<KeyspaceDefinition>,
     course: LookupCursor<StructureSearch>,
-    /// Whether the answer shall be offered to the record cache.
+    /// Whether the result is to be offered to the record cache.
     offers: bool,
-    /// Number of nodes that it has waited for.
+    /// Number of nodes that the lookup of this key has waited for.
     reads: u64,
     answer: Option<Option<PinnedValue>>,
 }
 
 impl PolledRead {
-    /// Creates a read. It starts at the first poll.
+    /// Creates a read of `keys`. The read begins when it is first polled.
     pub(crate) fn new(
         keys: impl IntoIterator<Item = (TreeKey, Arc<KeyspaceDefinition>)>,
         at: ReadPosition,
@@ -77,42 +79,44 @@ impl PolledRead {
         }
     }
 
-    /// Returns the answers in the order of the keys. Every key must have an answer.
+    /// Returns the results in the order of the keys. All results must be available.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = Option<PinnedValue>> {
         let keys = std::mem::take(&mut self.keys);
         keys.into_iter()
             .map(|key| key.answer.expect("it is taken when everything is known"))
     }
 
-    /// Returns whether the requested nodes have been read, without a query to the device.
+    /// Returns whether the requested nodes have been read, without asking the device for completed
+    /// reads.
     pub(crate) fn has_arrived(&mut self) -> bool {
         self.pending.as_mut().is_none_or(PendingReads::settle)
     }
 
-    /// The same, after a query to the device.
+    /// Asks the device for completed reads, and returns whether the requested nodes have been read.
     pub(crate) fn asks_device(&mut self) -> bool {
         self.pending.as_mut().is_none_or(PendingReads::poll)
     }
 
-    /// Waits until the device has completed some reads: these, or others of the same batch.
+    /// Waits until the device has completed some reads. These may be reads of this request or other
+    /// reads of the same batch.
     pub(crate) fn wait_some(&mut self) {
         if let Some(pending) = &mut self.pending {
             pending.wait_some();
         }
     }
 
-    /// Returns whether the missing nodes were requested from the device.
+    /// Returns whether this read has requested its missing nodes from the device.
     pub(crate) fn is_asked(&self) -> bool {
         self.pending.is_some()
     }
 
-    /// Returns the nodes that the read needs to continue.
+    /// Returns the nodes that must be read before this read can continue.
     pub(crate) fn missing(&self) -> SmallVec<[NodePointer; 4]> {
         let open = self.keys.iter().filter(|key| key.answer.is_none());
         open.flat_map(|key| key.course.missing()).copied().collect()
     }
 
-    /// Notes that the missing nodes were requested.
+    /// Stores the handle of the request that was made for the missing nodes.
     pub(crate) fn asked(&mut self, pending: PendingReads) {
         for key in self.keys.iter_mut().filter(|key| key.answer.is_none()) {
             key.reads += key.course.missing().len() as u64;
@@ -121,7 +125,7 @@ impl PolledRead {
         self.pending = Some(pending);
     }
 
-    /// Discards all answers and the read view; the next poll takes a new one.
+    /// Discards all results and the read view. The next poll takes a new read view.
     fn begin_again(&mut self) {
         self.moment = None;
         self.open = self.keys.len();
@@ -132,16 +136,16 @@ impl PolledRead {
     }
 }
 
-/// One reader for each structure that a read needs.
+/// The readers of the dictionaries, one for each structure that a read needs.
 struct ReaderSet<'e> {
     dictionaries: &'e DictionarySet,
-    /// Indexed by `StructureKind`; `None` until a key needs the structure.
+    /// The readers, indexed by `StructureKind`. An entry is `None` until a key needs the structure.
     all: [Option<StructureReader<'e>>; StructureKind::ALL.len()],
 }
 
 impl<'e> ReaderSet<'e> {
-    /// Creates the readers for all keys without an answer at once. The list of memtables must be
-    /// loaded before.
+    /// Creates all readers that the keys without a result need. The caller must load the list of
+    /// memtables before this call.
     fn of(engine: &'e Engine, polled: &PolledRead) -> ReaderSet<'e> {
         let mut readers = ReaderSet {
             dictionaries: &engine.dictionaries,
@@ -160,8 +164,8 @@ impl<'e> ReaderSet<'e> {
 }
 
 impl Engine {
-    /// Continues a read, and requests missing nodes from the device. The waker fires when the read
-    /// can progress, provided that a thread waits for each handle that `watch` receives.
+    /// Continues a read, and requests its missing nodes from the device. `waker` is called when the
+    /// read can continue. For this, a thread must wait for each handle that is passed to `watch`.
     pub(crate) fn poll(
         &self,
         polled: &mut PolledRead,
@@ -181,7 +185,7 @@ impl Engine {
         }
     }
 
-    /// Requests the missing nodes of one read.
+    /// Requests the missing nodes of one read from the device.
     pub(crate) fn request(&self, polled: &mut PolledRead) -> Result<()> {
         let missing = polled.missing();
         let cache = self.store.cache();
@@ -189,7 +193,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Requests the missing nodes of many reads in one batch.
+    /// Requests the missing nodes of several reads from the device, in one batch.
     pub(crate) fn request_each(&self, all: &mut [&mut PolledRead]) -> Result<()> {
         let missing: Vec<_> = all.iter().map(|polled| polled.missing()).collect();
         let wanted: Vec<&[NodePointer]> = missing.iter().map(|missing| &missing[..]).collect();
@@ -201,7 +205,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Continues a read as far as possible from memory. The requested nodes must have been read.
+    /// Continues a read as far as the nodes in memory allow. All nodes that were requested must
+    /// have been read.
     pub(crate) fn advance(&self, polled: &mut PolledRead) -> Poll<Result<()>> {
         polled.pending = None;
         loop {
@@ -211,7 +216,7 @@ impl Engine {
                 key.answer.is_none() && !key.course.is_of(readers.of_key(key))
             };
             if polled.keys.iter().any(|key| is_new(key, &mut readers)) {
-                // Load the memtables before the version (E2).
+                // Load the list of memtables before the version of the dictionary (E2).
                 drop(readers);
                 let slots = self.queue.slots();
                 readers = ReaderSet::of(self, polled);
@@ -244,7 +249,7 @@ impl Engine {
         }
     }
 
-    /// Begins the lookup of a key in the reader's state.
+    /// Begins the lookup of a key in the version of the dictionary that `reader` reads.
     fn begin_one(
         &self,
         key: &mut PolledKey,
@@ -265,7 +270,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Continues the search in the dictionary as far as possible from memory.
+    /// Continues the search for a key in the dictionary, as far as the nodes in memory allow.
     fn continue_search(
         &self,
         key: &mut PolledKey,

@@ -1,4 +1,4 @@
-//! Sealing of memtables, assignment of sequence numbers, and the memory of memtables.
+//! Tests of sealing memtables, of assigning sequence numbers, and of the memory of memtables.
 
 use super::*;
 
@@ -70,7 +70,7 @@ fn memtables_that_only_readers_have_are_counted_as_long_as_they_have_them() {
 
 #[test]
 fn small_memtables_take_no_huge_pages() {
-    // From 4 MiB on a memtable asks for pages of 2 MiB.
+    // A memtable of 4 MiB or more requests huge pages of 2 MiB.
     for room in [1 << 20, 3 << 19] {
         assert!(memtable(room).limit() < 4 << 20, "{room}");
     }
@@ -93,7 +93,7 @@ fn memory_that_waits_too_long_for_the_next_memtable_is_given_back() {
         queue.free_retired(2);
         assert_eq!(queue.memory_bytes(), waits);
     }
-    // The next memtable reuses it, and its count of rounds starts over.
+    // The next memtable reuses the memory, and its number of rounds starts at zero again.
     write_one_out();
     write_one_out();
     let waits = queue.memory_bytes();
@@ -119,7 +119,7 @@ fn a_writer_who_stalls_while_the_numbers_of_memtables_come_round_writes_to_the_n
     assert_eq!(place.first, 257);
     assert!(Arc::ptr_eq(&place.slot, &queue.slots()[0]));
     assert_eq!(place.slot.reserved.load(Ordering::Relaxed), 100);
-    // A writer that stalls for fewer seals starts over.
+    // A writer that is delayed for fewer than 256 seals must reserve space again.
     queue.seal();
     assert!(queue.assign_reserved(&place.slot, 1, 100).is_none());
 }
@@ -138,7 +138,7 @@ fn what_is_large_has_a_memtable_to_itself() {
         .collect();
     assert_eq!(bounds, [(6, None), (1, Some(6)), (0, Some(1))]);
     assert!(alone.slot.memtable.limit() > 1 << 20);
-    // The next large one waits until the sealed ones are flushed.
+    // The next large commit waits until the sealed memtables are flushed.
     assert!(queue.is_full(1 << 20) && !queue.is_full(100));
     for _ in 0..2 {
         let oldest = queue.oldest_sealed().unwrap();
