@@ -1,5 +1,6 @@
-//! Static dispatch over the structures of a store. The structure of a keyspace is known when a read
-//! begins, and the code of each structure is compiled in: there are no calls through pointers.
+//! Static dispatch over the structures (kinds of dictionaries) of a store. The structure of a
+//! keyspace is known when a read begins. A separate copy of the read code is compiled for each
+//! structure, so that no function is called through a pointer.
 
 use alluvium_base::SequenceNumber;
 use alluvium_dictionary::contract::{
@@ -21,8 +22,8 @@ use alluvium_trees::tiered::{self, TieredTree};
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Runs the same code for each structure. The first form wraps the result in the variant of the
-/// same structure.
+/// Evaluates the same expression for each structure. The first form wraps the result in the enum
+/// variant of the same structure.
 macro_rules! each {
     ($kind:ident => $made:ident, $value:expr, $own:ident => $does:expr) => {
         match $value {
@@ -44,7 +45,7 @@ macro_rules! each {
     };
 }
 
-/// A reference to one of the store's structures.
+/// A reference to one of the store's dictionaries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StructureRef<'d> {
     Tiered(&'d TieredTree),
@@ -55,19 +56,20 @@ pub(crate) enum StructureRef<'d> {
 }
 
 impl<'d> StructureRef<'d> {
-    /// Returns the structure as a trait object.
+    /// Returns the dictionary as a trait object.
     pub(crate) fn dictionary(self) -> &'d dyn Dictionary {
         each!(StructureRef, self, own => own)
     }
 
-    /// Returns a reader of the current state. A read that includes memtables must load their list
-    /// first.
+    /// Creates a reader of the dictionary's present version. A read that also searches memtables
+    /// must load the list of memtables before this call.
     #[inline]
     pub(crate) fn reader(self) -> StructureReader<'d> {
         each!(StructureRef => StructureReader, self, own => own.reader())
     }
 
-    /// Begins a scan of a range. The order is by hash if the structure does not order keys.
+    /// Begins a scan of a key range. If the dictionary does not order its keys, the scan returns
+    /// them in the order of their hashes.
     pub(crate) fn scan(
         self,
         memtables: Arc<dyn MemtableOwner>,
@@ -97,7 +99,7 @@ impl<'d> StructureRef<'d> {
     }
 }
 
-/// A reader of one state of a dictionary.
+/// A reader of one version of a dictionary.
 #[allow(
     clippy::large_enum_variant,
     reason = "it is on the stack for the length of a lookup"
@@ -111,7 +113,7 @@ pub(crate) enum StructureReader<'d> {
     Map(map::MapReader<'d>),
 }
 
-/// The position of a suspended lookup.
+/// The position at which a suspended lookup continues in a dictionary.
 #[derive(Debug)]
 pub(crate) enum StructureSearch {
     Tiered(tiered::TreeSearch),
@@ -122,18 +124,21 @@ pub(crate) enum StructureSearch {
 }
 
 impl StructureReader<'_> {
-    /// Feeds messages for one key to `gather`. Waits for the nodes that it needs.
+    /// Searches the dictionary for a key, and passes its messages to `gather`. Waits for nodes that
+    /// must be read from the device.
     #[inline]
     pub(crate) fn gather(&self, key: LookupKey<'_>, gather: &mut LookupState<'_>) -> Result<()> {
         each!(StructureReader, self, own => lookup::gather(own, key, gather))
     }
 
-    /// Feeds messages for many keys. Nodes that several lookups wait for are read together.
+    /// Searches the dictionary for several keys. A node that several of these lookups wait for is
+    /// read only once, together with other nodes.
     pub(crate) fn gather_many(&self, keys: &[LookupKey<'_>], gathers: &mut [LookupState<'_>]) -> Result<()> {
         each!(StructureReader, self, own => batch::gather_many(own, keys, gathers))
     }
 
-    /// The same without device reads. Returns whether every lookup was completed.
+    /// Like [`StructureReader::gather_many`], but reads nothing from the device. Returns whether
+    /// every lookup could be completed.
     pub(crate) fn gather_many_in_memory(
         &self,
         keys: &[LookupKey<'_>],
@@ -210,7 +215,7 @@ impl contract::LookupReader for StructureReader<'_> {
     }
 }
 
-/// A scan of a key range.
+/// A scan of a key range in one of the dictionaries.
 #[allow(
     clippy::large_enum_variant,
     reason = "nearly all of them are of the first kind"
@@ -219,10 +224,10 @@ impl contract::LookupReader for StructureReader<'_> {
 pub(crate) enum StructureScan {
     Tiered(tiered::TreeIter),
     Levels(levels::LevelsIter),
-    /// In the order of the keys' hashes.
+    /// Returns the keys in the order of their hashes.
     #[cfg(not(test))]
     Hashed(hashed::UnorderedIter),
-    /// In key order, which tests expect of every structure.
+    /// Returns the keys in key order, because tests expect this of every structure.
     #[cfg(test)]
     Hashed(super::sorted_scan::SortedScan),
     Paged(paged::PagedIter),
@@ -230,17 +235,18 @@ pub(crate) enum StructureScan {
 }
 
 impl StructureScan {
-    /// Positions the scan before the first key at or after `key`, in the direction of the scan.
+    /// Positions the scan at `key`. The next key returned is the first one at or after `key` in the
+    /// direction of the scan.
     pub(crate) fn seek(&mut self, key: &[u8]) {
         each!(StructureScan, self, own => own.seek(key));
     }
 
-    /// Returns long values as empty values from now on.
+    /// Makes the scan return an empty value in place of each long value from now on.
     pub(crate) fn leave_out_long_values(&mut self) {
         each!(StructureScan, self, own => own.leave_out_long_values());
     }
 
-    /// Returns the next live key and its value.
+    /// Returns the next live key and its value, or `None` at the end of the range.
     #[allow(clippy::should_implement_trait)]
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {

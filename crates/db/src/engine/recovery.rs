@@ -1,4 +1,5 @@
-//! Creation and recovery: loads the newest checkpoint, then replays the log above it.
+//! Creation and recovery of a store. Recovery opens the newest checkpoint, and then replays the log
+//! records after it.
 
 use super::Engine;
 use super::commit::{ApplyError, apply, memtable_bytes};
@@ -44,7 +45,8 @@ use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-/// Repair message: the catalog was rewritten after the tree had lost part of it.
+/// Description of a repair: part of the catalog was lost in the tree, and it was rewritten from its
+/// second copy.
 const CATALOG_RESTORED: &str = "the list of keyspaces and named snapshots was restored from its second copy";
 
 impl Engine {
@@ -79,7 +81,7 @@ impl Engine {
             return Engine::assemble(store, dictionaries, catalog, options, plan, queue, 0);
         }
         let opening = match existing {
-            // Reading does not need the extent map, and a read-only opening writes nothing.
+            // A read-only opening does not need the extent map, because it writes nothing.
             ExistencePolicy::ReadOnly => {
                 let mut opening = Store::open_without_map(directories, &store_options)?;
                 if let Some(damage) = rebuild_map(&mut opening)? {
@@ -101,8 +103,8 @@ impl Engine {
         let mut engine = Engine::replayed(store, replay, catalog, &how, options, plan)?;
         engine.reads_only = existing == ExistencePolicy::ReadOnly;
         if engine.dictionaries.has_left_damage && !engine.reads_only {
-            // The checkpoint makes the manifest forget the damaged pages; the next paged keyspace
-            // gets new ones.
+            // This checkpoint removes the damaged pages from the manifest. New pages will be
+            // created for the next paged keyspace.
             match engine.checkpoint_now() {
                 Err(error) if error.is_full() => {}
                 other => other?,
@@ -111,8 +113,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Opens a damaged store as far as possible, at its newest generation or at the newest one
-    /// before generation `than`.
+    /// Opens as much of a damaged store as possible. If `than` is `None`, it opens the newest
+    /// generation; otherwise the newest generation before `than`.
     pub(crate) fn repair(
         directories: TierDirectories,
         options: &Options,
@@ -152,13 +154,15 @@ impl Engine {
             salvaged.mended.push(CATALOG_RESTORED.to_owned());
         }
         if !salvaged.lost.is_empty() || !salvaged.mended.is_empty() {
-            // The dictionaries on disk still refer to damaged nodes.
+            // The dictionaries on disk still refer to damaged nodes; the checkpoint removes these
+            // references.
             engine.checkpoint_now()?;
         }
         Ok((engine, salvaged))
     }
 
-    /// Assembles the engine from the dictionaries on disk and the memtables of a replayed log.
+    /// Creates the engine from the dictionaries on disk and the memtables to which the log was
+    /// replayed.
     fn replayed(
         store: Store,
         replay: LogReplay,
@@ -250,7 +254,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Loads the catalog. The manifest must agree with the catalog as of the durable generation.
+    /// Loads the catalog. Fails if the manifest does not agree with the catalog as of the durable
+    /// generation.
     fn load_catalog(&self) -> Result<()> {
         let cut = self.dictionaries.cut();
         let durable = self.catalog_at(cut)?;
@@ -285,8 +290,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Pins the versions of named snapshots that commit `removed` of the log has removed, until
-    /// that commit survives power loss: until then, the snapshots may come back.
+    /// Pins the versions of the named snapshots that commit `removed` has removed. Commit `removed`
+    /// is in the log but may not be durable. Until it is, a loss of power may bring these snapshots
+    /// back.
     fn keep_removed_snapshots(&self, removed: SequenceNumber) -> Result<()> {
         let now = self.catalog.snapshots();
         for (key, value) in &self.catalog_at(removed - 1)? {
@@ -300,8 +306,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the catalog's records as of commit `at`, which must not be below the cut. They are
-    /// read from the tree, or from the second copy if the tree is damaged there.
+    /// Returns the catalog's records as of commit `at`, which must not be below the dictionaries'
+    /// cut. They are read from the tree, or from the second copy if they are damaged in the tree.
     fn catalog_at(&self, at: SequenceNumber) -> Result<catalog::CatalogRecords> {
         let copy = &self.dictionaries.second_catalog;
         let second = || copy.at(&self.queue.newest_first(), self.dictionaries.cut(), at);
@@ -311,7 +317,7 @@ impl Engine {
             return Ok(records);
         }
         match self.catalog_in_tree(at) {
-            // The first copy is not read again, so the warning is logged once.
+            // From now on the first copy is not read any more, so this warning is logged only once.
             Err(damage) if damage.is_damage() && copy.replace_first() => {
                 tracing::warn!(
                     "the first copy of the list of keyspaces cannot be read, so the second one is used: {damage}"
@@ -336,8 +342,8 @@ impl Engine {
         Ok(found)
     }
 
-    /// Rewrites damaged runs without their unreadable parts. Returns the lost key ranges and a
-    /// description of the repairs.
+    /// Rewrites damaged runs without their unreadable parts. Returns the key ranges that were lost,
+    /// and descriptions of the repairs.
     pub(crate) fn repair_runs(&self) -> Result<(Vec<LostRange>, Vec<String>)> {
         let (mut lost, mut done) = self.dictionaries.repair_runs()?;
         let catalog = catalog::range();
@@ -347,7 +353,7 @@ impl Engine {
             done.push(CATALOG_RESTORED.to_owned());
         }
         if has_copy {
-            // The second copy has the whole catalog, so no catalog key counts as lost.
+            // The second copy contains the entire catalog, so no key of the catalog is lost.
             for lost in &mut lost {
                 if let Some(end) = catalog.high.clone().filter(|end| lost.range.low < *end) {
                     lost.range.low = end;
@@ -356,14 +362,15 @@ impl Engine {
             lost.retain(|lost| !lost.range.is_empty());
         }
         if !done.is_empty() {
-            // The runs on disk still refer to damaged nodes.
+            // The runs on disk still refer to damaged nodes; the checkpoint removes these
+            // references.
             self.checkpoint_now()?;
         }
         Ok((lost, done))
     }
 
-    /// Rewrites the catalog from its second copy if the tree has lost part of it. Returns whether
-    /// it did.
+    /// Rewrites the catalog from its second copy if part of it was lost in the tree. Returns
+    /// whether it was rewritten.
     fn restore_catalog(&self) -> Result<bool> {
         if !self.dictionaries.second_catalog.is_used() {
             return Ok(false);
@@ -385,7 +392,7 @@ impl Engine {
         for (key, value) in &right {
             commit.add(&[], key, message::MessageKind::Put, 0, value);
         }
-        // A checkpoint of the tree without the damaged records follows.
+        // The caller then makes a checkpoint of the tree without the damaged records.
         self.commit(&commit, CommitKeyspaces::Catalog, Durability::Disk)?;
         self.dictionaries.second_catalog.use_first_copy();
         Ok(true)
@@ -400,27 +407,27 @@ fn decoded(key: &[u8], value: &[u8]) -> Result<CatalogRecord> {
     })
 }
 
-/// Result of salvaging a damaged store.
+/// Describes what was recovered from a damaged store and what was lost.
 #[derive(Debug, Default)]
 pub(crate) struct StoreSalvage {
-    /// The generation that was opened, and the last commit that it contains.
+    /// The generation that was opened, and the sequence number up to which it contains all commits.
     pub(crate) generation: u64,
     pub(crate) cut: SequenceNumber,
-    /// Result of the log's repair.
+    /// Result of the repair of the log.
     pub(crate) report: RepairReport,
-    /// The damage to the extent map, if the map was rebuilt.
+    /// Description of the damage to the extent map, if the map was rebuilt.
     pub(crate) map_damage: Option<String>,
-    /// Damaged ranges, as internal keys of the tree.
+    /// Key ranges that were damaged, as internal keys of the tree.
     pub(crate) lost: Vec<LostRange>,
-    /// Descriptions of the rebuilt parts of the tree.
+    /// Descriptions of the parts of the tree that were rebuilt.
     pub(crate) mended: Vec<String>,
 }
 
-/// Replays log records into memtables.
+/// Replays log records into memtables during recovery.
 struct LogReplay {
     queue: MemtableQueue,
     last: SequenceNumber,
-    /// Commits that removed named snapshots.
+    /// Sequence numbers of commits that removed named snapshots.
     removals: Vec<SequenceNumber>,
 }
 
@@ -462,7 +469,8 @@ impl LogReplay {
             )));
         }
         let bytes = memtable_bytes(record.payload.len() as u64, writes - ranges, ranges);
-        // Sequence numbers missing from the log were never acknowledged, or were voided.
+        // Sequence numbers that are missing from the log were voided, or belong to commits that
+        // were never acknowledged.
         self.queue.skip_to(record.first - 1);
         let place = self.queue.assign(writes, bytes, || ());
         assert_eq!(
@@ -478,8 +486,8 @@ impl LogReplay {
     }
 }
 
-/// Adds a memtable below all others, with the writes that a dictionary had not yet received when
-/// the durable generation was made.
+/// Adds a memtable that is older than all others. It contains the writes that a dictionary had not
+/// received when the durable generation was made.
 fn hold_below(queue: &MemtableQueue, held: &HeldWrites) -> alluvium_storage::Result<()> {
     let damaged = |found: String| {
         let place = DiskLocation::new(Kind::Superblock, "the manifest", 0);
@@ -506,8 +514,8 @@ fn hold_below(queue: &MemtableQueue, held: &HeldWrites) -> alluvium_storage::Res
     Ok(())
 }
 
-/// Looks for damage to the data that opening needs. If there is any, the extent map is rebuilt from
-/// the sound extents.
+/// Searches for damage in the data that is needed to open the store. If any damage is found, the
+/// extent map is rebuilt from the undamaged extents.
 fn survey(opening: &mut StoreOpening) -> Result<(DamageSurvey, Option<String>)> {
     let superblock = opening.superblock();
     let files = DataFiles {
@@ -530,8 +538,8 @@ fn survey(opening: &mut StoreOpening) -> Result<(DamageSurvey, Option<String>)> 
     Ok((surveyed, damage))
 }
 
-/// Rebuilds a damaged extent map from the extents reachable from the manifest. Returns a
-/// description of the damage.
+/// If the extent map is damaged, rebuilds it from the extents that can be reached from the
+/// manifest, and returns a description of the damage.
 fn rebuild_map(opening: &mut StoreOpening) -> Result<Option<String>> {
     let Some(damage) = opening.map_damage().map(ToString::to_string) else {
         return Ok(None);
@@ -546,11 +554,12 @@ fn rebuild_map(opening: &mut StoreOpening) -> Result<Option<String>> {
     Ok(Some(damage))
 }
 
-/// In simulations: the memory of the in-place page store, in memtables.
+/// Minimum memory of the in-place page store, as a multiple of the memtable size. It applies to
+/// simulations, which have no memory limit.
 const PAGED_MEMTABLES: u64 = 2;
 
-/// Memory limit of the in-place page store: three eighths of the budget. The caches shrink by the
-/// memory that it uses.
+/// Returns the memory limit of the in-place page store in bytes: three eighths of the store's
+/// memory limit. The caches shrink by the memory that it actually uses.
 fn paged_bytes(plan: &ResolvedOptions) -> usize {
     (plan.memory / 8 * 3).max(PAGED_MEMTABLES * plan.scale.memtable) as usize
 }

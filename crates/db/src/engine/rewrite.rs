@@ -1,23 +1,25 @@
-//! Full compaction, at the user's request.
+//! Full compaction of the store, at the user's request.
 //!
-//! On a full disk, a checkpoint frees the space that a rewrite has replaced before the next rewrite
-//! starts. A structure without enough space is retried after the others, which may need less: a
-//! structure that contains only deleted data needs almost none.
+//! If the disk is full, a checkpoint frees the space that one rewrite has replaced before the next
+//! rewrite starts. A structure for which there is too little space is tried again after the other
+//! structures, which may need less space. For example, a structure that contains only deleted data
+//! needs almost none.
 
 use super::Engine;
 use super::steps::{SLICE, SliceOutcome};
 use crate::error::Result;
 use alluvium_dictionary::contract::Dictionary;
 
-/// Maximum number of slices to wait for the compaction of a leaf.
+/// Maximum number of compaction slices that are run for one part of a dictionary.
 const MOST_SLICES: usize = 100_000;
 
-/// Number of polls without progress after which a full compaction fails on a full disk: a second.
+/// Number of poll intervals without progress after which a full compaction fails if the disk is
+/// full. This takes about a second.
 const FULL_NAPS: usize = 500;
 
 impl Engine {
-    /// Rewrites all data: old versions and deleted data are dropped, and compaction filters are
-    /// applied to every entry.
+    /// Rewrites all data of the store. Old versions and deleted data are dropped, and compaction
+    /// filters are applied to every entry.
     pub(crate) fn compact(&self) -> Result<()> {
         self.checkpoint_everything()?;
         let mut left: Vec<_> = self
@@ -46,7 +48,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Rewrites the contents of a dictionary.
+    /// Rewrites the contents of one dictionary, part by part.
     fn rewrite(&self, dictionary: &dyn Dictionary) -> Result<()> {
         let mut key = Vec::new();
         loop {
@@ -60,9 +62,9 @@ impl Engine {
         }
     }
 
-    /// Runs all due compactions. On a full disk, later compactions use the space that earlier ones
-    /// have freed. Fails if no compaction makes progress and no space becomes free. If the disk
-    /// turns out to have space again, tries once more.
+    /// Runs all compactions that are due. If the disk is full, later compactions use the space that
+    /// earlier ones have freed. It fails if no compaction makes progress and no space is freed. If
+    /// the disk then turns out to have space again, the compactions are tried once more.
     fn settle_all(&self) -> Result<()> {
         let mut was_full = true;
         loop {
@@ -84,21 +86,23 @@ impl Engine {
         }
     }
 
-    /// Returns the number of bytes that are unreferenced but not yet free.
+    /// Returns the number of bytes that are not referenced any more but have not been freed.
     fn unused_bytes(&self) -> u64 {
         let total = self.store.usage().0.total();
         total.dead_bytes + total.dying_bytes
     }
 
-    /// Frees the space replaced by compactions.
+    /// Frees the space of data that compactions have replaced, by making a checkpoint and
+    /// reclaiming dead space.
     pub(super) fn free_replaced(&self) -> Result<()> {
         self.checkpoint_now()?;
         self.reclaim()
     }
 
-    /// Runs all due compactions, or waits for threads that do. The number of slices is bounded,
-    /// because concurrent writes may keep making compactions due. On a full disk this fails after a
-    /// while without progress: the due compactions have no space.
+    /// Runs all compactions that are due, and waits for those that other threads are running. The
+    /// number of slices is limited, because concurrent writes may keep making compactions due. If
+    /// the disk is full and there is no progress for a while, it fails: there is no space for the
+    /// compactions that are due.
     fn settle(&self) -> Result<()> {
         let patience = if self.plan.workers == 0 { 0 } else { FULL_NAPS };
         let mut naps = 0;

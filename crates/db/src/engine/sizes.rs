@@ -1,4 +1,4 @@
-//! Approximate number of keys and bytes in a range, without reading the data.
+//! Estimates of the number of keys and of the bytes in a key range. The data itself is not read.
 
 use super::Engine;
 use crate::error::Result;
@@ -8,12 +8,12 @@ use alluvium_base::message::MAX_SEQUENCE;
 use alluvium_dictionary::range::KeyRange;
 
 impl Engine {
-    /// Returns the approximate number of live keys in a range: the tree estimates from its index
-    /// nodes; keys in memtables are counted one by one.
+    /// Returns the approximate number of live keys in a key range. The dictionary estimates its
+    /// number of keys from index nodes; keys in memtables are counted individually.
     pub(crate) fn approximate_len(&self, structure: StructureKind, range: &KeyRange) -> Result<u64> {
         self.is_open()?;
-        // Load the list before the tree's version: a memtable flushed in between is counted twice
-        // rather than not at all.
+        // Load the list of memtables before the dictionary's version. A memtable that is flushed in
+        // between is then counted twice instead of not at all.
         let slots = self.queue.slots();
         let dictionary = self.dictionaries.of(structure);
         let cut = dictionary.cut();
@@ -32,7 +32,7 @@ impl Engine {
         Ok(len)
     }
 
-    /// Returns the approximate number of bytes that a range occupies in the data files.
+    /// Returns the approximate number of bytes that a key range occupies in the data files.
     pub(crate) fn size_on_disk(&self, structure: StructureKind, range: &KeyRange) -> Result<u64> {
         self.is_open()?;
         Ok(self.dictionaries.of(structure).size_on_disk(range)?)

@@ -1,5 +1,6 @@
-//! A scan of a hashed structure in key order, for tests. It reads and sorts all keys first, so that
-//! the tests of ordered structures apply to this one, too.
+//! A scan of a hashed structure that returns its keys in key order. It first reads and sorts all
+//! keys. It is only used by tests, so that the tests of ordered structures apply to the hashed
+//! structure, too.
 
 use alluvium_dictionary::contract;
 use alluvium_dictionary::merge::MergeDirection;
@@ -8,7 +9,7 @@ use alluvium_storage::Result;
 
 type BoxedPair = (Box<[u8]>, Box<[u8]>);
 
-/// All keys of a range, sorted.
+/// A scan that reads all keys of a range and sorts them.
 #[derive(Debug)]
 pub(crate) struct SortedScan {
     walk: hashed::UnorderedIter,

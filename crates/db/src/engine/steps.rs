@@ -1,4 +1,5 @@
-//! Steps of background work. Each call runs one slice; any thread with time may call.
+//! Steps of background work. Each call runs one slice of a step, and may be made by any thread that
+//! has time for it.
 
 use super::Engine;
 use super::compaction_backoff::CompactionBackoff;
@@ -25,74 +26,78 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Records per slice: about a mebibyte of small records, one to two milliseconds.
+/// Number of records in a slice. This is about a mebibyte of small records, and takes one to two
+/// milliseconds.
 pub(crate) const SLICE: usize = 8 << 10;
 
-/// All live pages count as fitting into the cache if it holds them and 1/`FIT_SLACK` more: obsolete
-/// pages occupy memory for a while.
+/// The data is considered to fit into the page cache if the cache has space for all live pages and
+/// for 1/`FIT_SLACK` more. The excess is for obsolete pages, which occupy memory for a while.
 const FIT_SLACK: u64 = 8;
 
-/// Limits of one slice of reclaiming.
+/// Maximum amount of dead space that one slice reclaims.
 const RECLAIM: ReclaimLimit = ReclaimLimit {
     extents: 64,
     operations: 4,
 };
 
-/// Result of a slice of work.
+/// Result of one slice of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SliceOutcome {
-    /// The slice did work, and there may be more.
+    /// The slice did some work, and there may be more to do.
     Something,
     Nothing,
 }
 
-/// Whether the calling thread is making a checkpoint.
+/// Whether the thread that flushes a memtable is also making a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FlushCaller {
     Free,
     Checkpoint,
 }
 
-/// The structures to choose compactions from.
+/// The structures whose compactions may be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CompactionScope {
     All,
-    /// Structures whose last compaction met no damage.
+    /// Only structures that are not skipped because of damage.
     Sound,
 }
 
-/// State of the background work.
+/// State of the background work of a store.
 #[derive(Debug, Default)]
 pub(crate) struct BackgroundWork {
-    /// The memtable being flushed. Locked by the thread that flushes it.
+    /// The memtable that is being flushed. The flushing thread holds this lock.
     incorporation: Mutex<Option<ActiveFlush>>,
-    /// Held by the thread that makes a checkpoint.
+    /// Lock that a thread holds while it makes a checkpoint.
     pub(super) checkpoint: Mutex<()>,
-    /// The cut of the newest checkpoint.
+    /// The sequence number up to which the newest checkpoint contains all commits.
     pub(super) covered: AtomicU64,
-    /// Whether a checkpoint was requested, even if none is due.
+    /// Whether a checkpoint was requested. It is made even if the log is short.
     pub(super) checkpoint_is_wanted: AtomicBool,
-    /// Compactions that no worker is running right now.
+    /// Compactions that have begun but are not being run by any worker at the moment.
     parked: Mutex<Vec<(StructureKind, Box<dyn MaintenanceStep>)>>,
-    /// The digest being built. Locked by the thread that builds it.
+    /// The digest that is being built. The building thread holds this lock.
     digesting: Mutex<Option<RootFilterBuilder>>,
-    /// Structures whose compactions met damage.
+    /// Structures that are skipped for a while because their compactions found damage.
     aside: CompactionBackoff,
-    /// The remaining write budget of maintenance.
+    /// The number of bytes that maintenance may still write.
     maintenance: Mutex<MaintenanceLimits>,
-    /// Held shared by every slice, and exclusively to keep the tree unchanged.
+    /// Lock that every slice holds in shared mode. It is held exclusively to keep the tree
+    /// unchanged.
     rest: RwLock<()>,
 }
 
-/// A memtable being flushed into the dictionaries.
+/// A memtable that is being flushed into the dictionaries.
 #[derive(Debug)]
 struct ActiveFlush {
     slot: Arc<MemtableSlot>,
-    /// Completes before any dictionary publishes its share (Y1).
+    /// Invalidation of the record cache. It must be complete before any dictionary publishes its
+    /// part of the memtable (Y1).
     forgetting: CacheInvalidation,
-    /// Empty until the flush starts, or starts over.
+    /// The parts of the memtable, one for each dictionary. Empty until the flush starts or starts
+    /// over.
     shares: Vec<DictionaryFlush>,
-    /// The structure whose share failed.
+    /// The structure for which the flush failed.
     failed: Option<StructureKind>,
 }
 
@@ -104,12 +109,12 @@ impl BackgroundWork {
         }
     }
 
-    /// Held by a thread while it changes the tree.
+    /// Returns a guard that a thread must hold while it changes the tree.
     pub(crate) fn slice(&self) -> RwLockReadGuard<'_, ()> {
         self.rest.read()
     }
 
-    /// Keeps the tree unchanged while the guard is held.
+    /// Returns a guard that keeps the tree unchanged while it is held.
     #[cfg(all(test, not(alluvium_model_check)))]
     pub(super) fn at_rest(&self) -> parking_lot::RwLockWriteGuard<'_, ()> {
         self.rest.write()
@@ -117,7 +122,7 @@ impl BackgroundWork {
 }
 
 impl Engine {
-    /// Runs a slice of the most urgent work.
+    /// Runs one slice of the most urgent background work.
     pub(crate) fn work(&self) -> Result<SliceOutcome> {
         self.guarded("work", || self.work_on())
     }
@@ -136,7 +141,7 @@ impl Engine {
         self.reclaim_slice()
     }
 
-    /// Runs a slice of the work of a duty.
+    /// Runs one slice of the kind of work that a background thread with this duty does.
     pub(crate) fn work_at(&self, duty: WorkerDuty) -> Result<SliceOutcome> {
         self.guarded("work", || self.work_on_duty(duty))
     }
@@ -160,7 +165,8 @@ impl Engine {
                     true => self.try_checkpoint()?,
                     false => SliceOutcome::Nothing,
                 };
-                // Reclaim even if compactions are pending: they write to the reclaimed space next.
+                // Reclaim space even if compactions are pending, because they will write to the
+                // reclaimed space.
                 Ok(match self.reclaim_slice()? {
                     SliceOutcome::Nothing => worked,
                     SliceOutcome::Something => SliceOutcome::Something,
@@ -178,7 +184,7 @@ impl Engine {
         }
     }
 
-    /// Returns whether a memtable is being flushed right now.
+    /// Returns whether a thread is flushing a memtable at the moment.
     pub(crate) fn is_incorporating(&self) -> bool {
         self.work.incorporation.is_locked()
     }
@@ -188,7 +194,7 @@ impl Engine {
         self.store.health()?;
         let prepared = self.store.poison_on_error(self.store.log().prepare())?;
         match self.write_pending_voids() {
-            // Other work may free the space.
+            // The disk is full; other background work may free space.
             Err(error) if error.is_full() => {}
             other => other?,
         }
@@ -198,7 +204,7 @@ impl Engine {
         })
     }
 
-    /// Runs a slice of reclaiming dead space.
+    /// Runs one slice of reclaiming dead space.
     pub(super) fn reclaim_slice(&self) -> Result<SliceOutcome> {
         self.guarded("freeing space", || self.reclaim_some())
     }
@@ -218,8 +224,8 @@ impl Engine {
         })
     }
 
-    /// Checks the data on disk. Each finding is one sentence. Background work pauses during the
-    /// check; reads and writes continue.
+    /// Checks the data on disk, and returns a report in which each finding is one sentence.
+    /// Background work is paused during the check, while reads and writes continue.
     pub(crate) fn check(
         &self,
         depth: CheckLevel,
@@ -250,7 +256,7 @@ impl Engine {
         Ok(CheckReport::new(findings, unreadable, notes, files))
     }
 
-    /// Returns one sentence for each tier that the check could not read.
+    /// Returns a sentence for each tier that could not be read during the check.
     fn not_checked(&self, findings: &CheckFindings) -> Vec<String> {
         let Some(said) = &findings.unread else {
             return Vec::new();
@@ -262,13 +268,13 @@ impl Engine {
             .map(|failure| format!("{failure}; the data on it was not checked"))
             .collect();
         if all.is_empty() {
-            // The tier works again by now.
+            // The tier has failed during the check but works again now.
             all.push(said.clone());
         }
         all
     }
 
-    /// Checks the dictionaries, the manifest and the store.
+    /// Checks the dictionaries, the manifest, and the files of the store.
     fn examine(
         &self,
         depth: CheckLevel,
@@ -338,24 +344,26 @@ impl Engine {
         }
     }
 
-    /// Returns the cut of the newest checkpoint, if the tree contains later commits.
+    /// Returns the sequence number of the newest checkpoint if the tree contains later commits.
+    /// Returns `None` if it does not.
     pub(crate) fn outgrown_checkpoint(&self) -> Option<SequenceNumber> {
         let covered = self.work.covered.load(Ordering::Acquire);
         (self.dictionaries.cut() > covered).then_some(covered)
     }
 
-    /// Requests a checkpoint even if the log has not reached its threshold.
+    /// Requests a checkpoint, even if the log is not long enough for a checkpoint to be due.
     pub(crate) fn want_checkpoint(&self) {
         self.work.checkpoint_is_wanted.store(true, Ordering::Relaxed);
         self.call_all();
     }
 
-    /// Returns the number of compactions due or running.
+    /// Returns the number of compactions that are due or running.
     pub(crate) fn compactions(&self) -> usize {
         self.dictionaries.steps() as usize
     }
 
-    /// Lets compactions merge versions that no snapshot and no later reader can distinguish.
+    /// Raises the horizon, so that compactions can merge versions that no snapshot and no future
+    /// reader can distinguish. Also advances the time up to which expired entries are dropped.
     pub(super) fn raise_horizon(&self) {
         self.close_left_snapshots();
         let horizon = self.dictionaries.horizon();
@@ -364,18 +372,21 @@ impl Engine {
         self.tick();
     }
 
-    /// Flushes a slice of the oldest sealed memtable, unless another thread is flushing it.
+    /// Flushes a slice of the oldest sealed memtable. Does nothing if another thread is flushing
+    /// it.
     pub(crate) fn incorporate_slice(&self, records: usize) -> Result<SliceOutcome> {
         self.incorporate_in(records, FlushCaller::Free)
     }
 
-    /// Like [`Engine::incorporate_slice`], for a thread that may be making a checkpoint.
+    /// Like [`Engine::incorporate_slice`]. `turn` states whether the calling thread is also making
+    /// a checkpoint.
     pub(super) fn incorporate_in(&self, records: usize, turn: FlushCaller) -> Result<SliceOutcome> {
         self.guarded("writing out a memtable", || self.incorporate_some(records, turn))
     }
 
-    /// Quarantines pages in which a flush met damage. If another thread is making a checkpoint, the
-    /// flush is retried instead. Returns whether the flush can continue.
+    /// Quarantines the in-place pages after a flush has found damage in them. If another thread is
+    /// making a checkpoint, they are not quarantined, and the flush must be tried again. Returns
+    /// whether the flush can continue.
     fn quarantine_damaged_pages(&self, damage: &alluvium_storage::Error, turn: FlushCaller) -> Result<bool> {
         let _alone = match turn {
             FlushCaller::Checkpoint => None,
@@ -424,12 +435,13 @@ impl Engine {
                 drop(done);
                 self.fit_reserve();
                 self.throttle.wake_writers();
-                // A checkpoint may be due now, and compactions may resume.
+                // The flush has replaced data, so a checkpoint may be due. Compactions that were
+                // paused during the flush may continue.
                 self.throttle.call_all();
             }
             Err(error) => {
-                // The flush starts over. If it was the first to find the disk full, it may use the
-                // reserve next.
+                // The flush starts over. If it failed because the disk is full, and it is the first
+                // to notice this, it is tried again and may use the reserve.
                 step.slot.note_written_out(0);
                 let failed = step.failed;
                 *under_way = None;
@@ -455,7 +467,7 @@ impl Engine {
         Ok(SliceOutcome::Something)
     }
 
-    /// Flushes a slice of a memtable.
+    /// Flushes one slice of a memtable. When all parts are written, the dictionaries publish them.
     fn write_out(&self, step: &mut ActiveFlush, records: usize) -> alluvium_storage::Result<StepProgress> {
         if step.shares.is_empty() {
             let (memtable, cut) = (&step.slot.memtable, step.slot.cut().expect("it is sealed"));
@@ -481,7 +493,7 @@ impl Engine {
         Ok(StepProgress::Done)
     }
 
-    /// Builds a slice of a digest, if lookups have paid for one.
+    /// Builds one slice of a digest, if lookups have caused enough work to justify building one.
     fn digest_slice(&self, entries: usize) -> Result<SliceOutcome> {
         let Some(mut under_way) = self.work.digesting.try_lock() else {
             return Ok(SliceOutcome::Nothing);
@@ -500,17 +512,18 @@ impl Engine {
         Ok(SliceOutcome::Something)
     }
 
-    /// Runs a slice of a maintenance step, usually a compaction, or of a digest: digests come first
-    /// because they save lookups more than they cost.
+    /// Runs one slice of building a digest or of a maintenance step, which is usually a compaction.
+    /// Digests come first, because they save lookups more work than it costs to build them.
     pub(crate) fn compact_slice(&self, records: usize) -> Result<SliceOutcome> {
         self.guarded("a compaction", || {
             self.compact_some(records, CompactionScope::All)
         })
     }
 
-    /// The same, for the background: compactions that need a failing tier wait until the tier works
-    /// again, and structures with damage are skipped for a while. The user learns of both from
-    /// reads that fail and from the state of the tiers.
+    /// Like [`Engine::compact_slice`], for background threads. Compactions that need a failing tier
+    /// wait until the tier works again. Structures with damage are skipped for a while. Neither is
+    /// reported as an error, because the user learns of it from failing reads and from the state of
+    /// the tiers.
     fn compact_within_reach(&self) -> Result<SliceOutcome> {
         let compacted = self.guarded("a compaction", || {
             self.compact_some(SLICE, CompactionScope::Sound)
@@ -527,7 +540,7 @@ impl Engine {
         match self.digest_slice(records) {
             Ok(SliceOutcome::Something) => return Ok(SliceOutcome::Something),
             Ok(SliceOutcome::Nothing) => {}
-            // Lookups work without a digest.
+            // Not fatal: lookups also work without a digest.
             Err(error) if error.failing_tier().is_some() || error.is_damage() => {}
             Err(error) => return Err(error),
         }
@@ -540,7 +553,7 @@ impl Engine {
                 let step = self
                     .next_step(scope)
                     .inspect_err(|error| self.throttle.note_compaction(error))?;
-                // Shrink the caches before the compaction starts.
+                // Shrink the caches first, because the compaction needs memory.
                 self.fit_memory()?;
                 step
             }
@@ -562,7 +575,7 @@ impl Engine {
         Ok(SliceOutcome::Something)
     }
 
-    /// Returns the next compaction step of any dictionary.
+    /// Returns the next compaction step that is due in any dictionary, or `None` if there is none.
     fn next_step(
         &self,
         scope: CompactionScope,
@@ -579,21 +592,21 @@ impl Engine {
         Ok(None)
     }
 
-    /// Skips a structure for a while if the error is damage.
+    /// If the error reports damage, compactions of the structure are skipped for a while.
     fn note_damage(&self, structure: StructureKind, error: &alluvium_storage::Error) {
         if matches!(error, alluvium_storage::Error::Corrupt { .. }) {
             self.work.aside.note(structure, error);
         }
     }
 
-    /// Reclaims all dead space that no reader needs.
+    /// Reclaims all dead space that no reader needs any more.
     pub(crate) fn reclaim(&self) -> Result<()> {
         while self.reclaim_slice()? == SliceOutcome::Something {}
         Ok(())
     }
 
-    /// Adds `bytes` to the maintenance budget and requests the most valuable compaction that it
-    /// covers. Returns whether one was requested.
+    /// Allows maintenance to write `bytes` more bytes, and requests the most valuable compaction
+    /// that this allowance covers. Returns whether a compaction was requested.
     pub(crate) fn maintain(&self, bytes: u64) -> Result<bool> {
         self.guarded("maintenance", || self.maintain_some(bytes))
     }
@@ -607,8 +620,8 @@ impl Engine {
         Ok(self.dictionaries.tree.maintain(&mut maintenance)?)
     }
 
-    /// Updates and returns whether all live data fits into the page cache. If it does, the cache
-    /// keeps written pages, and maintenance may rewrite more.
+    /// Determines whether all live data fits into the page cache, and returns the result. If it
+    /// does, the cache keeps pages when they are written, and maintenance may rewrite more data.
     pub(crate) fn note_fit(&self) -> bool {
         let live = self.store.usage().0.total().live_extent_bytes;
         let cache = self.store.cache();
@@ -618,14 +631,15 @@ impl Engine {
         fits
     }
 
-    /// Drops all running steps. They start over at the next opening.
+    /// Drops all steps in progress. They start over when the store is next opened.
     pub(crate) fn drop_steps(&self) {
         *self.work.incorporation.lock() = None;
         *self.work.digesting.lock() = None;
         self.work.parked.lock().clear();
     }
 
-    /// Frees log space by a checkpoint, for one more commit of ordinary size.
+    /// Makes a checkpoint to free log space, so that another commit of ordinary size fits into the
+    /// log.
     pub(crate) fn make_log_room(&self) -> Result<()> {
         self.checkpoint_everything()
     }

@@ -1,5 +1,6 @@
-//! Interleavings that a caller of the store cannot force: between a condition and its write, during
-//! a drop, and before a removal is durable.
+//! Tests of thread interleavings that a caller of the public API cannot force: between the
+//! evaluation of a condition and the write, while a keyspace is being dropped, and before the
+//! removal of a snapshot is durable.
 
 mod kinds;
 
@@ -23,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// Long enough for an unblocked thread to complete an operation.
+/// Time that suffices for a thread to complete an operation if it is not blocked.
 const WHILE: Duration = Duration::from_millis(300);
 
 fn small() -> Db {
@@ -42,8 +43,8 @@ fn put(keyspace: &Keyspace, key: &str, value: &str) -> CommitRecord<'static> {
     commit
 }
 
-/// Writes `key` if a condition holds. During the condition, another thread runs `act` for a while.
-/// Returns whether `act` completed in that time.
+/// Writes `key` in a conditional commit. While the condition is evaluated, another thread runs
+/// `act`. Returns whether `act` completed before the condition was decided, within [`WHILE`].
 fn beside_a_condition(keyspace: &Keyspace, act: impl Fn() + Sync) -> bool {
     let (done, is_done) = channel();
     std::thread::scope(|scope| {
@@ -144,7 +145,7 @@ fn a_write_that_has_not_its_place_yet_when_a_drop_begins_is_refused() {
     }
     assert_eq!(engine.queue.last(), before, "not even a number was taken");
     db.write(&innocent).unwrap();
-    // The drop fails and leaves everything unchanged.
+    // The drop of the keyspace fails and leaves everything unchanged.
     definition.revive();
     db.write(&batch).unwrap();
     assert_eq!(keyspace.get("key").unwrap().unwrap(), b"x");
@@ -155,7 +156,7 @@ fn a_write_that_waits_when_a_drop_begins_is_refused() {
     let db = small();
     let keyspace = db.keyspace("k").unwrap();
     let engine = engine(&keyspace);
-    // A conditional write waits for an attachment in progress.
+    // A conditional write waits for an attachment of ingests that is in progress.
     std::thread::scope(|scope| {
         let attaching = engine.ingests.attaching.write();
         let swap = scope.spawn(|| keyspace.compare_and_set("key", None, Some(b"x")));
@@ -170,7 +171,7 @@ fn a_write_that_waits_when_a_drop_begins_is_refused() {
         );
     });
     keyspace.definition().revive();
-    // Other writes wait for memtable space, which no worker frees while the tree is at rest.
+    // Other writes wait for memtable space. No worker can free any while the tree must not change.
     let acknowledged = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let at_rest = engine.work.at_rest();
@@ -202,7 +203,7 @@ fn a_condition_that_fails_by_what_nobody_sees_yet_waits_until_it_is_seen() {
     let engine = engine(&keyspace);
     let (sender, answers) = channel();
     std::thread::scope(|scope| {
-        // A commit that is not yet applied to its memtable.
+        // Sequence number of a commit that has not been applied to its memtable.
         let slow = engine.queue.assign(1, 1000, || ());
         scope.spawn(|| assert!(keyspace.compare_and_set("lock", None, Some(b"alice")).unwrap()));
         let key = format::tree_key(&keyspace.definition().prefix, b"lock");
@@ -226,7 +227,8 @@ fn a_condition_that_fails_by_what_nobody_sees_yet_waits_until_it_is_seen() {
     });
 }
 
-/// The scale of the simulations, with several log lanes of which a checkpoint syncs only the first.
+/// Options of a small simulated store with several log lanes. A checkpoint syncs only the first of
+/// these lanes.
 fn simulated() -> Options {
     let mut scale = StoreScale::small(0xa11, 6 << 10, 96 << 10);
     scale.log.lanes = 3;
@@ -234,8 +236,8 @@ fn simulated() -> Options {
     Options::new().simulated(scale, || 1000)
 }
 
-/// Makes compactions merge versions that no reader needs, and makes a checkpoint with the result;
-/// it does not sync commits that are only in the log.
+/// Makes compactions merge the versions that no reader needs, and makes a checkpoint of the result.
+/// Commits that are only in the log are not synced.
 fn fold(engine: &Engine) {
     engine.raise_horizon();
     engine.dictionaries.tree.compact_fully(&[]).unwrap();
@@ -256,7 +258,7 @@ fn a_removal_that_only_the_log_has_is_not_taken_for_durable_by_an_opening() {
         let at = db.create_snapshot("monday").unwrap().sequence();
         keyspace.put("key", "new").unwrap();
         db.checkpoint().unwrap();
-        // Both exist only in the log.
+        // The creation and the removal of this snapshot exist only in the log.
         db.create_snapshot("tuesday").unwrap();
         db.remove_snapshot("tuesday").unwrap();
         db.remove_snapshot("monday").unwrap();

@@ -1,36 +1,39 @@
-//! Ghosts: keys that were read or evicted recently, each stored as four bytes of its hash.
+//! Ghosts: keys that were recently read or evicted but are not in the cache. Of each key, only four
+//! bytes of its hash are stored.
 
 use super::table::pick;
 
-/// Ghosts per bucket.
+/// Number of ghosts in each bucket.
 /// Tuning: `8` since 2026-11-22.
 const GHOSTS: usize = 8;
 
-/// Bytes per ghost.
+/// Number of bytes that each ghost occupies.
 /// Tuning: `size_of::<u32>()` since 2026-11-22.
 pub(super) const GHOST_BYTES: usize = size_of::<u32>();
 
-/// Buckets of ghosts, newest first. A new ghost pushes out the oldest of its bucket.
+/// Buckets of ghosts. In each bucket, the ghosts are ordered from the newest to the oldest. A new
+/// ghost replaces the oldest ghost of its bucket.
 #[derive(Debug, Default)]
 pub(super) struct GhostTable {
     buckets: Box<[[u32; GHOSTS]]>,
 }
 
-/// Returns the half of the hash that selects the bucket, so that a ghost can be moved to a table
-/// with any number of buckets. Never zero.
+/// Returns the half of the hash that is stored. This half also selects the bucket, so that ghosts
+/// can be moved to a table with another number of buckets. It is never zero.
 fn tag(hash: u64) -> u32 {
     (hash as u32).max(1)
 }
 
 impl GhostTable {
-    /// Creates a table for at least `keys` keys.
+    /// Creates a table with space for at least `keys` ghosts.
     pub(super) fn new(keys: usize) -> GhostTable {
         GhostTable {
             buckets: vec![[0; GHOSTS]; keys.div_ceil(GHOSTS)].into_boxed_slice(),
         }
     }
 
-    /// Returns a table for at least `keys` keys that contains the newest ghosts of this one.
+    /// Creates a table with space for at least `keys` ghosts, and copies the newest ghosts of this
+    /// table to it.
     pub(super) fn resized(&self, keys: usize) -> GhostTable {
         let mut ghosts = GhostTable::new(keys);
         for bucket in &self.buckets {
@@ -41,7 +44,7 @@ impl GhostTable {
         ghosts
     }
 
-    /// Returns the capacity in keys.
+    /// Returns the number of ghosts for which the table has space.
     pub(super) fn keys(&self) -> usize {
         self.buckets.len() * GHOSTS
     }
@@ -55,7 +58,7 @@ impl GhostTable {
         (count > 0).then(|| &mut self.buckets[pick(hash, count)])
     }
 
-    /// Adds a key in place of the oldest one of its bucket.
+    /// Adds the key with this hash, in place of the oldest ghost of its bucket.
     pub(super) fn note(&mut self, hash: u64) {
         if let Some(bucket) = self.bucket(hash) {
             bucket.rotate_right(1);
@@ -63,7 +66,7 @@ impl GhostTable {
         }
     }
 
-    /// Removes a key. Returns whether it was present.
+    /// Removes the key with this hash. Returns whether it was present.
     pub(super) fn take(&mut self, hash: u64) -> bool {
         let tag = tag(hash);
         let Some(bucket) = self.bucket(hash) else {

@@ -1,5 +1,5 @@
-//! Invalidation: before a memtable's messages are in the tree, the cache renews or removes every
-//! key that they affect.
+//! Invalidation of cached records. Before the tree publishes the messages of a memtable, the cache
+//! updates or removes every record that they affect.
 
 use super::RecordCache;
 use alluvium_base::{MessageKind, SequenceNumber};
@@ -9,28 +9,30 @@ use alluvium_dictionary::memtable::{KeyVersionIter, Memtable};
 use alluvium_dictionary::rules::KeyspaceSchema;
 use std::sync::Arc;
 
-/// The invalidation of one memtable's keys, cut into slices. When it is done, the tree may publish.
+/// The invalidation of the keys of one memtable, which is performed in slices. The tree may publish
+/// the memtable's messages once the invalidation is complete.
 #[derive(Debug)]
 pub(crate) struct CacheInvalidation {
     memtable: Arc<Memtable>,
     cut: SequenceNumber,
     schema: Arc<dyn KeyspaceSchema>,
     deletes_ranges: bool,
-    /// Shards not yet compared with the range deletes.
+    /// The cache shards whose records have not been compared with the range deletes of the
+    /// memtable.
     shards: std::ops::Range<usize>,
     keys: InvalidationCursor,
 }
 
 #[derive(Debug)]
 enum InvalidationCursor {
-    /// All keys from the first one.
+    /// All keys of the memtable are left to process.
     All,
     After(Vec<u8>),
     Done,
 }
 
 impl RecordCache {
-    /// Begins the invalidation for the memtable with the commits up to `cut`.
+    /// Begins the invalidation of a memtable that contains the commits up to `cut`.
     pub(crate) fn begin(
         &self,
         memtable: &Arc<Memtable>,
@@ -46,7 +48,8 @@ impl RecordCache {
             shards: 0..0,
             keys: InvalidationCursor::Done,
         };
-        // A reader that adds a record after its shard was found empty sees the new `begun` (Y2).
+        // An empty cache needs no invalidation. A reader that adds a record after its shard was
+        // found empty sees the new value of `begun` (Y2).
         if !self.is_empty() {
             forgetting.keys = InvalidationCursor::All;
             if forgetting.deletes_ranges {
@@ -58,8 +61,8 @@ impl RecordCache {
 }
 
 impl RecordCache {
-    /// Removes all kept records with keys from `first` to `last`: the tree is about to publish new
-    /// records there, as of `cut`.
+    /// Removes all cached records with keys from `first` to `last`, both included. Must be called
+    /// before the tree publishes new records in this range as of sequence number `cut`.
     pub(crate) fn forget_range(&self, first: &[u8], last: &[u8], cut: SequenceNumber) {
         self.raise(cut);
         for shard in 0..self.shards() {
@@ -69,7 +72,8 @@ impl RecordCache {
 }
 
 impl CacheInvalidation {
-    /// Renews or removes approximately `keys` keys.
+    /// Performs a slice of the invalidation: updates or removes the records of approximately `keys`
+    /// keys.
     pub(crate) fn poll(&mut self, records: &RecordCache, keys: usize) -> StepProgress {
         let mut left = keys;
         for shard in self.shards.by_ref() {
@@ -104,9 +108,10 @@ impl CacheInvalidation {
         StepProgress::Done
     }
 
-    /// Handles one key. A plain put that no range delete of the memtable can hide is the key's next
-    /// value in the tree. A key that is overwritten repeatedly is usually read repeatedly, so it
-    /// counts as hot.
+    /// Processes one key. If its newest message is a plain put, and the memtable has no range
+    /// delete that could delete it, the put is the key's next value in the tree, and the cached
+    /// record gets this value. Otherwise the cached record is removed. A key that is written
+    /// several times in one memtable is usually read often, too, so it is treated as hot.
     fn settle(&self, records: &RecordCache, key: &[u8], mut versions: KeyVersionIter<'_>) {
         match versions.next() {
             Some(newest)

@@ -1,20 +1,24 @@
-//! The record cache: frequently read records, kept one by one.
+//! The record cache: it caches frequently read records individually, instead of the pages that
+//! contain them.
 //!
-//! Under skew, a page cache spends most of its bytes on the cold neighbours of hot records. This
-//! cache keeps only the records. It answers readers of the latest version, after the memtables and
-//! before the tree. (GTSSL re-inserts records that were read into its upper tiers, Spillane et al.,
-//! FAST 2011; here the uppermost tier is memory, and nothing is written.)
+//! If accesses are skewed, a page cache spends most of its memory on cold records that share a page
+//! with a hot record. The record cache caches only the hot records. It serves readers of the latest
+//! version; a lookup searches it after the memtables and before the tree. (GTSSL re-inserts records
+//! that were read into its upper tiers, Spillane et al., FAST 2011. Here the uppermost tier is
+//! memory, and nothing is written.)
 //!
-//! *Scope*: which keys are read often, their values in the tree, the memory that they occupy.
+//! *Scope*: which keys are frequently read, the values of these keys in the tree, and the memory
+//! that the cached records occupy.
 //!
 //! *Must not depend on*: how the tree stores records, memtables except for their keys, snapshots,
 //! threads.
 //!
-//! # What makes an answer right
+//! # Why the cache returns correct values
 //!
-//! A reader takes a read position P, then the list of memtables, then a version V of the tree (E2).
-//! All reasoning uses sequence numbers; there are no other generation counters. `begun` is the cut
-//! of the newest memtable whose flush has begun.
+//! A reader first picks a read position P, then loads the list of memtables, and then loads a
+//! version V of the tree (E2). The argument below uses only sequence numbers; there are no other
+//! generation counters. A version's cut is the sequence number up to which it contains all commits.
+//! `begun` is the cut of the newest memtable whose flush has begun.
 //!
 //! ```text
 //! incorporation of (b, c]           raise begun to c ── renew or forget the keys in (b, c]
@@ -24,38 +28,42 @@
 //! reader, merges in memtables       under the shard's lock: begun ≤ cut of V ? fold upon it
 //! ```
 //!
-//! *Keeping.* The reader has found no messages for its key in (cut of V, P]. When `begun` ≤ P,
-//! every version that is published or about to be published has a cut of at most P, and therefore
-//! has the same value for the key as V. A flush that begins later first raises `begun` and
-//! afterwards takes the same lock, so it invalidates or renews the kept record. A reader that takes
-//! the lock after the flush sees the raised `begun`.
+//! *Keeping.* The reader has found no message for its key in the interval (cut of V, P]. If `begun`
+//! ≤ P, every version of the tree that is published or about to be published has a cut of at most
+//! P. The key therefore has the same value in all these versions as in V. A flush that begins later
+//! first raises `begun`, and then acquires the lock of the key's shard to invalidate or update the
+//! cached record. If a reader acquires the lock only after this flush, it sees the raised `begun`.
 //!
-//! *Answering.* A kept record was read from a version U. Because of the lock, the reader sees a
-//! `begun` that is at least the cut of U, so the cut of U is at most P. If U is older than V, any
-//! message for the key between them has invalidated or renewed the record before V was published.
-//! If U is newer, the messages between them are in memtables that the reader has searched without
-//! finding the key. If the reader did find merges in them, U must not be newer than V: this is why
-//! it compares `begun` with the cut of V.
+//! *Answering.* A cached record was read from some version U of the tree. Because of the shard's
+//! lock, the reader sees a value of `begun` that is at least the cut of U. Since `begun` ≤ P, the
+//! cut of U is at most P. If U is older than V, any message for the key between U and V has caused
+//! the record to be invalidated or updated before V was published. If U is newer than V, the
+//! messages between V and U are in memtables that the reader has already searched without finding
+//! the key. If the reader has found merge operands for the key in these memtables, U must not be
+//! newer than V. For this reason, such a reader compares `begun` with the cut of V instead of P.
 //!
-//! *Renewing.* If the newest message of a key is a plain put and the key is kept, its record gets
-//! the new value; any other kept record is removed. From then until publication, the record has the
-//! value of the next version. No reader sees this too early: readers at positions below c are
-//! refused because `begun` is above P. Readers at positions from c on find the put in the memtable
-//! until the version with cut c is published, and merges above it end at the put.
+//! *Renewing.* If the newest message for a key in the flushed memtable is a plain put and the key
+//! is cached, the cached record is updated to the new value. Any other cached record that the
+//! memtable affects is removed. From this update until publication, the record has the value of the
+//! next version, whose cut is c. No reader sees this value too early. Readers at positions below c
+//! are refused, because `begun` is above P. Readers at positions of c or above find the put in the
+//! memtable until the version with cut c is published; merge operands above the put are applied to
+//! the put.
 //!
-//! A flush that fails and starts over has the same cut; until its version is published, readers at
-//! or above the cut continue as usual. Values that change *without* a commit are not kept: puts
-//! that expire, and keyspaces with a compaction filter. Absent keys are not kept either, because
-//! the tree answers these from its maplets.
+//! A flush that fails and starts over has the same cut, and until its version is published, readers
+//! at or above the cut are unaffected. Values that can change *without* a commit are never cached:
+//! puts with an expiry time, and all records of keyspaces with a compaction filter. The absence of
+//! a key is not cached either, because the tree answers such lookups from its maplets.
 //!
 //! # Admission
 //!
-//! While memory is free, every record is admitted. After that, only records are admitted whose key
-//! was read or evicted recently: the cache remembers half as many ghosts as it keeps records.
-//! Records are evicted in the order of their arrival, except that a record with uses is moved
-//! behind the others with its use count reduced by one. Hit ratios (%) for one million keys under a
-//! scattered Zipf distribution of exponent 0.99, for caches of the given share of the records, in
-//! the second half of six million reads:
+//! While there is free memory, every offered record is admitted. After that, a record is admitted
+//! only if its key was read or evicted recently: the cache remembers such keys as ghosts, half as
+//! many as the records it can cache. Records are evicted in the order of their arrival. If a record
+//! that is due for eviction has been used, its use count is reduced by one, and it is moved behind
+//! the other records instead. The table shows hit ratios in percent for one million keys with a
+//! scattered Zipf distribution of exponent 0.99. The caches have space for the given share of the
+//! records. The ratios were measured in the second half of six million reads:
 //!
 //! | policy | 2 % | 5 % | 10 % | 20 % |
 //! |---|---|---|---|---|
@@ -66,24 +74,27 @@
 //! | ghosts before a clock of three uses (this one) | 71.0 | 77.2 | 81.7 | 86.1 |
 //! | the most frequent, known beforehand | 71.4 | 78.0 | 83.0 | 88.1 |
 //!
-//! A record that is flushed to the tree and not kept is admitted without having been read, if such
-//! keys are usually read soon: for workloads that read the newest records. One key in sixteen is
-//! admitted as a sample; when a quarter of the samples are used, the others are admitted as well.
+//! A record that is flushed to the tree and is not cached may be admitted before it has ever been
+//! read. This is for workloads that mainly read the newest records. To detect them, one in sixteen
+//! flushed keys is admitted as a sample. Once a quarter of the samples have been read, all other
+//! flushed keys are admitted as well.
 //!
-//! Two million records of 124 bytes, eight times the memory, on two shared virtual processors
-//! (`cargo bench -p alluvium --bench db skew`), with 15 MiB for both caches: without a record
-//! cache, 0.51 device reads per lookup; with a record cache of 3.7 MiB, 0.39 to 0.42, and it
-//! answers two thirds of the lookups. A `get` of a kept record takes 0.23 to 0.32 µs in total.
+//! Measured with two million records of 124 bytes (eight times the memory), on two shared virtual
+//! processors (`cargo bench -p alluvium --bench db skew`), with 15 MiB for both caches. Without a
+//! record cache, a lookup needs 0.51 device reads. With a record cache of 3.7 MiB it needs 0.39 to
+//! 0.42, and the record cache answers two thirds of the lookups. A `get` of a cached record takes
+//! 0.23 to 0.32 µs in total.
 //!
 //! Invariants:
 //!
-//! - **Y1** A kept record equals the value of its key in every version of the tree from the version
-//!   that it was read from or renewed for up to the newest, and in the next version unless the key
-//!   is renewed or invalidated before that is published.
-//! - **Y2** `begun` never decreases; it is at least the cut of every published version, and is
-//!   compared under the lock of the key's shard.
-//! - **Y3** The memory of all shards (rings, tables, ghosts) is within the budget once `set_budget`
-//!   has returned.
+//! - **Y1** A cached record equals the value of its key in every version of the tree, from the
+//!   version that it was read from or updated for, up to the newest version. It also equals the
+//!   value in the next version, unless the record is updated or invalidated before that version is
+//!   published.
+//! - **Y2** `begun` never decreases, and is at least the cut of every published version of the
+//!   tree. It is compared while holding the lock of the key's shard.
+//! - **Y3** Once `set_budget` has returned, the memory of all shards (rings, tables and ghosts) is
+//!   within the budget.
 
 mod ghosts;
 mod invalidate;
@@ -104,39 +115,41 @@ use shard::CacheShard;
 use std::fmt;
 use sync::{AtomicU64, Mutex, Ordering};
 
-/// Budget per shard when the cache is created.
+/// Memory budget of each shard when the cache is created, in bytes. It determines the number of
+/// shards.
 const SHARD_BYTES: u64 = 256 << 10;
 
-/// Bounds of the number of shards, which does not change with the budget.
+/// Maximum and minimum number of shards. The number does not change when the budget changes.
 const MOST_SHARDS: u64 = 256;
 const LEAST_SHARDS: u64 = 16;
 
-/// Statistics of the record cache since the store was opened, and its current state.
+/// Statistics of the record cache since the store was opened, and its present state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordStats {
-    /// Lookups answered by the cache.
+    /// Number of lookups that the record cache answered.
     pub hits: u64,
-    /// Lookups passed on to the tree.
+    /// Number of lookups that had to continue in the tree.
     pub misses: u64,
-    /// Offered records that had been rejected or evicted recently: a larger cache might have
-    /// answered their lookups.
+    /// Number of offered records that had been rejected or evicted recently. A larger cache might
+    /// have answered these lookups.
     pub ghost_hits: u64,
-    /// Number of records in the cache now.
+    /// Number of records in the cache.
     pub records: u64,
-    /// Maximum of `bytes`; zero without a record cache.
+    /// Maximum of `bytes`. Zero if there is no record cache.
     pub budget_bytes: u64,
-    /// Memory of the full cache in bytes.
+    /// Memory that the cache uses when it is full, in bytes.
     pub bytes: u64,
-    /// Memory in use, in bytes.
+    /// Memory that the cache uses now, in bytes.
     pub used_bytes: u64,
-    /// Additional memory needed to keep the records that the ghosts stand for, in bytes.
+    /// Additional memory that would be needed to cache the records of all remembered ghosts, in
+    /// bytes.
     pub ghost_bytes: u64,
 }
 
 pub(crate) struct RecordCache {
     shards: Box<[CachePadded<Mutex<CacheShard>>]>,
-    /// The cut of the newest memtable whose flush has begun.
+    /// The cut (last sequence number) of the newest memtable whose flush has begun.
     begun: AtomicU64,
     budget: AtomicU64,
 }
@@ -150,7 +163,8 @@ impl fmt::Debug for RecordCache {
 }
 
 impl RecordCache {
-    /// Creates an empty cache for a tree with this cut.
+    /// Creates an empty cache for a tree that contains all commits up to `cut`. The cache may use
+    /// `budget` bytes.
     pub(crate) fn new(budget: u64, cut: SequenceNumber) -> RecordCache {
         let count = (budget / SHARD_BYTES).clamp(LEAST_SHARDS, MOST_SHARDS);
         let shards = (0..count).map(|_| CachePadded::new(Mutex::new(CacheShard::default())));
@@ -163,8 +177,8 @@ impl RecordCache {
         records
     }
 
-    /// Resizes one shard after the other, keeping the hot records. With less than a few kibibytes
-    /// per shard the cache is off.
+    /// Sets the memory budget to `bytes`, by resizing one shard after the other. Hot records are
+    /// kept. If a shard has less than a few kibibytes, it caches nothing.
     pub(crate) fn set_budget(&self, bytes: u64) {
         self.budget.store(bytes, Ordering::Relaxed);
         let each = (bytes / self.shards.len() as u64) as usize;
@@ -182,7 +196,7 @@ impl RecordCache {
         &self.shards[table::pick(hash >> 32, self.shards.len())]
     }
 
-    /// Prefetches the table slot of a key's record, for batched lookups.
+    /// Prefetches the hash table slots for a key. Used by batched lookups.
     #[inline]
     pub(crate) fn prefetch(&self, key: LookupKey<'_>) {
         if !self.is_off() {
@@ -190,7 +204,8 @@ impl RecordCache {
         }
     }
 
-    /// Prefetches the record itself, some time after [`RecordCache::prefetch`].
+    /// Prefetches the record of a key. Call it some time after [`RecordCache::prefetch`], when the
+    /// hash table slots have arrived.
     #[inline]
     pub(crate) fn prefetch_record(&self, key: LookupKey<'_>) {
         if !self.is_off() {
@@ -198,8 +213,9 @@ impl RecordCache {
         }
     }
 
-    /// Appends the value of a key if it is kept. The reader has seen, in memtables, every message
-    /// of the key above the tree's version and up to `seen`. Returns whether the value was found.
+    /// Looks up a key. If it is cached, its value is appended to `value`, and true is returned. The
+    /// caller must have searched the memtables for every message of the key that is above its
+    /// version of the tree, up to sequence number `seen`.
     #[inline]
     pub(crate) fn get(&self, key: LookupKey<'_>, seen: SequenceNumber, value: &mut Vec<u8>) -> bool {
         if self.is_off() {
@@ -210,8 +226,9 @@ impl RecordCache {
         self.begun.load(Ordering::Acquire) <= seen && shard.get(hash, key, value)
     }
 
-    /// Offers the tree's value of a key. The reader knows that there is no message of the key above
-    /// its version and up to `seen`. The cache may keep the value.
+    /// Offers the value that a key has in the caller's version of the tree; the cache may keep it.
+    /// The caller must know that there is no message for the key above this version, up to sequence
+    /// number `seen`.
     pub(crate) fn offer(&self, key: LookupKey<'_>, value: &[u8], seen: SequenceNumber) {
         if self.is_off() {
             return;
@@ -223,8 +240,8 @@ impl RecordCache {
         }
     }
 
-    /// Notes that the memtable with this cut is about to be flushed. Its keys must be invalidated
-    /// after this call and before publication.
+    /// Notes that the memtable with this cut is about to be flushed. The records of its keys must
+    /// be invalidated after this call, and before the tree publishes the memtable's messages.
     fn raise(&self, cut: SequenceNumber) {
         self.begun.fetch_max(cut, Ordering::AcqRel);
     }
@@ -234,8 +251,9 @@ impl RecordCache {
         self.shard(hash).lock().forget(hash, key);
     }
 
-    /// Replaces the kept value of a key with its next value in the tree. If the key is not kept, it
-    /// may be admitted if `may_keep` allows it; otherwise an `is_hot` key is remembered as a ghost.
+    /// Updates a cached record to the next value of its key in the tree. If the key is not cached,
+    /// it may be admitted, but only if `may_keep` returns true. If the key is not admitted and
+    /// `is_hot` is true, it is remembered as a ghost.
     fn renew(&self, key: LookupKey<'_>, value: &[u8], is_hot: bool, may_keep: impl FnOnce() -> bool) {
         let (key, hash) = (key.bytes(), key.hash());
         let mut shard = self.shard(hash).lock();
@@ -249,7 +267,8 @@ impl RecordCache {
         }
     }
 
-    /// Removes all keys of a shard for which `is` is true. Returns the number of compared keys.
+    /// Removes all records of a shard for whose keys `is` returns true. Returns the number of keys
+    /// that were tested.
     fn forget_in(&self, shard: usize, is: impl Fn(&[u8]) -> bool) -> usize {
         let mut shard = self.shards[shard].lock();
         let compared = shard.len();
@@ -261,7 +280,7 @@ impl RecordCache {
         self.shards.len()
     }
 
-    /// Returns whether all shards are full, so that admission requires a ghost.
+    /// Returns whether all shards are full. A record is then admitted only if its key is a ghost.
     pub(crate) fn is_full(&self) -> bool {
         self.shards.iter().all(|shard| shard.lock().is_full())
     }
@@ -270,12 +289,12 @@ impl RecordCache {
         self.shards.iter().all(|shard| shard.lock().len() == 0)
     }
 
-    /// Returns the memory budget in bytes, at the cost of one atomic load.
+    /// Returns the memory budget in bytes. This costs only one atomic load.
     pub(crate) fn budget_bytes(&self) -> u64 {
         self.budget.load(Ordering::Relaxed)
     }
 
-    /// Returns the statistics and the current state.
+    /// Returns the statistics and the present state of the cache.
     pub(crate) fn stats(&self) -> RecordStats {
         let mut stats = RecordStats {
             budget_bytes: self.budget.load(Ordering::Relaxed),

@@ -1,12 +1,13 @@
-//! Model check of the ordering of cache and tree operations:
+//! Model check of the order of operations on the cache and the tree:
 //!
 //! ```text
 //! RUSTFLAGS="--cfg alluvium_model_check" CARGO_TARGET_DIR=target/model \
 //!     cargo test --release -p alluvium --lib model_check
 //! ```
 //!
-//! The cache is the real one; tree, memtables and watermark are minimal models that satisfy E2.
-//! Each mistake that the ordering prevents is planted once, and the checker must find it.
+//! The model uses the actual cache. The tree, the memtables and the visible sequence number are
+//! minimal models that satisfy E2. Each ordering mistake that the real code avoids is made once on
+//! purpose, and the model checker must detect it.
 
 use super::RecordCache;
 use super::sync::{AtomicU64, Mutex, Ordering};
@@ -14,30 +15,32 @@ use alluvium_base::SequenceNumber;
 use alluvium_dictionary::key::LookupKey;
 use std::sync::Arc;
 
-/// Mistakes in the ordering, which the checker must find.
+/// Ordering mistakes that the model checker must detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PlantedMistake {
     None,
-    /// A reader offers a value without a check of `begun`.
+    /// A reader offers a value to the cache without comparing `begun`.
     KeepsUnasked,
-    /// The tree publishes before the cache has invalidated and renewed.
+    /// The tree publishes a version before the cache has invalidated and updated its records.
     PublishesFirst,
-    /// The cache invalidates and renews before it raises `begun`.
+    /// The cache invalidates and updates records before it raises `begun`.
     ForgetsFirst,
-    /// A reader is answered without a check of `begun`.
+    /// A reader uses a cached value without comparing `begun`.
     AnswersUnasked,
-    /// A reader that has found merges assumes that the kept record is not newer than its version.
+    /// A reader that has found merge operands applies them to a cached record that may be newer
+    /// than its version of the tree.
     FoldsUponAnything,
 }
 
 const KEYS: [&[u8]; 2] = [b"river", b"lake"];
 
-/// Commit n adds n to the first key and puts n for the second, so both values are known at every
-/// sequence number.
+/// Model of a store with two keys. Commit n adds n to the value of the first key, and puts the
+/// value n for the second key. The values of both keys are therefore known at every sequence
+/// number.
 struct CoherenceModel {
-    /// Newest first: the base of each memtable and its commits.
+    /// The memtables from the newest to the oldest: the base and the commits of each.
     memtables: Mutex<Vec<(SequenceNumber, Vec<SequenceNumber>)>>,
-    /// The cut of the published version.
+    /// The cut of the published version of the tree.
     version: AtomicU64,
     visible: AtomicU64,
     records: RecordCache,
@@ -59,14 +62,14 @@ impl CoherenceModel {
         }
     }
 
-    /// Commits a merge for the first key and a put for the second.
+    /// Performs a commit that merges into the first key and puts the second key.
     fn commit(&self) {
         let sequence = self.visible.load(Ordering::SeqCst) + 1;
         self.memtables.lock()[0].1.push(sequence);
         self.visible.store(sequence, Ordering::SeqCst);
     }
 
-    /// Seals the newest memtable and flushes it.
+    /// Seals the newest memtable and flushes it to the tree.
     fn incorporate(&self) {
         let cut = self.visible.load(Ordering::SeqCst);
         self.memtables.lock().insert(0, (cut, Vec::new()));
@@ -96,7 +99,7 @@ impl CoherenceModel {
         self.memtables.lock().pop();
     }
 
-    /// Returns the read position and both values.
+    /// Reads both keys. Returns the read position and the two values.
     fn read(&self) -> (SequenceNumber, [u64; 2]) {
         let place = self.visible.load(Ordering::SeqCst);
         let memtables = self.memtables.lock().clone();
@@ -116,8 +119,9 @@ impl CoherenceModel {
         (place, [merged + above.iter().sum::<u64>(), put])
     }
 
-    /// Returns the value below the memtables, which contain no message for the key or only merges.
-    /// It comes from the cache, or else from the tree, whose value is `tree`.
+    /// Returns the value of a key below the memtables, which contain either no message for the key
+    /// or only merge operands. The value is taken from the cache if it is cached. Otherwise it is
+    /// `tree`, the value in the tree.
     fn below(
         &self,
         key: &[u8],
@@ -149,8 +153,8 @@ impl CoherenceModel {
     }
 }
 
-/// Two readers, a writer and the background. Each reader must see exactly the commits up to its
-/// read position.
+/// Runs two readers and a thread that commits and flushes. Each reader must see exactly the commits
+/// up to its read position.
 fn story(mistake: PlantedMistake) {
     let world = Arc::new(CoherenceModel::new(mistake));
     let _ = world.read();

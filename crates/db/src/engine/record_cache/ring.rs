@@ -1,27 +1,27 @@
-//! A ring buffer of records, in the order of their arrival. Each record starts with the lengths of
-//! key and value, two bytes each.
+//! A ring buffer of records, in the order of their arrival. Each record begins with the length of
+//! its key and the length of its value, in two bytes each.
 
 use alluvium_storage::memory::ZeroedBuffer;
 
-/// Offset of a record in the ring.
+/// Byte offset of a record in the ring buffer.
 pub(super) type RingOffset = u32;
 
-/// Bytes before a record's key.
+/// Number of bytes in front of a record's key.
 const HEADER: usize = 4;
 
-/// The ring buffer. Records are contiguous: a record that does not fit before the end is stored at
-/// the start.
+/// The ring buffer. Each record is stored in one piece: a record that does not fit before the end
+/// of the buffer is stored at its start.
 #[derive(Debug, Default)]
 pub(super) struct RecordRing {
     bytes: ZeroedBuffer,
-    /// `tail` is the offset of the oldest record, `head` the end of the newest.
+    /// `tail` is the offset of the oldest record, and `head` is the end of the newest record.
     tail: usize,
     head: usize,
-    /// The end of the last record before the wrap, valid while the newest records are at the start
-    /// again: `head <= tail` then.
+    /// End of the last record that is stored before the wrap to the start. It is valid only while
+    /// the newest records are at the start of the buffer again (`head <= tail`).
     end: usize,
     records: usize,
-    /// Bytes occupied by records, headers included.
+    /// Number of bytes occupied by records, including their headers.
     filled: usize,
 }
 
@@ -38,38 +38,39 @@ impl RecordRing {
         self.bytes.len()
     }
 
-    /// Returns the bytes occupied by records.
+    /// Returns the number of bytes occupied by records.
     pub(super) fn filled(&self) -> usize {
         self.filled
     }
 
-    /// Returns the bytes that a record occupies.
+    /// Returns the number of bytes that a record with this key and value occupies.
     pub(super) fn taken_by(key: &[u8], value: &[u8]) -> usize {
         HEADER + key.len() + value.len()
     }
 
-    /// Returns the maximum length of key and value together.
+    /// Returns the maximum total length of a record's key and value, in bytes.
     pub(super) fn longest(&self) -> usize {
         (self.bytes.len() / 8).min(usize::from(u16::MAX))
     }
 
-    /// Returns whether less than a sixteenth of the ring is free in one piece: it has evicted
-    /// records, or soon will.
+    /// Returns whether the largest free piece of the ring is smaller than a sixteenth of the ring.
+    /// The ring has then evicted records, or will do so soon.
     pub(super) fn is_full(&self) -> bool {
         self.room(self.bytes.len() / 16).is_none()
     }
 
-    /// Returns the number of records, including removed ones.
+    /// Returns the number of records in the ring, including records that were removed from the
+    /// table.
     pub(super) fn len(&self) -> usize {
         self.records
     }
 
-    /// Returns the mean size of a record in bytes, if there is one.
+    /// Returns the mean size of a record in bytes. Returns `None` if the ring has no records.
     pub(super) fn mean(&self) -> Option<usize> {
         (self.records > 0).then(|| self.filled.div_ceil(self.records))
     }
 
-    /// Returns the lengths of a record's key and value.
+    /// Returns the length of a record's key and the length of its value, in bytes.
     fn lengths(&self, place: RingOffset) -> (usize, usize) {
         let header = &self.bytes[place as usize..][..HEADER];
         let length = |at: usize| usize::from(header[at]) | usize::from(header[at + 1]) << 8;
@@ -99,7 +100,8 @@ impl RecordRing {
         alluvium_base::prefetch(bytes, 64);
     }
 
-    /// Overwrites a record's value, if the new value has the same length. Returns whether it has.
+    /// Overwrites the value of a record if the new value has the same length. Returns whether it
+    /// has.
     pub(super) fn overwrite(&mut self, place: RingOffset, value: &[u8]) -> bool {
         let (key_len, value_len) = self.lengths(place);
         let is_as_long = value.len() == value_len;
@@ -109,7 +111,8 @@ impl RecordRing {
         is_as_long
     }
 
-    /// Returns the offset at which `len` bytes would be stored now, if they fit.
+    /// Returns the offset at which a record of `len` bytes would be stored now. Returns `None` if
+    /// it does not fit.
     fn room(&self, len: usize) -> Option<usize> {
         let fits = |from: usize, to: usize| (to - from >= len).then_some(from);
         if self.records == 0 {
@@ -133,7 +136,8 @@ impl RecordRing {
         at as RingOffset
     }
 
-    /// Appends a record, if it fits. The record must not be longer than [`RecordRing::longest`].
+    /// Appends a record and returns its offset. Returns `None` if it does not fit. Key and value
+    /// together must not be longer than [`RecordRing::longest`].
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Option<RingOffset> {
         let len = RecordRing::taken_by(key, value);
         let at = self.room(len)?;
@@ -146,7 +150,8 @@ impl RecordRing {
         Some(self.take(at, len))
     }
 
-    /// Removes the oldest record. Its bytes remain readable until they are overwritten.
+    /// Removes the oldest record and returns its offset. The bytes of the record remain readable
+    /// until they are overwritten.
     pub(super) fn pop(&mut self) -> Option<RingOffset> {
         if self.records == 0 {
             return None;
@@ -163,7 +168,8 @@ impl RecordRing {
         Some(place)
     }
 
-    /// Appends a record that was just removed, if it fits.
+    /// Appends the record that was removed last, and returns its new offset. Returns `None` if it
+    /// does not fit.
     pub(super) fn reinsert(&mut self, place: RingOffset) -> Option<RingOffset> {
         let len = self.len_of(place);
         let at = self.room(len)?;

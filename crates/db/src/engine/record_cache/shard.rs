@@ -1,50 +1,53 @@
-//! A shard of the cache under one lock: the ring of records, the table that finds them, and the
-//! ghosts of rejected and evicted keys.
+//! A shard of the record cache. One lock protects the ring of records, the hash table that finds
+//! them, and the ghosts of rejected and evicted keys.
 
 use super::ghosts::{GHOST_BYTES, GhostTable};
 use super::ring::RecordRing;
 use super::table::{MOST_HEAT, RecordTable, SLOT_BYTES};
 use alluvium_base::checksum;
 
-/// A shard with a smaller budget keeps nothing.
+/// Minimum budget of a shard, in bytes. A shard with a smaller budget caches nothing.
 /// Tuning: `4 << 10` since 2026-11-22.
 const LEAST_BYTES: usize = 4 << 10;
 
-/// Planned load of the table when the ring is full, in percent.
+/// Load for which the hash table is sized, in percent, when the ring is full.
 /// Tuning: `65` since 2026-11-22.
 const LOAD_PERCENT: usize = 65;
 
-/// A table with a higher load is replaced by a larger one; a table with a lower load, although the
-/// ring is full, by a smaller one.
+/// Maximum load of the hash table, in percent. If the load is higher, the table is replaced by a
+/// larger one.
 /// Tuning: `80` since 2026-11-22.
 const MOST_LOAD_PERCENT: usize = 80;
-/// A table with a lower load, although the ring is full, is replaced by a smaller one.
+/// Minimum load of the hash table when the ring is full, in percent. If the load is lower, the
+/// table is replaced by a smaller one.
 /// Tuning: `25` since 2026-11-22.
 const LEAST_LOAD_PERCENT: usize = 25;
 
-/// Assumed ring bytes per record while the mean is unknown.
+/// Assumed number of ring bytes for each record, as long as the mean record size is not known.
 /// Tuning: `128` since 2026-11-22.
 const FIRST_RECORD_BYTES: usize = 128;
 
-/// One of this many flushed keys is kept as a sample, to learn how soon such keys are read. All are
-/// sampled under the model checker.
+/// One in this many flushed keys is admitted as a sample, to learn how soon flushed keys are read.
+/// Under the model checker, every flushed key is a sample.
 /// Tuning: `if cfg!(alluvium_model_check) { 1 } else { 16 }` since 2026-11-22.
 const SAMPLED: u64 = if cfg!(alluvium_model_check) { 1 } else { 16 };
-/// When this percentage of samples is used, all keys are kept. Fewer than [`LEAST_SAMPLES`] samples
-/// are not significant; beyond [`MOST_SAMPLES`] older samples count half.
+/// If at least this percentage of the samples are read, all flushed keys are admitted. Fewer than
+/// [`LEAST_SAMPLES`] samples are not significant. Whenever there are [`MOST_SAMPLES`] samples, the
+/// weight of the existing ones is halved.
 /// Tuning: `25` since 2026-11-22.
 const WORTH_PERCENT: u32 = 25;
-/// Minimum number of samples for a decision.
+/// Minimum number of samples that is significant.
 /// Tuning: `16` since 2026-11-22.
 const LEAST_SAMPLES: u32 = 16;
-/// Beyond this number, older samples count half.
+/// Maximum number of samples. When it is reached, the weight of the existing samples is halved.
 /// Tuning: `256` since 2026-11-22.
 const MOST_SAMPLES: u32 = 256;
-/// Longer values are not kept before they are read.
+/// Maximum length of a value that is admitted before it has been read, in bytes.
 /// Tuning: `1 << 10` since 2026-11-22.
 const LONGEST_FRESH: usize = 1 << 10;
 
-/// Limit of used records moved behind the others before one is evicted.
+/// Maximum number of used records that are moved behind the others before one record is evicted in
+/// any case.
 /// Tuning: `32` since 2026-11-22.
 const MOST_AGAIN: usize = 32;
 
@@ -58,12 +61,13 @@ pub(super) struct CacheShard {
     budget: usize,
     pub(super) hits: u64,
     pub(super) misses: u64,
-    /// Offered records whose key was read or evicted recently.
+    /// Number of offered records whose key was recently read or evicted.
     pub(super) ghost_hits: u64,
     fresh: AdmissionSamples,
 }
 
-/// Usage statistics of keys that are kept when they are flushed, before they are read.
+/// Statistics about flushed keys that were admitted before they were read: how many of the samples
+/// have been read.
 #[derive(Clone, Copy, Debug, Default)]
 struct AdmissionSamples {
     samples: u32,
@@ -78,58 +82,60 @@ impl AdmissionSamples {
         self.samples += 1;
     }
 
-    /// Returns whether such keys are usually read. Samples take a while to be read, so this
-    /// underestimates them.
+    /// Returns whether flushed keys are usually read. Samples that will be read later are not
+    /// included, so this is an underestimate.
     fn are_worth_it(self) -> bool {
         self.samples >= LEAST_SAMPLES && self.used * 100 >= self.samples * WORTH_PERCENT
     }
 }
 
 impl CacheShard {
-    /// Returns the allotted bytes; untouched memory is not resident.
+    /// Returns the number of bytes that are allocated. Memory that was never touched is not
+    /// resident.
     pub(super) fn bytes(&self) -> usize {
         self.table.bytes() + self.ring.bytes() + self.ghosts.bytes()
     }
 
-    /// Returns the bytes in use.
+    /// Returns the number of bytes that are in use.
     pub(super) fn used_bytes(&self) -> usize {
         self.ring.filled() + self.len() * (CacheShard::bytes_of(0))
     }
 
-    /// Returns the number of kept records.
+    /// Returns the number of cached records.
     pub(super) fn len(&self) -> usize {
         self.table.used()
     }
 
-    /// Returns whether the ring is full, so that new records need a ghost.
+    /// Returns whether the ring is full. A new record is then admitted only if its key is a ghost.
     pub(super) fn is_full(&self) -> bool {
         self.ring.is_full()
     }
 
-    /// Returns the additional bytes needed to keep the records that the ghosts stand for.
+    /// Returns the number of additional bytes that would be needed to cache the records of all
+    /// ghosts.
     pub(super) fn ghost_bytes(&self) -> usize {
         self.ghosts.keys() * self.ring.mean().map_or(FIRST_RECORD_BYTES, CacheShard::bytes_of)
     }
 
-    /// Returns the memory of a record that occupies `in_ring` bytes of the ring: with its share of
-    /// used and free slots, and half a ghost.
+    /// Returns the memory needed for a record that occupies `in_ring` bytes of the ring. This
+    /// includes its share of the used and free slots of the hash table, and half a ghost.
     fn bytes_of(in_ring: usize) -> usize {
         in_ring + SLOT_BYTES * 100 / LOAD_PERCENT + GHOST_BYTES / 2
     }
 
-    /// Prefetches the slots of a hash.
+    /// Prefetches the hash table slots for a hash.
     pub(super) fn prefetch(&self, hash: u64) {
         self.table.prefetch(hash);
     }
 
-    /// Prefetches the record of a hash.
+    /// Prefetches the record that probably belongs to a hash.
     pub(super) fn prefetch_record(&self, hash: u64) {
         if let Some(place) = self.table.likely(hash) {
             self.ring.prefetch(place);
         }
     }
 
-    /// Appends the value of a key, if it is kept. Returns whether it is.
+    /// Looks up a key. If it is cached, its value is appended to `value`, and true is returned.
     #[inline]
     pub(super) fn get(&mut self, hash: u64, key: &[u8], value: &mut Vec<u8>) -> bool {
         let CacheShard { table, ring, .. } = self;
@@ -151,7 +157,8 @@ impl CacheShard {
         }
     }
 
-    /// Admits a record if the ring has space, or if its key was read or evicted recently.
+    /// Admits a record if the ring has free space, or if the record's key was recently read or
+    /// evicted. Otherwise the key is remembered as a ghost.
     pub(super) fn offer(&mut self, hash: u64, key: &[u8], value: &[u8]) {
         let CacheShard { table, ring, .. } = self;
         let len = key.len() + value.len();
@@ -170,7 +177,8 @@ impl CacheShard {
         }
     }
 
-    /// Adds a record that is not longer than the longest, and evicts others if necessary.
+    /// Adds a record, and evicts other records if necessary. The record must not be longer than the
+    /// ring allows.
     fn keep(&mut self, hash: u64, key: &[u8], value: &[u8], heat: u8) {
         let mut again = 0;
         let place = loop {
@@ -183,7 +191,7 @@ impl CacheShard {
         self.fit();
     }
 
-    /// Replaces the value of a key, if it is kept. Returns whether it is.
+    /// Updates the value of a cached key. Returns whether the key is cached.
     pub(super) fn renew(&mut self, hash: u64, key: &[u8], value: &[u8], is_hot: bool) -> bool {
         let CacheShard { table, ring, .. } = self;
         let Some(slot) = table.find(hash, |place| ring.key(place) == key) else {
@@ -201,13 +209,14 @@ impl CacheShard {
         true
     }
 
-    /// Returns whether a flushed key that is not kept is admitted before it is read: as a sample,
-    /// or because such keys are usually read.
+    /// Returns whether a flushed key that is not cached is to be admitted before it has been read.
+    /// This is so if the key is a sample, or if flushed keys are usually read.
     pub(super) fn wants_fresh(&self, hash: u64, len: usize) -> bool {
         len <= LONGEST_FRESH && (is_sampled(hash) || self.fresh.are_worth_it())
     }
 
-    /// Admits a flushed key for which [`CacheShard::wants_fresh`] is true, if the record fits.
+    /// Admits a flushed key, if its record is not too long. [`CacheShard::wants_fresh`] must have
+    /// returned true for the key.
     pub(super) fn keep_fresh(&mut self, hash: u64, key: &[u8], value: &[u8]) {
         let CacheShard { table, ring, .. } = self;
         let is_here = table.find(hash, |place| ring.key(place) == key).is_some();
@@ -224,7 +233,7 @@ impl CacheShard {
         }
     }
 
-    /// Remembers a flushed key that was written several times as a ghost.
+    /// Remembers a flushed key as a ghost. For keys that were written several times.
     pub(super) fn remember(&mut self, hash: u64) {
         if self.ring.is_full() {
             self.ghosts.take(hash);
@@ -232,14 +241,15 @@ impl CacheShard {
         }
     }
 
-    /// Evicts the oldest record, or moves it behind the others if it was used.
+    /// Evicts the oldest record. If the record was used, it is moved behind the other records
+    /// instead, at most [`MOST_AGAIN`] times for one new record.
     fn evict(&mut self, again: &mut usize) {
         let Some(oldest) = self.ring.pop() else {
             return;
         };
         let hash = checksum(self.ring.key(oldest));
         let Some(slot) = self.table.find(hash, |place| place == oldest) else {
-            // The record was removed.
+            // The record was removed from the table earlier.
             return;
         };
         if slot.heat() > 0
@@ -255,7 +265,8 @@ impl CacheShard {
         self.ghosts.note(hash);
     }
 
-    /// Replaces the table if records are much shorter or longer than it was made for.
+    /// Replaces the hash table if the records are much shorter or longer than those for which the
+    /// table was sized.
     fn fit(&mut self) {
         let slots = self.table.slots();
         let records = self.ring.len();
@@ -271,14 +282,14 @@ impl CacheShard {
         table.remove(hash, |place| ring.key(place) == key);
     }
 
-    /// Removes all keys for which `is` is true.
+    /// Removes all records for whose keys `is` returns true.
     pub(super) fn forget_all(&mut self, is: impl Fn(&[u8]) -> bool) {
         let CacheShard { table, ring, .. } = self;
         table.remove_all(|place| is(ring.key(place)));
     }
 
-    /// Resizes the shard. If not all records fit, records without recent uses are dropped first,
-    /// oldest first.
+    /// Resizes the shard to a budget of `budget` bytes. If not all records fit, records that were
+    /// not used recently are dropped first, from the oldest to the newest.
     pub(super) fn reshape(&mut self, budget: usize) {
         let mut old = std::mem::take(self);
         self.budget = budget;
@@ -458,7 +469,7 @@ mod tests {
         let (mut found, mut longest, mut shapes) = (0, 40, 0);
         for turn in 0..300_000u32 {
             if turn % 50_000 == 0 {
-                // Records become long, and then short again.
+                // First add long records, and then short ones again.
                 longest = 1240 - longest;
                 shard.forget_all(|_| true);
                 assert_eq!(shard.len(), 0);

@@ -1,86 +1,92 @@
-//! The share of the caches' memory that the record cache should have. Pure functions without side
-//! effects.
+//! Decides how the memory for caches is divided between the record cache and the page cache. All
+//! functions are pure.
 
-/// Counters since the last sample, and the current division of memory.
+/// Counters since the previous sample, and the present division of the memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CacheSample {
-    /// Bytes of the record cache and of the page cache.
+    /// Memory of the record cache and of the page cache, in bytes.
     pub(crate) records: u64,
     pub(crate) pages: u64,
-    /// Whether the record cache is full: before that, ghost hits are not significant.
+    /// Whether the record cache is full. Ghost hits are not significant before it is full.
     pub(crate) is_full: bool,
-    /// Lookups passed on to the tree, and their device reads.
+    /// Number of lookups that had to continue in the tree, and the number of device reads that they
+    /// caused.
     pub(crate) lookups: u64,
     pub(crate) reads: u64,
-    /// Reads of index and maplet pages.
+    /// Number of device reads of index pages and maplet pages.
     pub(crate) guides: u64,
-    /// Lookups that `ghost_bytes` more bytes for the record cache might have answered.
+    /// Number of lookups that the record cache might have answered with `ghost_bytes` more bytes.
     pub(crate) ghost_hits: u64,
     pub(crate) ghost_bytes: u64,
-    /// Lookups answered by the record cache.
+    /// Number of lookups that the record cache answered.
     pub(crate) hits: u64,
-    /// Device reads of scans since the previous sample.
+    /// Number of device reads caused by scans since the previous sample.
     pub(crate) scan_reads: u64,
-    /// Bytes of the tree on disk.
+    /// Size of the tree on disk, in bytes.
     pub(crate) data: u64,
 }
 
-/// Minimum number of lookups, or of device reads by scans, for a significant sample.
+/// Minimum number of lookups, or of device reads caused by scans, for a sample to be significant.
 /// Tuning: `10_000` since 2026-11-22.
 const ENOUGH: u64 = 10_000;
 
-/// From this many device reads of scans per lookup on, the record cache is of no use.
+/// If scans cause at least this many device reads for each lookup, the record cache is of no use.
 /// Tuning: `10` since 2026-11-22.
 const SCANS_PREVAIL: u64 = 10;
 
-/// Bounds of the record cache's share, in percent.
+/// Minimum share of the record cache in the memory of both caches, in percent.
 /// Tuning: `4` since 2026-11-22.
 const LEAST_PERCENT: u64 = 4;
-/// Upper bound of the record cache's share of the memory, in percent.
+/// Maximum share of the record cache in the memory of both caches, in percent.
 /// Tuning: `75` since 2026-11-22.
 const MOST_PERCENT: u64 = 75;
 
-/// A step moves 1/`STEPS` of both budgets.
+/// An ordinary step moves 1/`STEPS` of the memory of both caches.
 /// Tuning: `32` since 2026-11-22.
 const STEPS: u64 = 32;
 
-/// If more than 4 % of lookups miss an index or maplet page, memory moves to the page cache: no
-/// lookup should need such a read. Between 2 % and 4 % the page cache keeps its memory
-/// (hysteresis).
+/// If more than this percentage of lookups miss an index or maplet page, memory is moved to the
+/// page cache, because hardly any lookup should have to read such a page. Between
+/// [`HUNGRY_PERCENT`] and this percentage, the page cache keeps its memory (hysteresis).
 /// Tuning: `4` since 2026-11-24.
 const STARVING_PERCENT: u64 = 4;
-/// From this miss rate on, in percent, the page cache keeps its memory (hysteresis).
+/// If more than this percentage of lookups miss an index or maplet page, the page cache keeps its
+/// memory (hysteresis).
 /// Tuning: `2` since 2026-11-24.
 const HUNGRY_PERCENT: u64 = 2;
 
-/// Consecutive samples above the threshold before memory moves. One sample may mislead: the output
-/// of a compaction exists alongside its input for a while, a reduced cache soon rereads the pages
-/// that it lost, and the caches are empty after opening.
+/// Number of consecutive samples above [`STARVING_PERCENT`] that are required before memory is
+/// moved. A single sample may mislead for several reasons. The output of a compaction exists
+/// alongside its input for a while. A page cache that was reduced soon reads the lost pages again.
+/// The caches are empty after the store is opened.
 /// Tuning: `3` since 2026-11-24.
 const PATIENCE: u32 = 3;
 
-/// Steps are twice as long if a byte for records is worth this percentage of a byte for pages, or
-/// if [`STARVED_PERCENT`] of lookups miss index or maplet pages.
+/// A step to the record cache is twice as long if a byte of the record cache is worth at least this
+/// percentage of a byte of the page cache.
 /// Tuning: `300` since 2026-11-24.
 const FAR_PERCENT: u128 = 300;
-/// Steps are twice as long if this percentage of lookups miss an index or maplet page.
+/// A step to the page cache is twice as long if more than this percentage of lookups miss an index
+/// or maplet page.
 /// Tuning: `20` since 2026-11-24.
 const STARVED_PERCENT: u64 = 20;
 
-/// A step moves 1/`LARGE_STEPS` of both budgets when the page cache has memory to spare.
+/// If the page cache has more memory than it can use, a step moves 1/`LARGE_STEPS` of the memory of
+/// both caches.
 /// Tuning: `8` since 2026-11-23.
 const LARGE_STEPS: u64 = 8;
 
-/// Useful size of the page cache, in percent of the data: obsolete pages that are not yet dropped
-/// occupy some of it.
+/// Maximum useful size of the page cache, in percent of the size of the data. It is above 100 %
+/// because obsolete pages that have not been dropped occupy some of the page cache.
 /// Tuning: `150` since 2026-11-23.
 const PAGES_OF_DATA_PERCENT: u64 = 150;
 
-/// A byte must be worth this percentage of a byte in the other cache to be moved.
+/// Memory is moved to a cache only if a byte there is worth at least this percentage of a byte in
+/// the other cache.
 /// Tuning: `125` since 2026-11-24.
 const MARGIN_PERCENT: u128 = 125;
 
-/// Returns whether the sample is significant.
+/// Returns whether the sample contains enough lookups or scans to be significant.
 pub(crate) fn is_enough(view: &CacheSample) -> bool {
     view.lookups.max(view.scan_reads) >= ENOUGH
 }
@@ -89,31 +95,31 @@ fn scans_prevail(view: &CacheSample) -> bool {
     view.scan_reads >= ENOUGH && view.scan_reads >= (view.hits + view.lookups) * SCANS_PREVAIL
 }
 
-/// Returns whether more than this percentage of lookups missed index or maplet pages, if there were
-/// enough lookups.
+/// Returns whether more than `percent` percent of the lookups missed an index or maplet page.
+/// Returns false if there were too few lookups.
 fn misses_guides(view: &CacheSample, percent: u64) -> bool {
     view.lookups >= ENOUGH && view.guides * 100 > view.lookups * percent
 }
 
-/// What earlier samples have shown.
+/// What was learned from earlier samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CacheTrend {
-    /// Consecutive samples in which index and maplet pages were missing.
+    /// Number of consecutive samples in which too many lookups missed index or maplet pages.
     starving: u32,
-    /// Lower bound of the page cache, set when it lacked index and maplet pages. The record cache
-    /// does not reclaim this memory for a while: it would have to return it again, and each change
-    /// copies all records.
+    /// Minimum size of the page cache in bytes, which is set when index and maplet pages did not
+    /// fit. For a while the record cache does not take this memory back. It would soon have to
+    /// return it, and each resize copies all cached records.
     floor: u64,
-    /// Samples for which the lower bound still holds.
+    /// Number of samples for which `floor` remains valid.
     looks: u32,
 }
 
-/// Number of samples for which a lower bound holds: about a minute.
+/// Number of samples for which a minimum size of the page cache remains valid: about a minute.
 /// Tuning: `60` since 2026-11-22.
 const LOOKS: u32 = 60;
 
 impl CacheTrend {
-    /// Returns the new budget of the record cache.
+    /// Returns the new budget of the record cache, in bytes, and updates the trend.
     pub(crate) fn next(&mut self, view: &CacheSample) -> u64 {
         self.starving = if misses_guides(view, STARVING_PERCENT) {
             self.starving + 1
@@ -125,7 +131,7 @@ impl CacheTrend {
         let all = view.records + view.pages;
         if is_starving {
             (self.floor, self.looks) = (all - wanted, LOOKS);
-            // Added page memory has to fill before the next sample is significant.
+            // The added memory of the page cache must fill before the next sample is significant.
             self.starving -= PATIENCE - 1;
         }
         if self.looks == 0 {
@@ -140,33 +146,34 @@ impl CacheTrend {
     }
 }
 
-/// Returns the maximum of the record cache, given `all` bytes for both caches.
+/// Returns the maximum size of the record cache if both caches together have `all` bytes.
 pub(crate) fn most(all: u64) -> u64 {
     all * MOST_PERCENT / 100
 }
 
-/// Returns the record cache's budget when the sum of both changes from `all` to `caches` bytes and
-/// the record cache had `records` bytes.
+/// Returns the record cache's budget when the total budget of both caches changes from `all` to
+/// `caches` bytes. `records` is the record cache's budget before the change; its share is kept.
 pub(crate) fn in_proportion(records: u64, all: u64, caches: u64) -> u64 {
     let wanted = u128::from(caches) * u128::from(records) / u128::from(all.max(1));
     u64::try_from(wanted).map_or(caches, |wanted| wanted.min(most(caches)))
 }
 
-/// Returns whether a change of the budget is large enough to copy the records for it.
+/// Returns whether a change of the budget is large enough to justify copying all cached records.
 pub(crate) fn is_a_step(change: u64, caches: u64) -> bool {
     change >= caches / STEPS
 }
 
-/// Returns the new budget of the record cache.
+/// Returns the new budget of the record cache, in bytes, for one sample.
 ///
-/// If the page cache would hold all data and have memory to spare, the record cache gets that
-/// memory: a hit there costs a fifth of the processor time of a lookup in pages.
+/// If the page cache could cache all data and have memory left, the record cache gets the rest: a
+/// hit in the record cache costs a fifth of the processor time of a lookup in cached pages.
 ///
-/// A byte more for records saves as many device reads as there were ghost hits, divided by the
-/// bytes that the ghosts stand for. A byte more for pages saves at least the average device reads
-/// per byte of data outside the page cache: hot keys are usually scattered over leaves, so that all
-/// leaves are about equally hot. Index and maplet pages are hotter than leaves; they are the first
-/// pages that the page cache keeps.
+/// An additional byte of the record cache saves as many device reads as there were ghost hits,
+/// divided by the number of bytes for which the ghosts stand. An additional byte of the page cache
+/// saves at least the average number of device reads for each byte of data outside the page cache.
+/// The average is used because hot keys are usually scattered over the leaves, so that all leaves
+/// are about equally hot. Index and maplet pages are hotter than leaves; they are the first pages
+/// that the page cache keeps.
 fn next(view: &CacheSample, is_starving: bool) -> u64 {
     let all = view.records + view.pages;
     let (least, most) = (all * LEAST_PERCENT / 100, most(all));
@@ -181,8 +188,8 @@ fn next(view: &CacheSample, is_starving: bool) -> u64 {
     let less = |is_far| view.records.saturating_sub(step(is_far));
     let uncached = u128::from(view.data.saturating_sub(view.pages).max(1));
     let lookups = u128::from(view.lookups);
-    // Compares ghost_hits * reads / lookups / ghost_bytes with reads / uncached, both multiplied by
-    // all divisors.
+    // Compare ghost_hits * reads / lookups / ghost_bytes with reads / uncached. Both sides are
+    // multiplied by all divisors, and reads cancels out.
     let of_records = u128::from(view.ghost_hits) * uncached;
     let of_pages = lookups * u128::from(view.ghost_bytes);
     let wanted = if scans_prevail(view) {
@@ -225,7 +232,8 @@ mod tests {
 
     #[test]
     fn memory_goes_to_where_a_byte_saves_more_reads() {
-        // A hundred thousand lookups over 976 MiB: 820 for 8 MiB of it.
+        // There are 100,000 lookups over 976 MiB of uncached data, so about 820 of them read a
+        // given 8 MiB.
         let table = [
             (5_000, 0, 20, "hot records come back"),
             (2_000, 0, 18, "records that are not so hot do"),
@@ -298,7 +306,8 @@ mod tests {
         let mut now = view(2_000, 0);
         let (mut changes, mut shares) = (0, Vec::new());
         for _ in 0..10 * LOOKS {
-            // Above 17 MiB for records, index and maplet pages do not fit.
+            // If the record cache uses more than 17 MiB, the index and maplet pages do not fit into
+            // the page cache.
             now.guides = if now.records > 17 * MIB { 30_000 } else { 0 };
             let wanted = trend.next(&now);
             changes += u32::from(wanted != now.records);
@@ -313,7 +322,8 @@ mod tests {
     #[test]
     fn guides_that_are_missing_for_a_moment_change_nothing() {
         let mut trend = CacheTrend::default();
-        // As after a compaction, or after opening.
+        // Index and maplet pages are missing only for a moment, as after a compaction or after
+        // opening the store.
         for guides in [80_000, 30_000, 3_000, 30_000, 10_000, 2_500] {
             assert_eq!(trend.next(&view(5_000, guides)), 16 * MIB, "{guides}");
         }

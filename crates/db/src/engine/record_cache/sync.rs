@@ -1,5 +1,6 @@
-//! The mutex and the atomic of this module: those of `parking_lot` and the standard library, or
-//! those of the model checker under `--cfg alluvium_model_check`.
+//! The mutex and the atomic type that the record cache uses. They are the types of `parking_lot`
+//! and of the standard library, or the types of the model checker under
+//! `--cfg alluvium_model_check`.
 
 #[cfg(alluvium_model_check)]
 mod chosen {

@@ -1,16 +1,17 @@
-//! The hash table from a key's hash to its record, in buckets of eight slots. An insertion into a
-//! full bucket replaces the least used slot.
+//! Hash table that finds a record in the ring by the hash of its key. It has buckets of eight
+//! slots. If a bucket is full, a new record replaces its least used slot.
 
 use super::ring::RingOffset;
 use alluvium_base::prefetch_line;
 
 const SLOTS: usize = 8;
 
-/// Limit of a record's use count.
+/// Maximum value of a record's use count.
 pub(super) const MOST_HEAT: u8 = 3;
 
-/// A record's offset and a mark: part of its hash, in the lowest two bits the use count since the
-/// ring last reached the record, and in the next bit whether it is an unused sample.
+/// Offset of a record in the ring, and a mark. The two lowest bits of the mark are the record's use
+/// count since the ring last reached the record. The next bit tells whether the record is a sample
+/// that has not been read. The other bits are a part of the key's hash.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RecordSlot {
     pub(super) place: RingOffset,
@@ -32,7 +33,7 @@ impl RecordSlot {
         self.mark = self.mark & !HEAT | u32::from(heat);
     }
 
-    /// Clears the sample flag. Returns whether it was set.
+    /// Clears the sample bit. Returns whether it was set.
     pub(super) fn end_sample(&mut self) -> bool {
         let was_sample = self.mark & SAMPLE != 0;
         self.mark &= !SAMPLE;
@@ -54,7 +55,7 @@ impl RecordSlot {
 
 pub(super) const SLOT_BYTES: usize = size_of::<RecordSlot>();
 
-/// A bucket fills one cache line.
+/// A bucket of slots. It fills exactly one cache line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 struct SlotBucket([RecordSlot; SLOTS]);
@@ -67,18 +68,19 @@ pub(super) struct RecordTable {
     used: usize,
 }
 
-/// Returns the hash part of a mark. It is never zero, but its lowest bits are.
+/// Returns the part of the hash that a mark contains. It is never zero, but its three lowest bits
+/// are.
 fn tag(hash: u64) -> u32 {
     ((hash >> 24) as u32 & TAG).max(TAG & TAG.wrapping_neg())
 }
 
-/// Returns a number below `count`, from the low half of a hash.
+/// Maps the low 32 bits of a hash to a number below `count`.
 pub(super) fn pick(hash: u64, count: usize) -> usize {
     (((hash & u64::from(u32::MAX)) * count as u64) >> 32) as usize
 }
 
 impl RecordTable {
-    /// Creates a table of at least `slots` slots.
+    /// Creates a table with at least `slots` slots.
     pub(super) fn new(slots: usize) -> RecordTable {
         RecordTable {
             buckets: vec![SlotBucket::default(); slots.div_ceil(SLOTS)].into_boxed_slice(),
@@ -94,7 +96,7 @@ impl RecordTable {
         self.buckets.len() * SLOTS
     }
 
-    /// Returns the number of records.
+    /// Returns the number of slots in use.
     pub(super) fn used(&self) -> usize {
         self.used
     }
@@ -106,7 +108,7 @@ impl RecordTable {
         }
     }
 
-    /// Prefetches the slots of a hash.
+    /// Prefetches the bucket for a hash.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         if let Some(bucket) = self.buckets.get(pick(hash, self.buckets.len())) {
@@ -114,7 +116,8 @@ impl RecordTable {
         }
     }
 
-    /// Returns the offset of a record that may have this hash, judging by its slot.
+    /// Returns the offset of a record that probably has this hash. Only the part of the hash in the
+    /// slot is compared.
     #[inline]
     pub(super) fn likely(&self, hash: u64) -> Option<RingOffset> {
         let bucket = self.buckets.get(pick(hash, self.buckets.len()))?;
@@ -122,7 +125,7 @@ impl RecordTable {
         Some(slot.place)
     }
 
-    /// Returns the slot of a hash for whose offset `is` is true.
+    /// Returns the slot that matches the hash and for whose offset `is` returns true.
     #[inline]
     pub(super) fn find(&mut self, hash: u64, is: impl Fn(RingOffset) -> bool) -> Option<&mut RecordSlot> {
         let tag = tag(hash);
@@ -131,7 +134,7 @@ impl RecordTable {
             .find(|slot| slot.is_of(tag) && is(slot.place))
     }
 
-    /// Adds a record. Its key must not have a slot yet.
+    /// Adds a record with this hash. The record's key must not have a slot yet.
     pub(super) fn add(&mut self, hash: u64, place: RingOffset, heat: u8) {
         let rank = |slot: &RecordSlot| if slot.is_empty() { 0 } else { 1 + slot.heat() };
         let Some(slot) = self.bucket(hash).iter_mut().min_by_key(|slot| rank(slot)) else {
@@ -143,7 +146,8 @@ impl RecordTable {
         self.used += usize::from(was_empty);
     }
 
-    /// Removes the slot of a hash for whose offset `is` is true. Returns its use count.
+    /// Removes the slot that matches the hash and for whose offset `is` returns true. Returns the
+    /// use count of the removed slot, or `None` if there is no such slot.
     pub(super) fn remove(&mut self, hash: u64, is: impl Fn(RingOffset) -> bool) -> Option<u8> {
         let slot = self.find(hash, is)?;
         let heat = slot.heat();
@@ -152,7 +156,7 @@ impl RecordTable {
         Some(heat)
     }
 
-    /// Removes all slots for whose offset `is` is true.
+    /// Removes all slots for whose offset `is` returns true.
     pub(super) fn remove_all(&mut self, is: impl Fn(RingOffset) -> bool) {
         let slots = self.buckets.iter_mut().flat_map(|bucket| &mut bucket.0);
         for slot in slots.filter(|slot| !slot.is_empty() && is(slot.place)) {

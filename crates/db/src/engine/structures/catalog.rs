@@ -1,5 +1,5 @@
-//! The second copy of the catalog, stored in the manifest: opening does not depend on the single
-//! leaf that holds the first copy.
+//! The second copy of the catalog, which is stored in the manifest. Because of it, opening a store
+//! does not depend on the single leaf that contains the first copy.
 
 use crate::schema::format;
 use alluvium_base::SequenceNumber;
@@ -12,17 +12,18 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The catalog's records: keys as in the tree, and values.
+/// The records of the catalog: their keys, as in the tree, and their values.
 pub(in crate::engine) type CatalogRecords = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The second copy of the catalog, as of the cut of the dictionaries. The lock `publishing` must be
-/// held to update it with a memtable or to read it for a generation.
+/// The second copy of the catalog. It is as recent as the dictionaries: it contains the changes of
+/// all published memtables. The caller must hold the lock `publishing` to apply a memtable to it,
+/// or to read it for a generation.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct SecondCatalog {
-    /// `None` while a store without a second copy is being opened; it is then made from the first
-    /// copy.
+    /// `None` while a store without a second copy is being opened. In this case the second copy is
+    /// then created from the first one.
     records: Mutex<Option<CatalogRecords>>,
-    /// Whether reads use this copy because the first one is damaged.
+    /// Whether reads use this copy, because the first copy is damaged.
     is_used: AtomicBool,
 }
 
@@ -35,7 +36,7 @@ impl SecondCatalog {
         self.records.lock().clone()
     }
 
-    /// Makes reads use this copy because the first one is damaged. Returns false if there is no
+    /// Makes reads use this copy, because the first copy is damaged. Returns false if there is no
     /// second copy.
     pub(in crate::engine) fn replace_first(&self) -> bool {
         let has_records = self.records.lock().is_some();
@@ -43,25 +44,26 @@ impl SecondCatalog {
         has_records
     }
 
-    /// Returns whether reads use this copy.
+    /// Returns whether reads use this copy instead of the first one.
     pub(in crate::engine) fn is_used(&self) -> bool {
         self.is_used.load(Relaxed)
     }
 
-    /// Makes reads use the first copy again, after it was rewritten.
+    /// Makes reads use the first copy again. Must be called only after the first copy was
+    /// rewritten.
     pub(in crate::engine) fn use_first_copy(&self) {
         self.is_used.store(false, Relaxed);
     }
 
-    /// Applies a memtable that the dictionaries have published.
+    /// Applies the catalog changes of a memtable that the dictionaries have published.
     pub(super) fn take(&self, memtable: &Memtable) {
         if let Some(records) = &mut *self.records.lock() {
             apply(records, memtable, SequenceNumber::MAX);
         }
     }
 
-    /// Returns the records as of commit `at`, which must not be below the cut. Returns `None` if
-    /// there is no second copy.
+    /// Returns the records as of commit `at`, which must not be below `cut`. Changes after `cut`
+    /// are taken from the memtables in `list`. Returns `None` if there is no second copy.
     pub(in crate::engine) fn at(
         &self,
         list: &MemtableList,
@@ -77,7 +79,7 @@ impl SecondCatalog {
     }
 }
 
-/// Returns the range of the catalog's keys in the tree.
+/// Returns the key range of the catalog in the tree.
 pub(in crate::engine) fn range() -> KeyRange {
     let (first, behind) = (
         format::prefix(format::CATALOG),
@@ -86,7 +88,7 @@ pub(in crate::engine) fn range() -> KeyRange {
     KeyRange::new(&first, Some(&behind))
 }
 
-/// Applies a memtable's catalog messages up to a commit.
+/// Applies the catalog changes of a memtable to `records`, up to commit `at`.
 fn apply(records: &mut CatalogRecords, memtable: &Memtable, at: SequenceNumber) {
     let range = range();
     let mut cursor = memtable.cursor();

@@ -1,4 +1,4 @@
-//! Cuts of all dictionaries at one sequence number, for checkpoints.
+//! Cuts of all dictionaries at the same sequence number, for checkpoints.
 
 use super::DictionarySet;
 use crate::error::Result;
@@ -8,19 +8,21 @@ use alluvium_base::SequenceNumber;
 use alluvium_storage::store::{Checkpoint, Store};
 use std::collections::BTreeMap;
 
-/// A cut of all dictionaries that is not yet durable.
+/// The roots of all dictionaries at the same sequence number, in a checkpoint that is not durable
+/// yet.
 #[derive(Debug)]
 pub(in crate::engine) struct PendingCheckpoint<'d> {
     pub(in crate::engine) checkpoint: Checkpoint<'d>,
-    /// The payload of the new superblock.
+    /// The payload of the superblock that will make the checkpoint durable.
     pub(in crate::engine) payload: Vec<u8>,
-    /// The last commit of the cut.
+    /// Sequence number up to which the checkpoint contains all commits.
     pub(in crate::engine) at: SequenceNumber,
 }
 
 impl DictionarySet {
-    /// Cuts a generation of all dictionaries (M1). Returns `None` while a memtable is published in
-    /// some and not in others.
+    /// Writes the manifest of a new generation, with the roots of all dictionaries at the same
+    /// sequence number (M1). Returns `None` if only some of the dictionaries have published the
+    /// latest memtable.
     pub(in crate::engine) fn cut_generation<'s>(
         &self,
         store: &'s Store,
@@ -76,8 +78,9 @@ impl DictionarySet {
         }))
     }
 
-    /// Handles a structure that cannot be cut. If the reason is damage in pages, they are
-    /// quarantined and `None` is returned: the next attempt works without them.
+    /// Handles a structure for which the checkpoint has failed. If the reason is damage in in-place
+    /// pages, the pages are quarantined, and `None` is returned. The next attempt then leaves them
+    /// out.
     fn without<'s>(
         &self,
         structure: StructureKind,

@@ -1,4 +1,4 @@
-//! Flushes of memtables and attachment of ingests.
+//! Flushes of memtables into the dictionaries, and attachment of ingests.
 
 use super::DictionarySet;
 use crate::error::Result;
@@ -10,7 +10,7 @@ use alluvium_dictionary::memtable_slice::MemtableSlice;
 use alluvium_storage::extents::AllocationClass;
 use std::sync::Arc;
 
-/// The share of a memtable that is being flushed into one dictionary.
+/// The part of a memtable that is being flushed into one dictionary.
 #[derive(Debug)]
 pub(in crate::engine) struct DictionaryFlush {
     pub(in crate::engine) structure: StructureKind,
@@ -19,7 +19,8 @@ pub(in crate::engine) struct DictionaryFlush {
 }
 
 impl DictionarySet {
-    /// Begins to flush a sealed memtable into the dictionaries that do not contain it yet.
+    /// Begins to flush a sealed memtable. Returns one part for each dictionary that does not
+    /// contain the memtable yet.
     pub(in crate::engine) fn take(
         &self,
         memtable: &Arc<Memtable>,
@@ -39,9 +40,9 @@ impl DictionarySet {
         begun.collect()
     }
 
-    /// Publishes the flushed shares of a memtable. After an error some dictionaries may have
-    /// published theirs, as recorded in `is_published`. `failed` is set to the structure that
-    /// failed.
+    /// Makes all dictionaries publish their flushed parts of a memtable. If one of them fails,
+    /// `failed` is set to its structure. The dictionaries before it have then published, as noted
+    /// in `is_published`.
     pub(in crate::engine) fn publish(
         &self,
         memtable: &Memtable,
@@ -56,7 +57,8 @@ impl DictionarySet {
             taking.is_published = true;
         }
         self.second_catalog.take(memtable);
-        // A dictionary may have been created since; the memtable contains nothing for its keys.
+        // A dictionary may have been created since the flush began. The memtable contains nothing
+        // for its keys.
         self.advance(cut)
     }
 
@@ -65,7 +67,7 @@ impl DictionarySet {
         behind.try_for_each(|(_, dictionary)| dictionary.advance(cut))
     }
 
-    /// Attaches ingests to their dictionaries, as the commits from `first` to `last`.
+    /// Attaches ingests to their dictionaries. They become the commits from `first` to `last`.
     pub(in crate::engine) fn attach(
         &self,
         mut all: Vec<Box<dyn BulkIngest>>,
@@ -73,13 +75,15 @@ impl DictionarySet {
         last: SequenceNumber,
     ) -> Result<()> {
         let _publishing = self.publishing.lock();
-        // Allocate first: a full disk must be detected before any dictionary has changed.
+        // Allocate all space first, so that a full disk is detected before any dictionary has
+        // changed.
         all.iter_mut().try_for_each(|ingest| ingest.prepare(first))?;
         let mut attached = 0;
         for ingest in all {
             match ingest.attach(first) {
                 Ok(()) => attached += 1,
-                // Only some dictionaries have attached theirs; only reopening can undo this.
+                // Some dictionaries have attached their ingests and others have not. Only reopening
+                // the store can undo this.
                 Err(error) if attached > 0 => {
                     let cause = error.to_string();
                     let poisoned = alluvium_storage::Error::Poisoned { cause };

@@ -1,18 +1,20 @@
-//! The dictionaries of an open store, the assignment of keyspaces to them, and the manifest that
-//! lists them.
+//! The dictionaries of an open store, the mapping from keyspaces to dictionaries, and the manifest
+//! that lists the dictionaries.
 //!
-//! *Scope*: the structures of the store, the structure of each keyspace, and operations on all
-//! structures together.
+//! *Scope*: which structures (kinds of dictionaries) the store has, which structure each keyspace
+//! uses, and operations on all dictionaries together.
 //!
 //! *Must not depend on*: how a structure stores its keys, and when memtables are sealed.
 //!
-//! To add a structure: add a field, an arm in `DictionarySet::get`, in `placement.rs` and in
-//! `open.rs`, and a variant in `readers.rs`. Its numbers and names are in `crate::options::kind`.
+//! To add a structure, add a field here, an arm in `DictionarySet::get`, arms in `placement.rs` and
+//! `open.rs`, and a variant in `readers.rs`. The number and the name of each structure are in
+//! `crate::options::kind`.
 //!
 //! Invariants:
 //!
 //! - **X1** Dictionary 0 is the tree. A store has at most one dictionary of each structure.
-//! - **X2** At every cut, a commit is in all dictionaries that it writes to, or in none.
+//! - **X2** At every cut (sequence number of a checkpoint), a commit is either in all dictionaries
+//!   to which it writes, or in none of them.
 
 pub(super) mod catalog;
 mod checkpoint;
@@ -58,50 +60,55 @@ use volatile::VolatileMap;
 #[derive(Debug)]
 pub(crate) struct DictionarySet {
     home: StructureContext,
-    /// Contains the catalog and every keyspace that is not in another structure.
+    /// The tree. It contains the catalog, and every keyspace that is not in another structure.
     pub(crate) tree: TieredTree,
-    /// Created for its first keyspace.
+    /// The ordered map, which is created for the first keyspace that uses it.
     map: OnceLock<OrderedMap>,
-    /// Created for their first keyspace.
+    /// The levels, which are created for the first keyspace that uses them.
     levels: OnceLock<LevelsDictionary>,
-    /// Created for its first keyspace.
+    /// The hashed structure, which is created for the first keyspace that uses it.
     hashed: OnceLock<HashedStructure>,
     volatile: OnceLock<VolatileMap>,
     paged: OnceLock<PagedDictionary>,
-    /// Memory of the buffer of `paged`, in bytes.
+    /// Size of the buffer of `paged`, in bytes.
     paged_bytes: usize,
-    /// The quarantined pages, which accept no writes, and whether there are any.
+    /// The in-place pages if they are quarantined and accept no writes; `has_aside` tells whether
+    /// they are.
     aside: Mutex<Option<QuarantinedPages>>,
     has_aside: AtomicBool,
     /// Whether the durable generation lists damaged pages that no keyspace uses.
     pub(in crate::engine) has_left_damage: bool,
-    /// Writes that the pages had not received when the durable generation was made, until the owner
-    /// has made a memtable of them.
+    /// Writes that the in-place pages had not received when the durable generation was made. `None`
+    /// once the engine has put them into a memtable.
     held: Mutex<Option<HeldWrites>>,
-    /// State of pages that no keyspace uses.
+    /// State of in-place pages that no keyspace uses any more.
     left: Mutex<UnusedPages>,
-    /// Options of the levels, except those set by their first keyspace.
+    /// Options of the levels. The options that the first keyspace determines are left at their
+    /// defaults.
     levels_options: LevelsOptions,
-    /// Options of the hashed structure, except the form, index and seed set for its first keyspace.
+    /// Options of the hashed structure. The form, index and seed, which the first keyspace
+    /// determines, are left at their defaults.
     hashed_options: HashedOptions,
-    /// Structures of the keyspaces that are not in the tree.
+    /// The structure of each keyspace that is not in the tree.
     placed: RwLock<BTreeMap<KeyspaceId, StructureKind>>,
-    /// Held while all dictionaries publish a memtable one after the other, and while a checkpoint
-    /// takes their cuts.
+    /// Lock that is held while the dictionaries publish a memtable one after the other, and while a
+    /// checkpoint collects their roots.
     publishing: Mutex<()>,
-    /// The second copy of the catalog's records, as of the cut.
+    /// The second copy of the catalog's records, as recent as the dictionaries.
     pub(in crate::engine) second_catalog: SecondCatalog,
-    /// The latest reading time when the durable generation was made.
+    /// The latest time by which a reader had decided expiry when the durable generation was made,
+    /// in milliseconds since 1970.
     pub(in crate::engine) time_ms: u64,
-    /// Writes the manifest at every checkpoint.
+    /// Writes the manifest of each checkpoint.
     pub(in crate::engine) manifest: ManifestWriter,
-    /// Dictionaries in the durable manifest that this version cannot open, with a keyspace in each.
-    /// If there are any, opening fails.
+    /// Dictionaries in the durable manifest whose structure this version does not know. For each of
+    /// them, one of its keyspaces, if there is any. If this list is not empty, opening the store
+    /// fails.
     unknown: Vec<(DictionaryEntry, Option<KeyspaceId>)>,
 }
 
 impl DictionarySet {
-    /// Returns a structure, if it exists.
+    /// Returns the dictionary with this structure, or `None` if the store has none.
     #[inline]
     fn get(&self, structure: StructureKind) -> Option<StructureRef<'_>> {
         Some(match structure {
@@ -114,7 +121,7 @@ impl DictionarySet {
         })
     }
 
-    /// Returns a structure that has at least one keyspace.
+    /// Returns the dictionary with this structure. There must be a keyspace that uses it.
     #[inline]
     pub(in crate::engine) fn structure(&self, structure: StructureKind) -> StructureRef<'_> {
         self.get(structure).expect("it was made for its first keyspace")
@@ -124,56 +131,56 @@ impl DictionarySet {
         self.structure(structure).dictionary()
     }
 
-    /// Returns all dictionaries, the tree first.
+    /// Returns all dictionaries of the store. The tree is the first one.
     pub(in crate::engine) fn all(&self) -> impl Iterator<Item = (StructureKind, &dyn Dictionary)> {
         let all = StructureKind::ALL.into_iter();
         all.filter_map(|structure| Some((structure, self.get(structure)?.dictionary())))
     }
 
-    /// Returns the levels, which must have a keyspace.
+    /// Returns the levels. There must be a keyspace that uses them.
     pub(crate) fn levels(&self) -> &LevelsDictionary {
         self.levels
             .get()
             .expect("they were made for their first keyspace")
     }
 
-    /// Returns the hashed structure, which must have a keyspace.
+    /// Returns the hashed structure. There must be a keyspace that uses it.
     pub(crate) fn hashed(&self) -> &HashedStructure {
         self.hashed.get().expect("it was made for its first keyspace")
     }
 
-    /// Returns the pages, which must have a keyspace.
+    /// Returns the in-place pages. There must be a keyspace that uses them.
     pub(crate) fn paged(&self) -> &PagedDictionary {
         self.paged.get().expect("they were made for their first keyspace")
     }
 
-    /// Sets the space class that maintenance allocates from.
+    /// Sets the class of space from which maintenance allocates.
     pub(in crate::engine) fn set_space_class(&self, class: AllocationClass) {
         self.all()
             .for_each(|(_, dictionary)| dictionary.set_space_class(class));
     }
 
-    /// Returns whether a step is running or due.
+    /// Returns whether a maintenance step is due or running in any dictionary.
     pub(crate) fn has_pending_work(&self) -> bool {
         self.all().any(|(_, dictionary)| dictionary.has_pending_work())
     }
 
-    /// Returns the approximate free space needed by a compaction that frees space, in addition to a
-    /// few memtables.
+    /// Returns the approximate number of bytes of free space that a compaction needs in order to
+    /// free space. A few memtables must be added to it.
     pub(in crate::engine) fn freeing_bytes(&self) -> u64 {
         self.hashed.get().map_or(0, HashedStructure::merge_bytes)
     }
 
     /// Makes merges of hashed keyspaces include pending deletes. Returns whether there are deletes
-    /// that no merge was yet asked to include.
+    /// that no merge has been asked to include before.
     pub(in crate::engine) fn want_deletes_merged(&self) -> bool {
         self.hashed
             .get()
             .is_some_and(HashedStructure::want_deletes_merged)
     }
 
-    /// Limits the memory that all scans together hold between calls. It is divided evenly between
-    /// the structures with such scans.
+    /// Sets the maximum memory that all scans together retain between calls, in bytes. It is
+    /// divided evenly among the structures whose scans retain memory.
     pub(in crate::engine) fn limit_scans(&self, bytes: u64) {
         let levels = self.levels.get();
         let part = bytes / (1 + u64::from(levels.is_some()));
@@ -183,55 +190,58 @@ impl DictionarySet {
         }
     }
 
-    /// Returns the number of due steps for the throttling of writers without background threads.
+    /// Returns the number of due steps on which the throttling of writers is based if there are no
+    /// background threads.
     pub(crate) fn overdue_steps(&self) -> usize {
         self.all().map(|(_, dictionary)| dictionary.overdue_steps()).sum()
     }
 
-    /// Returns the read amplification in percent of its limit.
+    /// Returns the read amplification in percent of its limit. It is the highest one of all
+    /// dictionaries.
     pub(crate) fn read_amplification_percent(&self) -> u64 {
         let all = self.all();
         let percent = all.map(|(_, dictionary)| dictionary.read_amplification_percent());
         percent.max().unwrap_or(0)
     }
 
-    /// Returns the statistics of the hashed structure, if it exists.
+    /// Returns the statistics of the hashed structure, or `None` if there is none.
     pub(crate) fn hashed_stats(&self) -> Option<HashedStats> {
         self.hashed.get().map(HashedStructure::stats)
     }
 
-    /// Returns the last commit up to which all commits are in all dictionaries.
+    /// Returns the sequence number up to which all dictionaries contain all commits.
     pub(crate) fn cut(&self) -> SequenceNumber {
         let tree = self.tree.cut();
         self.live()
             .fold(tree, |cut, (_, dictionary)| cut.min(dictionary.cut()))
     }
 
-    /// Returns the horizon below which versions may be discarded.
+    /// Returns the horizon, which determines the versions that compactions may discard.
     pub(crate) fn horizon(&self) -> &GcHorizon {
         &self.home.horizon
     }
 
-    /// Returns the record rules of each keyspace.
+    /// Returns the rules that apply to the records of each keyspace.
     pub(in crate::engine) fn schema(&self) -> &Arc<dyn KeyspaceSchema> {
         &self.home.schema
     }
 
-    /// Returns the memory of all dictionaries in bytes.
+    /// Returns the memory that all dictionaries use, in bytes.
     pub(in crate::engine) fn memory_bytes(&self) -> u64 {
         self.all()
             .map(|(_, dictionary)| dictionary.pending_work().memory_bytes)
             .sum()
     }
 
-    /// Returns the number of steps due or running.
+    /// Returns the number of maintenance steps that are due or running.
     pub(in crate::engine) fn steps(&self) -> u64 {
         self.live()
             .map(|(_, dictionary)| dictionary.pending_work().steps)
             .sum()
     }
 
-    /// Begins an ingest into a structure.
+    /// Begins an ingest into the dictionary with this structure. Fails if its pages are
+    /// quarantined.
     pub(in crate::engine) fn ingest(
         &self,
         structure: StructureKind,
@@ -243,8 +253,8 @@ impl DictionarySet {
         Ok(self.of(structure).ingest(class)?)
     }
 
-    /// Returns a reader of the current state of a structure. A read that includes memtables must
-    /// load their list first.
+    /// Returns a reader of the present version of a dictionary. A read that also searches memtables
+    /// must load the list of memtables before this call.
     #[inline]
     pub(in crate::engine) fn reader(&self, structure: StructureKind) -> StructureReader<'_> {
         self.structure(structure).reader()

@@ -1,4 +1,4 @@
-//! Creation, opening and salvage of a store's dictionaries.
+//! Creates, opens and salvages the dictionaries of a store.
 
 use super::catalog::{self, SecondCatalog};
 use super::{DictionarySet, HeldWrites};
@@ -26,10 +26,11 @@ use std::sync::{Arc, OnceLock};
 #[derive(Debug)]
 pub(in crate::engine) struct DictionaryOptions {
     pub(in crate::engine) shape: TrunkShape,
-    /// The kind of filters in levels.
+    /// The kind of filters that levels use.
     pub(in crate::engine) filters: FilterSource,
     pub(in crate::engine) schema: Arc<dyn KeyspaceSchema>,
-    /// Memory for the buffer of in-place pages, once there are any.
+    /// Size of the buffer of in-place pages, in bytes. It is allocated only if there are such
+    /// pages.
     pub(in crate::engine) paged_bytes: usize,
 }
 
@@ -51,8 +52,9 @@ impl DictionaryOptions {
         }
     }
 
-    /// A merge writes a run for each partition, so there are at most as many partitions as a
-    /// memtable has pages (but at least two).
+    /// Returns the options of the hashed structure. A merge writes a run for each partition, so the
+    /// number of partitions is limited to the number of pages in a memtable. There are at least two
+    /// partitions.
     fn hashed(&self) -> HashedOptions {
         let pages = (self.shape.memtable / PageSize::MIN.bytes() as u64).max(1);
         let options = HashedOptions::default();
@@ -79,8 +81,8 @@ impl DictionarySet {
         DictionarySet::assemble(home, tree, ManifestWriter::default(), how)
     }
 
-    /// Opens the dictionaries listed in the durable manifest, as far as this version supports them:
-    /// see [`DictionarySet::require_known`].
+    /// Opens the dictionaries that the durable manifest lists. Dictionaries that this version does
+    /// not know are not opened; see [`DictionarySet::require_known`].
     pub(in crate::engine) fn open(store: &Arc<Store>, how: &DictionaryOptions) -> Result<DictionarySet> {
         let (keeper, manifest) = ManifestWriter::open(store)?;
         let (home, cut) = (how.home(store), store.superblock().cut);
@@ -94,8 +96,8 @@ impl DictionarySet {
         dictionaries.with_others(&manifest, cut, &DamageSurvey::default())
     }
 
-    /// Like [`DictionarySet::open`], for damaged dictionaries. Also returns the lost key ranges and
-    /// a description of the repairs.
+    /// Like [`DictionarySet::open`], for damaged dictionaries. Also returns the key ranges that
+    /// were lost, and descriptions of the repairs.
     pub(in crate::engine) fn open_salvaged(
         store: &Arc<Store>,
         how: &DictionaryOptions,
@@ -183,15 +185,17 @@ impl DictionarySet {
         }
     }
 
-    /// Opens the other dictionaries that a manifest lists. Levels and a map with lost key ranges
-    /// are discarded entirely; so is a hashed structure, unless it has lost only runs or filters.
+    /// Opens the dictionaries other than the tree that a manifest lists. Levels, or a map, that
+    /// have lost a key range are discarded entirely. The hashed structure is discarded unless it
+    /// has lost only runs or filters.
     fn with_others(
         mut self,
         manifest: &Manifest,
         cut: SequenceNumber,
         surveyed: &DamageSurvey,
     ) -> Result<DictionarySet> {
-        // Discarded levels are created again for their first keyspace.
+        // If the levels are discarded, they are created again for the first keyspace that uses
+        // them.
         if let Some(root) = root_of(manifest, StructureKind::Levels)?.filter(|_| surveyed.levels.is_empty()) {
             let levels = LevelsDictionary::open(self.home.clone(), &self.levels_options, root, cut)?;
             self.levels.set(levels).expect("they were not made before");
@@ -211,7 +215,7 @@ impl DictionarySet {
         let placed = self.placed.get_mut();
         for (&keyspace, &id) in &manifest.keyspaces {
             match StructureKind::of_dictionary(id) {
-                // Keyspaces in the tree are usually not listed.
+                // The manifest usually omits keyspaces that are in the tree.
                 Some(StructureKind::Tiered) => {}
                 Some(structure)
                     if manifest
@@ -240,7 +244,7 @@ impl DictionarySet {
         Ok(self)
     }
 
-    /// Opens the pages, unless they were discarded or already salvaged.
+    /// Opens the in-place pages, unless they were lost or have already been salvaged.
     fn open_pages(
         &mut self,
         manifest: &Manifest,
@@ -266,7 +270,7 @@ impl DictionarySet {
         Ok(())
     }
 
-    /// Opens the hashed structure without its unreadable runs.
+    /// Opens the hashed structure, without its unreadable runs and filters.
     fn open_hashed(&self, manifest: &Manifest, cut: SequenceNumber, surveyed: &DamageSurvey) -> Result<()> {
         let root = root_of(manifest, StructureKind::Hashed)?;
         let Some(root) = root.filter(|_| surveyed.hashed.is_empty()) else {
@@ -281,7 +285,7 @@ impl DictionarySet {
         Ok(())
     }
 
-    /// Returns the options of the pages.
+    /// Returns the options of the in-place pages.
     pub(super) fn pages(&self) -> PagedOptions {
         PagedOptions {
             buffer_bytes: self.paged_bytes,
@@ -289,8 +293,9 @@ impl DictionarySet {
         }
     }
 
-    /// Opens damaged pages as far as possible. If that is impossible, new pages are created for
-    /// their first keyspace. Returns the lost ranges, and whether the pages are lost entirely.
+    /// Opens as much of damaged in-place pages as possible. If nothing can be opened, new pages are
+    /// created for the first keyspace that uses them. Returns the key ranges that were lost, and
+    /// whether the pages were lost entirely.
     fn salvage_pages(&self, manifest: &Manifest, cut: SequenceNumber) -> Result<(Vec<LostRange>, bool)> {
         let Some(root) = root_of(manifest, StructureKind::Paged)? else {
             return Ok((Vec::new(), false));
@@ -312,8 +317,8 @@ impl DictionarySet {
         }
     }
 
-    /// Fails if there is a dictionary that this version does not support. `name_of` returns a
-    /// keyspace's name.
+    /// Fails if the store has a dictionary whose structure this version does not know. `name_of`
+    /// returns the name of a keyspace, for the error message.
     pub(in crate::engine) fn require_known(
         &self,
         name_of: impl Fn(KeyspaceId) -> Option<String>,
@@ -332,13 +337,14 @@ impl DictionarySet {
     }
 }
 
-/// Returns the last commit that the pages contain.
+/// Returns the sequence number up to which the in-place pages contain all commits.
 fn own_cut(manifest: &Manifest, cut: SequenceNumber) -> SequenceNumber {
     let behind = manifest.behind.get(&StructureKind::Paged.dictionary());
     behind.map_or(cut, |behind| behind.cut.min(cut))
 }
 
-/// Splits a lost range by the paged keyspaces that it affects.
+/// Splits a lost key range at the boundaries of paged keyspaces, and returns the parts inside these
+/// keyspaces.
 fn in_pages(manifest: &Manifest, lost: &LostRange) -> Vec<LostRange> {
     let id = StructureKind::Paged.dictionary();
     let own = manifest.keyspaces.iter().filter(|(_, of)| **of == id);
@@ -354,7 +360,8 @@ fn in_pages(manifest: &Manifest, lost: &LostRange) -> Vec<LostRange> {
     .collect()
 }
 
-/// Returns the root of a structure, or `None` if the manifest does not list it.
+/// Returns the root of a dictionary in the manifest, or `None` if the manifest does not list the
+/// dictionary.
 fn root_of(manifest: &Manifest, structure: StructureKind) -> Result<Option<&[u8]>> {
     let id = structure.dictionary();
     let kind = structure.kind();

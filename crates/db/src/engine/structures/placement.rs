@@ -1,4 +1,4 @@
-//! Assignment of keyspaces to dictionaries.
+//! Placement of keyspaces: the mapping from keyspaces to dictionaries.
 
 use super::DictionarySet;
 use super::open::corrupt;
@@ -17,8 +17,8 @@ use alluvium_trees::paged::PagedDictionary;
 use std::sync::Arc;
 
 impl DictionarySet {
-    /// Fails if the manifest places a keyspace of the durable generation in another dictionary than
-    /// that of its structure.
+    /// Fails unless the manifest places a keyspace of the durable generation in the dictionary of
+    /// its structure.
     pub(in crate::engine) fn require_placed(
         &self,
         keyspace: KeyspaceId,
@@ -36,11 +36,12 @@ impl DictionarySet {
         corrupt(expected, format!("in dictionary {}", listed.dictionary()))
     }
 
-    /// Places a keyspace in its structure. Must be called before anything is written to the
-    /// keyspace.
+    /// Places a keyspace in the dictionary of its structure, which is created if it does not exist.
+    /// Must be called before anything is written to the keyspace.
     pub(crate) fn place(&self, definition: &KeyspaceDefinition) -> Result<()> {
         let _publishing = self.publishing.lock();
-        // No commit so far writes to its keys.
+        // A new dictionary contains all commits up to `cut`, because none of them writes to its
+        // keys.
         let cut = self.tree.cut();
         match definition.structure {
             StructureKind::Tiered => {
@@ -60,7 +61,8 @@ impl DictionarySet {
         Ok(())
     }
 
-    /// Creates the levels for their first keyspace. All other keyspaces must have the same options.
+    /// Creates the levels for the first keyspace that uses them. Fails if a later keyspace has
+    /// other options for levels.
     fn place_in_levels(&self, definition: &KeyspaceDefinition, cut: SequenceNumber) -> Result<()> {
         let asked = definition.options.structure.levels();
         if self.levels.get().is_none() {
@@ -81,12 +83,13 @@ impl DictionarySet {
         Ok(())
     }
 
-    /// Creates the hashed structure for its first keyspace. All other keyspaces must have the same
-    /// options.
+    /// Creates the hashed structure for the first keyspace that uses it. Fails if a later keyspace
+    /// has another form or index.
     fn place_hashed(&self, definition: &KeyspaceDefinition, cut: SequenceNumber) -> Result<()> {
         let asked = definition.options.structure.hashed();
         if self.hashed.get().is_none() {
-            // The store's identifier was drawn at random when the store was created.
+            // The store's identifier serves as the seed. It was chosen at random when the store was
+            // created.
             let store = self.home.store.superblock().store;
             let options = HashedOptions {
                 form: asked.form.inner(),
@@ -124,7 +127,8 @@ impl DictionarySet {
         Ok(())
     }
 
-    /// Places a keyspace in the volatile map, which is created for the first one.
+    /// Places a keyspace in the volatile map, which is created for the first volatile keyspace.
+    /// Fails if a later keyspace has another size limit.
     fn place_volatile(&self, definition: &KeyspaceDefinition, cut: SequenceNumber) -> Result<()> {
         let most = definition.options.structure.volatile().unwrap_or(u64::MAX);
         let made = || VolatileMap {
@@ -143,7 +147,8 @@ impl DictionarySet {
         Ok(())
     }
 
-    /// Creates the pages for their first keyspace. All other keyspaces must have the same options.
+    /// Creates the in-place pages for the first keyspace that uses them. Fails if a later keyspace
+    /// has other options for pages.
     fn place_in_pages(&self, definition: &KeyspaceDefinition, cut: SequenceNumber) -> Result<()> {
         let asked = definition
             .options
@@ -169,14 +174,14 @@ impl DictionarySet {
         Ok(())
     }
 
-    /// Drops the placement of keyspaces that no longer exist. No memtable may contain writes to
-    /// them.
+    /// Removes the placement of keyspaces for which `is_there` returns false. No memtable may
+    /// contain writes to these keyspaces.
     pub(in crate::engine) fn forget_others(&mut self, is_there: impl Fn(KeyspaceId) -> bool) -> Result<()> {
         self.placed.get_mut().retain(|&keyspace, _| is_there(keyspace));
         self.leave_pages()
     }
 
-    /// Returns the key ranges of a structure, ascending.
+    /// Returns the key ranges that belong to a structure, in ascending order.
     pub(super) fn keys_of(&self, structure: StructureKind) -> Arc<[KeyRange]> {
         let placed = self.placed.read();
         let range = |id| KeyRange::new(&format::prefix(id), Some(&format::prefix(id + 1)));

@@ -1,10 +1,11 @@
-//! Quarantine of pages in which a change has met damage. The rest of the store continues without
-//! them.
+//! Quarantine of in-place pages in which a change has found damage. The rest of the store continues
+//! without these pages.
 //!
-//! Pages are changed in place, so a change that fails halfway leaves them between two states. They
-//! are then set aside in quarantine: nothing more is written to them, and every later generation
-//! lists them as in the last generation before, along with the writes that they have not received.
-//! The log keeps these writes until the first of the later generations is durable.
+//! Pages are changed in place, so a change that fails halfway leaves them in an inconsistent state.
+//! They are then put into quarantine, and nothing is written to them any more. Every later
+//! generation lists the pages as they were in the last generation before the quarantine, together
+//! with the writes that they have not received since. The log keeps these writes until the first of
+//! the later generations is durable.
 //!
 //! ```text
 //!   set aside      reads and writes of keyspaces in pages fail with the damage; drops are taken
@@ -23,30 +24,31 @@ use alluvium_dictionary::read::DataFiles;
 use alluvium_storage::{DiskLocation, OnDiskObject as Kind};
 use std::sync::atomic::Ordering;
 
-/// Bytes of the log read at a time.
+/// Number of log bytes that are read at a time.
 const READ_AT_ONCE: u64 = 1 << 20;
 
-/// The quarantined pages and the writes that they have not received.
+/// The in-place pages in quarantine, and the writes that they have not received.
 #[derive(Clone, Debug)]
 pub(super) struct QuarantinedPages {
-    /// Their manifest entry in the last generation before.
+    /// The manifest entry of the pages in the last generation before the quarantine.
     entry: DictionaryEntry,
     behind: DictionaryBacklog,
-    /// All writes to their keys up to this commit are in the pages or in `behind`.
+    /// Sequence number up to which all writes to the pages' keys are either in the pages or in
+    /// `behind`.
     through: SequenceNumber,
-    /// Message of the error, or that it was met before the store was opened.
+    /// The error message. If the damage was found before the store was opened, it says so instead.
     cause: String,
-    /// Whether the damage was met since the store was opened.
+    /// Whether the damage was found after the store was opened.
     is_new: bool,
 }
 
-/// Writes that a dictionary has not received, to be put into a memtable.
+/// Writes that a dictionary has not received. The engine must put them into a memtable.
 #[derive(Debug)]
 pub(in crate::engine) struct BacklogReplay {
     pub(in crate::engine) behind: DictionaryBacklog,
-    /// The last commit that the memtable holds.
+    /// The last sequence number that belongs to the memtable.
     pub(in crate::engine) cut: SequenceNumber,
-    /// Whether the dictionary is quarantined.
+    /// Whether the dictionary is in quarantine.
     pub(in crate::engine) is_aside: bool,
 }
 
@@ -56,15 +58,16 @@ impl DictionarySet {
         self.has_aside.load(Ordering::Acquire)
     }
 
-    /// Returns all dictionaries except quarantined pages.
+    /// Returns all dictionaries except in-place pages that are in quarantine.
     pub(in crate::engine) fn live(&self) -> impl Iterator<Item = (StructureKind, &dyn Dictionary)> {
         let has_aside = self.has_quarantined_pages();
         let is_live = move |of: &StructureKind| !(has_aside && *of == StructureKind::Paged);
         self.all().filter(move |(structure, _)| is_live(structure))
     }
 
-    /// Quarantines the pages because of this damage. No checkpoint may be in progress. Returns
-    /// whether it did: this is impossible if no durable generation contains the pages.
+    /// Puts the in-place pages into quarantine because of `damage`. No checkpoint may be in
+    /// progress. Returns false if this is impossible, because no durable generation contains the
+    /// pages.
     pub(in crate::engine) fn quarantine_pages(&self, damage: &alluvium_storage::Error) -> Result<bool> {
         let store = &self.home.store;
         let Some(paged) = self.paged.get().filter(|_| !self.has_quarantined_pages()) else {
@@ -89,7 +92,8 @@ impl DictionarySet {
         Ok(true)
     }
 
-    /// Keeps the pages in quarantine if they were there when this generation was made.
+    /// Keeps the in-place pages in quarantine if they were in quarantine when the generation of
+    /// this manifest was made.
     pub(super) fn stays_aside(&mut self, manifest: &Manifest, cut: SequenceNumber) {
         let id = StructureKind::Paged.dictionary();
         if let (Some(behind), Some(entry)) = (manifest.behind.get(&id), manifest.entry(id)) {
@@ -106,19 +110,21 @@ impl DictionarySet {
         }
     }
 
-    /// Returns the writes that the owner must put into a memtable. Returns them only once.
+    /// Returns the writes that the engine must put into a memtable. Only the first call returns
+    /// them.
     pub(in crate::engine) fn take_held(&self) -> Option<BacklogReplay> {
         self.held.lock().take()
     }
 
-    /// Clears the state, because no keyspace uses the pages any more.
+    /// Ends the quarantine, because no keyspace uses the pages any more.
     pub(super) fn forget_aside(&mut self) {
         self.has_left_damage |= self.aside.get_mut().take().is_some();
         *self.has_aside.get_mut() = false;
     }
 
-    /// Returns the manifest entry and the pending writes of quarantined pages for a generation at
-    /// `at`.
+    /// Returns the manifest entry of the pages in quarantine for a generation that contains all
+    /// commits up to `at`, and the writes that the pages have not received. Returns `None` if there
+    /// is no quarantine.
     pub(super) fn aside_at(
         &self,
         at: SequenceNumber,
@@ -168,7 +174,8 @@ impl DictionarySet {
         Ok(Some((aside.entry.clone(), aside.behind.clone())))
     }
 
-    /// Fails if the pages are quarantined. `keyspace` returns the name for the error.
+    /// Fails if the in-place pages are in quarantine. `keyspace` returns the name of the keyspace
+    /// for the error message.
     pub(crate) fn require_pages(&self, keyspace: impl FnOnce() -> String) -> Result<()> {
         match &*self.aside.lock() {
             None => Ok(()),
@@ -179,7 +186,8 @@ impl DictionarySet {
         }
     }
 
-    /// Returns a paged keyspace to which these writes go, if there is one.
+    /// Returns the number of a paged keyspace to which any of these writes belongs. Returns `None`
+    /// if there is none.
     pub(in crate::engine) fn in_pages(&self, writes: LogWriteIter<'_>) -> Option<format::KeyspaceId> {
         let placed = self.placed.read();
         let ids = writes.flatten().filter_map(|write| match write {
@@ -192,8 +200,8 @@ impl DictionarySet {
         own.next()
     }
 
-    /// Returns a sentence about the quarantined pages, and whether they cannot be checked until the
-    /// store is reopened.
+    /// Returns a sentence that describes the quarantine, and whether the pages cannot be checked
+    /// until the store is reopened. Returns `None` if there is no quarantine.
     pub(in crate::engine) fn aside_finding(&self) -> Option<(String, bool)> {
         let aside = self.aside.lock();
         let aside = aside.as_ref()?;

@@ -1,4 +1,4 @@
-//! Repair of damaged pages of runs, which would stop compactions, merges and scans.
+//! Repair of damaged pages of runs. Compactions, merges and scans would fail at such pages.
 
 use super::DictionarySet;
 use crate::error::Result;
@@ -9,8 +9,8 @@ use alluvium_trees::RunRepairResult;
 use alluvium_trees::tiered::LostRange;
 
 impl DictionarySet {
-    /// Rewrites damaged runs without their unreadable parts. Returns the lost key ranges and a
-    /// description of the repairs.
+    /// Rewrites damaged runs without their unreadable parts. Returns the key ranges that were lost,
+    /// and descriptions of the repairs.
     pub(in crate::engine) fn repair_runs(&self) -> Result<(Vec<LostRange>, Vec<String>)> {
         let (mut lost, mut done) = self.mend_hashed()?;
         let mut note = |mended: RunRepairResult, keyspaces: &str| {
@@ -46,7 +46,7 @@ impl DictionarySet {
         Ok((lost, done))
     }
 
-    /// The same for the hashed structure.
+    /// Like [`DictionarySet::repair_runs`], for the hashed structure only.
     fn mend_hashed(&self) -> Result<(Vec<LostRange>, Vec<String>)> {
         let (mut lost, mut done) = (Vec::new(), Vec::new());
         let Some(hashed) = self.hashed.get() else {
@@ -63,7 +63,7 @@ impl DictionarySet {
                     let range = KeyRange::new(&key, Some(&behind));
                     lost.push(LostRange { range, what });
                 }
-                // A hash does not identify its keyspace, so all hashed keyspaces count as affected.
+                // A hash does not identify a keyspace, so every hashed keyspace may have lost data.
                 None => lost.extend(hashed.clone().map(|(&keyspace, _)| LostRange {
                     range: KeyRange::new(&format::prefix(keyspace), Some(&format::prefix(keyspace + 1))),
                     what: what.clone(),

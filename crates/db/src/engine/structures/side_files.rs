@@ -1,4 +1,5 @@
-//! Files of the store outside its extents: their inclusion in copies, and their removal.
+//! Files of the store that are not part of its extents: how they are copied with the store, and how
+//! they are removed.
 
 use super::DictionarySet;
 use crate::error::Result;
@@ -13,45 +14,46 @@ use alluvium_trees::levels::{LevelsDictionary, LevelsStats};
 use alluvium_trees::paged::{self, PagedDictionary, PagedOutline, PagedStats};
 use alluvium_trees::run_locations::RunPlace;
 
-/// A hold on the pages: nothing that the current or a later durable generation needs of them is
-/// dropped.
+/// A hold on the in-place pages. While it exists, no page is freed that the current durable
+/// generation or a later one needs.
 #[derive(Debug)]
 pub(in crate::engine) struct PageHold(Option<paged::CheckpointHold>);
 
 impl DictionarySet {
-    /// Holds the files outside the extents, for a generation that is chosen after this call.
+    /// Holds the files that are not part of the extents. They are held for a generation that must
+    /// be chosen after this call.
     pub(in crate::engine) fn hold(&self) -> PageHold {
         PageHold(self.paged.get().map(PagedDictionary::hold))
     }
 }
 
-/// State of pages that no keyspace uses any more. Their files are removed once no durable
+/// State of in-place pages that no keyspace uses any more. Their files are removed once no durable
 /// generation needs them.
 #[derive(Debug, Default)]
 pub(super) enum UnusedPages {
     #[default]
     Nothing,
-    /// The durable generation lists them with this root.
+    /// The durable generation lists the pages, with this root.
     Listed(Vec<u8>),
     Unlisted,
 }
 
 impl DictionarySet {
-    /// Returns the statistics of the pages and of their buffer.
+    /// Returns the statistics of the in-place pages and of their buffer.
     pub(crate) fn paged_stats(&self) -> PagedStats {
         self.paged.get().map(PagedDictionary::figures).unwrap_or_default()
     }
 
-    /// Requests that paged keyspaces remove deleted entries. Returns whether there are enough of
-    /// them and no rewrite was requested before.
+    /// Requests that paged keyspaces remove their deleted entries. Returns false if there are too
+    /// few deleted entries, or if such a rewrite was already requested.
     pub(crate) fn want_page_deletes_applied(&self) -> bool {
         self.paged
             .get()
             .is_some_and(PagedDictionary::want_deletes_applied)
     }
 
-    /// Returns the approximate bytes of free pages that checkpoints would return to the file
-    /// system.
+    /// Returns the approximate number of bytes of free pages that checkpoints would return to the
+    /// file system.
     pub(crate) fn returnable_page_bytes(&self) -> u64 {
         self.paged
             .get()
@@ -59,12 +61,12 @@ impl DictionarySet {
             .unwrap_or_default()
     }
 
-    /// Returns the statistics of the levels, if they exist.
+    /// Returns the statistics of the levels, or `None` if there are none.
     pub(crate) fn levels_stats(&self) -> Option<LevelsStats> {
         self.levels.get().map(LevelsDictionary::stats)
     }
 
-    /// Returns the location of each run of the tree and of the levels. Reads nothing from the
+    /// Returns the location of each run of the tree and of the levels. Nothing is read from the
     /// device.
     pub(crate) fn places(&self) -> Vec<RunPlace> {
         let mut places = self.tree.places();
@@ -72,12 +74,14 @@ impl DictionarySet {
         places
     }
 
-    /// Reads every node of the pages and reports their usage. Returns `None` if there are no pages.
+    /// Reads every node of the in-place pages, and returns a summary of how the pages are used.
+    /// Returns `None` if there are no such pages.
     pub(crate) fn outline_pages(&self) -> Result<Option<PagedOutline>> {
         Ok(self.paged.get().map(PagedDictionary::outline).transpose()?)
     }
 
-    /// Closes the pages if no keyspace uses them. The next checkpoint does not list them.
+    /// Closes the in-place pages if no keyspace uses them. The next checkpoint does not list them
+    /// any more.
     pub(super) fn leave_pages(&mut self) -> Result<()> {
         let is_used = self
             .placed
@@ -95,7 +99,8 @@ impl DictionarySet {
         Ok(())
     }
 
-    /// Reopens pages that no keyspace has used, if the durable generation lists them.
+    /// Reopens in-place pages that no keyspace uses. Returns `None` if the durable generation does
+    /// not list any.
     pub(super) fn pages_again(&self, cut: SequenceNumber) -> Result<Option<PagedDictionary>> {
         let mut left = self.left.lock();
         let UnusedPages::Listed(root) = &*left else {
@@ -107,7 +112,8 @@ impl DictionarySet {
         Ok(Some(paged))
     }
 
-    /// Notes page files in the store's directory that its durable generation does not list.
+    /// Notes that the store's directory contains page files that its durable generation does not
+    /// list.
     pub(super) fn note_unlisted_pages(&mut self) -> Result<()> {
         let names = self
             .home
@@ -121,8 +127,8 @@ impl DictionarySet {
         Ok(())
     }
 
-    /// Removes the files of unused pages, once a generation without them is durable. Failures are
-    /// retried after the next checkpoint.
+    /// Removes the files of unused in-place pages. Must be called only after a generation without
+    /// these pages is durable. If it fails, it is tried again after the next checkpoint.
     pub(in crate::engine) fn remove_left_pages(&self) {
         let _publishing = self.publishing.lock();
         let mut left = self.left.lock();
@@ -142,8 +148,9 @@ impl DictionarySet {
 }
 
 impl PageHold {
-    /// Returns the pages that a generation needs, given its superblock's payload. Returns `None` if
-    /// the generation needs pages that were created after the hold.
+    /// Returns the in-place pages that a generation needs. `payload` is the payload of the
+    /// generation's superblock. Returns `None` if the generation needs pages that were created
+    /// after the hold.
     pub(in crate::engine) fn at(
         self,
         store: &Store,

@@ -1,8 +1,9 @@
-//! Volatile keyspaces: their writes are not logged, and their size is limited.
+//! Volatile keyspaces. Their writes are not logged, and their size is limited.
 //!
-//! A commit to volatile and other keyspaces is atomic while the store is open. The log contains the
-//! writes to the other keyspaces, and only sequence numbers for the volatile ones: after an
-//! opening, the former are recovered, and volatile keyspaces are empty.
+//! A commit may write to volatile and to other keyspaces; while the store is open, it is atomic.
+//! The log contains its writes to the other keyspaces. For each write to a volatile keyspace, the
+//! log contains only a sequence number. When the store is opened again, the writes to the other
+//! keyspaces are recovered, and all volatile keyspaces are empty.
 
 use super::DictionarySet;
 use crate::engine::CommitRecord;
@@ -14,22 +15,23 @@ use alluvium_dictionary::contract::Dictionary;
 use alluvium_trees::map::OrderedMap;
 use std::collections::BTreeMap;
 
-/// The map that contains all volatile keyspaces.
+/// The map that contains the data of all volatile keyspaces.
 #[derive(Debug)]
 pub(super) struct VolatileMap {
     pub(super) map: OrderedMap,
-    /// Maximum size of the map in bytes.
+    /// Maximum size of the map, in bytes.
     pub(super) most: u64,
 }
 
-/// The part of a commit that is logged.
+/// The part of a commit that must be written to the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::engine) enum LoggedPart {
-    /// The whole record, because no write is volatile.
+    /// The entire commit must be logged, because it has no write to a volatile keyspace.
     All,
-    /// This record, with a sequence number for each omitted write.
+    /// This record must be logged. It contains only a sequence number for each write to a volatile
+    /// keyspace.
     Part(Vec<u8>),
-    /// Nothing; the sequence numbers are voided.
+    /// Nothing must be logged. The sequence numbers of the commit are voided.
     Nothing,
 }
 
@@ -40,7 +42,7 @@ fn is_volatile(placed: &BTreeMap<KeyspaceId, StructureKind>, key: &[u8]) -> bool
     structure.is_some_and(|structure| !structure.lasts())
 }
 
-/// Returns the part of a commit that is logged: without its writes to volatile keyspaces.
+/// Returns the part of a commit that must be logged. Writes to volatile keyspaces are left out.
 fn without_volatile(placed: &BTreeMap<KeyspaceId, StructureKind>, commit: &CommitRecord<'_>) -> LoggedPart {
     let mut record = Vec::new();
     let (mut kept, mut left_out) = (0_u32, 0_u32);
@@ -78,7 +80,7 @@ fn without_volatile(placed: &BTreeMap<KeyspaceId, StructureKind>, commit: &Commi
 }
 
 impl DictionarySet {
-    /// Returns the part of a commit that is logged.
+    /// Returns the part of a commit that must be written to the log.
     pub(in crate::engine) fn kept(&self, commit: &CommitRecord<'_>) -> LoggedPart {
         if self.volatile.get().is_none() {
             return LoggedPart::All;
@@ -86,7 +88,8 @@ impl DictionarySet {
         without_volatile(&self.placed.read(), commit)
     }
 
-    /// Returns whether a commit writes only to volatile keyspaces, so that syncing it is useless.
+    /// Returns whether a commit writes only to volatile keyspaces. Such a commit need not be
+    /// synced.
     pub(in crate::engine) fn is_all_volatile(&self, commit: &CommitRecord<'_>) -> bool {
         if self.volatile.get().is_none() {
             return false;
@@ -98,8 +101,8 @@ impl DictionarySet {
         })
     }
 
-    /// Fails if a commit adds to volatile keyspaces that are full. Writes that are not yet flushed
-    /// to the map do not count: memtables have their own limit.
+    /// Fails if a commit adds data to volatile keyspaces that are full. Only data that has been
+    /// flushed to the map is counted, because memtables have their own limit.
     ///
     /// # Errors
     /// [`Error::VolatileFull`].

@@ -1,4 +1,4 @@
-//! Stores with structures that were added by a newer version and are unknown to this one.
+//! Tests of stores with structures that a newer version has added and this version does not know.
 
 use super::engine;
 use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};
@@ -15,17 +15,17 @@ use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
 use std::sync::Arc;
 
-/// The kind of an unknown structure.
+/// The number of an unknown structure.
 const LATER: u8 = 99;
 
-/// The number of its keyspace.
+/// The number of the keyspace that uses the unknown structure.
 const NUMBER: u32 = 77;
 
 fn options() -> Options {
     Options::new().memory(16 << 20).workers(0)
 }
 
-/// Asserts that every way of opening the store fails. Returns the errors.
+/// Asserts that every way of opening the store fails, and returns the errors.
 fn refused(directory: &Arc<dyn Directory>) -> Vec<Error> {
     let unwanted =
         |opened: crate::error::Result<Db>| opened.map(drop).expect_err("it has an unknown structure");
@@ -70,7 +70,7 @@ fn a_keyspace_of_an_unknown_kind_is_refused_by_its_name() {
     }
 }
 
-/// Creates a store whose durable manifest lists a dictionary of an unknown kind.
+/// Creates a store whose durable manifest lists a dictionary with an unknown structure.
 fn listed(keyspaces: &[u32]) -> Arc<dyn Directory> {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
     let db = options().open_in(Arc::clone(&directory)).unwrap();
