@@ -1,5 +1,5 @@
-//! Write throttling: writers wait when background work is behind, and when the disk has no space
-//! for their commits.
+//! Write throttling. Writers are delayed when background work falls behind, and wait when the disk
+//! has no space for their commits.
 
 use super::Engine;
 use super::commit_record::CommitRecord;
@@ -14,70 +14,76 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Poll interval of a blocked writer. It is also woken when a memtable is flushed.
+/// Time after which a blocked writer checks again whether it can continue. It is also woken when a
+/// memtable has been flushed.
 /// Tuning: `Duration::from_millis(2)` since 2026-11-22.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Maximum number of poll intervals for which a delete waits for space on a full disk before it is
-/// refused, and any write while another tier has space: five seconds.
+/// Maximum number of poll intervals for which a write waits for space on a full disk before it
+/// fails: five seconds. A delete always waits for so long. Other writes wait only if space is
+/// expected because another tier has space.
 /// Tuning: `2500` since 2026-11-22.
 pub(super) const FULL_TURNS: u32 = 2500;
 
-/// Number of poll intervals after which a writer that waits for space looks for some itself.
+/// Number of poll intervals after which a writer that waits for space checks the disk for free
+/// space itself.
 /// Tuning: `16` since 2026-11-27.
 const LOOK_TURNS: u32 = 16;
 
-/// State of write throttling: full disks, delays and waiting threads.
+/// State of write throttling: whether the disk is full, how long writers are delayed, and which
+/// threads wait.
 #[derive(Debug, Default)]
 pub(crate) struct WriteThrottle {
-    /// Whether the disk had no space for a write that may not use the reserve.
+    /// Whether the disk is full: it had no space for a write that may not use the reserve.
     full: AtomicBool,
-    /// Whether it had no space for a due compaction.
+    /// Whether the disk had no space for a compaction that was due.
     blocked: AtomicBool,
-    /// Whether the disk is full and no work in the tree would free space, because the deletes that
-    /// would are in memtables.
+    /// Whether the disk is full and no work in the dictionaries would free space. This happens if
+    /// the deletes that would free space are still in memtables.
     stuck: AtomicBool,
     /// Whether the newest memtable may contain deletes.
     deletes: AtomicBool,
-    /// Consecutive steps that found their tier full and became due on another tier.
+    /// Number of consecutive steps of background work that found their tier full and were
+    /// rescheduled to another tier.
     moved: AtomicU64,
-    /// Steps of background work completed since the store was opened.
+    /// Number of steps of background work that were completed since the store was opened.
     steps: AtomicU64,
-    /// Bytes written since a writer last computed the backlog.
+    /// Number of bytes that were written since a writer last computed the backlog.
     since: SharedAccumulator,
-    /// Accumulated delay in microseconds, still too short for a sleep.
+    /// Sum of delays, in microseconds, that are still too short for a system call.
     owed_us: SharedAccumulator,
-    /// When the full disk was last logged, and whether that message still holds.
+    /// The time at which a full disk was last logged, and whether that message is still true.
     told: Mutex<FullDiskWarning>,
     lock: Mutex<()>,
     relieved: Condvar,
-    /// The workers wait on it.
+    /// Condition variable on which the worker threads wait for work.
     wanted: Condvar,
-    /// Number of calls to the workers so far.
+    /// Number of times that the worker threads have been woken.
     calls: AtomicU64,
 }
 
-/// State of the log message about a full disk.
+/// Tracks when a full disk was logged, to avoid repeating the message.
 #[derive(Debug, Default)]
 struct FullDiskWarning {
     at: Option<Instant>,
     stands: bool,
 }
 
-/// Minimum interval between messages about a full disk: space comes and goes while the background
-/// frees some.
+/// Minimum time between two log messages about a full disk. While background work frees space, the
+/// disk may repeatedly become full and have space again.
 /// Tuning: `Duration::from_secs(30)` since 2026-11-27.
 const TOLD_AGAIN: Duration = Duration::from_secs(30);
 
-/// A sum accumulated by many threads until one of them finds it large enough and takes it. Each
-/// contribution is taken exactly once.
+/// A sum to which many threads add, until one of them finds it large enough, takes it and resets it
+/// to zero. Each added amount is taken exactly once.
 #[derive(Debug, Default)]
 struct SharedAccumulator(AtomicU64);
 
 impl SharedAccumulator {
-    /// Adds `more`. If the sum reaches `enough`, takes and returns it; otherwise returns zero. If
-    /// several threads find it large enough at once, the later ones get what the first has left,
-    /// which may be less than `enough`.
+    /// Adds `more` to the sum. If the sum reaches `enough`, it is reset to zero and its value is
+    /// returned. Otherwise zero is returned. If several threads find the sum large enough at the
+    /// same time, only the first of them gets all of it. The others get what was added since, which
+    /// may be less than `enough`.
     fn add(&self, more: u64, enough: u64) -> u64 {
         if self.0.fetch_add(more, Ordering::Relaxed) + more < enough {
             return 0;
@@ -87,8 +93,9 @@ impl SharedAccumulator {
 }
 
 impl WriteThrottle {
-    /// Returns the space class for essential writes: they use the reserve if the disk is full, and
-    /// more of it if compactions have nothing to free until the write is done.
+    /// Returns the class of space from which essential writes allocate. If the disk is full, they
+    /// may use the reserve. They may use more of the reserve if compactions cannot free any space
+    /// before these writes are completed.
     pub(crate) fn class(&self) -> AllocationClass {
         if !self.is_full() {
             AllocationClass::Normal
@@ -99,12 +106,12 @@ impl WriteThrottle {
         }
     }
 
-    /// Returns whether the disk was found full.
+    /// Returns whether the disk was found to be full.
     pub(crate) fn is_full(&self) -> bool {
         self.full.load(Ordering::Relaxed)
     }
 
-    /// Records an error, which may be that the disk is full.
+    /// Handles an error. If it reports a full disk, this is noted and logged.
     pub(crate) fn note(&self, error: &alluvium_storage::Error) {
         if error.is_full() && !self.full.swap(true, Ordering::AcqRel) {
             let mut told = self.told.lock();
@@ -115,44 +122,45 @@ impl WriteThrottle {
         }
     }
 
-    /// Like [`WriteThrottle::note`], for an error of a compaction.
+    /// Like [`WriteThrottle::note`], for the error of a compaction.
     pub(crate) fn note_compaction(&self, error: &alluvium_storage::Error) {
         self.note(error);
         self.blocked.fetch_or(error.is_full(), Ordering::Relaxed);
     }
 
-    /// Records that the disk has space again.
+    /// Notes that the disk has space again.
     pub(crate) fn mark_space_available(&self) {
         if self.full.swap(false, Ordering::AcqRel) && std::mem::take(&mut self.told.lock().stands) {
             tracing::info!("there is space on the disk again: writes resume");
         }
     }
 
-    /// Records that a step completed: the next step that finds its tier full may try the others.
+    /// Notes that a step of background work was completed. The next step that finds its tier full
+    /// may then try all other tiers.
     pub(super) fn stepped(&self) {
         self.moved.store(0, Ordering::Relaxed);
         self.steps.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the number of completed steps.
+    /// Returns the number of completed steps of background work.
     pub(super) fn steps(&self) -> u64 {
         self.steps.load(Ordering::Relaxed)
     }
 
-    /// Wakes blocked writers so that they check again.
+    /// Wakes all blocked writers, so that they check again whether they can continue.
     pub(crate) fn wake_writers(&self) {
         drop(self.lock.lock());
         self.relieved.notify_all();
     }
 
-    /// Sleeps for a short time, or until another thread made progress.
+    /// Sleeps for one poll interval, or until another thread has made progress.
     pub(crate) fn wait_for_progress(&self) {
         let mut guard = self.lock.lock();
         self.relieved.wait_for(&mut guard, POLL_INTERVAL);
     }
 
-    /// Delays the caller by `us` microseconds. Short delays are added up, and one of the callers
-    /// sleeps for the sum.
+    /// Delays the calling thread by `us` microseconds. If the delay is short, it is added to a sum,
+    /// and one of the callers sleeps for the entire sum later.
     fn delay(&self, us: u64) {
         let owed = self.owed_us.add(us, policy::LEAST_DELAY_US);
         if owed > 0 {
@@ -160,20 +168,22 @@ impl WriteThrottle {
         }
     }
 
-    /// Wakes the workers: there is work, or the store is closing.
+    /// Wakes all worker threads, because there is work or because the store is being closed.
     pub(crate) fn call_all(&self) {
         self.calls.fetch_add(1, Ordering::Release);
         drop(self.lock.lock());
         self.wanted.notify_all();
     }
 
-    /// Returns how often the workers were called. A worker reads this before it looks for work, so
-    /// that it misses no call.
+    /// Returns how often the worker threads have been woken. A worker reads this number before it
+    /// looks for work, and passes it to [`WriteThrottle::wait_for_call`], so that no wake-up is
+    /// lost.
     pub(crate) fn calls(&self) -> u64 {
         self.calls.load(Ordering::Acquire)
     }
 
-    /// Sleeps until there is a call after the first `calls`, or for at most `most`.
+    /// Sleeps until the worker threads have been woken more than `calls` times, but at most for the
+    /// duration `most`.
     pub(crate) fn wait_for_call(&self, calls: u64, most: Duration) {
         let mut guard = self.lock.lock();
         if self.calls() == calls {
@@ -183,8 +193,9 @@ impl WriteThrottle {
 }
 
 impl Engine {
-    /// Admits a commit once a memtable has `room` bytes for it, after the writer has done its share
-    /// of the work or its delay.
+    /// Admits a commit that needs `room` bytes in a memtable. Before it returns, the writer is
+    /// delayed or does some background work, according to the backlog, and waits until a memtable
+    /// has space.
     pub(crate) fn admit(&self, commit: &CommitRecord, room: u64) -> Result<()> {
         self.health()?;
         if commit.grows && self.throttle.is_full() {
@@ -215,8 +226,8 @@ impl Engine {
             self.counters.waits.fetch_add(1, Ordering::Relaxed);
             match self.make_memtable_room() {
                 Ok(()) => {}
-                // A delete waits until the background has freed the space of deleted data; any
-                // write waits while space can move to another tier.
+                // A delete waits until background work has freed the space of deleted data. Any
+                // other write waits only while space can be freed by moving data to another tier.
                 Err(error)
                     if error.is_full()
                         && (!commit.grows || self.is_space_expected())
@@ -236,13 +247,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns whether another tier has space: compactions write there, and the space of their
-    /// inputs becomes free on the full tier.
+    /// Returns whether space is expected on a full tier because another tier has space. In this
+    /// case, compactions write to the other tier, and free the space of their inputs on the full
+    /// tier.
     pub(super) fn is_space_expected(&self) -> bool {
         self.store.tiers().count() > 1 && self.store.has_space_for(4 * self.plan.scale.memtable)
     }
 
-    /// Blocks a write while the disk is full and space is expected. Fails if none is expected.
+    /// Waits while the disk is full. Fails if no space is expected, or if the wait takes too long.
     fn wait_for_space(&self) -> Result<()> {
         let mut turns = 0;
         while self.throttle.is_full() {
@@ -260,8 +272,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Frees space on a full tier: at the first turn dead space, then by waiting for data to move
-    /// to another tier. Returns whether a retry may succeed.
+    /// Frees space on a full tier for an operation that has failed `turn` times before. The first
+    /// time, it frees dead space. Later it waits for data to be moved to another tier. Returns
+    /// whether the operation should be tried again.
     pub(super) fn frees_space(&self, turn: u32) -> Result<bool> {
         if turn == 0 {
             self.store.give_up_copies();
@@ -283,7 +296,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Helps to flush a memtable, or waits for the thread that does.
+    /// Helps to flush a memtable, or waits for the thread that is flushing one.
     fn make_memtable_room(&self) -> Result<()> {
         if self.plan.workers == 0 {
             self.help(1)?;
@@ -293,9 +306,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Gets log space on a full disk, from free space of the data files or by a checkpoint. If the
-    /// checkpoint has no space either, deleted data is compacted away first, by the background if
-    /// there is one.
+    /// Frees log space on a full disk, either from the free space of the data files or by a
+    /// checkpoint. If there is no space for a checkpoint either, deleted data is compacted first.
+    /// Background threads do this if there are any.
     pub(super) fn make_log_room_on_a_full_disk(&self) -> Result<()> {
         if self.store.make_log_space(self.throttle.class())? {
             return Ok(());
@@ -316,7 +329,8 @@ impl Engine {
         }
     }
 
-    /// Makes a writer run slices of work, if there are no workers.
+    /// Runs up to `slices` slices of background work on the calling writer's thread. Used if there
+    /// are no worker threads.
     fn help(&self, slices: u64) -> Result<()> {
         for _ in 0..slices {
             if self.work()? == SliceOutcome::Nothing && self.queue.sealed() > 0 {
@@ -326,12 +340,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns whether the backlog is such that writers are throttled, or soon will be.
+    /// Returns whether the backlog is so large that writers are throttled, or soon will be.
     pub(crate) fn must_lift_limits(&self) -> bool {
         policy::must_lift_limits(&self.debt())
     }
 
-    /// Returns whether compactions are so far behind that they run concurrently with a flush.
+    /// Returns whether compactions are so far behind that they must run concurrently with a flush.
     pub(crate) fn is_compaction_urgent(&self) -> bool {
         policy::is_compaction_urgent(&self.debt())
     }
@@ -345,21 +359,22 @@ impl Engine {
         }
     }
 
-    /// Returns the bytes read and written on devices by compactions and flushes.
+    /// Returns the number of bytes that compactions and flushes have read from and written to
+    /// devices.
     pub(crate) fn moved_bytes(&self) -> u64 {
         let counts = self.device_stats();
         let of = |purpose| counts.of(purpose).read_bytes + counts.of(purpose).written_bytes;
         of(Purpose::Compact) + of(Purpose::Incorporate)
     }
 
-    /// Returns whether the newest memtable may contain deletes, which free no space until it is
-    /// flushed.
+    /// Returns whether the newest memtable may contain deletes. Deletes free no space until the
+    /// memtable is flushed.
     pub(crate) fn holds_deletes(&self) -> bool {
         self.throttle.deletes.load(Ordering::Relaxed)
     }
 
-    /// Seals the newest memtable so that its deletes are flushed, unless another memtable is
-    /// waiting already.
+    /// Seals the newest memtable, so that its deletes are flushed. Does nothing if another memtable
+    /// is already waiting to be flushed.
     pub(crate) fn seal_deletes(&self) {
         if self.queue.sealed() == 0 {
             self.throttle.deletes.store(false, Ordering::Relaxed);
@@ -368,12 +383,12 @@ impl Engine {
         }
     }
 
-    /// Notes that a memtable was sealed, and calls the workers to flush it.
+    /// Wakes the worker threads to flush a memtable that was just sealed.
     pub(crate) fn note_sealed(&self) {
         self.throttle.call_all();
     }
 
-    /// Notes that a commit was refused because the disk was full.
+    /// Notes that a commit failed because the disk is full. Other errors are ignored.
     pub(crate) fn note_full(&self, error: &Error) {
         if let Some(error) = error.storage() {
             self.throttle.note(error);
@@ -385,12 +400,13 @@ impl Engine {
         self.throttle.call_all();
     }
 
-    /// Returns how often the background was called.
+    /// Returns how often the background threads have been woken.
     pub(crate) fn calls(&self) -> u64 {
         self.throttle.calls()
     }
 
-    /// Sleeps until the background is called after the first `calls` calls, or for at most `most`.
+    /// Sleeps until the background threads have been woken more than `calls` times, but at most for
+    /// the duration `most`.
     pub(crate) fn wait_for_call(&self, calls: u64, most: Duration) {
         self.throttle.wait_for_call(calls, most);
     }
@@ -408,8 +424,8 @@ impl Engine {
         }
     }
 
-    /// Frees space on a full disk: requests the compactions that remove the most deleted data, and
-    /// reclaims dead space.
+    /// Frees space if the disk is full: requests the compactions that remove the most deleted data,
+    /// and reclaims dead space.
     pub(crate) fn free_space(&self) -> Result<()> {
         if !self.throttle.is_full() {
             return Ok(());
@@ -435,8 +451,9 @@ impl Engine {
         self.reclaim()
     }
 
-    /// Reserves as much space as one compaction that frees space needs. With several tiers there is
-    /// no reserve, because compactions may use the space of all.
+    /// Sets the size of the reserve to the space that one compaction needs in order to free space.
+    /// If there are several tiers, there is no reserve, because compactions may use the space of
+    /// all tiers.
     pub(crate) fn fit_reserve(&self) {
         let bytes = match self.store.tiers().count() {
             1 => self.dictionaries.freeing_bytes(),
@@ -445,7 +462,7 @@ impl Engine {
         self.store.extents().set_freeing_reserve(0, bytes);
     }
 
-    /// Returns whether a tier has this number of units for ordinary writes.
+    /// Returns whether ordinary writes can allocate `units` units of space on a tier.
     fn has_units(&self, tier: u8, units: u32) -> bool {
         let extents = self.store.extents();
         let (mut left, mut found) = (units, Vec::new());
@@ -469,11 +486,13 @@ impl Engine {
         left == 0
     }
 
-    /// Returns whether a step that found its tier full or failing can be retried on another tier
-    /// with space. A failing tier accepts no new data.
+    /// Returns whether a failed step of background work can be tried again on another tier. The
+    /// step must have found its tier full, or must have failed to write to it, because a failing
+    /// tier accepts no new data.
     ///
-    /// The free space reported by a file system may not be usable. The disk therefore counts as
-    /// full after as many consecutive moves as there are tiers, until a step completes.
+    /// The free space that a file system reports may not be usable. Therefore the number of
+    /// consecutive retries on other tiers is limited to the number of tiers. After that, the disk
+    /// is considered full until a step completes.
     pub(super) fn can_retry_on_other_tier(&self, error: &alluvium_storage::Error) -> bool {
         let tiers = self.store.tiers().count() as u64;
         let has_failed = matches!(error.failing_tier(), Some((_, FailedAccess::Writing)));
@@ -483,7 +502,8 @@ impl Engine {
             && (has_failed || self.is_space_expected())
     }
 
-    /// Checks whether a full disk has space again, by trying to allocate as much as a flush needs.
+    /// Checks whether a full disk has space again, by trying to allocate the space that a flush
+    /// needs.
     pub(crate) fn probe_free_space(&self) {
         if !self.throttle.is_full() {
             return;
@@ -495,7 +515,7 @@ impl Engine {
         if !(0..tiers).any(has_room) {
             return;
         }
-        // There is space for data; but writes go through the log first.
+        // There is space for data, but every write needs space in the log first.
         let log = self.store.log();
         while let Ok(log::PrepareProgress::Worked) = log.prepare() {}
         if !log.has_space()

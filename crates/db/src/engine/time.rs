@@ -1,12 +1,14 @@
-//! The clock of readers, which decides what has expired.
+//! The clock by which readers decide which entries have expired.
 //!
-//! A clock may go back: between two processes, or when it is set. What a reader has seen as expired
-//! must stay expired. The reading time therefore stands still until the clock reaches the latest
-//! reading time again. Checkpoints, closing and the background persist the latest reading time.
+//! The system clock may go back, either between two processes or when it is set. An entry that a
+//! reader has seen as expired must stay expired. Therefore the reading time stands still until the
+//! system clock has caught up with the latest reading time. The latest reading time is persisted by
+//! checkpoints, by closing the store, and periodically by a background thread.
 //!
-//! A clock more than a day behind either was wrong before or is wrong now. If the reading time
-//! stood still then, new values with an expiry would expire at once until the clock catches up. The
-//! clock is trusted instead, and a warning is logged.
+//! If the system clock is more than a day behind the latest reading time, it was wrong earlier or
+//! is wrong now. If the reading time stood still in this case, every new value with an expiry time
+//! would expire immediately until the clock had caught up. Therefore the system clock is trusted
+//! instead, and a warning is logged.
 
 use super::Engine;
 use crate::error::Result;
@@ -15,20 +17,21 @@ use crossbeam_utils::CachePadded;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How far the clock may be behind for the reading time to stand still, in milliseconds.
+/// Maximum difference by which the system clock may be behind for the reading time to stand still,
+/// in milliseconds.
 pub(super) const MOST_BEHIND_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// How far the clock may be behind at opening without a warning, in milliseconds: machines adjust
-/// their clocks.
+/// Maximum difference by which the system clock may be behind when the store is opened without a
+/// warning, in milliseconds. Small differences are normal, because machines adjust their clocks.
 const NOT_WORTH_A_WARNING_MS: u64 = 2000;
 
-/// Interval at which the background persists the reading time, in milliseconds.
+/// Minimum advance of the reading time that is persisted by the background thread, in milliseconds.
 const WRITTEN_DOWN_MS: u64 = 1000;
 
-/// A clock that ignores backward steps of less than a day.
+/// A clock that stands still instead of going back by up to a day.
 pub(super) struct ReadingTime {
     clock: WallClock,
-    /// The latest time returned to a reader.
+    /// The latest time that was returned to a reader.
     latest: CachePadded<AtomicU64>,
 }
 
@@ -41,7 +44,8 @@ impl fmt::Debug for ReadingTime {
 }
 
 impl ReadingTime {
-    /// Creates the clock of a store whose latest persisted reading time is `latest`.
+    /// Creates the clock of a store. `latest` is the latest reading time that was persisted, in
+    /// milliseconds since 1970.
     pub(super) fn new(clock: WallClock, latest: u64) -> ReadingTime {
         let time = ReadingTime {
             clock,
@@ -57,7 +61,7 @@ impl ReadingTime {
         time
     }
 
-    /// Returns the time for a reader, in milliseconds since 1970.
+    /// Returns the time by which a reader decides expiry, in milliseconds since 1970.
     #[inline]
     pub(super) fn now(&self) -> u64 {
         let (now, latest) = ((self.clock)(), self.latest.load(Ordering::Relaxed));
@@ -71,8 +75,8 @@ impl ReadingTime {
         self.waiting(now, latest)
     }
 
-    /// Like [`ReadingTime::now`], if no reader sees the result: the latest reading time is
-    /// unchanged.
+    /// Like [`ReadingTime::now`], but leaves the latest reading time unchanged. For callers that do
+    /// not pass the result to a reader.
     pub(super) fn peek(&self) -> u64 {
         let (now, latest) = ((self.clock)(), self.latest.load(Ordering::Relaxed));
         match latest.saturating_sub(now) {
@@ -103,12 +107,13 @@ impl ReadingTime {
 }
 
 impl Engine {
-    /// Passes the reading time to the log, which persists it with its next mark or checkpoint.
+    /// Passes the latest reading time to the log. The log persists it with its next time mark or
+    /// checkpoint.
     pub(super) fn note_time(&self) {
         self.store.log().note_time(self.time.latest());
     }
 
-    /// Persists the reading time if it has advanced enough.
+    /// Persists the latest reading time if it differs enough from the persisted one.
     pub(crate) fn mark_time(&self) -> Result<()> {
         let (latest, noted) = (self.time.latest(), self.store.log().time_ms());
         if self.reads_only || self.store.health().is_err() || latest.abs_diff(noted) < WRITTEN_DOWN_MS {

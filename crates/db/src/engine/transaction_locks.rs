@@ -1,12 +1,13 @@
-//! The locks that transactions hold on keys and ranges, and how all other writes respect them.
+//! Locks that transactions hold on keys and key ranges, and how all other writes respect these
+//! locks.
 //!
-//! Ordinary writes take these locks only while there are locking transactions. The first such
+//! Ordinary writes acquire these locks only while there are locking transactions. The first locking
 //! transaction waits until all writes that started without locks have finished and are visible.
-//! Once no locking transaction has been open for a while, writes stop taking locks. A store without
-//! locking transactions therefore does not pay for them.
+//! Once no locking transaction has been open for a while, writes stop acquiring locks. A store
+//! without locking transactions therefore has no locking cost.
 //!
-//! A writer holds its locks until its writes are visible. A reader that holds the lock of a key
-//! therefore sees the newest value among the visible commits.
+//! A writer holds its locks until its writes are visible. Therefore a reader that holds the lock of
+//! a key finds the key's newest value among the visible commits.
 
 use super::Engine;
 use super::commit_record::CommitRecord;
@@ -21,35 +22,36 @@ use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a write outside transactions waits for locks.
+/// Maximum time for which a write outside transactions waits for locks.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The locks of transactions, and whether other writes must take locks.
+/// The locks of transactions, and whether other writes must acquire locks.
 #[derive(Debug, Default)]
 pub(crate) struct TransactionLocks {
     manager: LockManager,
-    /// Whether writes take locks. Changed only under the lock of `demand`.
+    /// Whether all writes must acquire locks. Changed only while holding the lock of `demand`.
     wanted: AtomicBool,
     demand: Mutex<LockDemand>,
-    /// Whether writes outside transactions fail at once instead of waiting. For single-threaded
+    /// Whether writes outside transactions fail instead of waiting for a lock. For single-threaded
     /// tests.
     #[cfg(all(test, not(alluvium_model_check)))]
     impatient: AtomicBool,
 }
 
-/// The locking transactions that require all writes to take locks.
+/// Counts the locking transactions because of which all writes must acquire locks.
 #[derive(Debug, Default)]
 struct LockDemand {
-    /// Number of open locking transactions.
+    /// Number of locking transactions that are open.
     open: usize,
-    /// Whether all writes in progress take locks.
+    /// Whether every write in progress has acquired locks.
     is_settled: bool,
-    /// Whether none was open at the last call of [`TransactionLocks::disable_if_idle`] and none has
-    /// begun since.
+    /// Whether no locking transaction was open at the last call of
+    /// [`TransactionLocks::disable_if_idle`], and none has begun since.
     is_idle: bool,
 }
 
-/// The locks of a commit outside locking transactions. Released when dropped.
+/// Locks held by a commit that is not part of a locking transaction. They are released when this is
+/// dropped.
 #[derive(Debug)]
 pub(super) struct CommitLocks<'e> {
     locks: &'e TransactionLocks,
@@ -63,14 +65,14 @@ impl Drop for CommitLocks<'_> {
 }
 
 impl TransactionLocks {
-    /// Returns whether writes must take locks. A writer must have pinned `writers` when it calls
-    /// this.
+    /// Returns whether writes must acquire locks. A writer must have pinned `writers` before it
+    /// calls this.
     #[inline]
     pub(crate) fn are_required(&self) -> bool {
         self.wanted.load(Ordering::SeqCst) && !is_planted(IsolationFault::WritesIgnoreLocks)
     }
 
-    /// Returns how long a write outside transactions waits for locks.
+    /// Returns the maximum time for which a write outside transactions waits for locks.
     fn patience(&self) -> Duration {
         #[cfg(all(test, not(alluvium_model_check)))]
         if self.impatient.load(Ordering::Relaxed) {
@@ -79,18 +81,18 @@ impl TransactionLocks {
         PATIENCE
     }
 
-    /// Makes writes outside transactions fail at once instead of waiting.
+    /// Makes writes outside transactions fail instead of waiting for a lock.
     #[cfg(all(test, not(alluvium_model_check)))]
     pub(crate) fn be_impatient(&self) {
         self.impatient.store(true, Ordering::Relaxed);
     }
 
-    /// Returns a new transaction number.
+    /// Returns a new transaction number, which is higher than all earlier ones.
     pub(crate) fn next_number(&self) -> u64 {
         self.manager.next_number()
     }
 
-    /// Ends a locking transaction and releases its locks.
+    /// Releases all locks of a locking transaction that has ended.
     pub(crate) fn end(&self, number: u64) {
         self.manager.release(number);
         let mut demand = self.demand.lock();
@@ -98,11 +100,12 @@ impl TransactionLocks {
         demand.open -= 1;
     }
 
-    /// Makes writes stop taking locks if no locking transaction is open and none was since the last
-    /// call. A transaction that begins later waits until all writes take locks again.
+    /// Makes writes stop acquiring locks, if no locking transaction is open now or was open at any
+    /// time since the previous call. A locking transaction that begins later waits until all writes
+    /// acquire locks again.
     pub(crate) fn disable_if_idle(&self) {
-        // `begin_locking` waits for writers with this lock held, and a writer may wait for the
-        // caller.
+        // Do not wait for this lock: `begin_locking` holds it while it waits for writers, and a
+        // writer may be waiting for the calling thread.
         let Some(mut demand) = self.demand.try_lock() else {
             return;
         };
@@ -120,18 +123,19 @@ impl TransactionLocks {
         self.manager.held(number)
     }
 
-    /// Returns the transactions that hold locks for which this transaction waits.
+    /// Returns the numbers of the transactions that hold a lock for which this transaction waits.
     pub(crate) fn waits_for(&self, number: u64) -> Vec<u64> {
         self.manager.waits_for(number)
     }
 
-    /// Merges all locks that a transaction holds within a range that it has locked into one.
+    /// Merges all locks that a transaction holds inside `range` into a single lock. The transaction
+    /// must have locked the entire range.
     pub(crate) fn join(&self, number: u64, range: &KeyRange) {
         self.manager.join(number, &range.low, range.high.as_deref());
     }
 }
 
-/// Returns the range that contains only this key.
+/// Returns the range that contains only the key `key`.
 pub(crate) fn single_key_range(key: &[u8]) -> KeyRange {
     let mut behind: SmallVec<[u8; 128]> = SmallVec::from_slice(key);
     behind.push(0);
@@ -139,7 +143,8 @@ pub(crate) fn single_key_range(key: &[u8]) -> KeyRange {
 }
 
 impl Engine {
-    /// Begins a locking transaction: all writes respect its locks until [`TransactionLocks::end`].
+    /// Begins a locking transaction. All writes respect its locks until [`TransactionLocks::end`]
+    /// is called.
     pub(crate) fn begin_locking(&self) {
         let mut demand = self.locks.demand.lock();
         demand.open += 1;
@@ -149,13 +154,14 @@ impl Engine {
         }
         self.locks.wanted.store(true, Ordering::SeqCst);
         wait_for_grace_period(&self.writers, || {});
-        // Wait also for a running attachment of an ingest that has taken no locks.
+        // Also wait for an attachment of ingests that has begun without locks.
         drop(self.ingests.attaching.read());
         self.visible.wait_for(self.queue.last());
         demand.is_settled = true;
     }
 
-    /// Locks a range for a transaction. Waits for other owners up to `timeout`.
+    /// Locks a key range for a transaction. If other owners hold conflicting locks, it waits for at
+    /// most `timeout`.
     pub(crate) fn lock(
         &self,
         number: u64,
@@ -189,7 +195,7 @@ impl Engine {
         }
     }
 
-    /// Returns the keyspace name and the user key of a dictionary key.
+    /// Returns the name of the keyspace and the user's key for a dictionary key.
     pub(crate) fn users_key(&self, key: &[u8]) -> (String, Vec<u8>) {
         let Some((len, id)) = format::split(key) else {
             return (String::new(), key.to_vec());
@@ -199,7 +205,8 @@ impl Engine {
         (name, key.get(len..).unwrap_or_default().to_vec())
     }
 
-    /// Locks all keys and ranges that a commit writes to.
+    /// Locks all keys and ranges to which a commit writes. The locks are released when the result
+    /// is dropped.
     pub(super) fn lock_commit(&self, commit: &CommitRecord<'_>) -> Result<CommitLocks<'_>> {
         let mut ranges: Vec<KeyRange> = Vec::with_capacity(commit.count as usize);
         for write in commit.writes().flatten() {
@@ -213,14 +220,16 @@ impl Engine {
         self.lock_ranges(&mut ranges)
     }
 
-    /// Locks the ranges from the first to the last key that an ingest writes to.
+    /// Locks the ranges to which an ingest writes. Each range is given by its first and its last
+    /// key.
     pub(super) fn lock_stretches(&self, stretches: &[(TreeKey, TreeKey)]) -> Result<CommitLocks<'_>> {
         let ranges = stretches.iter().map(|(first, last)| from_to(first, last));
         self.lock_ranges(&mut ranges.collect::<Vec<_>>())
     }
 
-    /// Locks ranges one by one. On a deadlock it releases all of them and starts over: commits
-    /// outside transactions hold no other locks, so they are the ones to give way.
+    /// Locks several ranges, one after the other. If this causes a deadlock, it releases all of
+    /// them and starts again. A commit outside transactions holds no other locks, so it is always
+    /// able to do this.
     fn lock_ranges(&self, ranges: &mut [KeyRange]) -> Result<CommitLocks<'_>> {
         ranges.sort_by(|one, other| one.low.cmp(&other.low));
         let (began, patience) = (Instant::now(), self.locks.patience());

@@ -1,37 +1,38 @@
-//! Sequence numbers of refused writes that are not yet voided in the log.
+//! Sequence numbers of failed writes that could not yet be voided in the log.
 //!
-//! A full disk may refuse the void record of a sequence number. No later commit can be synced
-//! before the record is written, because recovery would cut the log at the gap.
+//! If the disk is full, the log may have no space for the record that voids a sequence number. No
+//! later commit can be synced until this record is written, because recovery would truncate the log
+//! at the missing sequence number.
 
 use crate::error::Result;
 use alluvium_base::SequenceNumber;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The sequence numbers that are not yet voided.
+/// The sequence numbers that have not been voided in the log.
 #[derive(Debug, Default)]
 pub(super) struct UnloggedVoids {
-    /// The first sequence number and the length of each range.
+    /// Ranges of sequence numbers: the first number and the length of each range.
     stretches: Mutex<Vec<(SequenceNumber, u32)>>,
     are_there: AtomicBool,
 }
 
 impl UnloggedVoids {
-    /// Adds a range of sequence numbers.
+    /// Adds the range of `count` sequence numbers that starts at `first`.
     pub(super) fn note(&self, first: SequenceNumber, count: u32) {
         assert!(count > 0, "a stretch has a number");
         self.stretches.lock().push((first, count));
         self.are_there.store(true, Ordering::Release);
     }
 
-    /// Returns whether there are any.
+    /// Returns whether there is any sequence number that has not been voided.
     #[inline]
     pub(super) fn are_there(&self) -> bool {
         self.are_there.load(Ordering::Acquire)
     }
 
-    /// Voids all of them by calls of `tell`. Stops at the first error; the remaining ranges are
-    /// kept.
+    /// Calls `tell` for each range of sequence numbers to void it in the log. If `tell` fails, it
+    /// stops and keeps the ranges that are left.
     pub(super) fn fill(&self, tell: impl Fn(SequenceNumber, u32) -> Result<()>) -> Result<()> {
         let mut stretches = self.stretches.lock();
         while let Some(&(first, count)) = stretches.last() {

@@ -1,9 +1,10 @@
-//! Validation: checks whether commits above a sequence number have written to the access set of a
-//! transaction.
+//! Validation of transactions: checks whether commits after a given sequence number have written to
+//! the keys and ranges that a transaction has accessed (its access set).
 //!
-//! Memtables record the sequence number of every write. If the memtables do not reach back to the
-//! given sequence number, the dictionary is searched as well: for a key it returns the sequence
-//! number of the newest message; a range is compared as of then and as of now.
+//! Memtables store the sequence number of every write. If the memtables do not contain all commits
+//! after the given sequence number, the dictionary is searched as well. For a key, the dictionary
+//! returns the sequence number of its newest message. For a range, the contents as of the given
+//! sequence number are compared with the present contents.
 //!
 //! ```text
 //!   commit order   ────┬───────────────┬─────────────────────────►
@@ -11,15 +12,16 @@
 //!                      │◄ dictionary ─►│◄───── memtables ─────►│
 //! ```
 //!
-//! The sequence number is pinned. A dictionary therefore keeps, of each key, a message above it if
-//! there was one (G2 of `dictionary/merge`), and does not reset any sequence number above it to
-//! zero (G4).
+//! The given sequence number is pinned. Therefore, if a key has a message above it, the dictionary
+//! keeps at least one such message (G2 of `dictionary/merge`), and does not reset the sequence
+//! number of such a message to zero (G4).
 //!
-//! The caller holds the locks of the access set: a writer applies its commit before it releases its
-//! locks, so the memtables have it. Reading from a dictionary takes a while, and other writers
-//! would wait for the locks. A transaction whose read position is below all memtables therefore
-//! validates first without locks, up to a recent sequence number, and under the locks only what was
-//! committed since.
+//! The caller holds the locks of the access set. A writer applies its commit to the memtables
+//! before it releases its locks, so the memtables contain every conflicting commit. Reading from a
+//! dictionary takes a while, and other writers would have to wait for the locks. If the memtables
+//! do not reach back to a transaction's read position, the transaction is validated in two steps:
+//! first without locks, up to a recent sequence number, and then with locks, only for later
+//! commits.
 
 use super::Engine;
 use super::queue::MemtableSlot;
@@ -41,24 +43,25 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct WriteConflict {
     pub(crate) definition: Arc<KeyspaceDefinition>,
-    /// The written key, as a dictionary key, or the start of the range that contains it.
+    /// The key that was written, as a dictionary key. For a range, its lower bound.
     pub(crate) key: Vec<u8>,
 }
 
-/// How to validate ranges whose writes are in a dictionary.
+/// How a range is validated if the writes to it may be in a dictionary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RangeValidation {
-    /// By value: readers must see the same keys and values.
+    /// By value: the range is valid if readers see the same keys and values as before.
     ByValue {
-        /// The clock of the readers, in milliseconds since 1970.
+        /// The time by which readers decide expiry, in milliseconds since 1970.
         now_ms: u64,
     },
-    /// By writes: no key of the range may have been written. If this is unknown, a write is
-    /// assumed.
+    /// By writes: the range is valid if none of its keys was written. If the memtables cannot tell
+    /// this, it is considered invalid.
     ByWrites,
 }
 
-/// A sequence number up to which the access set was not written. Pinned until dropped.
+/// A sequence number up to which no commit has written to the access set. If it was pinned, the pin
+/// is released when this is dropped.
 #[derive(Debug)]
 pub(crate) struct ValidatedSnapshot<'e> {
     engine: &'e Engine,
@@ -84,16 +87,16 @@ impl Drop for ValidatedSnapshot<'_> {
 struct LaterCommits<'e> {
     engine: &'e Engine,
     place: SequenceNumber,
-    /// The newest commit that range scans see.
+    /// Sequence number at which scans of ranges read the present contents.
     newest: SequenceNumber,
     slots: arc_swap::Guard<Arc<Vec<Arc<MemtableSlot>>>>,
-    /// Whether the memtables contain all of these commits.
+    /// Whether the memtables contain all commits above `place`.
     are_in_memory: bool,
 }
 
 impl Engine {
-    /// Returns a conflict of a commit above a pinned sequence number with an access set, if there
-    /// is one.
+    /// Searches the commits above the pinned sequence number `place` for one that has written to
+    /// the access set. Returns the conflict, or `None` if there is none.
     pub(crate) fn written_above(
         &self,
         place: SequenceNumber,
@@ -103,9 +106,10 @@ impl Engine {
         self.above(place, MAX_SEQUENCE).find_conflict(footprint, ranges)
     }
 
-    /// Validates an access set without locks: returns a recent sequence number up to which no
-    /// commit above `place` has written to it, or the conflict. If the memtables reach back to
-    /// `place`, returns `place` itself, because validation under locks is cheap then.
+    /// Validates an access set without holding locks. Returns a recent sequence number such that no
+    /// commit above `place` and up to this number has written to the access set; otherwise returns
+    /// the conflict. If the memtables contain all commits above `place`, it returns `place` itself,
+    /// because a later validation with locks is cheap in this case.
     pub(crate) fn validate_without_locks(
         &self,
         place: SequenceNumber,
@@ -126,7 +130,7 @@ impl Engine {
         Ok(met.map_or(Ok(recent), Err))
     }
 
-    /// Returns whether a commit above a pinned sequence number has written to a key.
+    /// Returns whether any commit above the pinned sequence number `place` has written to a key.
     pub(crate) fn is_written_above(
         &self,
         place: SequenceNumber,
@@ -136,7 +140,8 @@ impl Engine {
         self.above(place, MAX_SEQUENCE).has_key(key, structure)
     }
 
-    /// Returns whether a commit above a pinned sequence number may have written to a range.
+    /// Returns whether any commit above the pinned sequence number `place` may have written to a
+    /// range.
     pub(crate) fn is_range_written_above(
         &self,
         place: SequenceNumber,
@@ -147,14 +152,15 @@ impl Engine {
         above.has_range(range, structure, RangeValidation::ByWrites)
     }
 
-    /// Returns whether there is no commit above a sequence number.
+    /// Returns whether no commit has a sequence number above `place`.
     pub(crate) fn is_newest(&self, place: SequenceNumber) -> bool {
         self.queue.last() <= place
     }
 
-    /// Returns a key for which `is_own` is true, or a deleted range, within `ranges`, that a commit
-    /// above a pinned sequence number has written to. Returns the outer `None` if the memtables do
-    /// not contain all of these commits.
+    /// Searches the commits above the pinned sequence number `place` for a write to `ranges`.
+    /// Returns a written key for which `is_own` returns true, or a range delete that overlaps
+    /// `ranges`. Returns `Some(None)` if there is no such write, and `None` if the memtables do not
+    /// contain all of these commits.
     pub(crate) fn key_written_in_memory<'r>(
         &self,
         place: SequenceNumber,
@@ -207,7 +213,7 @@ impl Engine {
 }
 
 impl LaterCommits<'_> {
-    /// Returns a conflict of the commits with the access set, if there is one.
+    /// Returns a conflict between these commits and the access set, or `None` if there is none.
     fn find_conflict(&self, footprint: &AccessSet, ranges: RangeValidation) -> Result<Option<WriteConflict>> {
         for space in footprint.spaces() {
             let structure = space.definition.structure;
@@ -237,7 +243,7 @@ impl LaterCommits<'_> {
         Ok(None)
     }
 
-    /// Returns the memtables that contain any of the commits.
+    /// Returns the memtables that contain at least one of these commits.
     fn memtables(&self) -> impl Iterator<Item = &Memtable> {
         let newer = self
             .slots
@@ -259,7 +265,7 @@ impl LaterCommits<'_> {
             return Ok(in_memory);
         }
         let reader = self.engine.dictionaries.reader(structure);
-        // Without a merge operator the search stops at the newest message.
+        // No merge operator is passed, so that the search stops at the newest message.
         let mut gather = LookupState::new(MAX_SEQUENCE, 0, None);
         reader.gather(named, &mut gather)?;
         Ok(gather.newest() > self.place)
@@ -294,7 +300,8 @@ impl LaterCommits<'_> {
         is_written
     }
 
-    /// Returns whether a reader of the range now sees different keys or values than at `place`.
+    /// Returns whether the keys or values that a reader of the range sees now differ from those at
+    /// `place`.
     fn range_differs(&self, range: &KeyRange, structure: StructureKind, now_ms: u64) -> Result<bool> {
         let scan = |at| {
             self.engine
@@ -305,7 +312,8 @@ impl LaterCommits<'_> {
             let (one, other) = match (then.next(), now.next()) {
                 (Ok(one), Ok(other)) => (one, other),
                 (Err(error), _) | (_, Err(error)) => {
-                    // A value that cannot be computed now differs from the value that was read.
+                    // The merge operator fails now, although the earlier read succeeded. Hence the
+                    // value has changed.
                     return match self.engine.catalog.named(error) {
                         Error::BadBase { .. } => Ok(true),
                         other => Err(other),
@@ -322,7 +330,8 @@ impl LaterCommits<'_> {
     }
 }
 
-/// Visits the keys of a range that commits above `place` have written to, until `visit` breaks.
+/// Calls `visit` for each key of the range to which a commit above `place` has written, until
+/// `visit` breaks.
 fn visit_written(
     memtable: &Memtable,
     range: &KeyRange,

@@ -1,25 +1,25 @@
-//! Visibility of commits: every commit up to a watermark is visible. The watermark advances only
-//! over commits that are applied to their memtable.
+//! Visibility of commits. Every commit up to the watermark is visible. The watermark advances past
+//! a commit only after the commit was applied to its memtable.
 
 use alluvium_base::SequenceNumber;
 use alluvium_storage::watermark::Watermark;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-/// How often a writer polls the watermark before it yields the processor, and how often it yields
-/// before it sleeps.
+/// `SPINS` is the number of times that a waiting writer polls the watermark before it yields the
+/// processor. `YIELDS` is the number of times that it then yields the processor before it sleeps.
 const SPINS: u32 = 100;
 const YIELDS: u32 = 20;
 
-/// The watermark and its waiters.
+/// The watermark of visible commits, and the threads that wait for it.
 #[derive(Debug)]
 pub(crate) struct VisibleSequence {
     watermark: Watermark,
     sleepers: AtomicU64,
     lock: Mutex<()>,
     moved: Condvar,
-    /// Whether a commit failed between the log and its memtable. The watermark never advances over
-    /// such a commit.
+    /// Whether a commit has failed after it was logged and before it was applied to its memtable.
+    /// The watermark cannot advance past such a commit.
     stopped: AtomicBool,
 }
 
@@ -34,13 +34,14 @@ impl VisibleSequence {
         }
     }
 
-    /// Returns the newest commit visible to a reader that starts now. All earlier commits are
-    /// visible, too.
+    /// Returns the sequence number of the newest commit that is visible to a reader starting now.
+    /// All commits with lower numbers are visible, too.
     pub(crate) fn at(&self) -> SequenceNumber {
         self.watermark.completed()
     }
 
-    /// Notes that the writes `first..=last` are applied to their memtable, or were given up.
+    /// Notes that the writes `first..=last` were applied to their memtable, or that they have
+    /// failed and were voided.
     pub(crate) fn complete(&self, first: SequenceNumber, last: SequenceNumber) {
         self.wait(|| self.watermark.has_room(first));
         if self.watermark.complete(first, last) {
@@ -48,14 +49,14 @@ impl VisibleSequence {
         }
     }
 
-    /// Waits until everything up to `at` is visible. Returns false if it never will be, after a
-    /// failure.
+    /// Waits until all commits up to `at` are visible. Returns false if they will never become
+    /// visible because of a failure.
     pub(crate) fn wait_for(&self, at: SequenceNumber) -> bool {
         self.wait(|| self.at() >= at);
         self.at() >= at
     }
 
-    /// Ends all waits for commits that will never become visible.
+    /// Wakes all threads that wait for commits, because these commits will never become visible.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         drop(self.lock.lock());
@@ -66,9 +67,10 @@ impl VisibleSequence {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Wakes sleepers after the watermark has advanced. A sleeper first counts itself, then checks
-    /// the watermark; this first advances the watermark, then checks the count. At least one of the
-    /// two sees the other.
+    /// Wakes sleeping threads after the watermark has advanced. A thread that wants to sleep first
+    /// increments the number of sleepers and then reads the watermark. This function is called
+    /// after the watermark has advanced, and reads the number of sleepers. Therefore at least one
+    /// of the two threads sees the change made by the other.
     fn wake(&self) {
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::Relaxed) > 0 {

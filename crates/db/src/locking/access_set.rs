@@ -1,6 +1,7 @@
-//! Keys and ranges over all keyspaces: the read or write set of a transaction.
+//! The read set or the write set of a transaction: keys and key ranges in any number of keyspaces.
 //!
-//! *Scope*: the keyspace of each key, which points are covered by ranges, the size of the set.
+//! *Scope*: the keyspace to which each key belongs, which keys are already covered by ranges, and
+//! the size of the set.
 //!
 //! *Must not depend on*: who has read the keys, and which accesses conflict.
 
@@ -12,26 +13,27 @@ use alluvium_dictionary::range::KeyRange;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Number of neighbouring points that are combined into one range to save memory.
+/// Number of neighbouring keys that are combined into one range to save memory.
 const JOINED: usize = 16;
 
-/// Key length in bytes that counts as one more point, because limits also bound memory.
+/// Number of bytes of a key that count as one additional entry. Long keys count more because the
+/// limits on the number of entries also limit memory.
 const LONG: usize = 256;
 
-/// A set of keys and ranges. Keys are tree keys.
+/// A set of keys and key ranges. The keys are tree keys, which include the prefix of the keyspace.
 #[derive(Debug, Default)]
 pub(crate) struct AccessSet {
     spaces: BTreeMap<KeyspaceId, KeyspaceAccess>,
-    /// Number of points and ranges. Long keys count more than once.
+    /// Number of keys and ranges in the set. A long key counts more than once.
     len: usize,
 }
 
-/// The part of the set in one keyspace. No point is inside a range.
+/// The keys and ranges of one keyspace. None of the keys is inside one of the ranges.
 #[derive(Debug)]
 pub(crate) struct KeyspaceAccess {
     pub(crate) definition: Arc<KeyspaceDefinition>,
     points: BTreeSet<InlineKey>,
-    /// Total weight of the points.
+    /// Number of keys, where a long key counts more than once.
     weight: usize,
     ranges: RangeSet,
 }
@@ -40,7 +42,7 @@ fn weight(key: &[u8]) -> usize {
     1 + key.len() / LONG
 }
 
-/// Returns the immediate successor of a key.
+/// Returns the smallest key that is larger than `key`.
 fn behind(key: &[u8]) -> InlineKey {
     let mut behind = InlineKey::from_slice(key);
     behind.push(0);
@@ -60,7 +62,7 @@ impl KeyspaceAccess {
         self.weight + self.ranges.len().max(self.ranges.memory() / LONG)
     }
 
-    /// Combines groups of neighbouring points into ranges.
+    /// Combines groups of neighbouring keys into ranges.
     fn join_points(&mut self) {
         let points: Vec<InlineKey> = std::mem::take(&mut self.points).into_iter().collect();
         self.weight = 0;
@@ -111,8 +113,8 @@ impl AccessSet {
         self.len = self.len + space.len() - len;
     }
 
-    /// Combines points into ranges to reduce their number. The set then includes the gaps between
-    /// the points of a range.
+    /// Combines keys into ranges, to reduce the number of entries. The set then also includes the
+    /// gaps between the keys of each range.
     pub(crate) fn join_points(&mut self) {
         for space in self.spaces.values_mut() {
             space.join_points();
@@ -120,17 +122,17 @@ impl AccessSet {
         self.len = self.spaces.values().map(KeyspaceAccess::len).sum();
     }
 
-    /// Returns the number of points and ranges; long keys count more than once.
+    /// Returns the number of keys and ranges in the set. A long key counts more than once.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns the parts of the set, by keyspace.
+    /// Returns the keys and ranges of each keyspace.
     pub(crate) fn spaces(&self) -> impl Iterator<Item = &KeyspaceAccess> {
         self.spaces.values()
     }
 
-    /// Adds locks that exclude commits of other writes to the access set.
+    /// Adds the locks that prevent other commits from writing to the keys and ranges of this set.
     pub(crate) fn lock(&self, set: &mut LockSet) {
         for space in self.spaces.values() {
             for point in &space.points {

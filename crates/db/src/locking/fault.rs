@@ -1,70 +1,74 @@
-//! Faults that tests inject to prove that they would detect them.
+//! Faults that tests inject on purpose, to prove that the tests would detect them.
 
-/// A possible bug in transaction isolation.
+/// A bug in transaction isolation that a test can inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(test), allow(dead_code, reason = "only tests plant them"))]
 pub(crate) enum IsolationFault {
-    /// Commits do not validate the keys that were read.
+    /// A commit does not validate the keys that its transaction has read.
     PointsAreNotValidated,
-    /// Commits do not validate the ranges that were read.
+    /// A commit does not validate the ranges that its transaction has read.
     RangesAreNotValidated,
-    /// Commits validate against memtables only, even if these do not reach back to the beginning.
+    /// A commit validates only against memtables, even if these do not contain all commits since
+    /// the transaction began.
     DictionaryIsNotAsked,
-    /// Commits do not see range deletes of others.
+    /// A commit ignores the range deletes of other commits.
     RangeDeletesAreNotSeen,
-    /// Under snapshot isolation, commits do not validate the keys that they write.
+    /// Under snapshot isolation, a commit does not validate the keys that it writes.
     FirstCommitterLoses,
-    /// Reads for update behave like plain reads.
+    /// A read for update behaves like a plain read.
     UpdatesAreReads,
-    /// Reads see commits after the beginning of the transaction.
+    /// A read sees commits that were made after its transaction began.
     ReadsAreNotRepeatable,
-    /// Reads do not see the transaction's own writes.
+    /// A read does not see the writes of its own transaction.
     OwnWritesAreHidden,
-    /// The keys of a multi-key read are not tracked.
+    /// The keys of a read of several keys are not tracked.
     MultiGetIsUntracked,
-    /// An exhausted iterator is tracked up to its last key only.
+    /// An iterator that reached the end of its range is tracked only up to the last key that it
+    /// returned.
     EndOfWalkIsUntracked,
-    /// Backward iteration is not tracked.
+    /// An iteration in backward direction is not tracked.
     BackwardWalkIsUntracked,
-    /// An iterator that is not exhausted is not tracked.
+    /// An iterator that did not reach the end of its range is not tracked.
     PartOfWalkIsUntracked,
-    /// A rollback to a savepoint keeps the later writes.
+    /// A rollback to a savepoint keeps the writes that were made after the savepoint.
     SavepointKeepsWrites,
-    /// Writes to the last keyspace are not committed.
+    /// The writes to the last keyspace are not committed.
     KeyspaceIsLeftOut,
-    /// Writes of a transaction take shared locks.
+    /// The writes of a transaction acquire shared locks instead of exclusive locks.
     WritesLockShared,
-    /// A locking iterator locks the keys that it finds, but not the gaps between them.
+    /// A locking iterator locks the keys that it returns, but not the gaps between them.
     GapsAreNotLocked,
-    /// Locks of read keys are released before the commit.
+    /// The locks of keys that were read are released before the commit.
     LocksAreReleasedEarly,
-    /// Writes outside transactions ignore locks.
+    /// Writes outside transactions ignore the locks of transactions.
     WritesIgnoreLocks,
-    /// Validation misses the first commit after the beginning of the transaction.
+    /// Validation misses the first commit after the transaction began.
     FirstCommitIsNotSeen,
-    /// A rollback to a savepoint discards the reads tracked since.
+    /// A rollback to a savepoint discards the reads that were tracked after the savepoint.
     SavepointForgetsReads,
     /// A conditional write in a transaction does not track its key.
     CompareAndSetIsUntracked,
-    /// A merge in a transaction hides the store's value.
+    /// A merge in a transaction hides the value that is stored for the key.
     MergesHideTheStore,
-    /// Reads do not see the transaction's own range deletes.
+    /// A read does not see the range deletes of its own transaction.
     DeletedRangesAreRead,
-    /// Lock upgrades do not wait for other readers.
+    /// The upgrade of a lock does not wait for other readers.
     UpgradesIgnoreReaders,
-    /// A transaction starts before the latest commit.
+    /// A transaction reads at a sequence number before the latest commit at the time it began.
     BeginIsStale,
-    /// Under snapshot isolation, deleted ranges are not validated.
+    /// Under snapshot isolation, the ranges that a commit deletes are not validated.
     DeletedRangesAreNoWrites,
-    /// Iterators do not see the transaction's own writes.
+    /// An iterator does not see the writes of its own transaction.
     WalksMissOwnWrites,
-    /// Reads do not see the transaction's spilled writes.
+    /// A read does not see writes of its own transaction that were spilled to disk.
     SpilledWritesAreHidden,
-    /// A rollback to a savepoint keeps writes that were spilled later.
+    /// A rollback to a savepoint keeps writes that were made after the savepoint and were spilled
+    /// to disk.
     SavepointKeepsSpilledWrites,
-    /// Under snapshot isolation, commits do not validate the spilled keys that they write.
+    /// Under snapshot isolation, a commit does not validate those written keys that were spilled to
+    /// disk.
     SpilledWritesAreNotValidated,
-    /// A locking iterator does not lock the range after its last key.
+    /// A locking iterator does not lock the range after the last key that it returned.
     EndOfWalkIsNotLocked,
 }
 
@@ -79,14 +83,14 @@ pub(crate) fn is_planted(fault: IsolationFault) -> bool {
     PLANTED.with(|planted| planted.get() == Some(fault))
 }
 
-/// Returns whether a test has injected this fault: always false outside tests.
+/// Returns whether a test has injected this fault. Outside tests it always returns false.
 #[cfg(not(test))]
 #[inline(always)]
 pub(crate) const fn is_planted(_: IsolationFault) -> bool {
     false
 }
 
-/// Injects a fault on the current thread while `run` executes.
+/// Injects a fault on the current thread, runs `run`, and removes the fault again.
 #[cfg(all(test, not(alluvium_model_check)))]
 pub(crate) fn with<R>(fault: IsolationFault, run: impl FnOnce() -> R) -> R {
     struct FaultGuard;
@@ -100,13 +104,13 @@ pub(crate) fn with<R>(fault: IsolationFault, run: impl FnOnce() -> R) -> R {
     run()
 }
 
-/// Returns the fault injected on the current thread.
+/// Returns the fault that is injected on the current thread, or `None` if there is none.
 #[cfg(all(test, not(alluvium_model_check)))]
 pub(crate) fn planted() -> Option<IsolationFault> {
     PLANTED.with(std::cell::Cell::get)
 }
 
-/// Like [`with`], or without a fault.
+/// Like [`with`] if `fault` is a fault. If it is `None`, `run` runs without a fault.
 #[cfg(all(test, not(alluvium_model_check)))]
 pub(crate) fn with_any<R>(fault: Option<IsolationFault>, run: impl FnOnce() -> R) -> R {
     match fault {

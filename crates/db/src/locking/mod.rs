@@ -1,7 +1,8 @@
-//! Locks and access sets, with which writers and transactions exclude each other.
+//! Locks, and the access sets of transactions. Writers and transactions use them to exclude
+//! conflicting accesses.
 //!
-//! *Scope*: locks of keys and of ranges, who waits for whom, and which keys a transaction has read
-//! and written.
+//! *Scope*: locks on keys and on ranges, which thread waits for which other thread, and which keys
+//! a transaction has read and written.
 //!
 //! *Must not depend on*: commits, transactions and their handles.
 

@@ -1,4 +1,4 @@
-//! The keyspaces and named snapshots in memory. Keyspace 0 of the tree stores them.
+//! The in-memory catalog of keyspaces and named snapshots. It is stored in keyspace 0 of the tree.
 
 use crate::error::{Error, Result};
 use crate::options::KeyspaceOptions;
@@ -15,19 +15,20 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A keyspace, which may have been dropped.
+/// The definition of a keyspace. The keyspace may have been dropped.
 #[derive(Debug)]
 pub(crate) struct KeyspaceDefinition {
     pub(crate) id: KeyspaceId,
-    /// Prefix of its keys in the tree.
+    /// Prefix of all keys of this keyspace in the tree.
     pub(crate) prefix: TreeKey,
-    /// First tree key after its keys.
+    /// The first tree key after all keys of this keyspace.
     pub(crate) end: TreeKey,
     pub(crate) options: KeyspaceOptions,
     pub(crate) structure: StructureKind,
-    /// Maximum key length of its structure, in bytes.
+    /// Maximum length of a key in this keyspace's structure, in bytes.
     pub(crate) longest_key: usize,
-    /// Merge operator and filter, as the dictionaries use them.
+    /// The merge operator, the compaction filter and the other rules that the dictionaries apply to
+    /// this keyspace.
     pub(crate) rules: Arc<KeyspaceRules>,
     name: RwLock<String>,
     dropped: AtomicBool,
@@ -58,13 +59,13 @@ impl KeyspaceDefinition {
         }
     }
 
-    /// Returns the current name, which a rename changes.
+    /// Returns the present name of the keyspace. Renaming the keyspace changes it.
     pub(crate) fn name(&self) -> String {
         self.name.read().clone()
     }
 
-    /// Fails if the keyspace was dropped. A writer calls this while it pins the writers' epoch, so
-    /// that a drop waits for it.
+    /// Fails if the keyspace was dropped. A writer must call this while it pins the writers' epoch,
+    /// so that a drop that starts afterwards waits for the writer.
     #[inline]
     pub(crate) fn alive(&self) -> Result<()> {
         if self.dropped.load(Ordering::SeqCst) {
@@ -73,11 +74,11 @@ impl KeyspaceDefinition {
         Ok(())
     }
 
-    /// Fails unless the keys are ordered.
+    /// Fails if the structure of the keyspace does not order its keys.
     #[inline]
     pub(crate) fn require_order(&self) -> Result<()> {
-        // Tests may place a keyspace in another structure than its options name, and sort the
-        // results.
+        // Tests may place a keyspace in another structure than the one in its options, and sort the
+        // results themselves.
         let is_told = !cfg!(test) || self.options.structure.kind() == self.structure;
         match self.structure.is_ordered() || !is_told {
             true => Ok(()),
@@ -87,7 +88,8 @@ impl KeyspaceDefinition {
         }
     }
 
-    /// Fails unless the range covers the whole keyspace or the keys are ordered.
+    /// Fails if the structure of the keyspace does not order its keys, unless the range covers the
+    /// entire keyspace.
     pub(crate) fn require_range(&self, start: &[u8], end: &[u8]) -> Result<()> {
         match *start == *self.prefix && *end == *self.end {
             true => Ok(()),
@@ -95,37 +97,38 @@ impl KeyspaceDefinition {
         }
     }
 
-    /// Undoes the mark of a failed drop.
+    /// Makes the keyspace writable again, after an attempt to drop it has failed.
     pub(crate) fn revive(&self) {
         self.dropped.store(false, Ordering::SeqCst);
     }
 }
 
-/// The keyspaces that a commit writes to. The commit is rejected if one of them is dropped before
-/// it has its sequence number.
+/// The keyspaces to which a commit writes. If one of them is dropped before the commit has obtained
+/// its sequence numbers, the commit is rejected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CommitKeyspaces<'a> {
-    /// Only the catalog, which cannot be dropped.
+    /// Only the catalog. It cannot be dropped.
     Catalog,
     One(&'a KeyspaceDefinition),
-    /// The keyspaces of a batch.
+    /// The keyspaces to which a batch writes.
     Batch(&'a BatchKeyspaces),
 }
 
-/// The keyspaces of a batch.
+/// The keyspaces to which a batch writes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BatchKeyspaces {
-    /// Sorted numbers of the keyspaces.
+    /// The numbers of the keyspaces, sorted.
     ids: SmallVec<[KeyspaceId; 4]>,
-    /// Number of drops when the first keyspace was added, which was not dropped then.
+    /// The number of drops at the time when the first keyspace was added. That keyspace had not
+    /// been dropped at this time.
     drops: u64,
 }
 
 impl BatchKeyspaces {
-    /// Adds a keyspace unless it was dropped.
+    /// Adds a keyspace. Fails if the keyspace was dropped.
     pub(crate) fn add(&mut self, catalog: &KeyspaceCatalog, definition: &KeyspaceDefinition) -> Result<()> {
-        // The counter is read first: a drop that it does not include yet is either seen by `alive`
-        // or changes the counter later.
+        // Read the counter before checking the keyspace. A drop that this value does not include is
+        // then either noticed by `alive`, or changes the counter later.
         let drops = catalog.drops.load(Ordering::SeqCst);
         definition.alive()?;
         if self.ids.is_empty() {
@@ -138,10 +141,11 @@ impl BatchKeyspaces {
     }
 }
 
-/// The catalog. Changes require the engine's schema lock.
+/// The catalog of keyspaces and named snapshots. The engine's schema lock must be held to change
+/// it.
 #[derive(Debug)]
 pub(crate) struct KeyspaceCatalog {
-    /// Number of drops that have started.
+    /// Number of times that dropping a keyspace has begun.
     drops: AtomicU64,
     operators: Vec<Arc<dyn MergeOperator>>,
     filters: Vec<(String, Arc<dyn CompactionFilter>)>,
@@ -157,8 +161,8 @@ struct CatalogState {
 }
 
 impl KeyspaceCatalog {
-    /// Returns an empty catalog with the built-in merge operators, `operators` and the named
-    /// `filters`.
+    /// Creates an empty catalog. It knows the built-in merge operators, `operators`, and the named
+    /// compaction filters `filters`.
     pub(crate) fn new(
         operators: &[Arc<dyn MergeOperator>],
         filters: &[(String, Arc<dyn CompactionFilter>)],
@@ -171,7 +175,8 @@ impl KeyspaceCatalog {
         ];
         KeyspaceCatalog {
             drops: AtomicU64::new(0),
-            // Operators of the program come first, so they can replace built-in ones.
+            // Operators of the application come first, so that they can replace built-in operators
+            // with the same name.
             operators: operators.iter().cloned().chain(builtin).collect(),
             filters: filters.to_vec(),
             state: RwLock::new(CatalogState {
@@ -181,7 +186,8 @@ impl KeyspaceCatalog {
         }
     }
 
-    /// Returns the merge operator and filter of a keyspace.
+    /// Returns the rules of a keyspace, including its merge operator and its compaction filter.
+    /// Fails if one of these is not registered.
     fn rules_for(&self, keyspace: &str, options: &KeyspaceOptions) -> Result<KeyspaceRules> {
         let missing = |what, name: &str| Error::NotRegistered {
             keyspace: keyspace.to_owned(),
@@ -210,7 +216,8 @@ impl KeyspaceCatalog {
         })
     }
 
-    /// Creates the definition of a keyspace; fails if its operator or filter is not registered.
+    /// Creates the definition of a keyspace. Fails if its merge operator or its compaction filter
+    /// is not registered.
     pub(crate) fn define(
         &self,
         id: KeyspaceId,
@@ -223,7 +230,8 @@ impl KeyspaceCatalog {
         Ok(Arc::new(definition))
     }
 
-    /// Loads a record of the catalog when the store is opened. Returns the keyspace if it is one.
+    /// Loads a catalog record when the store is opened. If the record describes a keyspace, returns
+    /// the keyspace.
     pub(crate) fn load(&self, record: CatalogRecord) -> Result<Option<Arc<KeyspaceDefinition>>> {
         match record {
             CatalogRecord::Keyspace {
@@ -242,14 +250,16 @@ impl KeyspaceCatalog {
             }
             CatalogRecord::Next(next) => {
                 let mut state = self.state.write();
-                // Numbers are not reused, even if the record is wrong.
+                // Numbers of keyspaces are never reused, even if this record contains a number that
+                // is too low.
                 state.next = state.next.max(next);
             }
         }
         Ok(None)
     }
 
-    /// Registers a new keyspace before its first write, so that its writes can be merged.
+    /// Registers a new keyspace by its number. Must be called before anything is written to the
+    /// keyspace, so that compactions know its rules.
     pub(crate) fn prepare(&self, definition: &Arc<KeyspaceDefinition>) {
         self.state
             .write()
@@ -257,7 +267,8 @@ impl KeyspaceCatalog {
             .insert(definition.id, Arc::clone(definition));
     }
 
-    /// Publishes a keyspace under its name. Later keyspaces get higher numbers.
+    /// Makes a keyspace available under its name. Keyspaces that are created later get higher
+    /// numbers.
     pub(crate) fn add(&self, name: &str, definition: Arc<KeyspaceDefinition>) {
         let mut state = self.state.write();
         state.next = state.next.max(definition.id + 1);
@@ -265,13 +276,14 @@ impl KeyspaceCatalog {
         state.by_name.insert(name.to_owned(), definition);
     }
 
-    /// Marks a keyspace as dropped: writers that check it from now on are rejected.
+    /// Marks a keyspace as dropped. Writers that check the keyspace from now on are rejected.
     pub(crate) fn begin_drop(&self, definition: &KeyspaceDefinition) {
         definition.dropped.store(true, Ordering::SeqCst);
         self.drops.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Converts an error of a read, with the user's names of the keyspace and the key.
+    /// Converts an error of a read. If the error contains a tree key, it is replaced by the name of
+    /// the keyspace and the user's key.
     #[cold]
     pub(crate) fn named(&self, error: alluvium_storage::Error) -> Error {
         let alluvium_storage::Error::BadBase { key, operator, why } = error else {
@@ -289,13 +301,13 @@ impl KeyspaceCatalog {
         }
     }
 
-    /// Fails if one of the keyspaces was dropped. The caller pins the writers' epoch.
+    /// Fails if one of the keyspaces was dropped. The caller must have pinned the writers' epoch.
     #[inline]
     pub(crate) fn alive(&self, owners: CommitKeyspaces<'_>) -> Result<()> {
         match owners {
             CommitKeyspaces::Catalog => Ok(()),
             CommitKeyspaces::One(definition) => definition.alive(),
-            // No drop has started since the members were checked.
+            // No drop has begun since the keyspaces were added to the batch.
             CommitKeyspaces::Batch(members) if members.drops == self.drops.load(Ordering::SeqCst) => Ok(()),
             CommitKeyspaces::Batch(members) => {
                 let state = self.state.read();
@@ -305,28 +317,29 @@ impl KeyspaceCatalog {
         }
     }
 
-    /// Returns the number of the next keyspace.
+    /// Returns the number that the next new keyspace will get.
     pub(crate) fn next(&self) -> KeyspaceId {
         self.state.read().next
     }
 
-    /// Returns the keyspace with a name.
+    /// Returns the keyspace with this name, or `None` if there is none.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<KeyspaceDefinition>> {
         self.state.read().by_name.get(name).cloned()
     }
 
-    /// Returns the keyspace with a number, including those dropped since the store was opened.
+    /// Returns the keyspace with this number, or `None` if there is none. This includes keyspaces
+    /// that were dropped since the store was opened.
     pub(crate) fn by_id(&self, id: KeyspaceId) -> Option<Arc<KeyspaceDefinition>> {
         self.state.read().by_id.get(&id).cloned()
     }
 
-    /// Returns all names, in order.
+    /// Returns the names of all keyspaces, in alphabetical order.
     pub(crate) fn names(&self) -> Vec<String> {
         self.state.read().by_name.keys().cloned().collect()
     }
 
-    /// Removes a dropped keyspace by name. Its definition stays for compactions that still merge
-    /// its records.
+    /// Removes the name of a dropped keyspace. Its definition remains available by number, because
+    /// compactions may still merge its records.
     pub(crate) fn remove(&self, name: &str) {
         self.state.write().by_name.remove(name);
     }
@@ -338,12 +351,12 @@ impl KeyspaceCatalog {
         state.by_name.insert(to.to_owned(), definition);
     }
 
-    /// Returns the named snapshots, by name.
+    /// Returns the named snapshots: the sequence number of each, by name.
     pub(crate) fn snapshots(&self) -> BTreeMap<String, SequenceNumber> {
         self.state.read().snapshots.clone()
     }
 
-    /// Returns the sequence number of a named snapshot.
+    /// Returns the sequence number of a named snapshot, or `None` if there is none with this name.
     pub(crate) fn snapshot(&self, name: &str) -> Option<SequenceNumber> {
         self.state.read().snapshots.get(name).copied()
     }
@@ -357,7 +370,7 @@ impl KeyspaceCatalog {
     }
 }
 
-/// Name of the kind of object in error messages.
+/// How error messages refer to a merge operator.
 const OPERATOR: &str = "merge operator";
 
 /// Formats a list of names for an error message.
@@ -377,7 +390,8 @@ impl KeyspaceSchema for KeyspaceCatalog {
     fn rules(&self, key: &[u8]) -> Arc<KeyspaceRules> {
         let definition = |(_, id)| self.state.read().by_id.get(&id).cloned();
         let found = format::split(key).and_then(definition);
-        // Records of a keyspace dropped before this opening follow the default rules.
+        // Records of a keyspace that was dropped before the store was opened follow the default
+        // rules.
         found.map_or_else(Arc::default, |definition| Arc::clone(&definition.rules))
     }
 }

@@ -1,8 +1,8 @@
-//! Encodings private to this crate, version 4: keys with their keyspace, the contents of log
-//! records, and the catalog.
+//! Encodings that are private to this crate, version 4: keys with the number of their keyspace, the
+//! contents of log records, and the records of the catalog.
 //!
-//! A key of the tree. Keyspaces are ranges of the tree, ordered by their numbers; number 0 is the
-//! catalog.
+//! The encoding of a tree key. Each keyspace is a range of the tree's keys. These ranges are
+//! ordered by the numbers of the keyspaces. Number 0 is the catalog.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -11,7 +11,8 @@
 //!              the user's key
 //! ```
 //!
-//! A log record is a sequence of writes; each has one sequence number. Varints are LEB128.
+//! A log record is a sequence of writes. Each write has its own sequence number. Varints are
+//! encoded in LEB128.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -26,9 +27,10 @@
 //!               or the last key of the ingest (included)
 //! ```
 //!
-//! Keys of the catalog, after the prefix of keyspace 0: `k` and the name of a keyspace; `s` and the
-//! name of a snapshot, whose value is its sequence number, 8 bytes; `n`, whose value is the number
-//! of the next keyspace, 4 bytes. The value of a keyspace:
+//! The keys of the catalog follow the prefix of keyspace 0. There are three kinds: `k` followed by
+//! the name of a keyspace; `s` followed by the name of a snapshot, with the snapshot's sequence
+//! number as the value (8 bytes); and `n`, with the number of the next keyspace as the value (4
+//! bytes). The value of a keyspace is encoded as follows:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -57,22 +59,22 @@ use smallvec::SmallVec;
 /// The number of a keyspace.
 pub type KeyspaceId = u32;
 
-/// The keyspace of the store's own records.
+/// Number of the keyspace that contains the store's own records.
 pub const CATALOG: KeyspaceId = 0;
 
-/// Numbers below this are encoded in one byte.
+/// Keyspace numbers below this are encoded in a single byte.
 const SHORT: KeyspaceId = 240;
 
 /// Maximum length of the keyspace prefix of a key, in bytes.
 pub const MAX_PREFIX: usize = crate::options::paged::MOST_PREFIX;
 
-/// A key of the tree; short keys are stored inline.
+/// A key of the tree. Short keys are stored inline, without an allocation.
 pub type TreeKey = SmallVec<[u8; SHORT_KEY]>;
 
 /// Maximum length of a key that is stored inline, in bytes.
 const SHORT_KEY: usize = 64;
 
-/// Returns the prefix of all keys of a keyspace.
+/// Returns the prefix that all keys of a keyspace have in the tree.
 #[allow(clippy::indexing_slicing, reason = "at most all of its bytes are zeros")]
 pub fn prefix(keyspace: KeyspaceId) -> TreeKey {
     if keyspace < SHORT {
@@ -86,8 +88,8 @@ pub fn prefix(keyspace: KeyspaceId) -> TreeKey {
     prefix
 }
 
-/// Returns the length of the keyspace prefix of a tree key, and the number of the keyspace; `None`
-/// if the key is invalid.
+/// Returns the length of the keyspace prefix in a tree key, and the number of the keyspace. Returns
+/// `None` if the tree key is invalid.
 pub fn split(key: &[u8]) -> Option<(usize, KeyspaceId)> {
     let &first = key.first()?;
     if u32::from(first) < SHORT {
@@ -101,7 +103,7 @@ pub fn split(key: &[u8]) -> Option<(usize, KeyspaceId)> {
     Some((1 + len, number))
 }
 
-/// Returns the tree key of a user key.
+/// Returns the tree key for a user's key. `prefix` is the prefix of the keyspace.
 #[inline]
 pub fn tree_key(prefix: &[u8], key: &[u8]) -> TreeKey {
     let (middle, len) = (prefix.len(), prefix.len() + key.len());
@@ -120,41 +122,45 @@ pub fn tree_key(prefix: &[u8], key: &[u8]) -> TreeKey {
     tree_key
 }
 
-/// A decoded write of a log record.
+/// A write in a log record, after decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogWrite<'a> {
-    /// A message for one key; its sequence number is not part of the encoding.
+    /// A message for a single key. Its sequence number follows from its position in the log, so it
+    /// is not part of the encoding.
     One {
-        /// Tree key: the prefix of the keyspace, then the user's key.
+        /// The tree key: the prefix of the keyspace followed by the user's key.
         key: &'a [u8],
         /// The kind of the message.
         kind: MessageKind,
-        /// Expiry time in milliseconds since 1970; zero means never.
+        /// Expiry time in milliseconds since 1970. Zero means that the value never expires.
         expires_ms: u64,
-        /// Value of a put, operand of a merge; empty for a delete.
+        /// The value of a put or the operand of a merge. Empty for a delete.
         operand: &'a [u8],
     },
-    /// Deletes the keys from `start` (inclusive) to `end` (exclusive).
+    /// A delete of all keys from `start` (inclusive) to `end` (exclusive).
     Range {
-        /// Lower bound, a tree key; inclusive.
+        /// Inclusive lower bound, a tree key.
         start: &'a [u8],
-        /// Upper bound, a tree key; exclusive.
+        /// Exclusive upper bound, a tree key.
         end: &'a [u8],
     },
-    /// Runs with keys from `first` to `last` were attached to the tree. The checkpoint that
-    /// contains them follows at once; if it is missing, the ingest did not happen.
+    /// An ingest: runs with keys from `first` to `last` were attached to the tree. The checkpoint
+    /// that contains these runs is made immediately afterwards. If there is no such checkpoint, the
+    /// ingest has not taken place.
     Ingest {
-        /// First key of the runs.
+        /// First key in the runs.
         first: &'a [u8],
-        /// Last key of the runs.
+        /// Last key in the runs.
         last: &'a [u8],
     },
-    /// A write to a volatile keyspace, of which the log contains only the sequence number.
+    /// A write to a volatile keyspace. The log contains only a placeholder, so that its sequence
+    /// number is used.
     Volatile,
 }
 
 impl LogWrite<'_> {
-    /// Checks that the keys are valid tree keys, which a correct checksum does not imply.
+    /// Checks that all keys in this write are valid tree keys. A correct checksum does not
+    /// guarantee this.
     pub(crate) fn check_keys(&self) -> Result<(), String> {
         let (first, last) = match *self {
             LogWrite::One { key, .. } => (key, key),
@@ -182,7 +188,8 @@ const EXPIRING: u8 = 4;
 const INGEST: u8 = 5;
 const VOLATILE: u8 = 6;
 
-/// Appends a write to a record. The key is passed in two parts to avoid joining them.
+/// Appends a write to a log record. The tree key is passed in two parts, `prefix` and `key`, so
+/// that the caller need not join them.
 pub fn encode_one(
     out: &mut Vec<u8>,
     prefix: &[u8],
@@ -197,7 +204,8 @@ pub fn encode_one(
     }
 }
 
-/// Appends a write to a record without its operand of `operand` bytes, which must follow it.
+/// Appends a write to a log record, but leaves out its operand. The caller must append the operand,
+/// which is `operand` bytes long.
 #[inline]
 pub fn encode_head(
     out: &mut Vec<u8>,
@@ -222,7 +230,7 @@ pub fn encode_head(
     }
 }
 
-/// Appends a range delete to a record.
+/// Appends a range delete to a log record.
 pub fn encode_range(out: &mut Vec<u8>, start: &[u8], end: &[u8]) {
     ByteWriter::new(out)
         .u8(RANGE)
@@ -232,7 +240,7 @@ pub fn encode_range(out: &mut Vec<u8>, start: &[u8], end: &[u8]) {
         .bytes(end);
 }
 
-/// Appends an ingest to a record.
+/// Appends an ingest to a log record.
 pub fn encode_ingest(out: &mut Vec<u8>, first: &[u8], last: &[u8]) {
     ByteWriter::new(out)
         .u8(INGEST)
@@ -242,20 +250,20 @@ pub fn encode_ingest(out: &mut Vec<u8>, first: &[u8], last: &[u8]) {
         .bytes(last);
 }
 
-/// Appends the placeholder of a write to a volatile keyspace to a record.
+/// Appends a placeholder for a write to a volatile keyspace to a log record.
 pub fn encode_volatile(out: &mut Vec<u8>) {
     ByteWriter::new(out).u8(VOLATILE).varint(0);
 }
 
-/// Iterator over the writes of a record.
+/// Iterator that decodes the writes of a log record.
 pub struct LogWriteIter<'a> {
     reader: ByteReader<'a>,
-    /// Operand of the last write, if it is stored outside the record.
+    /// The operand of the last write, if it is not stored in the record itself. Empty otherwise.
     tail: &'a [u8],
 }
 
 impl<'a> LogWriteIter<'a> {
-    /// Decodes the writes of a record.
+    /// Creates an iterator over the writes of a log record.
     pub fn new(record: &'a [u8]) -> LogWriteIter<'a> {
         LogWriteIter {
             reader: ByteReader::new(record),
@@ -263,7 +271,8 @@ impl<'a> LogWriteIter<'a> {
         }
     }
 
-    /// Decodes a record whose last operand is `tail`, unless that is empty.
+    /// Sets the operand of the last write, which is not stored in the record itself. An empty
+    /// `tail` means that the record is complete.
     pub fn before(self, tail: &'a [u8]) -> LogWriteIter<'a> {
         LogWriteIter { tail, ..self }
     }
@@ -326,19 +335,19 @@ impl<'a> Iterator for LogWriteIter<'a> {
         }
         let write = self.read();
         if write.is_err() {
-            // The position of the next write is unknown.
+            // The end of a malformed write is unknown, so no further write can be decoded.
             self.reader = ByteReader::new(&[]);
         }
         Some(write)
     }
 }
 
-/// Returns the catalog key of a keyspace.
+/// Returns the catalog key under which a keyspace is stored.
 pub fn keyspace_key(name: &str) -> TreeKey {
     catalog_key(b'k', name)
 }
 
-/// Returns the catalog key of a named snapshot.
+/// Returns the catalog key under which a named snapshot is stored.
 pub fn snapshot_key(name: &str) -> TreeKey {
     catalog_key(b's', name)
 }
@@ -348,7 +357,7 @@ pub fn is_snapshot_key(key: &[u8]) -> bool {
     key.starts_with(&snapshot_key(""))
 }
 
-/// Returns the catalog key of the next keyspace number.
+/// Returns the catalog key under which the number of the next keyspace is stored.
 pub fn next_key() -> TreeKey {
     catalog_key(b'n', "")
 }
@@ -360,15 +369,16 @@ fn catalog_key(kind: u8, name: &str) -> TreeKey {
     key
 }
 
-/// A record of the catalog.
+/// A record of the catalog, after decoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatalogRecord {
     Keyspace {
         name: String,
         id: KeyspaceId,
-        /// Number of its structure's kind, which a newer version may have added.
+        /// Number of the keyspace's structure. It may be unknown to this version, if a newer
+        /// version has added the structure.
         kind: u8,
-        /// Options given when it was created; they never change.
+        /// The options with which the keyspace was created. They never change.
         options: KeyspaceOptions,
     },
     Snapshot {
@@ -376,16 +386,16 @@ pub enum CatalogRecord {
         /// Sequence number of the snapshot.
         at: SequenceNumber,
     },
-    /// Number of the next keyspace.
+    /// The number that the next new keyspace will get.
     Next(KeyspaceId),
 }
 
 const KEYSPACE_FORMAT: u8 = 2;
-/// Like `KEYSPACE_FORMAT`, followed by the options of the structure.
+/// Like `KEYSPACE_FORMAT`, but followed by the options of the structure.
 const STRUCTURED_FORMAT: u8 = 3;
 const DEFAULT_THRESHOLD: u32 = u32::MAX;
 
-/// Encodes the catalog value of a keyspace.
+/// Encodes the catalog value that describes a keyspace.
 pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> Vec<u8> {
     let mut out = Vec::new();
     let built_with = options.structure.built_with();
@@ -413,18 +423,18 @@ pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> V
     out
 }
 
-/// Encodes the number of the next keyspace.
+/// Encodes the catalog value for the number of the next keyspace.
 pub fn encode_next(id: KeyspaceId) -> [u8; 4] {
     id.to_le_bytes()
 }
 
-/// Encodes the sequence number of a named snapshot.
+/// Encodes the catalog value of a named snapshot, which is its sequence number.
 pub fn encode_snapshot(at: SequenceNumber) -> [u8; 8] {
     at.to_le_bytes()
 }
 
-/// Decodes a record of the catalog from its tree key and value; fails with a description of the
-/// defect.
+/// Decodes a catalog record from its tree key and value. If it is malformed, returns a description
+/// of the defect as an error.
 pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String> {
     let text =
         |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| "a name that is not UTF-8".to_owned());
@@ -484,7 +494,8 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
     }
 }
 
-/// Decodes the options of a structure. An unknown kind is rejected elsewhere.
+/// Decodes the options of a structure. For an unknown structure it returns a default, because such
+/// a structure is rejected elsewhere.
 fn structure_of(kind: u8, text: &str) -> Result<Structure, String> {
     let Some(known) = Kinds::of(kind) else {
         return Ok(Structure::Tiered);

@@ -1,7 +1,7 @@
-//! The catalog of keyspaces, and the formats of records, keys and the manifest.
+//! The catalog of keyspaces, and the encodings of log records, keys and the manifest.
 //!
-//! *Scope*: which keyspaces a store has, and the bytes of its log records, of its keys and of its
-//! manifest.
+//! *Scope*: which keyspaces a store has, and how its log records, its keys and its manifest are
+//! encoded.
 //!
 //! *Must not depend on*: when a record is written, and who reads it.
 

@@ -1,7 +1,8 @@
 //! Commits of asynchronous writes.
 //!
-//! One thread of the store commits the writes of futures. It commits all writes that have arrived
-//! before it syncs, so that the durable writes of a round share one sync.
+//! Each store has one thread that commits the writes of futures. The thread works in rounds. In a
+//! round it commits all writes that have arrived so far and then syncs once, so that all durable
+//! writes of the round share a single sync.
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -16,20 +17,22 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 
-/// Maximum number of writes in a round, which ends with a sync.
+/// Maximum number of writes in one round. Each round ends with a sync.
 const ROUND: usize = 1024;
 
 thread_local! {
-    /// Whether this thread commits the writes of futures.
+    /// Whether this thread is one that commits the writes of futures.
     static COMMITS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether the calling thread is a committer, of this store or another.
+/// Returns whether the calling thread commits asynchronous writes, for this store or for another
+/// one.
 pub(crate) fn is_here() -> bool {
     COMMITS.get()
 }
 
-/// The committer thread and its queue. The thread is started by the first write.
+/// The thread that commits asynchronous writes, and its queue. The thread is started by the first
+/// write.
 #[derive(Clone, Debug)]
 pub(crate) struct AsyncCommitter(Arc<AsyncCommitQueue>);
 
@@ -42,29 +45,30 @@ struct AsyncCommitQueue {
 
 #[derive(Debug, Default)]
 struct AsyncCommitState {
-    /// Submitted writes that no round has taken yet, oldest first.
+    /// Submitted writes that no round includes yet, oldest first.
     promises: VecDeque<CompletionGuard>,
     phase: CommitThreadPhase,
 }
 
 #[derive(Debug, Default)]
 enum CommitThreadPhase {
-    /// No thread is running: none was needed yet, or it panicked.
+    /// No thread is running, because none was needed so far or because the thread has panicked.
     #[default]
     Idle,
     Running(JoinHandle<()>),
-    /// The store is closed, and accepts no further write.
+    /// The store is closed. No further write is accepted.
     Stopped,
 }
 
-/// Commits with a given durability, and returns the sequence number of its last write.
+/// A function that performs a commit with the given durability, and returns the sequence number of
+/// the last write in it.
 type DeferredCommit = Box<dyn FnOnce(Durability) -> Result<SequenceNumber> + Send>;
 
-/// A commit to be executed.
+/// A commit that the thread is to perform.
 pub(crate) enum CommitJob {
     Batch(WriteBatch),
-    /// A function that commits. It must not hold a handle of the store, because the thread that
-    /// runs it cannot close the store.
+    /// A function that performs a commit. It must not own a handle of the store: if this were the
+    /// last handle, the store would be closed by this thread, which is not possible.
     Deferred {
         durability: Durability,
         run: DeferredCommit,
@@ -93,13 +97,13 @@ impl CommitJob {
     }
 }
 
-/// A submitted write and its result.
+/// A submitted write, and its result once it is available.
 #[derive(Debug, Default)]
 pub(crate) struct SubmittedWrite(Mutex<SubmissionState>);
 
 #[derive(Debug, Default)]
 struct SubmissionState {
-    /// The write, until the thread starts it.
+    /// The commit to perform. `None` once the thread has started it.
     job: Option<Box<CommitJob>>,
     result: Option<Result<()>>,
     waker: Option<Waker>,
@@ -114,7 +118,8 @@ impl SubmittedWrite {
         }))
     }
 
-    /// Returns the result of the write, or registers the waker for it.
+    /// Returns the result of the write. If it is not available yet, registers the waker, which is
+    /// called when it is.
     pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<()>> {
         let mut settled = self.0.lock();
         if let Some(result) = settled.result.take() {
@@ -122,18 +127,21 @@ impl SubmittedWrite {
         }
         let before = settled.waker.replace(waker.clone());
         drop(settled);
-        // The waker may hold the last reference to a task, so it is dropped outside the lock.
+        // Dropping the waker may drop a task, which may run arbitrary code. Do this after the lock
+        // is released.
         drop(before);
         Poll::Pending
     }
 
-    /// Discards the write unless the thread has started it. Called when its future is dropped.
+    /// Discards the write, unless the thread has already started it. Must be called when the future
+    /// of the write is dropped.
     pub(crate) fn leave(&self) {
         let left = std::mem::take(&mut *self.0.lock());
         drop(left);
     }
 
-    /// Removes and returns the write; `None` if its future was dropped.
+    /// Removes and returns the commit to perform. Returns `None` if the future of the write was
+    /// dropped.
     fn begin(&self) -> Option<Box<CommitJob>> {
         self.0.lock().job.take()
     }
@@ -159,8 +167,8 @@ impl AsyncCommitter {
         }))
     }
 
-    /// Submits a write and registers the waker of its task. The write fails at once if no thread
-    /// can run.
+    /// Submits a write for the task with this waker. If no thread can be started, the write fails
+    /// immediately.
     pub(crate) fn submit(&self, job: Box<CommitJob>, waker: &Waker) -> Arc<SubmittedWrite> {
         let outcome = Arc::new(SubmittedWrite::new(job, waker));
         self.enqueue(CompletionGuard(Some(Arc::clone(&outcome))));
@@ -195,7 +203,7 @@ impl AsyncCommitter {
         self.0.arrived.notify_one();
     }
 
-    /// Commits all submitted writes, and ends the thread.
+    /// Commits all writes that were submitted, and ends the thread.
     pub(crate) fn stop(&self) {
         let before = std::mem::replace(&mut self.0.state.lock().phase, CommitThreadPhase::Stopped);
         self.0.arrived.notify_one();
@@ -227,7 +235,7 @@ impl AsyncCommitQueue {
         }
     }
 
-    /// Commits a round of writes, and syncs once for the durable ones.
+    /// Commits the writes of one round, and then syncs once for those that must be durable.
     fn commit(&self, round: Vec<CompletionGuard>) {
         let mut durable: Vec<(CompletionGuard, SequenceNumber)> = Vec::new();
         for promise in round {
@@ -235,7 +243,7 @@ impl AsyncCommitQueue {
                 continue;
             };
             let wanted = job.durability().unwrap_or(self.engine.durability);
-            // The sync follows, once for all of them.
+            // Do not sync here: one sync for all durable writes of the round follows.
             let now = wanted.min(Durability::Process);
             match job.run(&self.engine, now) {
                 Ok(last) if wanted == Durability::Disk => durable.push((promise, last)),
@@ -249,16 +257,17 @@ impl AsyncCommitQueue {
         for (promise, last) in durable {
             promise.keep(match &mut failure {
                 Ok(()) => Ok(()),
-                // The first write gets the error of the sync. The others sync for themselves, like
-                // concurrent blocking calls: after a failed sync the log rejects them.
+                // The first write gets the error of the sync. Each other write syncs again on its
+                // own, as concurrent blocking writes do. After a failed sync, the log rejects these
+                // syncs.
                 Err(first) => first.take().map_or_else(|| self.engine.sync_through(last), Err),
             });
         }
     }
 }
 
-/// The obligation to report the result of a write. If it is dropped, as by a panic of the thread,
-/// the future fails.
+/// The obligation to report the result of a write to its future. If this is dropped without a
+/// result, for example because the thread has panicked, the future fails.
 #[derive(Debug)]
 struct CompletionGuard(Option<Arc<SubmittedWrite>>);
 
@@ -283,7 +292,7 @@ impl Drop for CompletionGuard {
     }
 }
 
-/// Fails the queued writes if the thread panics. The next write starts a new thread.
+/// Fails all queued writes if the thread panics. The next write then starts a new thread.
 struct CommitThreadGuard<'q>(&'q AsyncCommitQueue);
 
 impl Drop for CommitThreadGuard<'_> {
@@ -294,7 +303,7 @@ impl Drop for CommitThreadGuard<'_> {
         }
         let left = std::mem::take(&mut state.promises);
         drop(state);
-        // Dropping the promises fails their futures.
+        // Dropping these guards makes the futures of their writes fail.
         drop(left);
     }
 }
@@ -313,7 +322,7 @@ mod tests {
         let db = small().in_memory().unwrap();
         let seas = db.keyspace("seas").unwrap();
         let outcome = Arc::new(SubmittedWrite::default());
-        // The round is lost, as after a panic in the middle of it.
+        // The round is dropped, as if the thread had panicked while committing it.
         let queue = Arc::clone(&seas.shared().committer.0);
         let promise = CompletionGuard(Some(Arc::clone(&outcome)));
         queue.state.lock().promises.push_back(promise);

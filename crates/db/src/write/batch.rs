@@ -8,16 +8,18 @@ use crate::schema::format;
 use alluvium_base::MessageKind;
 use std::time::SystemTime;
 
-/// Maximum key length in bytes.
+/// Maximum length of a key, in bytes.
 pub const MAX_KEY: usize = alluvium_dictionary::record::MAX_KEY - format::MAX_PREFIX;
 
-/// Maximum value length in bytes: a log record holds the value with its key.
+/// Maximum length of a value, in bytes. It is limited because a log record must contain the value
+/// together with its key.
 pub const MAX_VALUE: usize = alluvium_storage::log::MAX_PAYLOAD as usize - MAX_KEY - 64;
 
-/// An atomic sequence of writes to any keyspaces of one store. They are applied in order.
+/// A sequence of writes that takes effect atomically. The writes may belong to any keyspaces of one
+/// store, and are applied in order.
 ///
-/// The size of a batch, counted as its bytes plus 64 for each write, is limited to half of the
-/// store's memory plus 16 MiB, and to 256 MiB. Writing a larger batch fails with
+/// The size of a batch is the number of its bytes plus 64 for each write. There are two limits for
+/// it: half of the store's memory plus 16 MiB, and 256 MiB. Writing a larger batch fails with
 /// [`Error::TooLong`].
 ///
 /// ```
@@ -38,20 +40,20 @@ pub const MAX_VALUE: usize = alluvium_storage::log::MAX_PAYLOAD as usize - MAX_K
 pub struct WriteBatch {
     pub(crate) commit: CommitRecord<'static>,
     pub(crate) durability: Option<Durability>,
-    /// Number of the store that the batch belongs to; `None` before the first write.
+    /// Number of the store to which the batch belongs. `None` before the first write.
     pub(crate) store: Option<usize>,
-    /// Keyspaces that the batch writes to.
+    /// The keyspaces to which the batch writes.
     pub(crate) members: BatchKeyspaces,
 }
 
 impl WriteBatch {
-    /// Returns an empty batch, which its first write binds to a store.
+    /// Creates an empty batch. Its first write binds it to a store.
     #[must_use]
     pub fn new() -> WriteBatch {
         WriteBatch::default()
     }
 
-    /// Sets the durability of the batch. Default: that of the store.
+    /// Sets the durability with which the batch is committed. By default it is that of the store.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> WriteBatch {
         self.durability = Some(durability);
@@ -64,13 +66,13 @@ impl WriteBatch {
         self.commit.count as usize
     }
 
-    /// Returns whether the batch has no writes.
+    /// Returns whether the batch contains no writes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Removes all writes and keeps the allocated memory.
+    /// Removes all writes from the batch. The allocated memory is kept for further writes.
     pub fn clear(&mut self) {
         self.commit.record.clear();
         self.commit = CommitRecord {
@@ -81,17 +83,19 @@ impl WriteBatch {
         self.members = BatchKeyspaces::default();
     }
 
-    /// Returns the keyspaces that the batch writes to.
+    /// Returns the keyspaces to which the batch writes.
     pub(crate) fn owners(&self) -> CommitKeyspaces<'_> {
         CommitKeyspaces::Batch(&self.members)
     }
 }
 
-/// Minimum size in bytes of an operand that a commit of one write borrows instead of copying.
+/// Minimum length in bytes of an operand that is borrowed instead of copied. This applies only to
+/// commits of a single write.
 const LENT: usize = 64 << 10;
 
 impl<'a> CommitRecord<'a> {
-    /// Adds the only write of the commit. A long operand is borrowed.
+    /// Adds a write that must remain the only write of the commit. If its operand is long, it is
+    /// borrowed instead of copied.
     pub(crate) fn add_only(
         &mut self,
         prefix: &[u8],
@@ -108,7 +112,7 @@ impl<'a> CommitRecord<'a> {
         self.note(kind);
     }
 
-    /// Adds a write of one key.
+    /// Adds a write of a single key to the commit.
     pub(crate) fn add(
         &mut self,
         prefix: &[u8],
@@ -121,7 +125,7 @@ impl<'a> CommitRecord<'a> {
         self.note(kind);
     }
 
-    /// Appends the writes of another commit.
+    /// Appends the writes of another commit, which must not have a borrowed operand.
     pub(crate) fn append(&mut self, other: &CommitRecord<'_>) {
         assert!(other.tail.is_empty(), "what is added stands in one piece");
         self.record.extend_from_slice(&other.record);
@@ -139,7 +143,8 @@ impl<'a> CommitRecord<'a> {
     }
 }
 
-/// Converts a point in time to milliseconds since 1970; never zero, which means no expiry.
+/// Converts an expiry time to milliseconds since 1970. The result is never zero, because zero means
+/// that a value does not expire.
 pub(crate) fn expiry_ms(expires: SystemTime) -> u64 {
     let since = expires.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX).max(1)
@@ -149,7 +154,8 @@ pub(crate) fn checked_key(key: &[u8]) -> Result<&[u8]> {
     checked("key", key, MAX_KEY)
 }
 
-/// Checks a key that is written to a keyspace, which may have a lower limit than [`MAX_KEY`].
+/// Checks the length of a key that is written to a keyspace. The keyspace may have a lower limit
+/// than [`MAX_KEY`].
 pub(crate) fn checked_key_of<'k>(definition: &KeyspaceDefinition, key: &'k [u8]) -> Result<&'k [u8]> {
     let checked_key = checked_key(key)?;
     checked("key of a paged keyspace", checked_key, definition.longest_key)

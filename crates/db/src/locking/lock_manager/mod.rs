@@ -1,8 +1,9 @@
-//! Locks on keys and key ranges that transactions hold until they end.
+//! The lock manager: locks on keys and key ranges, which transactions hold until they end.
 //!
-//! The held locks form an ordered map of disjoint segments of the key space, each with its holders.
-//! A key is the segment from it to the next possible key. A range is locked whether or not it
-//! contains keys, which prevents phantoms.
+//! The held locks form an ordered map of disjoint segments of the key space. Each segment has a
+//! list of its holders. A lock on a single key is a segment from this key to the next possible key.
+//! A lock on a range covers all possible keys in it, whether or not they exist, so it prevents
+//! phantoms.
 //!
 //! ```text
 //!   keys        a        f   g              p             z
@@ -10,31 +11,34 @@
 //!   queue       8 X "b"  (waits for 7),  10 S "b"  (waits behind 8)
 //! ```
 //!
-//! Requests that must wait form one FIFO queue. A request is granted once it conflicts with no
-//! holder and no earlier request in the queue. It overtakes an earlier request that waits for its
-//! owner, because that request cannot be granted before. Thus a holder that upgrades a lock does
-//! not wait for requests that wait for it.
+//! Requests that must wait form a single FIFO queue. A request is granted once it conflicts with no
+//! holder and with no earlier request in the queue. There is one exception: a request of an owner
+//! overtakes an earlier request that waits for this owner, because the earlier request could not be
+//! granted before the owner releases its locks anyway. A holder that upgrades its lock therefore
+//! does not wait for requests that wait for the holder itself.
 //!
-//! While a request waits, new owners without locks are held back for a moment: they would lock keys
-//! that others need, and then wait themselves. Otherwise many clients of a few keys commit only a
-//! quarter as often as four clients. No request waits for an owner without locks, so this cannot
-//! cause a deadlock.
+//! While any request waits, a new owner that holds no locks is delayed for a moment. Without the
+//! delay it would lock keys that others need, and then wait for others itself. If many clients use
+//! a few keys, they would commit only a quarter as often as four clients. No request waits for an
+//! owner without locks, so the delay cannot cause a deadlock.
 //!
-//! When a request starts to wait, the wait-for graph is searched for a cycle through it. One owner
-//! of a cycle is rejected: a commit outside locking transactions if there is one, because it
-//! retries, and otherwise the youngest.
+//! When a request starts to wait, the wait-for graph is searched for a cycle through its owner. If
+//! there is a cycle, the request of one owner in it is rejected. A commit outside locking
+//! transactions is preferred, because it simply tries again; otherwise the youngest transaction is
+//! chosen.
 //!
-//! *Scope*: the locks and their holders, the waiting requests, and the wait-for graph.
+//! *Scope*: the locks and their holders, the requests that wait, and the wait-for graph.
 //!
 //! *Must not depend on*: the meaning of keys, and the work done under the locks.
 //!
 //! Invariants:
 //!
-//! - **L1** Either all holders of a segment are shared, or it has one exclusive holder.
-//! - **L2** Segments are disjoint and not empty, and each has a holder.
-//! - **L3** Each request in the queue is blocked by a holder or by an earlier request.
+//! - **L1** A segment has either only shared holders or a single exclusive holder.
+//! - **L2** Segments are disjoint and not empty, and each segment has at least one holder.
+//! - **L3** Each request in the queue is blocked by a holder of a lock or by an earlier request.
 //! - **L4** The wait-for graph has no cycles.
-//! - **L5** An owner that has released its locks is in no segment and not in the queue.
+//! - **L5** An owner that has released its locks is a holder of no segment and has no request in
+//!   the queue.
 
 #[cfg(all(test, alluvium_model_check))]
 mod model_check;
@@ -49,18 +53,19 @@ use std::fmt;
 use std::time::{Duration, Instant};
 use sync::{AtomicU64, Monitor, Ordering};
 
-/// Maximum delay of an owner without locks while no lock is released.
+/// Maximum time for which an owner without locks is delayed if no other owner releases its locks.
 const STANDSTILL: Duration = Duration::from_millis(1);
 
-/// Maximum delay of an owner without locks while other locks are being released.
+/// Maximum total time for which an owner without locks is delayed while other owners are releasing
+/// their locks.
 const HELD_BACK: Duration = Duration::from_millis(50);
 
-/// Lock mode of a key or range.
+/// Mode of a lock on a key or range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RangeLockMode {
-    /// Reading; compatible with other readers.
+    /// For reading. Compatible with other shared locks.
     Shared,
-    /// Writing; conflicts with readers and writers.
+    /// For writing. Conflicts with all other locks.
     Exclusive,
 }
 
@@ -72,14 +77,14 @@ impl RangeLockMode {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockOwner {
-    /// A transaction, which holds locks until it ends.
+    /// A transaction, which holds its locks until it ends.
     Transaction(u64),
-    /// A commit outside locking transactions; it retries after a rejection.
+    /// A commit outside locking transactions. If its request is rejected, it tries again.
     Commit(u64),
 }
 
 impl LockOwner {
-    /// Returns the owner's number. Owners created later have higher numbers.
+    /// Returns the number of the owner. An owner that was created later has a higher number.
     pub(crate) fn number(self) -> u64 {
         match self {
             LockOwner::Transaction(number) | LockOwner::Commit(number) => number,
@@ -87,17 +92,18 @@ impl LockOwner {
     }
 }
 
-/// Reason why a lock is not granted.
+/// The reason why a lock was not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LockRefusal {
-    /// The owner was chosen as the victim of a deadlock. Lists the owners of the cycle, each with
-    /// the key that it waits for; the next owner holds that key.
+    /// The owner was chosen as the victim of a deadlock. The list contains the owners of the cycle,
+    /// each with the key that it waits for. That key is locked by the next owner in the list.
     Deadlock(Vec<(u64, Vec<u8>)>),
-    /// The timeout has passed; lists the holders.
+    /// The lock was not granted before the timeout. The list contains the owners for which the
+    /// request was waiting.
     TimedOut(Vec<u64>),
 }
 
-/// The locks of a store.
+/// The lock manager of a store.
 pub(crate) struct LockManager {
     state: Monitor<LockState>,
     next: AtomicU64,
@@ -119,16 +125,17 @@ impl fmt::Debug for LockManager {
 }
 
 impl LockManager {
-    /// Returns a new owner number.
+    /// Returns a new owner number, which is higher than all earlier ones.
     pub(crate) fn next_number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Locks the keys from `low` to `high`, without upper bound if there is none. Waits for
-    /// conflicting holders.
+    /// Locks the keys from `low` (inclusive) to `high` (exclusive); without `high` there is no
+    /// upper bound. Waits for owners of conflicting locks, at most for `timeout`.
     ///
     /// # Errors
-    /// [`LockRefusal`]. The owner keeps the locks that it already holds.
+    /// [`LockRefusal`] if the lock was not granted. The owner keeps the locks that it already
+    /// holds.
     pub(crate) fn lock(
         &self,
         owner: LockOwner,
@@ -150,7 +157,7 @@ impl LockManager {
             Some(LockOutcome::Refused(cycle)) => Err(LockRefusal::Deadlock(cycle)),
             None => {
                 match self.change(|state| state.give_up(ticket)) {
-                    // The request was decided just after the timeout.
+                    // The request was granted or rejected just after the timeout.
                     Ok(LockOutcome::Granted) => Ok(()),
                     Ok(LockOutcome::Refused(cycle)) => Err(LockRefusal::Deadlock(cycle)),
                     Err(holders) => Err(LockRefusal::TimedOut(holders)),
@@ -159,7 +166,8 @@ impl LockManager {
         }
     }
 
-    /// Delays an owner without locks while requests wait and locks are still being released.
+    /// Delays an owner that holds no locks, as long as requests are waiting and locks are being
+    /// released.
     fn hold_back(&self, owner: LockOwner) {
         let mut began = None;
         loop {
@@ -179,7 +187,7 @@ impl LockManager {
         }
     }
 
-    /// Releases all locks of an owner.
+    /// Releases all locks that an owner holds.
     pub(crate) fn release(&self, owner: u64) {
         let is_calm = self.change(|state| {
             state.release(owner);
@@ -190,7 +198,8 @@ impl LockManager {
         }
     }
 
-    /// Changes the state, and wakes the owners of requests that this has decided.
+    /// Calls `act` to change the state, and wakes the owners of all requests that were granted or
+    /// rejected by this change.
     fn change<R>(&self, act: impl FnOnce(&mut LockState) -> R) -> R {
         let (result, decided) = self.state.with(|state| {
             let result = act(state);
@@ -200,17 +209,18 @@ impl LockManager {
         result
     }
 
-    /// Returns the number of locks of an owner, as requested.
+    /// Returns the number of locks of an owner. Each granted request counts as one lock.
     pub(crate) fn held(&self, owner: u64) -> usize {
         self.state.with(|state| state.held(owner))
     }
 
-    /// Returns the owners that an owner waits for.
+    /// Returns the numbers of the owners for which an owner waits.
     pub(crate) fn waits_for(&self, owner: u64) -> Vec<u64> {
         self.state.with(|state| state.waits_for(owner))
     }
 
-    /// Merges the locks of an owner within a range that it has locked as a whole into one.
+    /// Merges all locks that an owner holds inside a range into a single lock. The owner must have
+    /// locked the entire range.
     pub(crate) fn join(&self, owner: u64, low: &[u8], high: Option<&[u8]>) {
         self.state.with(|state| state.join(owner, low, high));
     }

@@ -1,16 +1,17 @@
-//! Waiting and waking under the model checker: see `locks/model_check.rs` for how to run it.
+//! Tests of waiting and waking under the model checker. See `locks/model_check.rs` for how to run
+//! them.
 //!
-//! Faults are injected, and the checker must find them.
+//! Some tests inject a fault, which the model checker must detect.
 
 use super::sync::{AtomicU64, Ordering};
 use super::{LockManager, LockOwner, LockRefusal, RangeLockMode};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Counters of the owners that hold each key: an exclusive holder counts a hundred.
+/// For each key, the number of owners that hold its lock. An exclusive holder counts as a hundred.
 type HolderCounts = [AtomicU64; 3];
 
-/// Locks a key for an owner, and counts the owner.
+/// Locks a key for an owner, and asserts that no other owner holds a conflicting lock.
 fn hold(
     locks: &LockManager,
     inside: &HolderCounts,
@@ -27,7 +28,8 @@ fn hold(
     Ok(())
 }
 
-/// Three owners lock keys in different orders: each gets them all, or is rejected and retries.
+/// Three owners lock keys in different orders. Each of them must obtain all its locks; an owner
+/// that is rejected starts again.
 fn story(releases: bool) {
     let locks = Arc::new(LockManager::default());
     let inside: Arc<HolderCounts> = Arc::default();

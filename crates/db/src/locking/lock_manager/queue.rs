@@ -1,4 +1,4 @@
-//! The queue of waiting requests, and deadlock detection.
+//! The queue of waiting lock requests, and the detection of deadlocks.
 
 use super::segments::LockSegments;
 use super::{LockOwner, RangeLockMode};
@@ -7,7 +7,7 @@ use crate::locking::ranges::InlineKey;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
-/// A request that cannot be granted yet.
+/// A lock request that must wait.
 #[derive(Debug)]
 struct LockRequest {
     owner: LockOwner,
@@ -21,46 +21,47 @@ impl LockRequest {
         self.touches(&other.low, other.high.as_ref())
     }
 
-    /// Returns whether the request overlaps a range.
+    /// Returns whether the request overlaps the range from `low` to `high`.
     fn touches(&self, low: &InlineKey, high: Option<&InlineKey>) -> bool {
         high.is_none_or(|high| self.low < *high) && self.high.as_ref().is_none_or(|end| low < end)
     }
 }
 
-/// Result of a request that has waited.
+/// The final result of a request that had to wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LockOutcome {
     Granted,
-    /// The owner was chosen as the victim of this cycle.
+    /// The owner was chosen as the victim of this deadlock cycle.
     Refused(Vec<(u64, Vec<u8>)>),
 }
 
-/// Immediate result of a request.
+/// The immediate result of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LockAnswer {
     Granted,
-    /// The request waits under this ticket, or was already rejected.
+    /// The request has this ticket. It is in the queue, or was rejected immediately to break a
+    /// deadlock.
     Waits(u64),
 }
 
-/// Held locks and waiting requests.
+/// The held locks and the requests that wait for locks.
 #[derive(Debug, Default)]
 pub(super) struct LockState {
     segments: LockSegments,
-    /// Locks of each owner, as requested.
+    /// The locks of each owner. Each granted request is one entry.
     held: HashMap<u64, Vec<(InlineKey, Option<InlineKey>)>>,
-    /// Waiting requests by ticket; tickets ascend.
+    /// The waiting requests by their ticket numbers. Later requests have higher ticket numbers.
     queue: BTreeMap<u64, LockRequest>,
     outcomes: HashMap<u64, LockOutcome>,
-    /// Tickets of decided requests whose owners must be woken.
+    /// Tickets of requests that were granted or rejected and whose owners have not been woken.
     decided: Vec<u64>,
     next: u64,
-    /// Number of times that an owner has released its locks.
+    /// Number of times that any owner has released its locks.
     released: u64,
 }
 
 impl LockState {
-    /// Grants a request or enqueues it.
+    /// Grants a request immediately if possible; otherwise adds it to the queue.
     pub(super) fn ask(
         &mut self,
         owner: LockOwner,
@@ -96,8 +97,9 @@ impl LockState {
         self.held.entry(owner).or_default().push(interval);
     }
 
-    /// Returns the owners that a request waits for: holders that conflict with it, and owners of
-    /// earlier conflicting requests that do not wait for its owner themselves.
+    /// Returns the owners for which a request must wait. These are the holders of conflicting
+    /// locks, and the owners of earlier conflicting requests. An earlier request that itself waits
+    /// for the owner of this request is left out.
     fn blockers(&self, ticket: u64, waiter: &LockRequest) -> Vec<u64> {
         let owner = waiter.owner.number();
         let (low, high) = (&waiter.low[..], waiter.high.as_deref());
@@ -121,11 +123,12 @@ impl LockState {
         blockers
     }
 
-    /// Grants waiting requests in FIFO order, after an owner's locks or requests on `freed` ranges
-    /// have gone (L3). Returns whether any was granted.
+    /// Grants waiting requests in FIFO order, after an owner has released locks or withdrawn
+    /// requests on the ranges `freed` (L3). Returns whether any request was granted.
     ///
-    /// Other requests stay blocked, except further requests of an owner that was granted one: they
-    /// now overtake earlier requests that wait for this owner.
+    /// A request that does not overlap `freed` remains blocked, with one exception: another request
+    /// of an owner that was just granted a lock may now overtake earlier requests that wait for
+    /// this owner.
     fn advance(&mut self, freed: &[(InlineKey, Option<InlineKey>)]) -> bool {
         let tickets: Vec<u64> = self.queue.keys().copied().collect();
         let mut granted: Vec<u64> = Vec::new();
@@ -148,13 +151,14 @@ impl LockState {
         self.decided.push(ticket);
     }
 
-    /// Removes and returns the tickets of decided requests.
+    /// Removes and returns the tickets of requests that were granted or rejected and whose owners
+    /// must be woken.
     pub(super) fn take_decided(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.decided)
     }
 
-    /// Returns whether an owner can be part of a cycle: a request overlaps a lock of the owner, or
-    /// the owner has more than one request.
+    /// Returns whether an owner can be part of a deadlock cycle. This requires that a waiting
+    /// request overlaps one of the owner's locks, or that the owner has more than one request.
     fn may_be_waited_for(&self, owner: u64) -> bool {
         let held = self.held.get(&owner).map_or(&[][..], Vec::as_slice);
         let mut own_requests = 0;
@@ -167,7 +171,8 @@ impl LockState {
         })
     }
 
-    /// Returns the owners that an owner waits for, each with the key that it waits for.
+    /// Returns the outgoing edges of an owner in the wait-for graph: the owners for which it waits,
+    /// each with the key for which it waits.
     fn edges(&self, owner: u64) -> Vec<(u64, Vec<u8>)> {
         let mut edges = Vec::new();
         let waits = self
@@ -181,7 +186,7 @@ impl LockState {
         edges
     }
 
-    /// Rejects owners until no cycle contains `owner` (L4).
+    /// Rejects requests until no cycle of the wait-for graph contains `owner` (L4).
     fn break_cycles(&mut self, owner: u64) {
         if !self.may_be_waited_for(owner) {
             return;
@@ -203,9 +208,9 @@ impl LockState {
         }
     }
 
-    /// Returns a cycle of the wait-for graph that contains `owner`.
+    /// Returns a cycle of the wait-for graph that contains `owner`, or `None` if there is none.
     fn circle(&self, owner: u64) -> Option<Vec<(u64, Vec<u8>)>> {
-        // Predecessor of each owner reached from `owner`.
+        // For each owner that was reached from `owner`, the owner before it on the path.
         let mut from: HashMap<u64, (u64, Vec<u8>)> = HashMap::new();
         let mut open = vec![owner];
         while let Some(next) = open.pop() {
@@ -230,13 +235,14 @@ impl LockState {
         None
     }
 
-    /// Removes and returns the result of a request, if it is decided.
+    /// Removes and returns the result of a request. Returns `None` if it has been neither granted
+    /// nor rejected.
     pub(super) fn outcome(&mut self, ticket: u64) -> Option<LockOutcome> {
         self.outcomes.remove(&ticket)
     }
 
-    /// Removes a request from the queue. Returns its blockers, or its result if it was decided in
-    /// the meantime.
+    /// Withdraws a request from the queue, and returns the owners for which it was waiting as an
+    /// error. If it was granted or rejected in the meantime, this result is returned instead.
     pub(super) fn give_up(&mut self, ticket: u64) -> Result<LockOutcome, Vec<u64>> {
         if let Some(outcome) = self.outcome(ticket) {
             return Ok(outcome);
@@ -248,7 +254,7 @@ impl LockState {
         Err(blockers)
     }
 
-    /// Releases the locks of an owner (L5). Returns whether other requests were granted.
+    /// Releases all locks of an owner (L5). Returns whether any waiting request was granted.
     pub(super) fn release(&mut self, owner: u64) -> bool {
         self.released += 1;
         let held = self.held.remove(&owner).unwrap_or_default();
@@ -258,17 +264,17 @@ impl LockState {
         !held.is_empty() && self.advance(&held)
     }
 
-    /// Returns the number of times that an owner has released its locks.
+    /// Returns how often any owner has released its locks.
     pub(super) fn released(&self) -> u64 {
         self.released
     }
 
-    /// Returns whether the queue is empty.
+    /// Returns whether no request is waiting.
     pub(super) fn is_calm(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Returns whether requests wait and the owner holds no lock.
+    /// Returns whether requests are waiting and the owner holds no lock.
     pub(super) fn is_crowded_for(&self, owner: u64) -> bool {
         !self.queue.is_empty() && !self.held.contains_key(&owner)
     }
@@ -284,7 +290,8 @@ impl LockState {
         others
     }
 
-    /// Removes the ranges of an owner that lie within a larger range that it also holds.
+    /// Replaces the locks of an owner that are inside the range from `low` to `high` by a single
+    /// lock on this range. The owner must have locked the entire range.
     pub(super) fn join(&mut self, owner: u64, low: &[u8], high: Option<&[u8]>) {
         let Some(held) = self.held.get_mut(&owner) else {
             return;

@@ -1,4 +1,4 @@
-//! The held locks, as an ordered map of segments of the key space.
+//! The held locks, stored as an ordered map of disjoint segments of the key space.
 
 use super::RangeLockMode;
 use crate::locking::ranges::InlineKey;
@@ -6,29 +6,30 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Holders of a segment, each once with its strongest mode.
+/// The owners that hold a segment. Each owner is listed once, with the strongest mode that it
+/// holds.
 type SegmentHolders = SmallVec<[(u64, RangeLockMode); 2]>;
 
 #[derive(Clone, Debug)]
 struct LockSegment {
-    /// Upper bound, exclusive; `None` if unbounded.
+    /// Exclusive upper bound of the segment, or `None` if it has no upper bound.
     high: Option<InlineKey>,
     holders: SegmentHolders,
 }
 
-/// The segments by their lower bounds (L2).
+/// The segments, ordered by their lower bounds (L2).
 #[derive(Debug, Default)]
 pub(super) struct LockSegments {
     map: BTreeMap<InlineKey, LockSegment>,
 }
 
-/// Returns whether a segment with upper bound `high` ends at or before a key.
+/// Returns whether a segment with the upper bound `high` ends at or before `key`.
 fn ends_by(high: Option<&InlineKey>, key: &[u8]) -> bool {
     high.is_some_and(|high| **high <= *key)
 }
 
 impl LockSegments {
-    /// Returns the segments that overlap a range, in order.
+    /// Returns the segments that overlap the range from `low` to `high`, in key order.
     fn within(&self, low: &[u8], high: Option<&[u8]>) -> impl Iterator<Item = (&InlineKey, &LockSegment)> {
         let mut before = self
             .map
@@ -41,7 +42,8 @@ impl LockSegments {
         before.into_iter().chain(from)
     }
 
-    /// Returns the owners that conflict with a request, each once.
+    /// Returns the other owners whose locks conflict with a request of `owner` for a range. Each of
+    /// them is returned once.
     pub(super) fn excluded(
         &self,
         owner: u64,
@@ -60,7 +62,8 @@ impl LockSegments {
         excluded
     }
 
-    /// Returns whether an owner holds a key of a range in a mode that conflicts with another.
+    /// Returns whether `owner` holds a lock on any key of a range that conflicts with the mode
+    /// `mode`.
     pub(super) fn holds_against(
         &self,
         owner: u64,
@@ -73,7 +76,7 @@ impl LockSegments {
             .any(|(_, segment)| segment.holders.iter().any(excludes))
     }
 
-    /// Returns whether an owner holds a whole range in this mode or a stronger one.
+    /// Returns whether `owner` holds locks on an entire range in the mode `mode` or a stronger one.
     pub(super) fn covers(&self, owner: u64, low: &[u8], high: Option<&[u8]>, mode: RangeLockMode) -> bool {
         let mut next = low;
         for (start, segment) in self.within(low, high) {
@@ -90,7 +93,7 @@ impl LockSegments {
         false
     }
 
-    /// Splits the segment that contains a key so that a segment starts there.
+    /// Makes a segment start at the key `at`, by splitting the segment that contains it.
     fn split(&mut self, at: &[u8]) {
         let mut before = self.map.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(at)));
         let Some((start, segment)) = before.next_back() else {
@@ -105,7 +108,8 @@ impl LockSegments {
         self.map.insert(InlineKey::from_slice(at), behind);
     }
 
-    /// Adds a lock of an owner on a range. The caller has checked for conflicts (L1).
+    /// Adds a lock of `owner` on a range. The caller must have checked that it conflicts with no
+    /// other lock (L1).
     pub(super) fn add(&mut self, owner: u64, low: &[u8], high: Option<&[u8]>, mode: RangeLockMode) {
         self.split(low);
         if let Some(high) = high {
@@ -137,7 +141,8 @@ impl LockSegments {
                     segment.high.clone()
                 }
                 following => {
-                    // Fills the gap up to the next segment or the end of the range.
+                    // There is a gap without holders. Fill it up to the next segment or to the end
+                    // of the range.
                     let end = match (following, high) {
                         (Some(found), Some(high)) => Some(found.min(InlineKey::from_slice(high))),
                         (Some(found), None) => Some(found),
@@ -155,7 +160,7 @@ impl LockSegments {
         }
     }
 
-    /// Removes the locks of an owner on a range.
+    /// Removes all locks of `owner` on a range.
     pub(super) fn remove(&mut self, owner: u64, low: &[u8], high: Option<&[u8]>) {
         let starts: Vec<InlineKey> = self.within(low, high).map(|(start, _)| start.clone()).collect();
         for start in starts {
@@ -169,8 +174,8 @@ impl LockSegments {
         }
     }
 
-    /// Merges a segment with its predecessor if they are adjacent and have the same holders;
-    /// otherwise a long-held range would become fragmented.
+    /// Merges a segment with the segment before it, if they are adjacent and have the same holders.
+    /// Without this, a range that is locked for a long time would become fragmented.
     fn join_before(&mut self, start: &InlineKey) {
         let mut before = self
             .map
@@ -193,7 +198,7 @@ impl LockSegments {
         self.map.len()
     }
 
-    /// Panics if an invariant is violated.
+    /// Panics if an invariant of the segments is violated.
     #[cfg(all(test, not(alluvium_model_check)))]
     pub(super) fn check(&self) {
         let mut last: Option<Option<InlineKey>> = Some(Some(InlineKey::new()));

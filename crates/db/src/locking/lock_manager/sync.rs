@@ -1,4 +1,5 @@
-//! Synchronisation primitives of the lock manager: real ones, or those of the model checker.
+//! Synchronisation primitives of the lock manager. They are either the real ones or those of the
+//! model checker.
 
 use std::time::Instant;
 
@@ -12,7 +13,8 @@ mod real {
         mutex.lock()
     }
 
-    /// Sleeps until woken or until the deadline. Returns whether time is left.
+    /// Waits until the condition variable is notified or the deadline is reached. Returns whether
+    /// it returned before the deadline.
     pub(crate) fn wait<'m, T>(
         condvar: &Condvar,
         mut guard: MutexGuard<'m, T>,
@@ -39,7 +41,7 @@ mod checked {
         mutex.lock().unwrap()
     }
 
-    /// Under the checker no time passes.
+    /// The model checker has no clock, so the deadline is never reached.
     pub(crate) fn wait<'m, T>(
         condvar: &Condvar,
         guard: MutexGuard<'m, T>,
@@ -56,16 +58,17 @@ use real as chosen;
 
 pub(super) use chosen::{AtomicU64, Ordering};
 
-/// Number of condition variables that waiters are distributed over, so that waking one thread among
-/// hundreds does not wake all.
+/// Number of condition variables. Waiters are distributed over them, so that waking one of hundreds
+/// of threads does not wake all of them.
 const SPREAD: usize = 64;
 
-/// A value behind a mutex, with waiters identified by numbers.
+/// A value that is protected by a mutex, and threads that wait for changes of it. Each waiting
+/// thread is identified by a number.
 #[derive(Debug)]
 pub(super) struct Monitor<T> {
     value: chosen::Mutex<T>,
     changed: [chosen::Condvar; SPREAD],
-    /// Owners that are held back wait here.
+    /// Condition variable for owners that are delayed because they hold no locks.
     calm: chosen::Condvar,
 }
 
@@ -86,20 +89,21 @@ impl<T> Monitor<T> {
         &self.changed[(number % SPREAD as u64) as usize]
     }
 
-    /// Wakes the waiters with these numbers, which check again.
+    /// Wakes the waiting threads with these numbers. Each of them checks its condition again.
     pub(super) fn wake(&self, numbers: &[u64]) {
         for &number in numbers {
-            // Other numbers share the condition variable.
+            // Notify all, because threads with other numbers may share this condition variable.
             self.place(number).notify_all();
         }
     }
 
-    /// Wakes one owner that is held back.
+    /// Wakes one owner that is delayed because it holds no locks.
     pub(super) fn wake_held_back(&self) {
         self.calm.notify_one();
     }
 
-    /// Waits until `is_calm` or the deadline. Returns whether it is calm.
+    /// Waits until `is_calm` returns true or the deadline is reached. Returns the last result of
+    /// `is_calm`.
     pub(super) fn wait_for_calm(&self, deadline: Instant, is_calm: impl Fn(&T) -> bool) -> bool {
         let mut guard = chosen::lock(&self.value);
         let mut has_time = true;
@@ -109,7 +113,8 @@ impl<T> Monitor<T> {
         is_calm(&guard)
     }
 
-    /// Waits under a number until `look` returns a result; `None` after the deadline.
+    /// Waits until `look` returns a result, and returns this result. The thread is woken under
+    /// `number`. Returns `None` if there is no result at the deadline.
     pub(super) fn wait<R>(
         &self,
         number: u64,

@@ -1,5 +1,5 @@
-//! Locks that are granted and rejected without waiting, compared with a plain list; and threads
-//! that wait.
+//! Tests of the lock manager. Locks that are granted or rejected immediately are compared with a
+//! simple list; other tests use threads that wait.
 
 use super::queue::{LockAnswer, LockOutcome, LockState};
 use super::{LockManager, LockOwner, LockRefusal, RangeLockMode};
@@ -48,7 +48,8 @@ fn readers_do_not_overtake_a_writer_that_waits_and_a_holder_does() {
     assert_eq!(ask(&mut state, 1, b"a", Some(b"c"), S), None);
     let writer = ask(&mut state, 2, b"b", Some(b"d"), X).unwrap();
     let reader = ask(&mut state, 3, b"b", Some(b"c"), S).unwrap();
-    // A holder of what the writer waits for does not wait for the writer.
+    // Owner 1 holds a lock for which the writer waits, so its own request does not wait for the
+    // writer.
     assert_eq!(ask(&mut state, 1, b"c", Some(b"d"), S), None);
     assert_eq!(
         ask(&mut state, 4, b"d", Some(b"e"), S),
@@ -92,7 +93,8 @@ fn an_owner_that_stands_still_does_not_keep_others_out() {
         while locks.waits_for(2).is_empty() {
             std::thread::yield_now();
         }
-        // The first owner still holds its lock; waiting for it would hang.
+        // Owner 1 still holds its lock. If this request waited until it is released, the test would
+        // hang.
         lock(3, b'x').unwrap();
         locks.release(1);
         waiter.join().unwrap().unwrap();
@@ -153,7 +155,7 @@ fn one_that_gives_up_lets_those_behind_it_on() {
     assert_eq!(state.outcome(reader), Some(LockOutcome::Granted));
 }
 
-/// The strongest mode in which each owner holds each key.
+/// The strongest mode in which each owner holds the lock on each key.
 #[derive(Default)]
 struct Model(BTreeMap<(u64, u8), RangeLockMode>);
 
@@ -189,7 +191,7 @@ fn what_is_granted_is_what_a_list_of_keys_would_grant() {
                     }
                 }
                 Some(ticket) => {
-                    // No request waits, so only a holder can block.
+                    // No other request is waiting, so only a holder can block this request.
                     assert!(model.excludes(owner, low, high, mode), "seed {seed}");
                     let _ = state.give_up(ticket);
                 }

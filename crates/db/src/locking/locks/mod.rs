@@ -1,17 +1,18 @@
-//! Key locks for read-modify-write operations.
+//! Short-term locks on keys, for read-modify-write operations.
 //!
-//! Locks are striped, so that a table of fixed size serves any number of keys; two keys that share
-//! a stripe only contend more often. Stripes are locked in ascending order, so that threads never
-//! deadlock.
+//! Keys are hashed to lock stripes, so that a table of fixed size can lock any number of keys. Two
+//! keys that share a stripe only cause more contention. Every thread locks stripes in ascending
+//! order, so threads never deadlock.
 //!
-//! *Scope*: the locks that are held, their modes, and the waiting threads.
+//! *Scope*: which locks are held and in which modes, and the threads that wait for them.
 //!
 //! *Must not depend on*: the meaning of keys, and the work done under the locks.
 //!
 //! Invariants:
 //!
-//! - **A3** All holders of a stripe have the same mode; an exclusive stripe has one holder.
-//! - **A4** A thread that waits for a stripe is woken when the stripe is released.
+//! - **A3** All holders of a stripe hold it in the same mode. A stripe that is held exclusively has
+//!   a single holder.
+//! - **A4** A thread that sleeps while it waits for a stripe is woken when the stripe is released.
 
 #[cfg(all(test, alluvium_model_check))]
 mod model_check;
@@ -24,21 +25,23 @@ use smallvec::SmallVec;
 use std::fmt;
 use sync::{AtomicU32, AtomicUsize, Ordering, PAUSES, WakeupGate, fence, pause, spin_loop};
 
-/// Number of attempts on a stripe before the waiter sleeps.
+/// Number of attempts to acquire a stripe before the waiting thread starts to pause between
+/// attempts.
 const SPINS: u32 = if cfg!(alluvium_model_check) { 1 } else { 64 };
 
-/// State of a stripe: free, or the mode of its holders in the upper bits and their number in the
-/// lower bits.
+/// Values of a stripe's state. The state is `FREE`, or it has the mode of the holders in the upper
+/// bits and the number of holders in the lower bits (`COUNT`).
 const FREE: u32 = 0;
 const COUNT: u32 = (1 << 24) - 1;
 const READERS: u32 = 1 << 24;
 const BLIND: u32 = 2 << 24;
 const OWNER: u32 = 3 << 24;
-/// Set while a thread waits in a mode that conflicts with the holders. Threads that could join the
-/// holders then wait until the stripe is released.
+/// This bit of a stripe's state is set while a thread waits in a mode that conflicts with the
+/// present holders. Other threads that could share the stripe with the holders must then wait until
+/// it is released.
 const IS_WANTED: u32 = 1 << 31;
 
-/// Mode of a key lock, and which modes are compatible.
+/// Mode of a lock on a key. The table shows which modes two threads can hold at the same time.
 ///
 /// | | shared | blind | exclusive |
 /// |---|---|---|---|
@@ -47,17 +50,18 @@ const IS_WANTED: u32 = 1 << 31;
 /// | **exclusive** | waits | waits | waits |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockMode {
-    /// The key is read. Other readers may share the lock; writers wait.
+    /// The key is only read. Other threads may hold the lock in the same mode, and threads that
+    /// write the key must wait.
     Shared,
-    /// The key is written without having been read. Other blind writers may share the lock; the
-    /// write that is committed last wins.
+    /// The key is written without having been read. Other threads may hold the lock in the same
+    /// mode; the write that is committed last takes effect.
     Blind,
-    /// The key is read and written. All others wait.
+    /// The key is read and then written. All other threads must wait.
     Exclusive,
 }
 
 impl LockMode {
-    /// Returns the bits of the mode in the state of a stripe.
+    /// Returns the bits that represent this mode in the state of a stripe.
     fn holder(self) -> u32 {
         match self {
             LockMode::Shared => READERS,
@@ -66,30 +70,31 @@ impl LockMode {
         }
     }
 
-    /// Returns the weakest mode that covers both modes.
+    /// Returns the weakest mode that permits everything that either of the two modes permits.
     fn with(self, other: LockMode) -> LockMode {
         match self == other {
             true => self,
-            // Reading and writing a key requires an exclusive lock.
+            // Both reading and writing a key requires an exclusive lock.
             false => LockMode::Exclusive,
         }
     }
 }
 
-/// A few stripes are stored inline, because sets are moved.
+/// A list of stripes with their modes. A few of them are stored inline, which suffices for most
+/// sets and avoids an allocation.
 type StripeList = SmallVec<[(u32, LockMode); FEW]>;
 const FEW: usize = 4;
 
-/// A set of keys to be locked together.
+/// A set of keys whose locks are to be acquired together.
 #[derive(Debug, Default)]
 pub struct LockSet {
-    /// Hashes of the keys, which the table maps to stripes.
+    /// Hashes of the keys. The lock table maps each hash to a stripe.
     keys: SmallVec<[(u64, LockMode); FEW]>,
     everything: Option<LockMode>,
 }
 
 impl LockSet {
-    /// Returns an empty set with space for `keys` keys.
+    /// Creates an empty set with space for `keys` keys.
     ///
     /// ```
     /// use alluvium::{LockMode, LockSet};
@@ -108,25 +113,27 @@ impl LockSet {
         set
     }
 
-    /// Adds a key of a space. Equal keys of different spaces are distinct.
+    /// Adds the lock of a key. `space` is the number of a namespace: equal keys in different
+    /// namespaces are different keys.
     #[inline]
     pub fn key(&mut self, space: u64, key: &[u8], mode: LockMode) {
         self.keys.push((seeded(space, key), mode));
     }
 
-    /// Adds all keys of all spaces, as a range write requires.
+    /// Adds the locks of all keys in all namespaces, which are needed to write to a range.
     pub fn everything(&mut self, mode: LockMode) {
         self.everything = Some(self.everything.map_or(mode, |before| before.with(mode)));
     }
 
-    /// Returns whether the set has no keys.
+    /// Returns whether the set contains no keys.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.everything.is_none()
     }
 
-    /// Returns the stripes in order, each once with the strongest requested mode.
+    /// Returns the stripes of the keys in ascending order. Each stripe is listed once, with a mode
+    /// that covers all requested modes.
     #[inline]
     fn into_stripes(self, count: u32) -> StripeList {
         let mut stripes = StripeList::new();
@@ -154,10 +161,11 @@ impl LockSet {
     }
 }
 
-/// A table of key locks with a fixed number of stripes, four bytes each.
+/// A table of locks on keys. It has a fixed number of stripes, which need four bytes each.
 ///
-/// The locks order threads of one process and are not persistent. A thread must acquire all its
-/// locks in one call: a second call while it holds locks may deadlock with itself.
+/// The locks synchronise the threads of one process, and are not persistent. A thread must acquire
+/// all its locks in a single call: if it makes a second call while it holds locks, it may deadlock
+/// with itself.
 ///
 /// ```
 /// use alluvium::{LockMode, LockSet, LockTable};
@@ -171,7 +179,7 @@ impl LockSet {
 /// ```
 pub struct LockTable {
     stripes: Box<[AtomicU32]>,
-    /// Number of threads that sleep until a stripe is released.
+    /// Number of threads that sleep until any stripe is released.
     sleepers: AtomicUsize,
     gate: WakeupGate,
 }
@@ -184,22 +192,22 @@ impl fmt::Debug for LockTable {
     }
 }
 
-/// Locks that are held until this is dropped.
+/// Locks that were acquired together. They are released when this is dropped.
 #[derive(Debug)]
 #[must_use = "the locks are released when this is dropped"]
 pub struct HeldLocks<'t> {
     table: &'t LockTable,
-    /// The stripes of the set, in order, and the number of those acquired.
+    /// The stripes of the set in ascending order. The first `taken` of them have been acquired.
     stripes: StripeList,
     taken: usize,
 }
 
 impl LockTable {
-    /// Returns a table with `stripes` stripes. With 65,536 stripes two sets of 64 keys collide with
-    /// a probability of one in sixteen.
+    /// Creates a table with `stripes` stripes. With 65,536 stripes, two sets of 64 keys share a
+    /// stripe with a probability of one in sixteen.
     ///
     /// # Panics
-    /// If `stripes` is zero or above 16 million.
+    /// If `stripes` is zero or above 16 million (2²⁴ - 1).
     #[must_use]
     pub fn new(stripes: usize) -> LockTable {
         assert!(
@@ -213,9 +221,10 @@ impl LockTable {
         }
     }
 
-    /// Acquires all locks of a set, waiting as long as necessary.
+    /// Acquires all locks of a set. Waits as long as necessary.
     pub fn lock(&self, set: LockSet) -> HeldLocks<'_> {
-        // If a later step panics, dropping this releases the locks acquired so far.
+        // If a later step panics, this value is dropped and releases the locks that were already
+        // acquired.
         let mut held = HeldLocks {
             table: self,
             stripes: set.into_stripes(self.stripes.len() as u32),
@@ -237,8 +246,8 @@ impl LockTable {
                 return;
             }
         }
-        // Waking a sleeper costs the releasing thread, so locks that are released quickly are
-        // polled instead.
+        // Most locks are released soon. Poll for a while, because waking a sleeping thread would be
+        // expensive for the releasing thread.
         for turn in 0..PAUSES {
             pause(turn);
             if try_acquire(word, mode) {
@@ -248,9 +257,10 @@ impl LockTable {
         self.sleep(word, mode);
     }
 
-    /// Sleeps until the stripe can be acquired. The sleeper increments the counter and then tries
-    /// the stripe; a releasing thread changes the stripe and then reads the counter. One of the two
-    /// sees the other (A4).
+    /// Sleeps until the stripe can be acquired. A thread that wants to sleep first increments the
+    /// number of sleepers and then tries to acquire the stripe. A releasing thread first changes
+    /// the stripe and then reads the number of sleepers. Therefore at least one of the two threads
+    /// sees the change made by the other (A4).
     #[cold]
     fn sleep(&self, word: &AtomicU32, mode: LockMode) {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
@@ -262,7 +272,7 @@ impl LockTable {
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Wakes the sleepers, which try again.
+    /// Wakes all sleeping threads. Each of them tries again to acquire its stripe.
     fn wake(&self) {
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::Relaxed) > 0 {
@@ -276,12 +286,12 @@ fn release(word: &AtomicU32) {
         0 | 1 => FREE,
         _ => old - 1,
     };
-    // The update cannot fail, because the function always returns a value.
+    // This cannot fail, because the closure always returns a new value.
     let _ = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |old| Some(without_one(old)));
 }
 
-/// Marks a stripe as wanted by a thread that conflicts with its holders, so that a sequence of
-/// overlapping holders cannot starve it.
+/// Notes that a thread waits for the stripe in a mode that conflicts with its holders. This keeps
+/// new threads from joining the holders, so that the waiting thread cannot starve.
 fn want(word: &AtomicU32, mode: LockMode) {
     let next = |old: u32| {
         let held = old & !IS_WANTED;
@@ -291,13 +301,14 @@ fn want(word: &AtomicU32, mode: LockMode) {
     let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
 }
 
-/// Tries to acquire a stripe: it must be free, or held in the same shareable mode while no thread
-/// waits in a conflicting one.
+/// Tries to acquire a stripe, and returns whether it succeeded. The stripe must be free, or must be
+/// held in the same mode if this mode can be shared. A held stripe cannot be shared while a thread
+/// waits for it in a conflicting mode.
 fn try_acquire(word: &AtomicU32, mode: LockMode) -> bool {
     let next = |old: u32| {
         let holder = mode.holder();
         match old & !IS_WANTED {
-            // A waiter that lost the race still wants the stripe.
+            // Keep the bit, because another thread may still be waiting for the stripe.
             FREE => Some(holder | 1 | old & IS_WANTED),
             held if mode != LockMode::Exclusive && held & !COUNT == holder && old & IS_WANTED == 0 => {
                 Some(old + 1)

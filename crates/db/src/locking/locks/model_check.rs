@@ -1,17 +1,17 @@
-//! Waiting and waking under the model checker:
+//! Tests of waiting and waking under the model checker. To run them:
 //!
 //! ```text
 //! RUSTFLAGS="--cfg alluvium_model_check" CARGO_TARGET_DIR=target/model \
 //!     cargo test --release -p alluvium --lib model_check
 //! ```
 //!
-//! One lost wake-up is injected, and the checker must find it.
+//! One test injects lost wake-ups, which the model checker must detect.
 
 use super::sync::{AtomicUsize, Ordering};
 use super::{LockMode, LockSet, LockTable};
 use std::sync::Arc;
 
-/// Three threads contend for two stripes in all modes.
+/// Three threads contend for two stripes in all modes. If `is_deaf` is true, wake-ups are lost.
 fn story(is_deaf: bool) {
     let table = Arc::new(LockTable::new(2));
     let inside = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);

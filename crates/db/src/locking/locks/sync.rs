@@ -1,4 +1,5 @@
-//! Synchronisation primitives of the lock table: real ones, or those of the model checker.
+//! Synchronisation primitives of the lock table. They are either the real ones or those of the
+//! model checker.
 
 #[cfg(not(alluvium_model_check))]
 mod real {
@@ -7,13 +8,15 @@ mod real {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
     use std::time::Duration;
 
-    /// Number of pauses of a waiter before it sleeps until woken: first it yields the processor,
-    /// then it naps.
+    /// `PAUSES` is the number of times that a waiting thread pauses before it sleeps until it is
+    /// woken. In the first `YIELDS` pauses it yields the processor, and in the others it sleeps for
+    /// the duration `NAP`.
     const YIELDS: u32 = 16;
     pub(crate) const PAUSES: u32 = YIELDS + 8;
     const NAP: Duration = Duration::from_micros(50);
 
-    /// Gives up the processor between two attempts on a lock.
+    /// Pauses between two attempts to acquire a lock, by yielding the processor or by a short
+    /// sleep. `turn` is the number of earlier pauses.
     pub(crate) fn pause(turn: u32) {
         if turn < YIELDS {
             std::thread::yield_now();
@@ -22,7 +25,7 @@ mod real {
         }
     }
 
-    /// Threads sleep here until the state changes.
+    /// A place where threads sleep until the state of a stripe changes.
     #[derive(Debug, Default)]
     pub(crate) struct WakeupGate {
         lock: Mutex<()>,
@@ -30,7 +33,8 @@ mod real {
     }
 
     impl WakeupGate {
-        /// Sleeps until `is_done` returns true; checks it after each wake-up.
+        /// Sleeps until `is_done` returns true. It is called once before sleeping and after each
+        /// wake-up.
         pub(crate) fn wait_until(&self, mut is_done: impl FnMut() -> bool) {
             let mut lock = self.lock.lock();
             while !is_done() {
@@ -38,7 +42,7 @@ mod real {
             }
         }
 
-        /// Wakes all waiting threads, which check their condition again.
+        /// Wakes all waiting threads. Each of them checks its condition again.
         pub(crate) fn open(&self) {
             drop(self.lock.lock());
             self.changed.notify_all();
@@ -53,12 +57,13 @@ mod checked {
     pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
     use shuttle::sync::{Condvar, Mutex};
 
-    /// Under the checker waiters sleep at once.
+    /// Under the model checker, a waiting thread sleeps without pausing first.
     pub(crate) const PAUSES: u32 = 0;
 
     pub(crate) fn pause(_turn: u32) {}
 
-    /// The checker is sequentially consistent, so a fence does nothing.
+    /// The model checker executes all operations in a sequentially consistent order, so a fence has
+    /// no effect.
     pub(crate) fn fence(_: Ordering) {}
 
     #[derive(Debug, Default)]
@@ -84,7 +89,7 @@ mod checked {
             self.changed.notify_all();
         }
 
-        /// Loses all later wake-ups, for the model checker.
+        /// Makes all later wake-ups have no effect, to test whether the model checker detects this.
         pub(crate) fn turn_deaf(&self) {
             self.is_deaf.store(true, Ordering::Relaxed);
         }

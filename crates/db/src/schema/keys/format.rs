@@ -1,4 +1,5 @@
-//! The encoding of each type of key part, version 1. Byte order equals the order of the values.
+//! The encoding of each type of key part, version 1. The byte order of the encodings equals the
+//! order of the values.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -12,7 +13,7 @@
 //!      1     n  its value
 //! ```
 //!
-//! A tuple is the concatenation of its parts.
+//! A tuple is encoded as the concatenation of the encodings of its parts.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{BadKey, DecodePart, EncodePart, KeyDecoder};

@@ -1,6 +1,8 @@
-//! Keys composed of typed parts, encoded so that byte order equals the order of the parts.
+//! Keys that are composed of typed parts. They are encoded so that the byte order of the keys
+//! equals the order of their parts.
 //!
-//! *Scope*: integers, floating-point numbers, strings, bytes, options, and tuples of them.
+//! *Scope*: encodings of integers, floating-point numbers, strings, bytes, options, and tuples of
+//! these.
 //!
 //! *Must not depend on*: keyspaces; the results are ordinary keys.
 //!
@@ -14,26 +16,27 @@
 //! # Ok::<(), alluvium::keys::BadKey>(())
 //! ```
 //!
-//! The leading parts of a tuple form a prefix of the whole key:
-//! `keyspace.prefix(encode(&("berlin",)))` iterates over one city.
+//! The encoding of the first parts of a tuple is a prefix of the entire key. For example,
+//! `keyspace.prefix(encode(&("berlin",)))` iterates over the keys of one city.
 
 mod format;
 
 use thiserror::Error;
 
-/// The bytes are not an encoding of the requested type.
+/// Error for bytes that are not a valid encoding of the requested type.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("expected {expected} at byte {at} of the key")]
 pub struct BadKey {
-    /// What was expected at this position, such as "text".
+    /// Description of what was expected at this position, such as "text".
     pub expected: &'static str,
-    /// Offset in the key, in bytes.
+    /// Position of the error: the offset in the key, in bytes.
     pub at: usize,
 }
 
-/// A type with an order-preserving encoding in which no value's encoding is a prefix of another's.
+/// A type whose encoding preserves the order of its values. The encoding of a value is never a
+/// prefix of the encoding of another value.
 pub trait EncodePart {
-    /// Appends the encoding of the value.
+    /// Appends the encoding of the value to `out`.
     fn encode_part(&self, out: &mut Vec<u8>);
 }
 
@@ -46,7 +49,7 @@ pub trait DecodePart: Sized {
     fn decode_part(key: &mut KeyDecoder<'_>) -> Result<Self, BadKey>;
 }
 
-/// A cursor over a key that is decoded part by part.
+/// A cursor over an encoded key, which is decoded part by part.
 #[derive(Clone, Debug)]
 pub struct KeyDecoder<'a> {
     bytes: &'a [u8],
@@ -54,13 +57,14 @@ pub struct KeyDecoder<'a> {
 }
 
 impl<'a> KeyDecoder<'a> {
-    /// Starts at the beginning of a key.
+    /// Creates a cursor at the beginning of `key`.
     #[must_use]
     pub fn new(key: &'a [u8]) -> KeyDecoder<'a> {
         KeyDecoder { bytes: key, at: 0 }
     }
 
-    /// Returns the next `len` bytes and advances.
+    /// Returns the next `len` bytes of the key, and advances the cursor past them. `expected`
+    /// describes these bytes, for the error.
     ///
     /// # Errors
     /// [`BadKey`] if fewer bytes are left.
@@ -70,13 +74,14 @@ impl<'a> KeyDecoder<'a> {
         Ok(taken)
     }
 
-    /// Returns the bytes that no part has consumed yet.
+    /// Returns the bytes after the cursor, which have not been decoded.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 
-    /// Returns an error for the current position.
+    /// Returns an error for the present position of the cursor. `expected` describes what should be
+    /// there.
     #[must_use]
     pub fn bad(&self, expected: &'static str) -> BadKey {
         BadKey {
@@ -86,7 +91,7 @@ impl<'a> KeyDecoder<'a> {
     }
 }
 
-/// Encodes a part or a tuple of parts as a key.
+/// Encodes a single part or a tuple of parts as a key.
 #[must_use]
 pub fn encode(key: &impl EncodePart) -> Vec<u8> {
     let mut out = Vec::with_capacity(32);
@@ -94,10 +99,10 @@ pub fn encode(key: &impl EncodePart) -> Vec<u8> {
     out
 }
 
-/// Decodes a whole key.
+/// Decodes an entire key.
 ///
 /// # Errors
-/// [`BadKey`] if the key is not an encoding of `K`, or if bytes are left over.
+/// [`BadKey`] if the key is not an encoding of `K`, or if there are bytes after it.
 pub fn decode<K: DecodePart>(key: &[u8]) -> Result<K, BadKey> {
     let mut parts = KeyDecoder::new(key);
     let decoded = K::decode_part(&mut parts)?;
@@ -144,8 +149,8 @@ mod tests {
     use super::*;
     use std::fmt::Debug;
 
-    /// Checks that values in ascending order have ascending keys, that no key is a prefix of
-    /// another, and that decoding returns the values.
+    /// Checks three properties of the encoding: values in ascending order have ascending keys, no
+    /// key is a prefix of another one, and decoding a key returns its value.
     fn ascend<K: EncodePart + DecodePart + Debug>(values: &[K]) {
         let keys: Vec<Vec<u8>> = values.iter().map(encode).collect();
         for (pair, values) in keys.windows(2).zip(values.windows(2)) {

@@ -1,7 +1,7 @@
-//! The encoding of the manifest, version 3. All integers are little-endian; a *varint* is LEB128 of
-//! at most 10 bytes.
+//! The encoding of the manifest, version 3. All integers are little-endian. A *varint* is an
+//! integer in LEB128 encoding, with at most 10 bytes.
 //!
-//! The superblock's payload, which is empty before the first checkpoint:
+//! The payload of the superblock. It is empty before the first checkpoint:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -27,10 +27,12 @@
 //!                   sequence (varint), length of its record (varint), record, as in the log
 //! ```
 //!
-//! Version 2 ends before the time, version 1 before the records of the catalog. Both can be read.
+//! Version 2 ends before the time, and version 1 ends before the records of the catalog. Both
+//! versions can still be read.
 //!
-//! Number 0 is the catalog, which is in dictionary 0; the largest 32-bit number is not used for a
-//! keyspace. Kinds are those of the catalog's records, listed in `crates/db/src/options/kind.rs`.
+//! Keyspace number 0 is the catalog, which is in dictionary 0. The largest 32-bit number is never
+//! used for a keyspace. The kinds of structures are the same as in the catalog's records; they are
+//! listed in `crates/db/src/options/kind.rs`.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use crate::options::kind::DictionaryId;
@@ -45,46 +47,48 @@ const FIRST_VERSION: u8 = 1;
 const HERE: u8 = 0;
 const APART: u8 = 1;
 
-/// A dictionary, as the manifest lists it.
+/// An entry of the manifest, which describes one dictionary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DictionaryEntry {
     pub id: DictionaryId,
-    /// Number of the structure's kind: see `options/kind.rs`.
+    /// Number of the dictionary's structure. See `options/kind.rs`.
     pub kind: u8,
-    /// Root that the structure is opened from.
+    /// The root from which the dictionary is opened.
     pub root: Vec<u8>,
 }
 
-/// The dictionaries of a store and their keyspaces.
+/// The dictionaries of a store, and the keyspaces in each of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
-    /// The dictionaries, sorted by number.
+    /// The dictionaries, sorted by their numbers.
     pub dictionaries: Vec<DictionaryEntry>,
-    /// Dictionary of each keyspace. Keyspaces that are not listed are in dictionary 0.
+    /// The dictionary in which each keyspace is stored. Keyspaces that are not listed are in
+    /// dictionary 0.
     pub keyspaces: BTreeMap<KeyspaceId, DictionaryId>,
-    /// A copy of the catalog's records, which are in dictionary 0; `None` in a manifest of version
-    /// 1.
+    /// A second copy of the catalog's records; the first copy is in dictionary 0. `None` for a
+    /// manifest of version 1.
     pub catalog: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
-    /// Latest clock time of any reader, in milliseconds since 1970; stored together with the
-    /// catalog's records.
+    /// The latest time by which any reader has decided expiry, in milliseconds since 1970. It is
+    /// stored only if the catalog's records are.
     pub time_ms: u64,
-    /// Dictionaries that lack some of the commits before the cut.
+    /// The dictionaries that have not received all commits up to the checkpoint, with the missing
+    /// writes.
     pub behind: BTreeMap<DictionaryId, DictionaryBacklog>,
 }
 
-/// Writes before a cut that a dictionary has not received.
+/// Writes before a checkpoint that a dictionary has not received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DictionaryBacklog {
-    /// Sequence number of the last commit that the dictionary holds.
+    /// Sequence number of the last commit that the dictionary contains.
     pub cut: u64,
-    /// Number of writes in `writes`.
+    /// Number of the writes that are encoded in `writes`.
     pub count: u64,
-    /// Sequence, length and record of each write, as in the manifest.
+    /// The writes, each with its sequence number, length and record, encoded as in the manifest.
     pub writes: Vec<u8>,
 }
 
 impl DictionaryBacklog {
-    /// Returns an empty list for a dictionary that holds every commit up to `cut`.
+    /// Creates an empty list for a dictionary that contains every commit up to `cut`.
     #[must_use]
     pub fn new(cut: u64) -> DictionaryBacklog {
         DictionaryBacklog {
@@ -93,7 +97,8 @@ impl DictionaryBacklog {
         }
     }
 
-    /// Appends a write in the encoding of a log record.
+    /// Appends a write with its sequence number. `record` is the write in the encoding of a log
+    /// record.
     pub fn push(&mut self, sequence: u64, record: &[u8]) {
         ByteWriter::new(&mut self.writes)
             .varint(sequence)
@@ -102,7 +107,8 @@ impl DictionaryBacklog {
         self.count += 1;
     }
 
-    /// Returns each write with its sequence number; ends with an error if one cannot be decoded.
+    /// Returns each write with its sequence number. If a write cannot be decoded, the iterator
+    /// returns an error for it.
     pub fn each(&self) -> impl Iterator<Item = std::result::Result<(u64, &[u8]), String>> {
         let mut reader = ByteReader::new(&self.writes);
         let mut one = move || {
@@ -114,11 +120,11 @@ impl DictionaryBacklog {
     }
 }
 
-/// Decoded payload of a superblock.
+/// The payload of a superblock, after decoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SuperblockPayload {
     Inline(Manifest),
-    /// Location of a manifest that is too long for the payload.
+    /// Pointer to a manifest that is too long for the superblock's payload.
     External(ValuePointer),
 }
 
@@ -139,10 +145,10 @@ impl SuperblockPayload {
         out
     }
 
-    /// Decodes a payload that is not empty.
+    /// Decodes the payload of a superblock. The payload must not be empty.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
+    /// [`Error::Corrupt`] or [`Error::NewerFormat`], with the location `place`.
     pub fn decode(bytes: &[u8], place: &DiskLocation, page_size: PageSize) -> Result<SuperblockPayload> {
         let mut reader = ByteReader::new(bytes);
         let cut = |error: TruncatedInput| Error::corrupt(place.clone(), "a manifest", error.to_string());
@@ -211,10 +217,10 @@ impl Manifest {
         out
     }
 
-    /// Decodes a manifest and checks that it lists the dictionary of every keyspace.
+    /// Decodes a manifest, and checks that it lists the dictionary of every keyspace.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] at `place`.
+    /// [`Error::Corrupt`], with the location `place`.
     pub fn decode(bytes: &[u8], place: &DiskLocation) -> Result<Manifest> {
         let bad = |found: String| Error::corrupt(place.clone(), "a manifest", found);
         let mut reader = ByteReader::new(bytes);
@@ -233,7 +239,7 @@ impl Manifest {
         }
     }
 
-    /// Returns the dictionary with a number.
+    /// Returns the entry of the dictionary with this number, or `None` if there is none.
     #[must_use]
     pub fn entry(&self, id: DictionaryId) -> Option<&DictionaryEntry> {
         let found = self.dictionaries.binary_search_by_key(&id, |entry| entry.id);
@@ -241,11 +247,12 @@ impl Manifest {
     }
 }
 
-/// Decodes a manifest; `None` if its numbers do not ascend.
+/// Decodes a manifest. Returns `None` if the numbers in it do not ascend or are out of bounds.
 fn read(reader: &mut ByteReader<'_>) -> std::result::Result<Option<Manifest>, TruncatedInput> {
     let mut manifest = Manifest::default();
     let mut sound = true;
-    // A wrong count ends at the last byte, because each item has at least one byte.
+    // This loop ends even if the count is wrong, because each entry needs at least one byte of the
+    // input.
     for _ in 0..reader.varint()? {
         let id = reader.varint()?;
         let kind = reader.u8()?;
@@ -262,8 +269,8 @@ fn read(reader: &mut ByteReader<'_>) -> std::result::Result<Option<Manifest>, Tr
         let (keyspace, id) = (reader.varint()?, reader.varint()?);
         let last = manifest.keyspaces.last_key_value();
         sound &= last.is_none_or(|(last, _)| u64::from(*last) < keyspace);
-        // Dictionary 0 holds the catalog, and the key range of a keyspace ends at the next number's
-        // prefix.
+        // The catalog is always in dictionary 0. The largest number cannot be used, because the key
+        // range of a keyspace ends at the prefix of the next number.
         sound &= keyspace > u64::from(CATALOG) && keyspace < u64::from(KeyspaceId::MAX);
         sound &= id <= u64::from(DictionaryId::MAX);
         manifest
@@ -297,7 +304,7 @@ fn read(reader: &mut ByteReader<'_>) -> std::result::Result<Option<Manifest>, Tr
     Ok(sound.then_some(manifest))
 }
 
-/// Decodes bytes that are preceded by their length.
+/// Decodes a byte string that is preceded by its length.
 fn part(reader: &mut ByteReader<'_>) -> std::result::Result<Vec<u8>, TruncatedInput> {
     let len = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
     Ok(reader.take(len)?.to_vec())
@@ -384,7 +391,7 @@ mod tests {
     #[test]
     fn a_manifest_that_is_cut_or_out_of_order_is_refused() {
         for len in 0..BYTES.len() {
-            // Version 1 ends where the copy of the catalog begins, and version 2 after it.
+            // Version 1 ends where the catalog's records begin, and version 2 ends after them.
             let is_earlier = len == FIRST.len() || len == SECOND.len();
             assert_eq!(decode(&BYTES[..len]).is_err(), !is_earlier, "{len} bytes");
         }

@@ -1,17 +1,18 @@
-//! The durable list of dictionaries, which the superblock references.
+//! The manifest: the durable list of the store's dictionaries, to which the superblock refers.
 //!
-//! *Scope*: the dictionaries with their kinds and roots, the keyspaces of each, and how the list is
-//! stored at a checkpoint: in the superblock's payload if it fits, otherwise in separate nodes.
+//! *Scope*: the dictionaries with their structures and roots, the keyspaces in each dictionary, and
+//! how this list is stored at a checkpoint. It is stored in the superblock's payload if it fits
+//! there, and in separate nodes otherwise.
 //!
 //! *Must not depend on*: the meaning of a root; when a checkpoint is due.
 //!
 //! Invariants:
 //!
-//! - **M1** A manifest describes one cut: every dictionary in it holds all commits up to the
-//!   superblock's cut, and none above. The manifest itself stores the writes that a lagging
-//!   dictionary has not received.
-//! - **M2** A dictionary does not depend on the superblock: it returns a root, and is opened from
-//!   one.
+//! - **M1** A manifest describes the store at one sequence number, the superblock's cut. Every
+//!   dictionary in it contains all commits up to the cut, and none above. If a dictionary has not
+//!   received some of these writes, the manifest itself stores them.
+//! - **M2** A dictionary does not know the superblock: at a checkpoint it returns a root, and later
+//!   it is opened from this root.
 
 #[allow(missing_docs, reason = "only tests and fuzz targets can name its items")]
 pub mod format;
@@ -29,15 +30,15 @@ use alluvium_storage::{DiskLocation, NodePointer, OnDiskObject, Result};
 use format::SuperblockPayload;
 use parking_lot::Mutex;
 
-/// Maintains the manifest of an open store.
+/// Writes the manifests of an open store.
 #[derive(Debug, Default)]
 pub(crate) struct ManifestWriter {
-    /// Location of the newest manifest, if it does not fit into the superblock.
+    /// The newest manifest, if it does not fit into the superblock and is stored in separate nodes.
     apart: Mutex<Option<Blob>>,
 }
 
 impl ManifestWriter {
-    /// Reads the manifest of the durable generation.
+    /// Creates the writer, and reads the manifest of the durable generation.
     pub(crate) fn open(store: &Store) -> Result<(ManifestWriter, Manifest)> {
         let payload = store.superblock().payload;
         let (manifest, apart) = match decode(&payload, DataFiles::of(store))? {
@@ -52,9 +53,10 @@ impl ManifestWriter {
         Ok((ManifestWriter { apart }, manifest))
     }
 
-    /// Returns the payload of a superblock that references `manifest`. Writes separate nodes if
-    /// necessary and releases those of the previous manifest: the caller must cut the extents
-    /// before any other change.
+    /// Returns the payload of a superblock that refers to `manifest`. If the manifest is too long
+    /// for the payload, it is written to separate nodes. The nodes of the previous manifest are
+    /// released. The caller must therefore begin the checkpoint of the extents before it makes any
+    /// other change.
     pub(crate) fn keep(&self, store: &Store, manifest: Manifest) -> Result<Vec<u8>> {
         let here = SuperblockPayload::Inline(manifest);
         let mut payload = here.encode();
@@ -73,7 +75,8 @@ impl ManifestWriter {
         Ok(payload)
     }
 
-    /// Returns the extents of the newest manifest, if it does not fit into the superblock.
+    /// Returns the extents in which the newest manifest is stored. Returns an empty list if it fits
+    /// into the superblock.
     pub(crate) fn extents(&self) -> Vec<Extent> {
         let apart = self.apart.lock();
         apart
@@ -82,7 +85,8 @@ impl ManifestWriter {
     }
 }
 
-/// Decodes a payload; `None` before the first checkpoint of a store.
+/// Decodes the payload of a superblock. Returns `None` if it is empty, which means that the store
+/// has no checkpoint yet.
 fn decode(payload: &[u8], files: DataFiles<'_>) -> Result<Option<SuperblockPayload>> {
     if payload.is_empty() {
         return Ok(None);
@@ -91,7 +95,8 @@ fn decode(payload: &[u8], files: DataFiles<'_>) -> Result<Option<SuperblockPaylo
     SuperblockPayload::decode(payload, &place, files.page_size).map(Some)
 }
 
-/// Reads the manifest that a payload references. Also returns the nodes that store it.
+/// Reads the manifest to which a superblock's payload refers. Also returns the nodes in which it is
+/// stored, if it does not fit into the payload.
 pub(crate) fn read(
     files: DataFiles<'_>,
     payload: &[u8],
@@ -130,8 +135,8 @@ mod tests {
     fn a_manifest_of_any_length_is_read_back_and_its_extents_are_given_up_in_the_end() {
         let directory = Arc::new(MemoryDirectory::new());
         let mut store = Store::create(directory.clone(), &StoreOptions::default(), b"").unwrap();
-        // The longest manifest that fits into the superblock, the shortest that does not, and one
-        // of many nodes.
+        // The three roots yield the longest manifest that fits into the superblock, the shortest
+        // one that does not, and one of many nodes.
         let overhead = SuperblockPayload::Inline(manifest(3000)).encode().len() - 3000;
         let most = MAX_PAYLOAD - overhead;
         for root in [54, most, most + 1, 3 << 20, most, 2 << 20, 0] {

@@ -1,4 +1,5 @@
-//! Traversal of all data that the manifest references, for open and closed stores.
+//! Traversal of all data that can be reached from the manifest, both for open and for closed
+//! stores.
 
 use super::{DictionaryEntry, Manifest, read};
 use crate::options::kind::StructureKind;
@@ -15,31 +16,33 @@ use alluvium_trees::tiered::{self, CheckFindings, CheckProgress, LostRange, Tree
 use alluvium_trees::{levels, map, paged};
 use std::sync::Arc;
 
-/// Damage to the data that opening a store requires.
+/// Damage that was found in the data needed to open a store.
 #[derive(Debug, Default)]
 pub(crate) struct DamageSurvey {
-    /// Damage of the tree, if any.
+    /// What can be salvaged of the tree.
     pub(crate) tree: Option<TreeSalvage>,
-    /// Keyspaces of a map that cannot be read and is abandoned.
+    /// Keyspaces in an ordered map that cannot be read. The map is discarded.
     pub(crate) map: Vec<LostRange>,
-    /// Keyspaces of levels with runs that cannot be opened; they are abandoned.
+    /// Keyspaces in levels of which at least one run cannot be opened. The levels are discarded.
     pub(crate) levels: Vec<LostRange>,
-    /// Keyspaces of a hashed structure whose list of runs cannot be read; they are abandoned.
+    /// Keyspaces in a hashed structure whose list of runs cannot be read. The structure is
+    /// discarded.
     pub(crate) hashed: Vec<LostRange>,
-    /// Data that keyspaces of a hashed structure lose with runs that cannot be opened.
+    /// Data of keyspaces in a hashed structure that is lost with the runs that cannot be opened.
     pub(crate) hashed_runs: Vec<LostRange>,
-    /// Number of routing filters of a hashed structure that cannot be opened; it works without
-    /// them.
+    /// Number of routing filters of a hashed structure that cannot be opened. The structure also
+    /// works without them.
     pub(crate) hashed_filters: u64,
-    /// Whether none of the pages that are updated in place can be read; they are abandoned.
-    /// Determined when they are opened.
+    /// True if no in-place page could be read. The pages are then discarded. Set when the pages are
+    /// opened.
     pub(crate) has_lost_pages: bool,
-    /// Extents that the intact data uses.
+    /// The extents that contain undamaged data.
     pub(crate) reached: Vec<ReachableExtent>,
 }
 
-/// Returns every extent that a payload references, with its references and live bytes. This is the
-/// contents of the extent map, computed without it.
+/// Returns every extent that can be reached from a superblock's payload, with the number of
+/// references to it and its live bytes. This is what the extent map should contain, but the extent
+/// map is not used to compute it.
 pub(crate) fn reached(files: DataFiles<'_>, payload: &[u8]) -> Result<Vec<ReachableExtent>> {
     let (manifest, nodes) = read(files, payload, Purpose::Recovery)?;
     let mut all = blob::reached(nodes, []);
@@ -49,7 +52,8 @@ pub(crate) fn reached(files: DataFiles<'_>, payload: &[u8]) -> Result<Vec<Reacha
     Ok(in_order(all))
 }
 
-/// Searches the referenced data for damage, and changes nothing.
+/// Searches the data that can be reached from a superblock's payload for damage. Nothing is
+/// changed.
 pub(crate) fn survey(files: DataFiles<'_>, payload: &[u8]) -> Result<DamageSurvey> {
     let (manifest, nodes) = read(files, payload, Purpose::Recovery)?;
     let mut surveyed = DamageSurvey::default();
@@ -66,12 +70,13 @@ pub(crate) fn survey(files: DataFiles<'_>, payload: &[u8]) -> Result<DamageSurve
     Ok(surveyed)
 }
 
-/// Reports the loss of a dictionary that can only be opened as a whole.
+/// Describes the loss of a dictionary that can only be opened as a whole: one lost range for each
+/// of its keyspaces.
 pub(crate) fn lost(manifest: &Manifest, entry: &DictionaryEntry, error: &Error) -> Vec<LostRange> {
     of_each(manifest, entry, &format!("all but the newest writes ({error})"))
 }
 
-/// Reports the same loss for each keyspace of a dictionary.
+/// Returns a lost range for each keyspace of a dictionary, all with the same description `what`.
 fn of_each(manifest: &Manifest, entry: &DictionaryEntry, what: &str) -> Vec<LostRange> {
     let own = manifest.keyspaces.iter().filter(|(_, id)| **id == entry.id);
     let lost = own.map(|(&keyspace, _)| LostRange {
@@ -81,9 +86,10 @@ fn of_each(manifest: &Manifest, entry: &DictionaryEntry, what: &str) -> Vec<Lost
     lost.collect()
 }
 
-/// Checks the data that a payload references, in data files that are not written concurrently and
-/// in other files of their first `directory`. `live_bytes` is the approximate amount. `tell` can
-/// abort the check by returning an error.
+/// Checks all data that can be reached from a superblock's payload: data in the data files, which
+/// must not be written concurrently, and data in other files in `directory`. `live_bytes` is the
+/// approximate amount of data. `tell` is called with the progress, and can abort the check by
+/// returning an error.
 pub(crate) fn check(
     files: DataFiles<'_>,
     directory: &Arc<dyn Directory>,
@@ -119,7 +125,8 @@ fn known(entry: &DictionaryEntry) -> Result<StructureKind> {
     StructureKind::of(entry.kind).ok_or_else(|| unknown(entry))
 }
 
-/// Returns the error for a dictionary of an unknown kind when keyspace names cannot be read.
+/// Returns the error for a dictionary whose structure this version does not know, for the case that
+/// the names of keyspaces cannot be read.
 fn unknown(entry: &DictionaryEntry) -> Error {
     let file = format!("the manifest's dictionary {}", entry.id);
     Error::NewerFormat {
@@ -129,18 +136,20 @@ fn unknown(entry: &DictionaryEntry) -> Error {
     }
 }
 
-/// Reports the progress of a check.
+/// A function that is called with the progress of a check. It can abort the check by returning an
+/// error.
 type ProgressReport<'t> = dyn FnMut(CheckProgress) -> Result<()> + 't;
 
-/// Checks the data that a root references, which has a number of live bytes.
+/// A function that checks the data that can be reached from a dictionary's root. Its fourth
+/// argument is the approximate amount of data, in live bytes.
 type RootCheck =
     fn(DataFiles<'_>, &Arc<dyn Directory>, &[u8], u64, &mut ProgressReport<'_>) -> Result<CheckFindings>;
 
-/// Operations on the root of a structure, for open and closed stores.
+/// The operations on the root of a structure that work both for open and for closed stores.
 struct RootFunctions {
     /// Returns every extent that the root references.
     reached: fn(DataFiles<'_>, &[u8]) -> Result<Vec<ReachableExtent>>,
-    /// Searches for damage, and returns the extents of the intact data.
+    /// Searches the dictionary for damage, and returns the extents that contain undamaged data.
     survey: fn(DataFiles<'_>, &Manifest, &DictionaryEntry, &mut DamageSurvey) -> Result<Vec<ReachableExtent>>,
     check: RootCheck,
 }
@@ -165,13 +174,13 @@ fn of(structure: StructureKind) -> RootFunctions {
             survey: survey_hashed,
             check: |files, _, root, live_bytes, tell| hashed::check_files(files, root, live_bytes, tell),
         },
-        // Pages are stored in a separate file, which is opened for a survey.
+        // In-place pages are in a file of their own. To find their damage, this file is opened.
         StructureKind::Paged => RootFunctions {
             reached: |_, _| Ok(Vec::new()),
             survey: |_, _, _, _| Ok(Vec::new()),
             check: |_, directory, root, _, _| paged::check_files(directory, root),
         },
-        // The data is lost at every closing.
+        // All data of volatile keyspaces is lost whenever the store is closed.
         StructureKind::Volatile => RootFunctions {
             survey: |_, _, _, _| Ok(Vec::new()),
             ..of(StructureKind::Map)
@@ -215,7 +224,8 @@ fn survey_hashed(
     or_lost(survey, manifest, entry, &mut surveyed.hashed)
 }
 
-/// Treats a dictionary with a damaged root as lost.
+/// Returns the reachable extents of a dictionary. If its root is damaged, all its keyspaces are
+/// added to `all` as lost, and no extents are returned.
 fn or_lost(
     reached: Result<Vec<ReachableExtent>>,
     manifest: &Manifest,
