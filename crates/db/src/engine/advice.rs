@@ -27,7 +27,7 @@ impl Engine {
     }
 
     /// Returns the record cache share with the lowest predicted cost for the observed workload.
-    /// Returns `None` if there is no cost model, or if the predicted improvement over the present
+    /// Returns `None` if there is no cost model, or if the predicted improvement over the current
     /// share is smaller than the uncertainty of the prediction.
     pub(crate) fn advise(&self) -> Result<Option<CacheAdvice>> {
         let Some((_, question)) = self.question()? else {
@@ -105,9 +105,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Compares the measurements since the last change of the share with those before it. If the
-    /// comparison is conclusive, it ends the observation, and reverts a change that made lookups
-    /// slower.
+    /// Compares the device reads per lookup since the last change of the share with the prediction
+    /// and with those before the change. The observation ends once the result is clear, or after an
+    /// hour. The change is reverted if lookups read more than before or more than predicted, or if
+    /// there were too few lookups to decide.
     pub(crate) fn watch_trial(&self) -> Result<()> {
         if !self.trials.is_watching.load(Ordering::Acquire) {
             return Ok(());

@@ -28,7 +28,7 @@ impl BalanceState {
     }
 
     /// Returns the new budget of the record cache when the total budget of both caches changes from
-    /// `both` to `caches` bytes. `now` is the present budget of the record cache; it is returned
+    /// `both` to `caches` bytes. `now` is the current budget of the record cache; it is returned
     /// unchanged if the change would be small.
     pub(super) fn share_of_records(&mut self, now: u64, both: u64, caches: u64) -> u64 {
         let (records, all) = *self.decided.get_or_insert((now, both));

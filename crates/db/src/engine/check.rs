@@ -35,7 +35,7 @@ pub struct CheckReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckedStructure {
-    /// Name of the structure, such as "run footers".
+    /// Name of the kind of structure, for example "run footers".
     pub name: &'static str,
     /// Number of nodes or pages. For a structure without nodes, the number of files.
     pub nodes: u64,

@@ -10,9 +10,9 @@
 //!   acknowledged
 //! ```
 //!
-//! A commit becomes visible before it is synced. A reader may therefore see a commit that a loss of
-//! power then undoes. Writes that depend on such a read are undone as well, because recovery keeps
-//! a prefix of the log.
+//! A commit becomes visible before it is synced. A reader may therefore see a commit that a power
+//! failure then undoes. Writes that depend on such a read are undone as well, because recovery
+//! keeps a prefix of the log.
 
 use super::Engine;
 use super::commit_record::{CommitRecord, too_long};
@@ -79,7 +79,7 @@ impl<'a> CommitPreconditions<'a> {
     }
 }
 
-/// Result of evaluating a condition.
+/// Result of evaluating the condition of a commit.
 pub(crate) enum ConditionVerdict {
     /// The condition is true; the commit proceeds.
     Go,
@@ -91,7 +91,8 @@ pub(crate) enum ConditionVerdict {
 #[derive(Debug, Default)]
 struct CommitRefusals {
     turns: u32,
-    /// Time at which the commit was first rejected although checkpoints had freed log space.
+    /// Time at which the commit was first rejected after the maximum number of checkpoints. `None`
+    /// if this has not happened.
     since: Option<Instant>,
 }
 

@@ -167,7 +167,7 @@ impl RunningIngest {
         read(&**runs.as_ref().ok_or(Error::IngestEnded)?)
     }
 
-    /// Ends the ingest and drops its runs.
+    /// Ends the ingest and drops its runs. Does nothing if it has already ended.
     pub(crate) fn end(&self) {
         drop(self.take());
     }
@@ -189,7 +189,7 @@ impl RunningIngest {
 }
 
 impl Engine {
-    /// Begins an ingest into a structure.
+    /// Begins an ingest into the dictionary with this structure.
     pub(crate) fn begin_ingest(&self, structure: StructureKind) -> Result<Arc<RunningIngest>> {
         self.health()?;
         let under_way = Arc::new(RunningIngest {

@@ -65,13 +65,13 @@ pub struct OperationLatencies {
 
 type LatencyShard = CachePadded<Mutex<Option<Histogram<u32>>>>;
 
-/// The histograms of one kind of operation.
+/// The histograms for one kind of operation. Each thread records in one of them.
 #[derive(Default)]
 pub(crate) struct LatencyRecorder {
     shards: [LatencyShard; SHARDS],
 }
 
-/// The histograms of one store.
+/// The histograms of one store, for each kind of operation.
 #[derive(Debug, Default)]
 pub(crate) struct LatencyRecorders {
     pub(crate) get: LatencyRecorder,

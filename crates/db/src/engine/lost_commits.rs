@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Describes commits that had been written to the log but were missing when the store was opened.
 ///
-/// After a loss of power this is normal for commits that were not durable; at most the commits of
+/// After a power failure this is normal for commits that were not durable; at most the commits of
 /// about the last second are affected. In any other case it indicates damage: for example, the
 /// store was copied after its process had crashed, or a log file was removed.
 /// [`Db::lost_commits`](crate::Db::lost_commits) returns this description.

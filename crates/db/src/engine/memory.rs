@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// Memory use of a store in bytes, by consumer.
+/// Memory use of a store in bytes, for each consumer of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryUse {
@@ -31,9 +31,9 @@ pub struct MemoryUse {
     pub memtables: u64,
     /// Pages of the log that may be resident in memory.
     pub log: u64,
-    /// Budget of the page cache.
+    /// Memory budget of the page cache.
     pub pages: u64,
-    /// Budget of the record cache.
+    /// Memory budget of the record cache.
     pub records: u64,
     /// Memory of the tree: its trunk, open runs and maplets, memory held by iterators, and running
     /// ingests.
@@ -287,7 +287,7 @@ impl Engine {
         *self.budget.share.lock() == RecordShare::Balanced
     }
 
-    /// Returns how the record cache's share is determined, and its present share of both caches.
+    /// Returns how the record cache's share is determined, and its current share of both caches.
     pub(crate) fn record_share(&self) -> (RecordShare, f64) {
         let memory = self.memory_use();
         let both = (memory.records + memory.pages).max(1);

@@ -298,7 +298,7 @@ impl Engine {
         }
     }
 
-    /// Makes every commit that has been acknowledged so far durable: it survives a loss of power.
+    /// Makes every commit that has been acknowledged so far durable: it survives a power failure.
     pub(crate) fn sync(&self) -> Result<()> {
         self.notice_removal();
         self.store.health()?;
@@ -307,8 +307,8 @@ impl Engine {
         Ok(self.store.poison_on_error(self.store.log().mark_synced())?)
     }
 
-    /// Returns the highest sequence number up to which all commits are durable (survive a loss of
-    /// power).
+    /// Returns the highest sequence number up to which all commits are durable (survive a power
+    /// failure).
     pub(crate) fn synced(&self) -> SequenceNumber {
         self.store.log().synced()
     }

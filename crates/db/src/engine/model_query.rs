@@ -137,7 +137,7 @@ impl Engine {
         })
     }
 
-    /// Returns the present values of the write counters.
+    /// Returns the current values of the write counters.
     fn mark(&self) -> WriteMark {
         let structures = self.dictionaries.all().map(|(structure, _)| structure);
         WriteMark {
@@ -231,7 +231,7 @@ impl Engine {
         Ok(Some((seen.keyspace, question)))
     }
 
-    /// Returns the present values of the counters, and what the data files contain for the keyspace
+    /// Returns the current values of the counters, and what the data files contain for the keyspace
     /// of `question`.
     fn truth(&self, question: Option<&ModelQuery>) -> ForecastSample {
         let of = |tally| self.counters.of(tally);

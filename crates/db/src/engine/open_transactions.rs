@@ -2,8 +2,8 @@
 //! resources that they use.
 //!
 //! A transaction decides expiry by the time at which it began. Entries that expire later remain
-//! visible to it. Compactions therefore never drop an entry that had not expired when the oldest
-//! open transaction began.
+//! visible to it. Compactions therefore never drop an expired entry that an open transaction still
+//! considers unexpired.
 
 use super::Engine;
 use super::ingest::RunningIngest;
@@ -340,7 +340,7 @@ impl Engine {
         }
     }
 
-    /// Lists the open transactions, oldest first.
+    /// Returns a list of the open transactions, oldest first.
     pub(crate) fn open_transactions(&self) -> Vec<TransactionInfo> {
         let list = self.transactions.list.lock();
         let info = |open: &Arc<OpenTransaction>| TransactionInfo {

@@ -160,9 +160,9 @@ pub(crate) fn share(debt: &WorkBacklog) -> u64 {
 }
 
 /// Maximum delay of a writer for each memtable part that it fills, in microseconds, at the end of
-/// the quadratic growth. It applies separately to each cause: read amplification and unflushed
-/// memtables. Filling a part takes about a millisecond without a delay, so writers then keep about
-/// a tenth of their speed.
+/// the quadratic growth. The maximum is the same for both causes of throttling: read amplification
+/// and unflushed memtables. Without a delay, filling a part takes about a millisecond, so that at
+/// this delay writers keep about a tenth of their speed.
 ///
 /// The number of due compactions causes no delay. Evenly distributed overwrites fill all leaves at
 /// about the same time, so that compactions come in waves, with one compaction for each leaf. It is

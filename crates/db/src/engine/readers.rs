@@ -61,7 +61,7 @@ impl<'d> StructureRef<'d> {
         each!(StructureRef, self, own => own)
     }
 
-    /// Creates a reader of the dictionary's present version. A read that also searches memtables
+    /// Creates a reader of the dictionary's current version. A read that also searches memtables
     /// must load the list of memtables before this call.
     #[inline]
     pub(crate) fn reader(self) -> StructureReader<'d> {

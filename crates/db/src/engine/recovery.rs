@@ -291,7 +291,7 @@ impl Engine {
     }
 
     /// Pins the versions of the named snapshots that commit `removed` has removed. Commit `removed`
-    /// is in the log but may not be durable. Until it is, a loss of power may bring these snapshots
+    /// is in the log but may not be durable. Until it is, a power failure may bring these snapshots
     /// back.
     fn keep_removed_snapshots(&self, removed: SequenceNumber) -> Result<()> {
         let now = self.catalog.snapshots();

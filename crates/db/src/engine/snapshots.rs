@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub(crate) struct SnapshotRegistry {
     open: Mutex<BTreeMap<SequenceNumber, usize>>,
     /// The sequence numbers of named snapshots that were removed. For each of them, the commit that
-    /// removed the snapshot. Until that commit is durable, a loss of power may bring the snapshot
+    /// removed the snapshot. Until that commit is durable, a power failure may bring the snapshot
     /// back.
     leaving: Mutex<Vec<(SequenceNumber, SequenceNumber)>>,
 }

@@ -76,7 +76,8 @@ pub(crate) struct BackgroundWork {
     pub(super) checkpoint_is_wanted: AtomicBool,
     /// Compactions that have begun but are not being run by any worker at the moment.
     parked: Mutex<Vec<(StructureKind, Box<dyn MaintenanceStep>)>>,
-    /// The digest that is being built. The building thread holds this lock.
+    /// The root filter that is being built: a filter that saves lookups from searching the maplets
+    /// of the root. The building thread holds this lock.
     digesting: Mutex<Option<RootFilterBuilder>>,
     /// Structures that are skipped for a while because their compactions found damage.
     aside: CompactionBackoff,
@@ -493,7 +494,8 @@ impl Engine {
         Ok(StepProgress::Done)
     }
 
-    /// Builds one slice of a digest, if lookups have caused enough work to justify building one.
+    /// Builds one slice of a root filter, if lookups have searched enough maplets in vain to
+    /// justify building one.
     fn digest_slice(&self, entries: usize) -> Result<SliceOutcome> {
         let Some(mut under_way) = self.work.digesting.try_lock() else {
             return Ok(SliceOutcome::Nothing);
@@ -512,8 +514,9 @@ impl Engine {
         Ok(SliceOutcome::Something)
     }
 
-    /// Runs one slice of building a digest or of a maintenance step, which is usually a compaction.
-    /// Digests come first, because they save lookups more work than it costs to build them.
+    /// Runs one slice of building a root filter or of a maintenance step, which is usually a
+    /// compaction. Root filters come first, because they save lookups more work than it costs to
+    /// build them.
     pub(crate) fn compact_slice(&self, records: usize) -> Result<SliceOutcome> {
         self.guarded("a compaction", || {
             self.compact_some(records, CompactionScope::All)
@@ -540,7 +543,7 @@ impl Engine {
         match self.digest_slice(records) {
             Ok(SliceOutcome::Something) => return Ok(SliceOutcome::Something),
             Ok(SliceOutcome::Nothing) => {}
-            // Not fatal: lookups also work without a digest.
+            // Not fatal: lookups also work without a root filter.
             Err(error) if error.failing_tier().is_some() || error.is_damage() => {}
             Err(error) => return Err(error),
         }

@@ -4,7 +4,7 @@
 //! Memtables store the sequence number of every write. If the memtables do not contain all commits
 //! after the given sequence number, the dictionary is searched as well. For a key, the dictionary
 //! returns the sequence number of its newest message. For a range, the contents as of the given
-//! sequence number are compared with the present contents.
+//! sequence number are compared with the current contents.
 //!
 //! ```text
 //!   commit order   ────┬───────────────┬─────────────────────────►
@@ -87,7 +87,7 @@ impl Drop for ValidatedSnapshot<'_> {
 struct LaterCommits<'e> {
     engine: &'e Engine,
     place: SequenceNumber,
-    /// Sequence number at which scans of ranges read the present contents.
+    /// Sequence number at which scans of ranges read the current contents.
     newest: SequenceNumber,
     slots: arc_swap::Guard<Arc<Vec<Arc<MemtableSlot>>>>,
     /// Whether the memtables contain all commits above `place`.

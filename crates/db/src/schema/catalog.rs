@@ -59,7 +59,7 @@ impl KeyspaceDefinition {
         }
     }
 
-    /// Returns the present name of the keyspace. Renaming the keyspace changes it.
+    /// Returns the current name of the keyspace. Renaming the keyspace changes it.
     pub(crate) fn name(&self) -> String {
         self.name.read().clone()
     }

@@ -125,8 +125,8 @@ pub fn tree_key(prefix: &[u8], key: &[u8]) -> TreeKey {
 /// A write in a log record, after decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogWrite<'a> {
-    /// A message for a single key. Its sequence number follows from its position in the log, so it
-    /// is not part of the encoding.
+    /// A message for a single key. Its sequence number follows from its position in the log record,
+    /// so it is not part of the encoding.
     One {
         /// The tree key: the prefix of the keyspace followed by the user's key.
         key: &'a [u8],

@@ -123,7 +123,7 @@ const SHARD_BYTES: u64 = 256 << 10;
 const MOST_SHARDS: u64 = 256;
 const LEAST_SHARDS: u64 = 16;
 
-/// Statistics of the record cache since the store was opened, and its present state.
+/// Statistics of the record cache since the store was opened, and its current state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordStats {
@@ -294,7 +294,7 @@ impl RecordCache {
         self.budget.load(Ordering::Relaxed)
     }
 
-    /// Returns the statistics and the present state of the cache.
+    /// Returns the statistics and the current state of the cache.
     pub(crate) fn stats(&self) -> RecordStats {
         let mut stats = RecordStats {
             budget_bytes: self.budget.load(Ordering::Relaxed),

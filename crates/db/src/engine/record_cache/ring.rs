@@ -92,7 +92,7 @@ impl RecordRing {
         &self.bytes[place as usize + HEADER + key_len..][..value_len]
     }
 
-    /// Prefetches the first cache lines of a record.
+    /// Prefetches the cache lines with the first bytes of a record.
     #[inline]
     pub(super) fn prefetch(&self, place: RingOffset) {
         let bytes = &self.bytes[place as usize..];

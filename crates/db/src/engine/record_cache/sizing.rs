@@ -1,7 +1,7 @@
 //! Decides how the memory for caches is divided between the record cache and the page cache. All
 //! functions are pure.
 
-/// Counters since the previous sample, and the present division of the memory.
+/// Counters since the previous sample, and the current division of the memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CacheSample {
     /// Memory of the record cache and of the page cache, in bytes.
@@ -62,8 +62,8 @@ const HUNGRY_PERCENT: u64 = 2;
 /// Tuning: `3` since 2026-11-24.
 const PATIENCE: u32 = 3;
 
-/// A step to the record cache is twice as long if a byte of the record cache is worth at least this
-/// percentage of a byte of the page cache.
+/// A step to the record cache is twice as long if a byte of the record cache is worth more than
+/// this percentage of a byte of the page cache.
 /// Tuning: `300` since 2026-11-24.
 const FAR_PERCENT: u128 = 300;
 /// A step to the page cache is twice as long if more than this percentage of lookups miss an index
@@ -81,7 +81,7 @@ const LARGE_STEPS: u64 = 8;
 /// Tuning: `150` since 2026-11-23.
 const PAGES_OF_DATA_PERCENT: u64 = 150;
 
-/// Memory is moved to a cache only if a byte there is worth at least this percentage of a byte in
+/// Memory is moved to a cache only if a byte there is worth more than this percentage of a byte in
 /// the other cache.
 /// Tuning: `125` since 2026-11-24.
 const MARGIN_PERCENT: u128 = 125;
@@ -342,7 +342,7 @@ mod tests {
             ..view(5_000, 500)
         };
         assert_eq!(trend.next(&larger), 18 * MIB);
-        // A few lookups during scans are not significant.
+        // A few lookups during scans do not show that index and maplet pages are missing.
         let scans = CacheSample {
             hits: 0,
             lookups: 20,

@@ -253,7 +253,7 @@ impl DictionarySet {
         Ok(self.of(structure).ingest(class)?)
     }
 
-    /// Returns a reader of the present version of a dictionary. A read that also searches memtables
+    /// Returns a reader of the current version of a dictionary. A read that also searches memtables
     /// must load the list of memtables before this call.
     #[inline]
     pub(in crate::engine) fn reader(&self, structure: StructureKind) -> StructureReader<'_> {

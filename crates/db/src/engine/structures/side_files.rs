@@ -44,8 +44,8 @@ impl DictionarySet {
         self.paged.get().map(PagedDictionary::figures).unwrap_or_default()
     }
 
-    /// Requests that paged keyspaces remove their deleted entries. Returns false if there are too
-    /// few deleted entries, or if such a rewrite was already requested.
+    /// Requests a rewrite of the in-place pages that removes their deleted entries, if there are
+    /// enough of these entries to free pages. Returns whether a rewrite was requested.
     pub(crate) fn want_page_deletes_applied(&self) -> bool {
         self.paged
             .get()

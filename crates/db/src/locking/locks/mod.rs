@@ -37,7 +37,7 @@ const READERS: u32 = 1 << 24;
 const BLIND: u32 = 2 << 24;
 const OWNER: u32 = 3 << 24;
 /// This bit of a stripe's state is set while a thread waits in a mode that conflicts with the
-/// present holders. Other threads that could share the stripe with the holders must then wait until
+/// current holders. Other threads that could share the stripe with the holders must then wait until
 /// it is released.
 const IS_WANTED: u32 = 1 << 31;
 
@@ -80,8 +80,8 @@ impl LockMode {
     }
 }
 
-/// A list of stripes with their modes. A few of them are stored inline, which suffices for most
-/// sets and avoids an allocation.
+/// A list of stripes with their modes. Only a few are stored inline, because lock sets are moved,
+/// and moving a large value is expensive.
 type StripeList = SmallVec<[(u32, LockMode); FEW]>;
 const FEW: usize = 4;
 
@@ -207,7 +207,7 @@ impl LockTable {
     /// stripe with a probability of one in sixteen.
     ///
     /// # Panics
-    /// If `stripes` is zero or above 16 million (2²⁴ - 1).
+    /// If `stripes` is zero or above 16,777,215.
     #[must_use]
     pub fn new(stripes: usize) -> LockTable {
         assert!(

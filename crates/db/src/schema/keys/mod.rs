@@ -80,7 +80,7 @@ impl<'a> KeyDecoder<'a> {
         &self.bytes[self.at..]
     }
 
-    /// Returns an error for the present position of the cursor. `expected` describes what should be
+    /// Returns an error for the current position of the cursor. `expected` describes what should be
     /// there.
     #[must_use]
     pub fn bad(&self, expected: &'static str) -> BadKey {

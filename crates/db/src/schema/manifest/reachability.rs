@@ -147,7 +147,7 @@ type RootCheck =
 
 /// The operations on the root of a structure that work both for open and for closed stores.
 struct RootFunctions {
-    /// Returns every extent that the root references.
+    /// Returns every extent that can be reached from the root.
     reached: fn(DataFiles<'_>, &[u8]) -> Result<Vec<ReachableExtent>>,
     /// Searches the dictionary for damage, and returns the extents that contain undamaged data.
     survey: fn(DataFiles<'_>, &Manifest, &DictionaryEntry, &mut DamageSurvey) -> Result<Vec<ReachableExtent>>,
