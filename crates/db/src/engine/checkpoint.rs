@@ -78,8 +78,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes a checkpoint. If another checkpoint is in progress, it first waits for that one to
-    /// finish.
+    /// Makes a checkpoint. If another thread is making a checkpoint, it first waits until this is
+    /// finished.
     pub(crate) fn checkpoint_now(&self) -> Result<()> {
         let _alone = self.work.checkpoint.lock();
         self.checkpoint_alone()

@@ -246,7 +246,7 @@ impl Engine {
         let share = self.share_of_writes();
         let used = now.memtables + now.log;
         let writes = match self.plan.workers {
-            // Without worker threads nobody adjusts the division again, so reserve the maximum.
+            // Without worker threads, the division is not adjusted again, so reserve the maximum.
             0 => share,
             _ => (self.budget.claim.lock()).update(used, share, Instant::now()),
         };

@@ -35,7 +35,7 @@ pub(crate) enum BackgroundTask {
     Compact,
 }
 
-/// The kind of work that one background thread does. Each kind has its own thread, so that urgent
+/// The kind of work that a background thread does. Each kind has its own thread, so that urgent
 /// work waits neither for a device nor for work of lower priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkerDuty {

@@ -1,9 +1,9 @@
 //! Full compaction of the store, at the user's request.
 //!
-//! If the disk is full, a checkpoint frees the space that one rewrite has replaced before the next
-//! rewrite starts. A structure for which there is too little space is tried again after the other
-//! structures, which may need less space. For example, a structure that contains only deleted data
-//! needs almost none.
+//! If the disk is full, a checkpoint after each rewrite frees the space of the replaced data before
+//! the next rewrite starts. A structure for which there is too little space is tried again after
+//! the other structures, which may need less space. For example, a structure that contains only
+//! deleted data needs almost none.
 
 use super::Engine;
 use super::steps::{SLICE, SliceOutcome};

@@ -34,7 +34,7 @@ pub(crate) const SLICE: usize = 8 << 10;
 /// for 1/`FIT_SLACK` more. The excess is for obsolete pages, which occupy memory for a while.
 const FIT_SLACK: u64 = 8;
 
-/// Maximum amount of dead space that one slice reclaims.
+/// Maximum amount of dead space that is reclaimed in one slice.
 const RECLAIM: ReclaimLimit = ReclaimLimit {
     extents: 64,
     operations: 4,

@@ -451,9 +451,9 @@ impl Engine {
         self.reclaim()
     }
 
-    /// Sets the size of the reserve to the space that one compaction needs in order to free space.
-    /// If there are several tiers, there is no reserve, because compactions may use the space of
-    /// all tiers.
+    /// Sets the size of the reserve to the space that a compaction needs in order to free space. If
+    /// there are several tiers, there is no reserve, because compactions may use the space of all
+    /// tiers.
     pub(crate) fn fit_reserve(&self) {
         let bytes = match self.store.tiers().count() {
             1 => self.dictionaries.freeing_bytes(),

@@ -63,8 +63,8 @@ impl Engine {
         Ok(found.is_some())
     }
 
-    /// Like [`Engine::get`], but decides expiry by the time `now_ms` (milliseconds since 1970)
-    /// instead of the current time.
+    /// Like [`Engine::get`], but decides which entries have expired by the time `now_ms`
+    /// (milliseconds since 1970) instead of the current time.
     pub(crate) fn get_by_clock(
         &self,
         key: &[u8],
@@ -142,8 +142,8 @@ impl Engine {
         Ok(found.expect("everything is found where the device is waited for"))
     }
 
-    /// Like [`Engine::multi_get`], but decides expiry by the time `now_ms` (milliseconds since
-    /// 1970) instead of the current time.
+    /// Like [`Engine::multi_get`], but decides which entries have expired by the time `now_ms`
+    /// (milliseconds since 1970) instead of the current time.
     pub(crate) fn multi_get_by_clock(
         &self,
         keys: &[TreeKey],
