@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::schema::format::LogWriteIter;
 
-/// Writes that take effect atomically, encoded as a log record.
+/// The writes of one commit, which take effect atomically, encoded as a log record.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CommitRecord<'a> {
     /// The log record, except for the bytes in `tail`.

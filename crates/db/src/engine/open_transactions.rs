@@ -1,9 +1,9 @@
 //! The registry of open transactions: their age, the sequence number at which they read, and the
 //! resources that they use.
 //!
-//! A transaction decides expiry by the time at which it began. Entries that expire later remain
-//! visible to it. Compactions therefore never drop an expired entry that an open transaction still
-//! considers unexpired.
+//! A transaction considers an entry expired if the entry's expiry time had passed when the
+//! transaction began. Entries that expire later remain visible to it. Compactions therefore never
+//! drop an entry that an open transaction does not consider expired.
 
 use super::Engine;
 use super::ingest::RunningIngest;
@@ -44,7 +44,7 @@ pub(crate) struct OpenTransaction {
     timeout: Option<Duration>,
     pub(crate) isolation: Isolation,
     pub(crate) concurrency: Concurrency,
-    /// The time by which the transaction decides expiry, in milliseconds since 1970.
+    /// The time that the transaction compares with expiry times, in milliseconds since 1970.
     pub(crate) now_ms: u64,
     /// The pinned sequence number at which the transaction reads. `None` if the transaction locks
     /// what it reads, and therefore reads the newest versions.

@@ -196,7 +196,8 @@ pub(crate) enum ThrottleCause {
     Memtables,
 }
 
-/// Number of causes of throttling. Not a tuning parameter.
+/// Number of causes of throttling.
+/// Not a tuning parameter.
 pub(crate) const CAUSES: usize = ThrottleCause::Memtables as usize + 1;
 
 /// Returns how long a writer is delayed for each memtable part that it fills, in microseconds, and
@@ -218,7 +219,8 @@ pub(crate) fn delay(debt: &WorkBacklog) -> (u64, ThrottleCause) {
     (share * MOST_DELAY_US / WHOLE, cause)
 }
 
-/// The number one in units of 1/10,000. Not a tuning parameter.
+/// The number one in units of 1/10,000.
+/// Not a tuning parameter.
 const WHOLE: u64 = 10_000;
 
 /// Returns the square of the position of the number of due compactions between [`EASY`] and

@@ -494,8 +494,8 @@ impl Engine {
         Ok(StepProgress::Done)
     }
 
-    /// Builds one slice of a root filter, if lookups have searched enough maplets in vain to
-    /// justify building one.
+    /// Builds one slice of a root filter, if lookups have searched enough maplets without success
+    /// to justify building one.
     fn digest_slice(&self, entries: usize) -> Result<SliceOutcome> {
         let Some(mut under_way) = self.work.digesting.try_lock() else {
             return Ok(SliceOutcome::Nothing);

@@ -61,7 +61,7 @@ impl ReadingTime {
         time
     }
 
-    /// Returns the time by which a reader decides expiry, in milliseconds since 1970.
+    /// Returns the time that a reader must compare with expiry times, in milliseconds since 1970.
     #[inline]
     pub(super) fn now(&self) -> u64 {
         let (now, latest) = ((self.clock)(), self.latest.load(Ordering::Relaxed));

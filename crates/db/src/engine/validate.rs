@@ -52,7 +52,7 @@ pub(crate) struct WriteConflict {
 pub(crate) enum RangeValidation {
     /// By value: the range is valid if readers see the same keys and values as before.
     ByValue {
-        /// The time by which readers decide expiry, in milliseconds since 1970.
+        /// The time that readers compare with expiry times, in milliseconds since 1970.
         now_ms: u64,
     },
     /// By writes: the range is valid if none of its keys was written. If the memtables cannot tell

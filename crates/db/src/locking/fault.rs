@@ -40,7 +40,7 @@ pub(crate) enum IsolationFault {
     GapsAreNotLocked,
     /// The locks of keys that were read are released before the commit.
     LocksAreReleasedEarly,
-    /// Writes outside transactions ignore the locks of transactions.
+    /// A write outside transactions ignores the locks of transactions.
     WritesIgnoreLocks,
     /// Validation misses the first commit after the transaction began.
     FirstCommitIsNotSeen,

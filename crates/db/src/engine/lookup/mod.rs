@@ -118,7 +118,7 @@ impl Engine {
             return false;
         }
         // The sequence number up to which the memtables contain no other message for this key. If
-        // they contain merge operands for the key, that holds only up to the dictionary's `cut`.
+        // they contain merge operands for the key, this is true only up to the dictionary's `cut`.
         let is_untouched = gather.is_untouched();
         let seen = match is_untouched {
             true => moment.sequence,

@@ -142,8 +142,8 @@ pub struct RecordStats {
     pub bytes: u64,
     /// Memory that the cache uses now, in bytes.
     pub used_bytes: u64,
-    /// Additional memory that would be needed to cache the records of all remembered ghosts, in
-    /// bytes.
+    /// Additional memory that would be needed to cache the records of all ghosts (recently read or
+    /// evicted keys), in bytes.
     pub ghost_bytes: u64,
 }
 

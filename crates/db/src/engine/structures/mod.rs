@@ -78,8 +78,8 @@ pub(crate) struct DictionarySet {
     has_aside: AtomicBool,
     /// Whether the durable generation lists damaged pages that no keyspace uses.
     pub(in crate::engine) has_left_damage: bool,
-    /// Writes that the in-place pages had not received when the durable generation was made. `None`
-    /// once the engine has put them into a memtable.
+    /// The writes that the in-place pages had not received when the durable generation was made.
+    /// `None` once the engine has put them into a memtable.
     held: Mutex<Option<HeldWrites>>,
     /// State of in-place pages that no keyspace uses any more.
     left: Mutex<UnusedPages>,
@@ -96,10 +96,10 @@ pub(crate) struct DictionarySet {
     publishing: Mutex<()>,
     /// The second copy of the catalog's records, as recent as the dictionaries.
     pub(in crate::engine) second_catalog: SecondCatalog,
-    /// The latest time by which a reader had decided expiry when the durable generation was made,
-    /// in milliseconds since 1970.
+    /// The latest time that any reader had compared with expiry times when the durable generation
+    /// was made, in milliseconds since 1970.
     pub(in crate::engine) time_ms: u64,
-    /// Writes the manifest of each checkpoint.
+    /// The writer of the manifests, which are stored at every checkpoint.
     pub(in crate::engine) manifest: ManifestWriter,
     /// Dictionaries in the durable manifest whose structure this version does not know. For each of
     /// them, one of its keyspaces, if there is any. If this list is not empty, opening the store

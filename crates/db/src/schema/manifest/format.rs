@@ -68,15 +68,15 @@ pub struct Manifest {
     /// A second copy of the catalog's records; the first copy is in dictionary 0. `None` for a
     /// manifest of version 1.
     pub catalog: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
-    /// The latest time by which any reader has decided expiry, in milliseconds since 1970. It is
-    /// stored only if the catalog's records are.
+    /// The latest time that any reader has compared with expiry times, in milliseconds since 1970.
+    /// It is stored only if the catalog's records are.
     pub time_ms: u64,
     /// The dictionaries that have not received all commits up to the checkpoint, with the missing
     /// writes.
     pub behind: BTreeMap<DictionaryId, DictionaryBacklog>,
 }
 
-/// Writes before a checkpoint that a dictionary has not received.
+/// The writes before a checkpoint that a dictionary has not received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DictionaryBacklog {
     /// Sequence number of the last commit that the dictionary contains.
