@@ -89,7 +89,7 @@ impl MemtableSlot {
         }
     }
 
-    /// Returns the sequence number above which all commits of the memtable are.
+    /// Returns the base of the memtable. All commits in the memtable have higher sequence numbers.
     pub(crate) fn base(&self) -> SequenceNumber {
         self.base.load(Ordering::Acquire)
     }
@@ -283,8 +283,8 @@ impl MemtableQueue {
     }
 
     /// Adds a memtable that is older than all others. It contains the commits above `base` and up
-    /// to `cut`. Must be called before anything is written. With `MemtableRetention::Forever`, the
-    /// memtable is never flushed.
+    /// to `cut`. Must be called while the store is being opened, before its first write. With
+    /// `MemtableRetention::Forever`, the memtable is never flushed.
     pub(crate) fn append_oldest(
         &self,
         memtable: Memtable,
@@ -295,7 +295,8 @@ impl MemtableQueue {
         let _sealing = self.sealing.lock();
         let slots = self.slots.load_full();
         let oldest = slots.last().expect("there is always one");
-        // With this capacity, the memory will not be reused for another memtable.
+        // Use the memtable's own limit as its capacity. Its memory is then not reused for an
+        // ordinary memtable, which has another capacity.
         let room = memtable.limit() as u64;
         let slot = MemtableSlot::new(oldest.number.wrapping_sub(1), room, Some(memtable));
         slot.base.store(base, Ordering::Relaxed);

@@ -10,7 +10,7 @@ use super::steps::{SLICE, SliceOutcome};
 use crate::error::Result;
 use alluvium_dictionary::contract::Dictionary;
 
-/// Maximum number of compaction slices that are run for one part of a dictionary.
+/// Maximum number of slices that are run to finish the compactions that are due.
 const MOST_SLICES: usize = 100_000;
 
 /// Number of poll intervals without progress after which a full compaction fails if the disk is

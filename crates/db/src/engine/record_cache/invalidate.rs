@@ -108,10 +108,10 @@ impl CacheInvalidation {
         StepProgress::Done
     }
 
-    /// Processes one key. If its newest message is a plain put, and the memtable has no range
-    /// delete that could delete it, the put is the key's next value in the tree, and the cached
-    /// record gets this value. Otherwise the cached record is removed. A key that is written
-    /// several times in one memtable is usually read often, too, so it is treated as hot.
+    /// Processes one key. If its newest message is a put without an expiry time, and the memtable
+    /// has no range deletes, the put is the key's next value in the tree; the cached record is
+    /// updated to this value. Otherwise the cached record is removed. A key that is written several
+    /// times in one memtable is usually read often, too, so it is treated as hot.
     fn settle(&self, records: &RecordCache, key: &[u8], mut versions: KeyVersionIter<'_>) {
         match versions.next() {
             Some(newest)

@@ -22,7 +22,7 @@ use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-/// Options for opening the dictionaries.
+/// Options with which the dictionaries of a store are created and opened.
 #[derive(Debug)]
 pub(in crate::engine) struct DictionaryOptions {
     pub(in crate::engine) shape: TrunkShape,

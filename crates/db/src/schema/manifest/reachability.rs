@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// Damage that was found in the data needed to open a store.
 #[derive(Debug, Default)]
 pub(crate) struct DamageSurvey {
-    /// What can be salvaged of the tree.
+    /// What can be salvaged of the tree. `None` if the tree need not be salvaged.
     pub(crate) tree: Option<TreeSalvage>,
     /// Keyspaces in an ordered map that cannot be read. The map is discarded.
     pub(crate) map: Vec<LostRange>,
