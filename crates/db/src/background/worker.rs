@@ -2,12 +2,13 @@
 //! run compactions. One thread prepares log space and memory for writers. One thread, the keeper,
 //! syncs the log and manages space.
 //!
-//! At most `workers` threads are CPU-bound. During a flush, the compaction threads pause between
-//! slices, unless compactions are so far behind that writers would be throttled. The other threads
-//! mostly wait for the device, and no thread waits for them. All background threads run at a lower
-//! priority than the threads of the application: otherwise an application thread could wait for an
-//! entire time slice of the scheduler. If the background threads fall behind because of their lower
-//! priority, writers are throttled (`engine/throttle.rs`).
+//! At most `workers` threads are CPU-bound. For this reason, one of the compaction threads pauses
+//! while a memtable is being flushed, unless compactions are so far behind that writers would be
+//! throttled. The other threads mostly wait for the device, and no thread waits for them. All
+//! background threads run at a lower priority than the threads of the application: otherwise an
+//! application thread could wait for an entire time slice of the scheduler. If the background
+//! threads fall behind because of their lower priority, writers are throttled
+//! (`engine/throttle.rs`).
 
 use crate::engine::{Engine, SliceOutcome, WorkerDuty};
 use crate::error::Error;
@@ -227,8 +228,8 @@ impl WorkerShared {
         }
     }
 
-    /// Runs compactions while no memtable is being flushed. If compactions are urgent, they also
-    /// run during a flush.
+    /// Runs compactions on the thread that pauses during flushes: while no memtable is being
+    /// flushed, or if compactions are urgent.
     fn compact_in_between(&self) {
         while !self.is_stopped() {
             let calls = self.engine.calls();
