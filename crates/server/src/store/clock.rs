@@ -1,24 +1,27 @@
-//! The server's time, which goes back only if the machine's clock is set back by more than a day.
+//! The server's clock. It returns a time earlier than a previous one only if the system clock is
+//! set back by more than a day.
 
 use parking_lot::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Largest setback of the machine's clock, in milliseconds, that is bridged. The readers of a store
-/// allow the same difference.
+/// Maximum difference, in milliseconds, by which the system clock may be behind the last known time
+/// before the server follows it backwards. Readers of a store tolerate the same difference.
 pub(crate) const MOST_BEHIND_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Milliseconds since 1970. When the machine's clock is set back, time continues at the rate of the
-/// monotonic clock until the machine's clock has caught up, so expired keys stay expired.
+/// Returns the time in milliseconds since 1970. When the system clock is set back, the time keeps
+/// advancing at the rate of the monotonic clock until the system clock has caught up, so that
+/// expired keys stay expired.
 ///
-/// If the machine's clock is more than a day behind, it was wrong before or is wrong now. It is
-/// then believed, and a warning is logged.
+/// If the system clock is more than a day behind, it either is wrong now or was wrong earlier. In
+/// both cases the server adopts the time of the system clock and logs a warning.
 #[derive(Debug)]
 pub(crate) struct StoreClock {
     last: Mutex<(u64, Instant)>,
 }
 
 impl StoreClock {
-    /// Creates a clock that has already reached the time `mark`.
+    /// Creates a clock whose time is at least `mark`, unless the system clock is more than a day
+    /// behind `mark`.
     pub(crate) fn new(mark: u64) -> StoreClock {
         StoreClock::started(mark, machine_ms(), Instant::now())
     }
@@ -38,7 +41,8 @@ impl StoreClock {
         let mut last = self.last.lock();
         let passed = whole_ms(instant.saturating_duration_since(last.1));
         let now = not_behind(last.0.saturating_add(passed), machine);
-        // Advance only by whole milliseconds, so that fractions are not lost.
+        // Update `last` only when a whole millisecond has passed, so that fractions of a
+        // millisecond are not lost.
         if now != last.0 {
             *last = (now, instant);
         }
@@ -46,7 +50,8 @@ impl StoreClock {
     }
 }
 
-/// Returns the later of a time and the machine's, or the machine's if it is far behind.
+/// Returns the later of `time` and `machine` (the system clock). If `machine` is more than a day
+/// behind `time`, logs a warning and returns `machine`.
 fn not_behind(time: u64, machine: u64) -> u64 {
     if time.saturating_sub(machine) > MOST_BEHIND_MS {
         return set_back(time, machine);
@@ -69,7 +74,7 @@ fn machine_ms() -> u64 {
     since.map_or(0, whole_ms)
 }
 
-/// Returns a duration in whole milliseconds, computed without 128-bit arithmetic.
+/// Converts a duration to whole milliseconds, without 128-bit arithmetic.
 fn whole_ms(time: Duration) -> u64 {
     time.as_secs()
         .saturating_mul(1000)
@@ -113,11 +118,11 @@ mod tests {
             now + MOST_BEHIND_MS + 1_000,
             "a day is waited for"
         );
-        // Set back once more, the clock is more than a day behind.
+        // The system clock is set back again and is now more than a day behind.
         let back = now - 1;
         assert_eq!(at(back, 1_000), back);
         assert_eq!(at(back + 10, 1_010), back + 10);
-        // From then on the time advances as usual.
+        // Afterwards the time advances normally.
         assert_eq!(at(back - 7_000, 2_010), back + 1_010);
     }
 }

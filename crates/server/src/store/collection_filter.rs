@@ -1,12 +1,13 @@
-//! An in-memory filter of the keys that may have collections. A SET of any other key need not
-//! delete elements and therefore needs no read (S8).
+//! An in-memory filter that tells which keys may have collections. A SET of any other key has no
+//! elements to delete and can therefore skip the read of the old value (S8).
 //!
-//! For each collection the store has a mark with the hash of its key, written and deleted with the
-//! collection. Opening the store loads the marks into a table of 32-bit hashes; afterwards each
-//! commit updates both. A key whose hash is in the table may have a collection. With n collections,
-//! one key in 2³² / n is a false positive, and is read. An entry occupies 5 to 8 bytes. A database
-//! whose table would exceed its share of the memory keeps none, and all its keys may have
-//! collections.
+//! Each collection has a mark in the store, which contains the hash of the collection's key. The
+//! mark is written and deleted together with the collection. Opening the store loads all marks into
+//! hash tables of 32-bit hashes; every later commit updates both the marks and the tables. A key
+//! may have a collection if its hash is in the table. With n collections in the table, one other
+//! key in 2³² / n is a false positive and costs a read. A table entry occupies 5 to 8 bytes. When
+//! the tables exceed their share of the memory, the database that is growing gives up its tables,
+//! and from then on each of its keys is treated as if it may have a collection.
 
 use super::DATABASES;
 use super::model::format;
@@ -15,14 +16,15 @@ use parking_lot::RwLock;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
-/// Table shards for each database, so that readers do not wait for writers of other shards.
+/// Number of table shards per database. Sharding keeps readers from waiting for writers of other
+/// shards.
 const SHARDS: usize = 16;
 
-/// Smallest size of a table that is not empty, in slots.
+/// Minimum capacity of a non-empty table, in slots.
 const LEAST: usize = 16;
 
-/// A multiset of hashes: open addressing with linear probing from the home slot. 0 marks an empty
-/// slot.
+/// A multiset of hashes, stored in an open-addressing hash table with linear probing. A slot with
+/// the value 0 is empty.
 #[derive(Debug, Default)]
 struct HashMultiset {
     slots: Vec<u32>,
@@ -38,7 +40,8 @@ impl HashMultiset {
         if at + 1 == self.slots.len() { 0 } else { at + 1 }
     }
 
-    /// Returns the distance from one slot to another, going forward.
+    /// Returns the number of slots from one slot forward to another, wrapping around at the end of
+    /// the table.
     fn distance(&self, from: usize, to: usize) -> usize {
         if to >= from {
             to - from
@@ -47,7 +50,7 @@ impl HashMultiset {
         }
     }
 
-    /// Returns the slot of a hash.
+    /// Returns the slot that contains a hash, or `None` if the table does not contain it.
     fn find(&self, hash: u32) -> Option<usize> {
         if self.slots.is_empty() {
             return None;
@@ -70,7 +73,7 @@ impl HashMultiset {
         self.slots[at] = hash;
     }
 
-    /// Inserts a hash. Returns the growth of the table in bytes.
+    /// Inserts one occurrence of a hash. Returns the number of bytes by which the table has grown.
     fn insert(&mut self, hash: u32) -> usize {
         let before = self.slots.len();
         if (self.used + 1) * 5 > before * 4 {
@@ -86,13 +89,14 @@ impl HashMultiset {
         (self.slots.len() - before) * size_of::<u32>()
     }
 
-    /// Removes one occurrence of a hash.
+    /// Removes one occurrence of a hash. Does nothing if the table does not contain it.
     fn remove(&mut self, hash: u32) {
         let Some(mut hole) = self.find(hash) else {
             return;
         };
         self.used -= 1;
-        // Move later entries of the run back, so that no empty slot separates them from their home.
+        // Move later entries of the same probe sequence back into the hole, so that no empty slot
+        // separates an entry from its home slot.
         let mut at = self.behind(hole);
         while self.slots[at] != 0 {
             let home = self.home(self.slots[at]);
@@ -106,25 +110,26 @@ impl HashMultiset {
     }
 }
 
-/// The tables of a database.
+/// The filter of one database.
 #[derive(Debug, Default)]
 struct DatabaseFilter {
     count: AtomicI64,
-    /// Whether the database has too many collections for tables.
+    /// Whether this database has given up its tables because all tables together exceeded the
+    /// memory limit.
     is_over: AtomicBool,
     shards: [RwLock<HashMultiset>; SHARDS],
 }
 
-/// The keys that may have collections, by hash.
+/// Tells for each key whether it may have a collection. Keys are identified by their hashes.
 #[derive(Debug)]
 pub(crate) struct CollectionFilter {
     databases: [DatabaseFilter; DATABASES as usize],
-    /// Memory of all tables together, and its limit.
+    /// The current and the maximum size of all tables together, in bytes.
     bytes: AtomicUsize,
     most: usize,
 }
 
-/// Splits a key's hash into its shard and its entry.
+/// Splits the hash of a key into the index of its shard and the 32-bit value stored in the shard.
 fn split(hash: u64) -> (usize, u32) {
     (hash as usize % SHARDS, ((hash >> 32) as u32).max(1))
 }
@@ -138,14 +143,14 @@ impl CollectionFilter {
         }
     }
 
-    /// Loads the marks of the store.
+    /// Fills the filter with the marks that the store contains.
     pub(super) fn load(&self, data: &Keyspace) -> Result<()> {
         for database in 0..DATABASES {
             let (start, end) = format::collections(database);
             let mut notes = data.range(&start[..]..&end[..]);
             while let Some((_, value)) = notes.lend()? {
-                // An unreadable mark was not written by this server. It could belong to any key, so
-                // all keys of the database are treated as possible.
+                // This server did not write a mark that cannot be decoded, so the mark could belong
+                // to any key. Treat all keys of the database as having collections.
                 match format::decode_number(value) {
                     Ok(hash) => self.add(database, hash),
                     Err(_) => self.give_up(database),
@@ -155,8 +160,8 @@ impl CollectionFilter {
         Ok(())
     }
 
-    /// Returns whether a key may have a collection. The answer is valid while the key's lock is
-    /// held.
+    /// Returns whether a key may have a collection. The caller must hold the key's lock; the answer
+    /// is valid until the lock is released.
     pub(crate) fn may_hold(&self, database: u8, key: &[u8]) -> bool {
         self.has_any(database) && self.may_have_hash(database, format::place(key))
     }
@@ -164,11 +169,12 @@ impl CollectionFilter {
     fn may_have_hash(&self, database: u8, hash: u64) -> bool {
         let (shard, hash) = split(hash);
         let of = &self.databases[usize::from(database)];
-        // The order matters: a table is emptied after `is_over` is set.
+        // The tables must be checked before `is_over`, because `is_over` is set before the tables
+        // are emptied.
         of.shards[shard].read().find(hash).is_some() || of.is_over.load(Ordering::SeqCst)
     }
 
-    /// Returns whether any key of a database may have a collection.
+    /// Returns whether at least one key of a database may have a collection.
     pub(crate) fn has_any(&self, database: u8) -> bool {
         self.databases[usize::from(database)].count.load(Ordering::SeqCst) > 0
     }
@@ -193,7 +199,8 @@ impl CollectionFilter {
         of.count.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Stops keeping tables for a database.
+    /// Gives up the tables of a database. Each of its keys is then treated as if it may have a
+    /// collection.
     fn give_up(&self, database: u8) {
         let of = &self.databases[usize::from(database)];
         of.is_over.store(true, Ordering::SeqCst);
@@ -208,7 +215,8 @@ impl CollectionFilter {
         }
     }
 
-    /// Records that a database has no collections. The caller holds all locks.
+    /// Updates the filter after all collections of a database have been deleted. The caller must
+    /// hold all locks.
     fn clear(&self, database: u8) {
         let of = &self.databases[usize::from(database)];
         self.empty(of);
@@ -217,7 +225,7 @@ impl CollectionFilter {
     }
 }
 
-/// A collection, with the hash of its key.
+/// The mark of a collection: the collection's number and the hash of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct CollectionMark {
     database: u8,
@@ -225,7 +233,7 @@ struct CollectionMark {
     hash: u64,
 }
 
-/// The changes of a transaction to the marks.
+/// The marks that a transaction adds and removes.
 #[derive(Debug, Default)]
 pub(super) struct MarkChanges {
     cleared: Vec<u8>,
@@ -242,7 +250,7 @@ impl MarkChanges {
         });
     }
 
-    /// Returns whether any key has gained a collection.
+    /// Returns whether the transaction adds any mark.
     pub(super) fn adds_any(&self) -> bool {
         !self.added.is_empty()
     }
@@ -253,7 +261,8 @@ impl MarkChanges {
             number,
             hash,
         };
-        // A mark that this transaction has added itself is not visible to other commands yet.
+        // If this transaction has added the mark itself, cancel the addition: no other command has
+        // seen the mark.
         if !self.added.remove(&mark) {
             self.removed.push(mark);
         }
@@ -266,7 +275,7 @@ impl MarkChanges {
         self.cleared.push(database);
     }
 
-    /// Appends the changes of a later command in the same transaction.
+    /// Appends the changes of a command that runs later in the same transaction.
     pub(super) fn append(&mut self, later: MarkChanges) {
         for database in later.cleared {
             self.clear(database);
@@ -277,21 +286,21 @@ impl MarkChanges {
         self.added.extend(later.added);
     }
 
-    /// Reverts [`MarkChanges::apply_additions`] after a failed commit.
+    /// Reverts [`MarkChanges::apply_additions`]. Called when the commit has failed.
     pub(super) fn undo(&self, marks: &CollectionFilter) {
         for mark in &self.added {
             marks.remove(mark.database, mark.hash);
         }
     }
 
-    /// Applies the additions, before the commit.
+    /// Adds the new marks to the filter. Called before the commit.
     pub(super) fn apply_additions(&self, marks: &CollectionFilter) {
         for mark in &self.added {
             marks.add(mark.database, mark.hash);
         }
     }
 
-    /// Applies the removals, after the commit.
+    /// Removes the deleted marks from the filter. Called after the commit.
     pub(super) fn apply_removals(&self, marks: &CollectionFilter) {
         for mark in &self.removed {
             marks.remove(mark.database, mark.hash);
@@ -316,7 +325,8 @@ mod tests {
         let mut table = HashMultiset::default();
         let mut model: BTreeMap<u32, u32> = BTreeMap::new();
         for turn in 0..20_000 {
-            // Hashes that are close together, and hashes at both ends, share slots.
+            // Use neighbouring hashes, and hashes at both ends of the value range, so that their
+            // probe sequences collide.
             let hash = match random.u32(..3) {
                 0 => random.u32(1..40),
                 1 => u32::MAX - random.u32(..40),

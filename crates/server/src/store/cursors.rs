@@ -1,15 +1,16 @@
-//! Cursors of SCAN: maps the number that a client holds to the key where its walk continues.
+//! The cursors of SCAN. A cursor is a number that the client sends to continue a scan; this module
+//! maps it to the key at which the scan continues.
 //!
-//! A key of at most six bytes is encoded in the number itself and needs no memory. A longer key is
-//! remembered in a table. Its number is a hash with a key that is drawn at each start of the
-//! server: the same key always has the same number, and a number from an earlier start is unknown
-//! instead of naming another key. All numbers are below 2^53, so clients may store them as
-//! floating-point numbers.
+//! If the key has at most six bytes, the cursor itself encodes it and no memory is needed. For a
+//! longer key, a table entry is created, and the cursor is a hash of the key. The hash function is
+//! seeded randomly at each start of the server. Therefore equal keys always have equal cursors, and
+//! a cursor from before a restart is reported as unknown instead of being mistaken for another key.
+//! All cursors are below 2^53, so that clients may store them as floating-point numbers.
 //!
-//! The table is charged to the memory of clients and limited to a share of it. When it exceeds the
-//! limit, entries that their clients have already continued from are evicted first. Then the client
-//! with the most entries loses its oldest one, so a client that opens many cursors ends only its
-//! own walks.
+//! The memory of the table is charged to the clients' memory budget and limited to a fixed share of
+//! it. When the table exceeds its limit, it first evicts entries from which clients have already
+//! continued. After those, it evicts the oldest entry of the client that has the most entries, so
+//! that a client that opens many cursors interrupts only its own scans.
 
 use crate::net::ConnectionBudget;
 use parking_lot::Mutex;
@@ -17,31 +18,33 @@ use std::collections::hash_map::{Entry, RandomState};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasher;
 
-/// Longest key that is encoded in a number, in bytes, and the bit position of its length.
+/// Maximum length, in bytes, of a key that is encoded in its cursor, and the bit position of the
+/// encoded length.
 const INLINE: usize = 6;
 const COUNT_SHIFT: u32 = 48;
 
-/// Numbers from this one up to twice this one refer to remembered keys.
+/// Cursors from this value up to (but excluding) twice this value refer to table entries.
 const REMEMBERED: u64 = 1 << 52;
 
-/// Divisor for the part of the clients' memory that remembered keys may use.
+/// Divisor of the clients' memory budget: the quotient is the memory limit of the table.
 const SHARE: usize = 16;
 
-/// Approximate overhead of a remembered key, and of one client's hold on it, in bytes.
+/// Approximate overhead in bytes of a table entry, and of each client that holds the entry.
 const PER_PLACE: usize = 160;
 const PER_HOLDING: usize = 120;
 
-/// Granularity of charges to the budget, in bytes.
+/// Granularity of charges to the memory budget, in bytes.
 const STEP: usize = 4 << 10;
 
-/// Pseudo-client that holds the cursors of closed connections: their clients may reconnect.
+/// Pseudo-client that takes over the cursors of closed connections, because their clients may
+/// reconnect and continue.
 const CLOSED: u64 = 0;
 
-/// Pseudo-client that holds the cursors that have been continued from.
+/// Pseudo-client that takes over cursors from which a client has already continued.
 const USED: u64 = u64::MAX;
 
-/// The table of cursors. A number refers to the same key for as long as it is known, so a client
-/// may retry a request, from any connection.
+/// The table of cursors. A cursor refers to the same key for as long as it is in the table, so a
+/// client may retry a request, even over another connection.
 #[derive(Debug, Default)]
 pub(crate) struct CursorTable {
     state: Mutex<CursorTableState>,
@@ -52,7 +55,7 @@ pub(crate) struct CursorTable {
 struct ScanCursor {
     database: u8,
     key: Box<[u8]>,
-    /// The clients that hold the cursor, with the stamps of their holds.
+    /// The clients that hold this cursor, each with the stamp at which it began to hold it.
     holders: Vec<(u64, u64)>,
 }
 
@@ -65,23 +68,24 @@ impl ScanCursor {
 #[derive(Debug, Default)]
 struct CursorTableState {
     places: HashMap<u64, ScanCursor>,
-    /// For each client the numbers that it holds, by stamp, oldest first.
+    /// For each client, the cursors that it holds, sorted by stamp (oldest first).
     held: BTreeMap<u64, BTreeMap<u64, u64>>,
-    /// Number of cursors held by each client, smallest first.
+    /// The number of cursors of each client, in ascending order, to find the client with the most
+    /// cursors.
     counts: BTreeSet<(usize, u64)>,
     last_stamp: u64,
     bytes: usize,
     charged: usize,
 }
 
-/// Number of remembered cursors and their memory.
+/// Statistics of the table: the number of entries and their memory in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CursorFigures {
     pub(crate) count: usize,
     pub(crate) bytes: usize,
 }
 
-/// Encodes a short key in a number.
+/// Encodes a key in a cursor, or returns `None` if the key is too long.
 fn inline(key: &[u8]) -> Option<u64> {
     if key.len() > INLINE {
         return None;
@@ -93,17 +97,18 @@ fn inline(key: &[u8]) -> Option<u64> {
     Some(number)
 }
 
-/// Decodes the key from a number that contains one.
+/// Decodes the key that is encoded in a cursor, or returns `None` if the cursor is invalid.
 fn place_in(number: u64) -> Option<Vec<u8>> {
     let count = usize::try_from(number >> COUNT_SHIFT).ok()?.checked_sub(1)?;
     let byte = |index: usize| (number >> (8 * (INLINE - 1 - index))) as u8;
     let key: Vec<u8> = (0..count.min(INLINE)).map(byte).collect();
-    // Reject numbers with bits set beyond the key.
+    // Reject cursors in which bits after the key are set.
     (key.len() == count && inline(&key) == Some(number)).then_some(key)
 }
 
 impl CursorTable {
-    /// Returns the cursor for a walk of `database` that continues at `key`.
+    /// Returns the cursor for a scan of `database` that continues at `key`, and adds a table entry
+    /// for it if the key is long. `client` becomes a holder of the entry.
     pub(crate) fn keep(&self, client: u64, database: u8, key: &[u8], budget: &ConnectionBudget) -> u64 {
         if let Some(number) = inline(key) {
             return number;
@@ -124,7 +129,7 @@ impl CursorTable {
                 Entry::Occupied(place) if place.get().database == database && *place.get().key == *key => {
                     break;
                 }
-                // Two keys have the same hash.
+                // Another key has the same hash: try the next number.
                 Entry::Occupied(_) => number = REMEMBERED | (number.wrapping_add(1) % REMEMBERED),
             }
         }
@@ -135,7 +140,8 @@ impl CursorTable {
         number
     }
 
-    /// Returns where a walk continues, and marks the cursor as used if this client holds it.
+    /// Returns the key at which a scan with this cursor continues, or `None` if the cursor is
+    /// unknown. If the client holds the cursor, the cursor is marked as used.
     pub(crate) fn place(&self, client: u64, database: u8, number: u64) -> Option<Vec<u8>> {
         if number < REMEMBERED {
             return place_in(number);
@@ -153,7 +159,7 @@ impl CursorTable {
         Some(key)
     }
 
-    /// Moves the cursors of a closed connection to [`CLOSED`].
+    /// Hands the cursors of a closed connection over to [`CLOSED`].
     pub(crate) fn close(&self, client: u64, budget: &ConnectionBudget) {
         let mut state = self.state.lock();
         let numbers: Vec<u64> = match state.held.get(&client) {
@@ -168,7 +174,7 @@ impl CursorTable {
         state.charge(budget);
     }
 
-    /// Returns the number of remembered cursors and their memory.
+    /// Returns the number of table entries and their memory.
     pub(crate) fn figures(&self) -> CursorFigures {
         let state = self.state.lock();
         CursorFigures {
@@ -179,7 +185,8 @@ impl CursorTable {
 }
 
 impl CursorTableState {
-    /// Adds a client to the holders of a known cursor that it does not hold yet.
+    /// Adds a client to the holders of a cursor. The cursor must be in the table, and the client
+    /// must not hold it yet.
     fn hold(&mut self, client: u64, number: u64) {
         self.last_stamp += 1;
         let stamp = self.last_stamp;
@@ -192,7 +199,8 @@ impl CursorTableState {
         self.bytes += PER_HOLDING;
     }
 
-    /// Removes a client from the holders of a cursor. The cursor stays in the table.
+    /// Removes a client from the holders of a cursor; the entry itself stays in the table. Returns
+    /// whether the client held the cursor.
     fn release(&mut self, client: u64, number: u64) -> bool {
         let place = self.places.get_mut(&number).expect("the place is known");
         let Some(at) = place.holders.iter().position(|(holder, _)| *holder == client) else {
@@ -211,7 +219,7 @@ impl CursorTableState {
         true
     }
 
-    /// Evicts cursors until at most `most` bytes are used. Never evicts `kept`.
+    /// Evicts cursors until the table uses at most `most` bytes. Never evicts the cursor `kept`.
     fn shrink(&mut self, most: usize, kept: u64) {
         while self.bytes > most {
             let of = |client| {
@@ -234,7 +242,7 @@ impl CursorTableState {
         }
     }
 
-    /// Adjusts the charge to the current use.
+    /// Adjusts the charge to the memory budget after the table has grown or shrunk.
     fn charge(&mut self, budget: &ConnectionBudget) {
         let charge = self.bytes / STEP * STEP;
         if charge > self.charged {
@@ -252,7 +260,7 @@ mod tests {
 
     const LIMIT: usize = 16 << 20;
 
-    /// Memory limit of the table in bytes.
+    /// Memory limit of the table, in bytes.
     const MOST: usize = LIMIT / SHARE;
 
     fn key(index: usize, len: usize) -> Vec<u8> {
@@ -274,11 +282,11 @@ mod tests {
         ] {
             let number = cursors.keep(1, 0, key, &budget);
             assert!(number != 0 && number < REMEMBERED);
-            // Cursors of short keys survive a restart of the server.
+            // A short key is still found after a restart of the server.
             assert_eq!(CursorTable::default().place(2, 3, number).as_deref(), Some(key));
         }
         assert_eq!(cursors.figures(), CursorFigures::default());
-        // Numbers that encode no key are refused.
+        // Reject numbers that do not encode a key.
         for number in [1, 12345, 1 << COUNT_SHIFT | 1, 8 << COUNT_SHIFT, REMEMBERED - 1] {
             assert_eq!(cursors.place(1, 0, number), None);
         }
@@ -313,7 +321,8 @@ mod tests {
         let slow: Vec<u64> = (1..=100)
             .map(|client| cursors.keep(client, 0, &key(client as usize, 300), &budget))
             .collect();
-        // This client also holds a cursor of a slow client, and has continued from some of its own.
+        // This client also holds a cursor of a slow client, and it has continued from some of its
+        // own cursors.
         cursors.keep(200, 0, &key(7, 300), &budget);
         let mut last = 0;
         for index in 1000..20_000 {
@@ -338,7 +347,8 @@ mod tests {
         let first = cursors.keep(1, 0, &key(1, 1000), &budget);
         cursors.close(1, &budget);
         assert_eq!(cursors.place(2, 0, first), Some(key(1, 1000)));
-        // Client 3 continues from each of its cursors; client 4 holds two unused ones.
+        // Client 3 continues from each of its cursors; client 4 holds two cursors that it has not
+        // used yet.
         let held = [2, 3].map(|index| cursors.keep(4, 0, &key(index, 1000), &budget));
         for index in 100..10_000 {
             let number = cursors.keep(3, 0, &key(index, 1000), &budget);

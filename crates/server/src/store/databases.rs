@@ -1,24 +1,26 @@
-//! The mapping of the clients' databases to prefixes in the store. SWAPDB exchanges two databases
-//! by changing the mapping, at a cost that does not depend on the number of keys.
+//! Maps the databases that clients select to the key prefixes under which they are stored. SWAPDB
+//! exchanges two databases by updating this mapping, in constant time.
 //!
-//! Each key is prefixed with a database number. Database 0 of the clients is stored under number 0
-//! until it is swapped. The mapping is kept in the store and in memory. It changes only while all
-//! locks are held. A command that has locked or read keys checks afterwards that the number by
-//! which it chose them is still current (S24).
+//! Each stored key begins with a database number. Initially, the client's database 0 is stored
+//! under number 0, and so on, until databases are swapped. The mapping is kept both in the store
+//! and in memory, and changes only while all locks are held. A command uses the mapping to compute
+//! the keys that it locks or reads; it must verify afterwards that the mapping is still the same
+//! (S24).
 
 use super::DATABASES;
 use super::model::format;
 use alluvium::{Keyspace, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// For each database, in order, the number that it is stored under.
+/// The mapping as an array: element `d` is the number under which the client's database `d` is
+/// stored.
 pub(crate) type DatabaseNumbers = [u8; DATABASES as usize];
 
-/// The mapping, with four bits for each database.
+/// The mapping, packed into four bits for each database.
 #[derive(Debug)]
 pub(crate) struct DatabaseMap(AtomicU64);
 
-/// The initial mapping: each database under its own number.
+/// The initial mapping, in which each database is stored under its own number.
 const OWN: DatabaseNumbers = {
     let mut numbers = [0; DATABASES as usize];
     let mut database = 0;
@@ -32,7 +34,7 @@ const OWN: DatabaseNumbers = {
 const _: () = assert!(DATABASES as u32 * 4 == u64::BITS, "a number takes four bits");
 
 impl DatabaseMap {
-    /// Loads the mapping of a store, or the initial one if the store has none.
+    /// Reads the mapping from a store. Returns the initial mapping if the store contains none.
     pub(crate) fn load(data: &Keyspace) -> Result<DatabaseMap> {
         let numbers = data.get(&format::databases_key()[..])?;
         Ok(DatabaseMap::of(&numbers_of(numbers.as_deref())))
@@ -44,19 +46,20 @@ impl DatabaseMap {
         databases
     }
 
-    /// Returns the mapping: the element at `d` is the number that database `d` is stored under.
+    /// Returns the whole mapping: element `d` is the number under which the client's database `d`
+    /// is stored.
     pub(crate) fn numbers(&self) -> DatabaseNumbers {
         let packed = self.0.load(Ordering::Acquire);
         std::array::from_fn(|database| (packed >> (4 * database)) as u8 & 15)
     }
 
-    /// Returns the number that a database is stored under.
+    /// Returns the number under which the client's database is stored.
     #[inline]
     pub(crate) fn number_of(&self, database: u8) -> u8 {
         (self.0.load(Ordering::Acquire) >> (4 * database)) as u8 & 15
     }
 
-    /// Changes the mapping. The caller holds all locks.
+    /// Replaces the mapping in memory. The caller must hold all locks.
     pub(super) fn set(&self, numbers: &DatabaseNumbers) {
         let packed = numbers
             .iter()
@@ -66,12 +69,13 @@ impl DatabaseMap {
     }
 }
 
-/// Decodes a stored mapping, or returns the initial one.
+/// Decodes a mapping that was read from the store. Returns the initial mapping if there is none or
+/// it is invalid.
 pub(crate) fn numbers_of(stored: Option<&[u8]>) -> DatabaseNumbers {
     stored.and_then(format::decode_databases).unwrap_or(OWN)
 }
 
-/// Returns the database that is stored under a number.
+/// Returns the client's database that is stored under a number.
 pub(super) fn database_of(numbers: &DatabaseNumbers, number: u8) -> u8 {
     let database = numbers.iter().position(|&other| other == number);
     database.map_or(number, |database| database as u8)
@@ -97,7 +101,7 @@ mod tests {
         }
         let stored = format::encode_databases(&numbers);
         assert_eq!(numbers_of(Some(&stored)), numbers);
-        // Data that no server has written is ignored.
+        // An invalid mapping, which no server has written, is ignored.
         assert_eq!(numbers_of(Some(&[0; 16])), OWN);
         assert_eq!(numbers_of(Some(&stored[1..])), OWN);
     }

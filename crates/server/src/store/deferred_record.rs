@@ -1,52 +1,54 @@
-//! Keeps the decoded record of a collection while consecutive commands of a pipeline work on it.
+//! Defers encoding the record of a collection while consecutive commands of a pipeline use the same
+//! collection.
 //!
-//! Each command of a pipeline on one collection reads and writes its record. Intermediate versions
-//! are seen only by the next command, so they need not be encoded and decoded. The kept record is
-//! used only by commands that access it as a collection. Before any other command it is written as
-//! usual ([`CommandTransaction::settle`]).
+//! Each of these commands reads and writes the collection's record, but only the next command sees
+//! the result, so the record is kept in decoded form in between. Only commands that access the key
+//! as a collection use the deferred record. Before any other command is executed, the deferred
+//! record is encoded and written to the transaction ([`CommandTransaction::settle`]).
 
 use super::model::CollectionHeader;
 use super::model::format::{self, InnerKey};
 use super::transaction::CommandTransaction;
 
-/// The kept record, if any.
+/// The deferred record of a transaction, if there is one.
 #[derive(Debug, Default)]
 pub(super) struct RecordDeferral {
     is_on: bool,
     record: Option<DeferredRecord>,
 }
 
-/// The record of an existing collection, which has elements and has not expired.
+/// The decoded record of a collection. The collection exists, has elements and has not expired.
 #[derive(Debug)]
 struct DeferredRecord {
     place: InnerKey,
     collection: CollectionHeader,
-    /// Whether it differs from the written record.
+    /// Whether the record was changed since it was last written to the transaction.
     is_changed: bool,
 }
 
 impl RecordDeferral {
-    /// Returns whether a record is kept.
+    /// Returns whether a record is deferred.
     pub(super) fn has_any(&self) -> bool {
         self.record.is_some()
     }
 }
 
 impl CommandTransaction<'_> {
-    /// Starts to keep the record that the next commands work on. These commands access it only as a
-    /// collection and do not touch its expiry time. Within a client's transaction nothing is kept,
-    /// because each command must see the writes of the previous one in encoded form.
+    /// Starts deferring records. The caller guarantees that the following commands access the key
+    /// only as a collection and do not change its expiry time. Records are never deferred within a
+    /// client's transaction, where each command must see the previous command's writes in encoded
+    /// form.
     pub(crate) fn keep_record(&mut self) {
         self.keeping.is_on = !self.is_within();
     }
 
-    /// Writes the kept record and stops keeping records.
+    /// Writes the deferred record to the transaction and stops deferring.
     pub(crate) fn settle(&mut self) {
         self.keeping.is_on = false;
         self.write_kept();
     }
 
-    /// Writes the kept record if it has changed, and forgets it.
+    /// Writes the deferred record to the transaction if it was changed, and discards it.
     pub(super) fn write_kept(&mut self) {
         if let Some(kept) = self.keeping.record.take()
             && kept.is_changed
@@ -56,22 +58,22 @@ impl CommandTransaction<'_> {
         }
     }
 
-    /// Returns the collection of a key if it is kept.
+    /// Returns the collection of a key if its record is deferred.
     pub(super) fn kept(&self, key: &[u8]) -> Option<CollectionHeader> {
         let kept = self.keeping.record.as_ref()?;
         let is_same = kept.place[0] == self.database && format::user_key(&kept.place) == key;
         is_same.then_some(kept.collection)
     }
 
-    /// Keeps a collection that was read, if keeping is on.
+    /// Defers the record of a collection that was just read, if deferring is on.
     pub(super) fn keep_read(&mut self, key: &[u8], collection: &CollectionHeader) {
         if self.keeping.is_on {
             self.keep(key, collection, false);
         }
     }
 
-    /// Keeps a changed collection. Returns false if keeping is off; the caller must then write the
-    /// record.
+    /// Defers the record of a changed collection. Returns false if deferring is off; the caller
+    /// must then write the record itself.
     pub(super) fn keeps_changed(&mut self, key: &[u8], collection: &CollectionHeader) -> bool {
         if self.keeping.is_on {
             self.keep(key, collection, true);
@@ -79,7 +81,7 @@ impl CommandTransaction<'_> {
         self.keeping.is_on
     }
 
-    /// Forgets the record of a deleted collection.
+    /// Discards the deferred record of a key whose collection was deleted.
     pub(super) fn forget_kept(&mut self, key: &[u8]) {
         if self.kept(key).is_some() {
             self.keeping.record = None;
@@ -151,7 +153,7 @@ mod tests {
                 transaction.own_value(&place).is_some()
             };
             assert!(!written(&transaction, b"a"));
-            // Another key, and the same key in another database.
+            // Use another key, and the same key in another database.
             let other = add(&mut transaction, b"b", 5);
             assert!(written(&transaction, b"a") && other != number);
             transaction.database = 1;
@@ -162,7 +164,8 @@ mod tests {
             assert!(transaction.entry(b"a").unwrap().is_some());
             add(&mut transaction, b"b", 1);
             transaction.keep_record();
-            // A collection without elements is deleted, and the next one is new.
+            // A collection is deleted with its last element; adding an element afterwards creates a
+            // new one.
             let mut hash = transaction
                 .collection(b"b", CollectionKind::Hash)
                 .unwrap()

@@ -1,4 +1,4 @@
-//! Operations on typed keys within a transaction.
+//! Operations of a transaction on keys with typed values (strings and collections).
 
 use super::lookups::LookupCounts;
 use super::model::{CollectionHeader, CollectionKind, StringValue, TypedValue, format};
@@ -6,7 +6,8 @@ use super::transaction::CommandTransaction;
 use crate::error::CommandError;
 
 impl CommandTransaction<'_> {
-    /// Returns the content of a key.
+    /// Returns the value of a key: a string or the header of a collection. Returns `None` if the
+    /// key does not exist or has expired.
     pub(crate) fn entry(&mut self, key: &[u8]) -> Result<Option<TypedValue<'_>>, CommandError> {
         if self.keeping.has_any() {
             self.write_kept();
@@ -25,7 +26,8 @@ impl CommandTransaction<'_> {
         Ok(entry)
     }
 
-    /// Reads the records of several keys in one request, unless they have been prefetched.
+    /// Reads the records of several keys in a single request to the store. Does nothing if records
+    /// were prefetched already.
     pub(crate) fn fetch_records<'a>(
         &mut self,
         keys: impl ExactSizeIterator<Item = &'a [u8]>,
@@ -37,7 +39,7 @@ impl CommandTransaction<'_> {
         Ok(())
     }
 
-    /// Prefetches the records of keys, replacing everything prefetched before.
+    /// Prefetches the records of keys. Discards all records that were prefetched earlier.
     pub(crate) fn fetch_these<'a>(
         &mut self,
         keys: impl Iterator<Item = &'a [u8]>,
@@ -46,7 +48,7 @@ impl CommandTransaction<'_> {
         self.prefetch(keys.map(|key| format::record_key(database, key)).collect())
     }
 
-    /// Returns the string of a key.
+    /// Returns the string that is stored under a key, or `None` if the key does not exist.
     pub(crate) fn text(&mut self, key: &[u8]) -> Result<Option<StringValue<'_>>, CommandError> {
         match self.entry(key)? {
             None => Ok(None),
@@ -55,7 +57,8 @@ impl CommandTransaction<'_> {
         }
     }
 
-    /// Returns the collection of a key, which must be of this kind.
+    /// Returns the collection that is stored under a key, or `None` if the key does not exist.
+    /// Fails if the key has a value of another type.
     pub(crate) fn collection(
         &mut self,
         key: &[u8],
@@ -79,7 +82,8 @@ impl CommandTransaction<'_> {
         Ok(Some(collection))
     }
 
-    /// Returns the collection of a key, or an empty one that is not stored yet.
+    /// Returns the collection that is stored under a key. If the key does not exist, returns a new,
+    /// empty collection, which is not stored yet.
     pub(crate) fn collection_or_new(
         &mut self,
         key: &[u8],
@@ -91,7 +95,7 @@ impl CommandTransaction<'_> {
         }
     }
 
-    /// Returns an empty collection with a new number.
+    /// Returns a new, empty collection with its own number. The collection is not stored yet.
     pub(crate) fn new_collection(&mut self, kind: CollectionKind) -> Result<CollectionHeader, CommandError> {
         Ok(CollectionHeader {
             kind,
@@ -104,8 +108,8 @@ impl CommandTransaction<'_> {
         })
     }
 
-    /// Stores the record of a collection whose elements have changed. Deletes the key if the
-    /// collection is empty.
+    /// Stores the record of a collection after its elements have changed. If the collection has
+    /// become empty, deletes the key instead.
     pub(crate) fn save(&mut self, key: &[u8], collection: &CollectionHeader) {
         if collection.count == 0 {
             self.forget_kept(key);
@@ -128,14 +132,15 @@ impl CommandTransaction<'_> {
         self.touch(key);
     }
 
-    /// Replaces the collection of a key by another one of the same kind, and keeps the expiry time.
+    /// Replaces the collection of a key by another collection of the same kind. The new collection
+    /// inherits the expiry time of the old one.
     pub(crate) fn replace(&mut self, key: &[u8], old: &CollectionHeader, mut new: CollectionHeader) {
         self.drop_collection(key, old);
         self.set_expiry(key, &mut new, old.expires_ms);
         self.save(key, &new);
     }
 
-    /// Deletes everything of a collection except its record.
+    /// Deletes the elements and the index entries of a collection, but not its record.
     fn drop_collection(&mut self, key: &[u8], collection: &CollectionHeader) {
         if !collection.is_new {
             self.unmark(key, collection.number);
@@ -152,16 +157,16 @@ impl CommandTransaction<'_> {
         }
     }
 
-    /// Sets a key to a string, whatever it held. The old content is read only if it may be a
-    /// collection (S8).
+    /// Sets a key to a string, regardless of its previous value. Reads the previous value only if
+    /// it may be a collection, whose elements must be deleted (S8).
     pub(crate) fn set_text(
         &mut self,
         key: &[u8],
         parts: &[&[u8]],
         expires_ms: u64,
     ) -> Result<(), CommandError> {
-        // In a client's transaction, read the key: only this read lets the commit detect that the
-        // key has become a collection since.
+        // In a client's transaction, always read the key. Without this read, the commit would not
+        // detect that another client has stored a collection under the key in the meantime.
         let may_hold = self.within.is_some() || self.store.marks.may_hold(self.database, key);
         if may_hold || self.has_own_collection(key) {
             self.clear(key)?;
@@ -171,24 +176,26 @@ impl CommandTransaction<'_> {
         Ok(())
     }
 
-    /// Sets a key to a string. The key must hold a string or nothing.
+    /// Sets a key to a string. The key must hold a string or not exist.
     pub(crate) fn overwrite_text(&mut self, key: &[u8], parts: &[&[u8]], expires_ms: u64) {
         let record = format::encode_text(parts, expires_ms);
         self.put(format::record_key(self.database, key), record, expires_ms);
         self.touch(key);
     }
 
-    /// Deletes the elements of a key. The caller overwrites its record.
+    /// Deletes the elements of the collection stored under a key, if there is one. The caller must
+    /// then overwrite its record.
     fn clear(&mut self, key: &[u8]) -> Result<(), CommandError> {
-        // An expired collection still has elements. The reaper finds them by their entry in the
-        // expiry index, which stays.
+        // An expired collection, which `entry` does not return, still has elements. They need no
+        // deletion here, because the reaper finds them by the collection's entry in the expiry
+        // index, which stays.
         if let Some(TypedValue::Collection(collection)) = self.entry(key)? {
             self.drop_collection(key, &collection);
         }
         Ok(())
     }
 
-    /// Deletes a key. Returns whether it existed.
+    /// Deletes a key and its value. Returns whether the key existed.
     pub(crate) fn remove(&mut self, key: &[u8]) -> Result<bool, CommandError> {
         let collection = match self.entry(key)? {
             None => return Ok(false),
@@ -203,7 +210,8 @@ impl CommandTransaction<'_> {
         Ok(true)
     }
 
-    /// Sets the expiry time of a key; 0 for never. Returns whether the key exists.
+    /// Sets the expiry time of a key in milliseconds since 1970, where 0 means that it never
+    /// expires. Returns whether the key exists.
     pub(crate) fn expire(&mut self, key: &[u8], expires_ms: u64) -> Result<bool, CommandError> {
         match self.entry(key)? {
             None => return Ok(false),
@@ -219,7 +227,8 @@ impl CommandTransaction<'_> {
         Ok(true)
     }
 
-    /// Updates the expiry index, from which the reaper finds expired collections.
+    /// Sets the expiry time of a collection and updates the expiry index, in which the reaper finds
+    /// expired collections.
     pub(crate) fn set_expiry(&mut self, key: &[u8], collection: &mut CollectionHeader, expires_ms: u64) {
         if collection.expires_ms != 0 {
             let old = format::expiry_key(self.database, collection.expires_ms, collection.number);

@@ -1,9 +1,10 @@
 //! A background thread that deletes the elements of expired collections.
 //!
-//! The store itself expires strings and drops them in compactions. It is compacted when much has
-//! expired (`expiry_tracker.rs`). It also expires a collection's record, but not its elements. Each
-//! collection with an expiry time is therefore listed in an index by time, which a thread
-//! processes.
+//! The store itself hides expired records and drops them when it compacts the data around them; a
+//! compaction of the whole store is started when much of it has expired (`expiry_tracker.rs`). This
+//! removes strings and the records of collections, but not the elements of collections. Therefore
+//! every collection that has an expiry time is listed in an index sorted by time, from which this
+//! thread takes the expired collections.
 
 use super::locks::{KeyLockRequest, Mode};
 use super::model::format;
@@ -15,16 +16,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Interval of checks of the index.
+/// Interval at which the thread checks the index.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Ticks between records of the time.
+/// Number of checks after which the thread stores the current time.
 const TICKS_PER_NOTE: u32 = 20;
 
-/// Collections deleted in a row before other threads get a turn.
+/// Maximum number of collections that are deleted before other threads get a turn.
 const AT_ONCE: usize = 256;
 
-/// The thread that deletes expired collections.
+/// Handle to the thread that deletes expired collections.
 pub(crate) struct ExpiryReaper {
     state: Arc<(Mutex<bool>, Condvar)>,
     thread: JoinHandle<()>,
@@ -75,7 +76,7 @@ impl ExpiryReaper {
 }
 
 impl ServerStore {
-    /// Compacts the store when half of it has expired.
+    /// Compacts the whole store if at least half of its data has expired.
     fn make_room(&self) -> Result<(), CommandError> {
         let size = || {
             let all = [&self.data, &self.items].into_iter().chain(self.records.all());
@@ -87,7 +88,8 @@ impl ServerStore {
         Ok(())
     }
 
-    /// Deletes the elements of expired collections. Returns the number of collections.
+    /// Deletes the elements of expired collections, up to [`AT_ONCE`] per database. Returns the
+    /// number of collections whose elements were deleted.
     pub(crate) fn reap(&self) -> Result<usize, CommandError> {
         let mut count = 0;
         for database in (0..DATABASES).filter(|&database| self.marks.has_any(database)) {
@@ -110,7 +112,7 @@ impl ServerStore {
         let Some(number) = format::expiring_number(listed) else {
             return Ok(false);
         };
-        // Another command may have changed the expiry time before the lock was taken.
+        // Another command may have changed the expiry time before this thread acquired the lock.
         if self.data.get(listed)?.is_none() {
             return Ok(false);
         }

@@ -1,41 +1,42 @@
-//! Estimates how much data has expired, so that its space is reclaimed even if no client writes.
+//! Estimates how much stored data has expired, so that its space is reclaimed even if no client
+//! writes.
 //!
-//! The store drops expired data when it compacts the surrounding data, which may never happen
-//! without writes. Data written with an expiry time is therefore counted. When the expired bytes
-//! reach half of the store's size, the whole store is compacted. The counts are lost when the
-//! server stops.
+//! The store drops expired data when it compacts the data around it, which may never happen without
+//! writes. Therefore the server counts all bytes written with an expiry time. When the bytes that
+//! have expired reach half of the store's size, the server compacts the whole store. The counts are
+//! kept in memory only and are lost when the server stops.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// Resolution of expiry times in milliseconds: data that expires in the same interval is counted
-/// together.
+/// Resolution of the expiry times in milliseconds. Data that expires within the same interval of
+/// this length is counted together.
 const TOGETHER_MS: u64 = 4_000;
 
-/// Largest number of intervals. Beyond it, data is counted with a later interval that exists, or
-/// else with the last one.
+/// Maximum number of intervals. When it is reached, data that would need a new interval is counted
+/// in the next later interval, or in the last one if there is none.
 const MOST: usize = 4_096;
 
-/// Expired bytes below which a compaction is not worthwhile.
+/// Minimum number of expired bytes for which a compaction is worthwhile.
 const LEAST: u64 = 1 << 20;
 
 #[derive(Debug, Default)]
 struct ExpiryTrackerState {
-    /// Bytes and keys by the interval in which they expire.
+    /// For each interval, the number of bytes and keys that expire in it.
     due: BTreeMap<u64, (u64, u64)>,
     expired: u64,
-    /// Keys whose expiry time has passed, in total.
+    /// Total number of keys whose expiry time has passed.
     expired_keys: u64,
 }
 
-/// Counts of data that was written with an expiry time.
+/// Tracks the amount of data that was written with an expiry time.
 #[derive(Debug, Default)]
 pub(crate) struct ExpiryTracker {
     counts: Mutex<ExpiryTrackerState>,
 }
 
 impl ExpiryTracker {
-    /// Counts written bytes and keys that expire at a time.
+    /// Counts bytes and keys that were written with the expiry time `expires_ms`.
     pub(crate) fn note(&self, expires_ms: u64, bytes: u64, keys: u64) {
         let mut counts = self.counts.lock();
         let mut at = expires_ms / TOGETHER_MS;
@@ -49,8 +50,8 @@ impl ExpiryTracker {
         *due = (due.0 + bytes, due.1 + keys);
     }
 
-    /// Returns whether the expired bytes reach half of a store of `size` bytes. If so, counting
-    /// starts again.
+    /// Returns whether the expired bytes have reached half of the store's size, which `size`
+    /// returns in bytes. If so, resets the number of expired bytes.
     pub(crate) fn is_much(
         &self,
         now_ms: u64,
@@ -72,13 +73,13 @@ impl ExpiryTracker {
 }
 
 impl ExpiryTracker {
-    /// Returns the number of expired keys, including keys that were overwritten or deleted before
-    /// they expired.
+    /// Returns the number of keys whose expiry time has passed. It includes keys that were
+    /// overwritten or deleted before they expired.
     pub(crate) fn expired_keys(&self) -> u64 {
         self.counts.lock().expired_keys
     }
 
-    /// Resets the number of expired keys.
+    /// Resets the number of expired keys to zero.
     pub(crate) fn reset_expired_keys(&self) {
         self.counts.lock().expired_keys = 0;
     }

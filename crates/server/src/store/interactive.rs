@@ -1,11 +1,12 @@
-//! Transactions of clients that span many requests: they read a snapshot taken at BEGIN, and buffer
-//! their writes until the commit.
+//! Transactions of clients that span several requests (BEGIN to COMMIT). They read from a snapshot
+//! taken at BEGIN and buffer their writes until the commit.
 //!
-//! They are optimistic, so no serving thread ever waits for a client. Each command runs in a
-//! [`CommandTransaction`] nested in the client's transaction (`nested_transaction.rs`), which
-//! adopts the writes of the command once it has succeeded. In-memory state about collections,
-//! namely which keys have collections and the orders of large sorted sets, is updated at the
-//! commit.
+//! Concurrency control is optimistic, so a server thread never waits for a client to finish its
+//! transaction. Each command runs in its own [`CommandTransaction`], which is nested in the
+//! client's transaction (`nested_transaction.rs`); when the command succeeds, the client's
+//! transaction adopts the command's writes. The in-memory state about collections, namely the
+//! filter of keys that may have collections and the rank indexes of large sorted sets, is updated
+//! only when the client's transaction commits.
 
 use super::collection_filter::MarkChanges;
 use super::databases::{DatabaseNumbers, database_of};
@@ -20,42 +21,43 @@ use alluvium::{Durability, Error, TransactionOptions};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Approximate memory of a write besides its key and value, and of a key in the read set, in bytes.
+/// Approximate memory overhead, in bytes, of a buffered write (besides its key and value), and of a
+/// key in the read set.
 const PER_WRITE: usize = 200;
 const PER_READ: usize = 96;
 
-/// Whether the keys named by a command join the read set of the transaction.
+/// Whether the keys that commands name are added to the transaction's read set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadTracking {
-    /// They are tracked until the commit.
+    /// The keys are added to the read set and checked for conflicts at the commit.
     Tracked,
     None,
 }
 
-/// A transaction of a client.
+/// A transaction of a client that spans several requests.
 pub(crate) struct InteractiveTransaction {
     transaction: alluvium::Transaction,
-    /// The mapping of databases at BEGIN.
+    /// The mapping of databases when the transaction began.
     numbers: DatabaseNumbers,
-    /// The time for all commands of the transaction.
+    /// The current time as seen by all commands of the transaction, in milliseconds since 1970.
     now_ms: u64,
-    /// Largest number of keys tracked as read.
+    /// Maximum number of keys in the read set.
     most_reads: usize,
     dependence: ReadTracking,
     reads: usize,
-    /// Records written, with the memory of each.
+    /// The keys written by the transaction, each with the memory of its buffered write in bytes.
     written: BTreeMap<InnerKey, usize>,
-    /// User keys written to, with the numbers of their databases.
+    /// The user keys written by the transaction, each with the stored number of its database.
     touched: BTreeSet<(u8, Box<[u8]>)>,
     bytes: usize,
     expiring: ExpiryTotals,
-    /// Keys that gain or lose collections.
+    /// Keys that gain or lose a collection when the transaction commits.
     marks: MarkChanges,
-    /// Sorted sets whose orders change.
+    /// Numbers of the sorted sets whose rank indexes the transaction has changed.
     orders: BTreeSet<u64>,
 }
 
-/// Totals of written data with an expiry time.
+/// Totals of the data written with an expiry time: bytes, keys, and the latest expiry time.
 #[derive(Clone, Copy, Default)]
 struct ExpiryTotals {
     bytes: u64,
@@ -69,7 +71,7 @@ impl InteractiveTransaction {
         options: &TransactionOptions,
         dependence: ReadTracking,
     ) -> InteractiveTransaction {
-        // Swapping a database after this point is a conflict (S24).
+        // If databases are swapped after this point, the commit reports a conflict (S24).
         let numbers = store.databases.numbers();
         InteractiveTransaction {
             transaction: store.db.begin_with(options),
@@ -87,7 +89,7 @@ impl InteractiveTransaction {
         }
     }
 
-    /// Returns a nested transaction for a command on a database.
+    /// Creates a transaction for one command on a database, nested in this transaction.
     pub(crate) fn part<'s>(&'s self, store: &'s ServerStore, database: u8) -> CommandTransaction<'s> {
         let number = self.numbers[usize::from(database)];
         let mut part = CommandTransaction::new(store, number);
@@ -96,26 +98,27 @@ impl InteractiveTransaction {
         part
     }
 
-    /// Returns the approximate memory of the transaction in bytes.
+    /// Returns the approximate memory used by the transaction, in bytes.
     pub(crate) fn held(&self) -> usize {
         self.bytes + self.reads * PER_READ
     }
 
-    /// Counts the keys that a command has named.
+    /// Adds the number of keys named by a command to the size of the read set.
     pub(crate) fn note_reads(&mut self, keys: usize) {
         if self.dependence == ReadTracking::Tracked {
             self.reads = self.reads.saturating_add(keys).min(self.most_reads);
         }
     }
 
-    /// Adopts the writes of a command, all or none.
+    /// Adopts all writes of a command. If one of them fails, adopts none and returns the error.
     pub(crate) fn adopt(&mut self, store: &ServerStore, changes: CommandChanges) -> Result<(), CommandError> {
         if changes.are_none() {
             return Ok(());
         }
         let savepoint = self.transaction.savepoint();
         if let Err(error) = self.write(store, &changes) {
-            // A transaction that has ended has nothing to roll back.
+            // A rollback can fail only if the transaction has already ended, and then there is
+            // nothing to roll back.
             let _ = self.transaction.rollback_to(&savepoint);
             return Err(explained(error));
         }
@@ -134,7 +137,7 @@ impl InteractiveTransaction {
         Ok(())
     }
 
-    /// Writes the final value of each key that a command has written.
+    /// Writes to the client's transaction the final value of each key that the command has written.
     fn write(&mut self, store: &ServerStore, changes: &CommandChanges) -> alluvium::Result<()> {
         let (transaction, data) = (&mut self.transaction, &store.data);
         for (start, end) in &changes.ranges {
@@ -148,7 +151,8 @@ impl InteractiveTransaction {
         };
         let is_in_order = |(key, _): &&(InnerKey, u64)| store.records.home(key) == KeyPlacement::Ordered;
         for (key, expires_ms) in changes.keys.iter().filter(is_in_order) {
-            // A key without a write of its own was covered by a later range deletion.
+            // If the command has no write for this key, a later range deletion of the same command
+            // has deleted it.
             let value = writes.own(key).and_then(|own| own.value());
             match (value, moment(*expires_ms)) {
                 (Some(value), Some(until)) => transaction.put_until(data, key, value, until)?,
@@ -170,8 +174,9 @@ impl InteractiveTransaction {
         }
     }
 
-    /// Commits under the locks of all written keys (S6). A command that has read such a key and is
-    /// about to write to it either finishes first or has to read again.
+    /// Commits the transaction while holding the exclusive locks of all keys that it writes (S6).
+    /// Therefore a command that has read one of these keys in order to overwrite it has either
+    /// committed before, or waits for the lock and then reads the new value.
     pub(crate) fn commit(self, store: &ServerStore) -> Result<CommitOutcome, CommandError> {
         let mut wanted = KeyLockRequest::with_capacity(self.touched.len());
         for (number, key) in &self.touched {
@@ -213,14 +218,14 @@ fn conflict(key: &[u8]) -> String {
     )
 }
 
-/// Converts an error of a transaction to the message for its client.
+/// Converts an error of a client's transaction to the error message that the client receives.
 pub(crate) fn explained(error: Error) -> CommandError {
     let text = match error {
         Error::Conflict { keyspace, key } if format::is_records_name(&keyspace) && !key.is_empty() => {
             conflict(&key)
         }
-        // A conflict on the range of all keys is reported at its start, which is the record key of
-        // an empty user key.
+        // A conflict on the range of all keys is reported at the first key of the range, which is
+        // the record key of the empty user key.
         Error::Conflict { key, .. } if !format::is_record(&key) || format::user_key(&key).is_empty() => {
             "CONFLICT another client has written to a collection or a range of keys since BEGIN: nothing is written, run \
              the transaction again"

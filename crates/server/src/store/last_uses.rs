@@ -1,21 +1,23 @@
-//! Approximate times of the last use of keys, for OBJECT IDLETIME.
+//! Tracks the approximate time at which each key was last used, for OBJECT IDLETIME.
 //!
-//! Keys share slots by hash, so the table has a fixed size. A slot holds the time of the last use
-//! of any of its keys. A key has been idle for at least the idle time of its slot.
+//! The table has a fixed number of slots, and each key is hashed to a slot. A slot stores the time
+//! at which any of its keys was last used. A key has therefore been idle for at least as long as
+//! its slot.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const SLOTS: usize = 1 << 16;
 
-/// The time of the last use of each slot.
+/// The table of last-use times.
 pub(crate) struct LastUses {
-    /// Seconds since `since_ms` plus 1; 0 for never.
+    /// The time of the last use, in seconds since `since_ms`, plus 1; 0 if the slot was never used.
     slots: Box<[AtomicU32]>,
     since_ms: u64,
 }
 
-/// A fast hash with well-distributed upper bits, because every request computes it. Keys chosen to
-/// collide only spoil each other's idle times.
+/// Computes a fast hash whose upper bits are well distributed; it must be fast because every
+/// request computes it. Keys that are chosen to collide only make each other's idle times
+/// inaccurate.
 #[inline]
 fn hash(seed: u64, key: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -31,7 +33,7 @@ fn hash(seed: u64, key: &[u8]) -> u64 {
 }
 
 impl LastUses {
-    /// Creates a table in which all earlier uses count as uses at `now_ms`.
+    /// Creates a table in which every key counts as used at the time `now_ms`.
     pub(crate) fn since(now_ms: u64) -> LastUses {
         LastUses {
             slots: (0..SLOTS).map(|_| AtomicU32::new(0)).collect(),
@@ -48,18 +50,18 @@ impl LastUses {
         u32::try_from(seconds).unwrap_or(u32::MAX - 1)
     }
 
-    /// Records the use of a key.
+    /// Stores `now_ms` as the time of the last use of a key.
     pub(crate) fn note(&self, database: u8, key: &[u8], now_ms: u64) {
         let now = self.seconds(now_ms) + 1;
         let slot = self.slot(database, key);
-        // Usually the slot already holds this second. Skip the store then, so that processors can
-        // share the cache line.
+        // A frequently used slot usually contains the current second already. Skip the write in
+        // this case, so that the cache line stays shared among processors.
         if slot.load(Ordering::Relaxed) != now {
             slot.store(now, Ordering::Relaxed);
         }
     }
 
-    /// Returns the seconds for which a key has been idle, at least.
+    /// Returns a lower bound of the time for which a key has been idle, in seconds.
     pub(crate) fn idle_s(&self, database: u8, key: &[u8], now_ms: u64) -> u32 {
         let last = self.slot(database, key).load(Ordering::Relaxed);
         self.seconds(now_ms).saturating_sub(last.saturating_sub(1))
@@ -82,7 +84,8 @@ mod tests {
             let slots: BTreeSet<u64> = (0..SLOTS as u64)
                 .map(|number| hash(0, name(number).as_bytes()) >> 48)
                 .collect();
-            // The number of slots hit by random hashes: a share of 1 - 1/e.
+            // Random hashes that are as many as the slots hit a share of about 1 - 1/e of the
+            // slots.
             assert!(slots.len() > SLOTS * 6 / 10, "{}: {}", name(0), slots.len());
         }
     }
@@ -98,7 +101,7 @@ mod tests {
             (0, 10)
         );
         assert_eq!(uses.idle_s(1, b"a", 18_100), 13);
-        // A clock that is behind has no effect.
+        // A clock that is behind the start time has no effect.
         uses.note(0, b"a", 0);
         assert_eq!(uses.idle_s(0, b"a", 4_000), 0);
     }

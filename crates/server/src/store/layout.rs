@@ -1,15 +1,15 @@
-//! The layout of a store's keys, ordered or hashed: decided when a server opens the store for the
-//! first time.
+//! The layout of a store's keys: ordered or hashed. The layout is chosen when a server opens the
+//! store for the first time.
 //!
-//! The layout is recorded as the format version, so a program that does not know hashed keys
-//! refuses the store.
+//! Hashed keys are indicated by their own format version in the store, so that a program that does
+//! not support them refuses to open it.
 
 use super::model::format;
 use crate::error::Error;
 use crate::options::KeyLayout;
 use alluvium::{Db, HashedOptions, Keyspace, KeyspaceOptions, Structure};
 
-/// Returns a keyspace by name, if it exists.
+/// Returns the keyspace with a name, or `None` if it does not exist.
 pub(crate) fn existing(db: &Db, name: &str) -> alluvium::Result<Option<Keyspace>> {
     match db.existing_keyspace(name) {
         Ok(keyspace) => Ok(Some(keyspace)),
@@ -18,13 +18,13 @@ pub(crate) fn existing(db: &Db, name: &str) -> alluvium::Result<Option<Keyspace>
     }
 }
 
-/// Returns whether a keyspace is unordered.
+/// Returns whether a keyspace is unordered (hashed).
 pub(crate) fn is_hashed(keyspace: &Keyspace) -> bool {
     matches!(keyspace.options().structure, Structure::Hashed(_))
 }
 
-/// Returns the options for creating a hashed keyspace. They copy the index of the existing hashed
-/// keyspaces, because all of them share it.
+/// Returns the options with which to create a hashed keyspace. The index options are copied from
+/// the existing hashed keyspaces, because all hashed keyspaces share one index.
 pub(super) fn hashed_options(db: &Db) -> KeyspaceOptions {
     let known = db.keyspaces().into_iter().find_map(|name| {
         let keyspace = db.existing_keyspace(&name).ok()?;
@@ -37,21 +37,24 @@ pub(super) fn hashed_options(db: &Db) -> KeyspaceOptions {
     KeyspaceOptions::new().structure(Structure::Hashed(options))
 }
 
-/// Returns whether an ordered keyspace has no key before `end`.
+/// Returns whether an ordered keyspace contains no key before `end`. If `end` is `None`, returns
+/// whether it is empty.
 fn is_empty(keyspace: &Keyspace, end: Option<&[u8]>) -> alluvium::Result<bool> {
     let first = keyspace.first()?;
     Ok(first.is_none_or(|(key, _)| end.is_some_and(|end| key[..] >= *end)))
 }
 
-/// The layout that a server finds in a store before it changes anything.
+/// The layout that was determined from a store, before the server has changed the store.
 pub(super) struct DetectedLayout {
     pub(super) layout: KeyLayout,
-    /// Whether the layout is still undecided, or nothing was written since.
+    /// Whether the store has no layout recorded yet and no keys, so that the chosen layout must
+    /// still be recorded.
     is_free: bool,
 }
 
-/// Determines the layout of a store. If it is undecided, or the store has no keys, the layout
-/// becomes `wished`.
+/// Determines the layout of a store. Uses the recorded layout if there is one. If none is recorded,
+/// or hashed keys are requested and the store has no keys yet, returns the requested layout
+/// `wished`.
 ///
 /// # Errors
 /// [`Error::InOrder`] if the store has ordered keys and hashed ones are requested;
@@ -75,7 +78,7 @@ pub(super) fn decide(db: &Db, wished: KeyLayout) -> crate::error::Result<Detecte
             is_free: false,
         });
     }
-    // Data of the databases sorts before the server's own.
+    // The keys of the clients' databases sort before the server's own keys.
     if let Some(data) = &data
         && !is_empty(data, Some(&[super::DATABASES]))?
     {
@@ -91,7 +94,7 @@ pub(super) fn decide(db: &Db, wished: KeyLayout) -> crate::error::Result<Detecte
             keyspace: super::ITEMS,
         });
     }
-    // Deleted keys may still be in a snapshot.
+    // A snapshot may still contain ordered keys that were deleted later.
     if (data.is_some() || items.is_some())
         && let Some((name, _)) = db.snapshots().into_iter().next()
     {
@@ -104,8 +107,8 @@ pub(super) fn decide(db: &Db, wished: KeyLayout) -> crate::error::Result<Detecte
 }
 
 impl DetectedLayout {
-    /// Records the decision, and returns the keyspace of memcached's items. After a crash in
-    /// between, the next start completes it.
+    /// Persists the chosen layout and returns the keyspace of memcached items. If the server
+    /// crashes before this function has finished, the next start completes it.
     pub(super) fn settle(&self, db: &Db, data: &Keyspace) -> crate::error::Result<Keyspace> {
         if self.layout == KeyLayout::AsStored {
             return Ok(db.keyspace(super::ITEMS)?);

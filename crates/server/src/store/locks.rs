@@ -1,8 +1,8 @@
-//! Locks of keys, and WATCH.
+//! Locks on keys, and the notification of clients that WATCH keys.
 //!
-//! A pipeline holds the locks of all its keys until its commit is visible, so there are many more
-//! stripes than keys in a batch. Blind writes, such as SET, do not exclude each other: the one that
-//! commits last wins.
+//! Keys are hashed to lock stripes. A pipeline holds the locks of all its keys until its commit is
+//! visible, so there are many more stripes than keys in a batch. Blind writes, such as SET, do not
+//! exclude each other; the one that commits last determines the value.
 
 pub(crate) use alluvium::LockMode as Mode;
 use alluvium::{HeldLocks, LockSet, LockTable};
@@ -14,15 +14,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const STRIPES: usize = 1 << 16;
 
-/// The watching connections of each watched key. Each connection has a flag that is set when the
-/// key is written to.
+/// For each watched key, the flags of the connections that watch it. A connection's flag is set
+/// when the key is written.
 type WatcherMap = HashMap<(u8, Box<[u8]>), Vec<Arc<AtomicBool>>>;
 
-/// The locks of all keys, and the watchers of keys.
+/// The locks of all keys, and the connections that watch keys.
 pub(crate) struct KeyLocks {
     table: LockTable,
     watchers: Mutex<WatcherMap>,
-    /// Number of watchers, so that writers can skip the lookup when there are none.
+    /// Number of registered flags. While it is zero, writers skip the lookup of watchers.
     watching: AtomicUsize,
 }
 
@@ -32,18 +32,18 @@ impl fmt::Debug for KeyLocks {
     }
 }
 
-/// A set of held locks.
+/// A set of locks, which are released when the guard is dropped.
 pub(crate) struct KeyLockGuard<'l> {
     locks: &'l KeyLocks,
     _held: HeldLocks<'l>,
 }
 
-/// The keys that a thread is going to lock.
+/// The set of keys that a thread is going to lock, each with a lock mode.
 #[derive(Debug, Default)]
 pub(crate) struct KeyLockRequest(LockSet);
 
 impl KeyLockRequest {
-    /// Returns an empty set with capacity for `keys` keys.
+    /// Creates an empty set with capacity for `keys` keys.
     pub(crate) fn with_capacity(keys: usize) -> KeyLockRequest {
         KeyLockRequest(LockSet::with_capacity(keys))
     }
@@ -53,12 +53,12 @@ impl KeyLockRequest {
         self.0.key(u64::from(database), key, mode);
     }
 
-    /// Returns whether the set is empty.
+    /// Returns whether the set contains no keys.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds all keys of all databases, exclusively.
+    /// Adds the exclusive locks of all keys in all databases.
     pub(crate) fn everything(&mut self) {
         self.0.everything(Mode::Exclusive);
     }
@@ -73,7 +73,7 @@ impl KeyLocks {
         }
     }
 
-    /// Waits for all locks of the set.
+    /// Waits until all locks of the set are acquired, and returns a guard that holds them.
     #[inline]
     pub(crate) fn lock(&self, wanted: KeyLockRequest) -> KeyLockGuard<'_> {
         KeyLockGuard {
@@ -82,8 +82,9 @@ impl KeyLocks {
         }
     }
 
-    /// Registers a flag that is set when the key is written to. The caller holds the key's lock, so
-    /// no writer holds it at the same time, and later writers see that there are watchers.
+    /// Registers a flag that is set when the key is written. The caller must hold the key's lock:
+    /// it excludes concurrent writers of the key, and ensures that later writers see a non-zero
+    /// number of watchers.
     pub(crate) fn watch(&self, database: u8, key: &[u8], is_touched: &Arc<AtomicBool>) {
         self.watching.fetch_add(1, Ordering::Relaxed);
         let mut watchers = self.watchers.lock();
@@ -91,7 +92,7 @@ impl KeyLocks {
         flags.push(Arc::clone(is_touched));
     }
 
-    /// Removes the watches of a key that set this flag.
+    /// Removes all registrations of this flag for a key.
     pub(crate) fn unwatch(&self, database: u8, key: &[u8], is_touched: &Arc<AtomicBool>) {
         let mut watchers = self.watchers.lock();
         let place = (database, Box::from(key));
@@ -106,22 +107,23 @@ impl KeyLocks {
         }
     }
 
-    /// Returns the watched keys of a database. While the caller holds all locks, none are added.
+    /// Returns the watched keys of a database. If the caller holds all locks, no key can be added
+    /// concurrently.
     pub(crate) fn watched(&self, database: u8) -> Vec<Box<[u8]>> {
         let watchers = self.watchers.lock();
         let keys = watchers.keys().filter(|(of, _)| *of == database);
         keys.map(|(_, key)| key.clone()).collect()
     }
 
-    /// Returns whether any key is watched. The caller holds the lock of the key it asks for;
-    /// watchers of the key are counted under the same lock.
+    /// Returns whether any key is watched. The caller must hold the lock of the key it is
+    /// interested in, because watchers of that key are registered under the same lock.
     pub(crate) fn has_watchers(&self) -> bool {
         self.watching.load(Ordering::Relaxed) > 0
     }
 }
 
 impl KeyLockGuard<'_> {
-    /// Sets the flags of the watchers of a key that is locked for writing.
+    /// Sets the flags of all connections that watch a key. The key must be locked for writing.
     pub(crate) fn touch(&self, database: u8, key: &[u8]) {
         if let Some(flags) = self.locks.watchers.lock().get(&(database, Box::from(key))) {
             flags.iter().for_each(|flag| flag.store(true, Ordering::Release));

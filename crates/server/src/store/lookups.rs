@@ -1,4 +1,5 @@
-//! Hits and misses of key lookups, counted for each thread until its batch is done.
+//! Counts hits and misses of key lookups. Each thread counts locally and adds its counts to the
+//! totals at the end of a batch.
 
 use super::ServerStore;
 use std::cell::Cell;
@@ -8,7 +9,7 @@ thread_local! {
     static COUNTED: Cell<LookupCounts> = const { Cell::new(LookupCounts { found: 0, missed: 0 }) };
 }
 
-/// Numbers of hits and misses.
+/// Number of lookups that found the key, and of lookups that did not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LookupCounts {
     found: u64,
@@ -32,17 +33,18 @@ impl LookupCounts {
         });
     }
 
-    /// Returns the counts of this thread.
+    /// Returns the current counts of this thread.
     pub(crate) fn counted() -> LookupCounts {
         COUNTED.get()
     }
 
-    /// Discards what was counted since `self` was returned, for commands that also write.
+    /// Resets this thread's counts to `self`, an earlier result of `counted`. Used to exclude the
+    /// lookups of commands that also write.
     pub(crate) fn forget_since(self) {
         COUNTED.set(self);
     }
 
-    /// Adds the counts of this thread to those of the store.
+    /// Adds this thread's counts to the totals of the store, and resets them to zero.
     pub(crate) fn publish_counts(store: &ServerStore) {
         let counted = COUNTED.take();
         for (count, total) in [(counted.found, &store.hits), (counted.missed, &store.misses)] {

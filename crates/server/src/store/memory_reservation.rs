@@ -1,5 +1,5 @@
-//! Memory of a command in execution, besides its request and reply. It counts towards the memory of
-//! clients.
+//! Charges the memory that a command uses during its execution, besides its request and its reply,
+//! to the memory budget of the clients.
 
 use super::ServerStore;
 use crate::error::CommandError;
@@ -7,14 +7,14 @@ use crate::net::{ConnectionBudget, wait_hooks};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes that each command may use without a charge, so that short commands do not touch the shared
-/// counter.
+/// Number of bytes that each command may use without a charge, so that short commands need not
+/// update the shared counter.
 const FREE: usize = 64 << 10;
 
-/// Granularity of charges in bytes.
+/// Granularity of charges, in bytes.
 const STEP: usize = 64 << 10;
 
-/// The memory charge of data that a command collects. Dropping it releases the memory.
+/// The memory charge for data that a command accumulates. Dropping the value releases the charge.
 #[derive(Debug)]
 pub(crate) struct WorkingMemory<'s> {
     budget: &'s ConnectionBudget,
@@ -31,11 +31,11 @@ impl<'s> WorkingMemory<'s> {
         }
     }
 
-    /// Charges further bytes.
+    /// Charges `bytes` more bytes.
     ///
     /// # Errors
-    /// [`CommandError::NoRoom`] if all clients together would exceed their limit. The command has
-    /// not changed anything yet.
+    /// [`CommandError::NoRoom`] if the memory of all clients together would exceed its limit.
+    /// Commands charge memory before they change anything, so the command can simply be refused.
     pub(crate) fn add(&mut self, bytes: usize) -> Result<(), CommandError> {
         self.needed = self.needed.saturating_add(bytes);
         if self.needed <= FREE || self.needed <= self.taken {
@@ -53,8 +53,8 @@ impl<'s> WorkingMemory<'s> {
 }
 
 impl<'s> WorkingMemory<'s> {
-    /// Charges bytes unconditionally, for a buffer that every command of a kind needs and whose
-    /// size no client controls.
+    /// Charges the memory of a buffer even if the limit is exceeded. For buffers that every command
+    /// of a kind needs and whose size clients cannot influence.
     pub(crate) fn of_buffer(store: &'s ServerStore, bytes: usize) -> WorkingMemory<'s> {
         store.budget.charge(bytes);
         WorkingMemory {
@@ -73,7 +73,8 @@ impl Drop for WorkingMemory<'_> {
     }
 }
 
-/// The memory charge of a device read of long values. Dropping it releases the memory.
+/// The memory charge for reading long values from the device. Dropping the value releases the
+/// charge.
 #[derive(Debug)]
 pub(crate) struct ReadReservation {
     budget: Arc<ConnectionBudget>,
@@ -81,11 +82,12 @@ pub(crate) struct ReadReservation {
     from: ReservationSource,
 }
 
-/// The source of the memory for a read.
+/// The way in which the memory for a read was obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReservationSource {
     Clients,
-    /// A turn, in addition to the memory of clients.
+    /// The read waited for its turn; its memory is allowed in addition to the limit on the clients'
+    /// memory.
     Turn,
 }
 
@@ -99,7 +101,7 @@ impl Drop for ReadReservation {
     }
 }
 
-/// A write in progress. Dropping it lets the next one start.
+/// Permission for a long write to proceed. Dropping it lets the next waiting write start.
 #[derive(Debug)]
 pub(crate) struct WritePermit<'s> {
     budget: &'s ConnectionBudget,
@@ -112,27 +114,28 @@ impl Drop for WritePermit<'_> {
     }
 }
 
-/// Time without progress of other readers after which a reader that holds locks stops waiting for
-/// its turn and reads anyway.
+/// A reader that holds locks stops waiting for its turn, and reads anyway, when the other waiting
+/// readers have made no progress for this time.
 const TURN_TO_READ: Duration = Duration::from_secs(1);
 
-/// Time without progress of other writes after which a long write stops waiting for its turn and
-/// proceeds.
+/// A long write stops waiting for its turn, and proceeds anyway, when the other writes have made no
+/// progress for this time.
 const TURN: Duration = Duration::from_secs(10);
 
 impl ServerStore {
-    /// Charges memory for a device read of some values. Nothing is charged unless long values
-    /// exist. Returns `None` if the memory of clients is exhausted.
+    /// Charges the memory for reading `values` values from the device. If the store contains no
+    /// long values, charges nothing. Returns `None` if the memory of the clients is exhausted.
     pub(crate) fn room_to_read(&self, values: usize) -> Option<ReadReservation> {
         let bytes = self.bytes_to_read(values);
         let has_room = bytes == 0 || self.budget.try_charge(bytes);
         has_room.then(|| self.reading(bytes, ReservationSource::Clients))
     }
 
-    /// Returns the memory for a read of some values.
+    /// Returns the number of bytes to charge for reading `values` values.
     fn bytes_to_read(&self, values: usize) -> usize {
-        // A value is in memory twice, as read and as reply. At least two reads can proceed whatever
-        // the size.
+        // Each value may be in memory twice: as the value that was read and as its copy in the
+        // reply. The charge is limited to half of the budget, so that two reads can always proceed
+        // concurrently.
         let bytes = self.sizes.at_worst(values).saturating_mul(2);
         bytes.min(self.budget.limit() / 2)
     }
@@ -145,9 +148,9 @@ impl ServerStore {
         }
     }
 
-    /// Waits until a write of this size may start, so that long writes are not copied for all
-    /// clients at once. Returns `None` if the write needs no turn or has waited too long; it
-    /// proceeds then.
+    /// Waits until a write of `bytes` bytes may start, which limits how many long writes are copied
+    /// at the same time. Returns `None` if the write is short and needs no permission, or if it has
+    /// waited too long; in both cases the caller proceeds without a permit.
     pub(crate) fn turn_to_write(&self, bytes: usize) -> Option<WritePermit<'_>> {
         if bytes <= FREE {
             return None;
@@ -160,9 +163,9 @@ impl ServerStore {
         has_turn.then_some(WritePermit { budget, bytes })
     }
 
-    /// Like [`ServerStore::room_to_read`], for a command that cannot be restarted. If memory is
-    /// exhausted, it waits for its turn among such commands, and reads anyway if none of them
-    /// finishes in time.
+    /// Like [`ServerStore::room_to_read`], but for a command that cannot be restarted. If the
+    /// memory is exhausted, waits for a turn among such commands. If no other command finishes in
+    /// time, returns `None`, and the caller reads without a charge.
     pub(super) fn wait_for_room_to_read(&self, values: usize) -> Option<ReadReservation> {
         if let Some(reading) = self.room_to_read(values) {
             return Some(reading);

@@ -1,27 +1,28 @@
-//! The store as commands see it: databases of typed keys with atomic changes.
+//! The store as commands see it: databases of keys with typed values, changed atomically.
 //!
-//! *Scope*: keyspaces, key locks, transactions, numbers of collections, expiry of collections, and
-//! the memory of commands during their execution.
+//! *Scope*: keyspaces, key locks, transactions, the allocation of collection numbers, the expiry of
+//! collections, and the memory that commands use during execution.
 //!
 //! *Must not depend on*: protocols, connections, replies.
 //!
 //! Invariants:
 //!
-//! - **S6** A command that writes to a user's key holds its lock from the first read that the write
-//!   depends on until the commit is visible. The lock excludes all other commands, or, if the write
-//!   depends on no read (a blind write), all except other blind writers.
-//! - **S7** The writes of a command are one commit, together with those of other commands in its
-//!   batch; so are the writes of a whole MULTI. A very large batch is committed in parts, each
-//!   consisting of whole commands. Elements of a new collection may be written earlier, where no
-//!   reader sees them (`staged_writes.rs`).
-//! - **S8** The store and the memory record which keys may have collections
+//! - **S6** A command that writes a user's key holds the key's lock from the first read on which
+//!   the write depends until the commit is visible. In general the lock is exclusive. If the write
+//!   depends on no read (a blind write), the lock still admits other blind writers.
+//! - **S7** All writes of a command belong to one commit, and so do all writes of a MULTI
+//!   transaction. A commit may contain several commands of a batch. A very large batch is committed
+//!   in several parts, each of which contains only whole commands. The elements of a new collection
+//!   may be committed earlier, because no reader can see them yet (`staged_writes.rs`).
+//! - **S8** Both the store and an in-memory filter list the keys that may have collections
 //!   (`collection_filter.rs`); a SET of any other key needs no read. A key with a collection is
-//!   recorded from before its commit is visible until after the commit that deletes it, under the
-//!   key's lock.
-//! - **S30** A record is in exactly one keyspace: that of its database if keys are hashed,
-//!   otherwise the common one. Writes of a commit to both are one batch.
-//! - **S24** A command works on the keys that its database has while the command holds its locks,
-//!   or, if it holds none, that the database had when its keys were read.
+//!   listed in the filter from before the commit that creates the collection is visible until after
+//!   the commit that deletes it; the filter changes under the key's lock.
+//! - **S30** Each record is in exactly one keyspace. If keys are hashed, it is the keyspace of the
+//!   record's database; otherwise it is the common keyspace. A commit that writes to several
+//!   keyspaces writes them in one batch.
+//! - **S24** A command uses the mapping of databases that is valid while it holds its locks. A
+//!   command that holds no locks uses the mapping that was valid when its keys were read.
 
 mod clock;
 mod collection_filter;
@@ -82,60 +83,60 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Number of Redis databases. `databases.rs` packs their numbers into four bits each.
+/// Number of Redis databases. `databases.rs` packs each of their stored numbers into four bits.
 pub(crate) const DATABASES: u8 = 16;
 
-/// The keyspace of all data of Redis clients, except records if they are hashed.
+/// Name of the keyspace of all Redis data, except for records if these are hashed.
 pub(crate) const DATA: &str = "redis";
 
-/// The keyspace of memcached's items.
+/// Name of the keyspace of memcached items.
 pub(crate) const ITEMS: &str = "memcached";
 
-/// Collection numbers reserved by one write.
+/// Number of collection numbers that are reserved by one write to the store.
 const NUMBERS: u64 = 1 << 20;
 
-/// Divisor for the share of the memory that marks of collections may use, and for the share of the
-/// orders of sorted sets.
+/// Divisor of the store's memory. The quotient limits the filter of collections, and separately the
+/// cache of rank indexes of sorted sets.
 const SHARE: u64 = 64;
-/// The durability at which a write is acknowledged.
+/// The durability that a write must have before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteDurability {
-    /// The write survives a loss of power.
+    /// The write survives a power failure.
     ForDisk,
-    /// The write survives the death of the process.
+    /// The write survives a crash of the process.
     ForProcess,
 }
 
-/// The store with the server's additions.
+/// The store together with the server's own state about it.
 pub(crate) struct ServerStore {
     pub(crate) db: Db,
     pub(crate) data: Keyspace,
     pub(crate) items: Keyspace,
     pub(crate) records: RecordKeyspaces,
-    /// Walks of SCAN over hashed records that can be continued.
+    /// Suspended SCAN iterators over hashed records, which can be resumed.
     pub(crate) walks: WalkCache,
     pub(crate) locks: KeyLocks,
-    /// The mapping of databases (S24).
+    /// The mapping from the clients' databases to stored numbers (S24).
     pub(crate) databases: DatabaseMap,
     clock: StoreClock,
     pub(crate) expiring: ExpiryTracker,
-    /// The keys that may have collections (S8).
+    /// Filter of the keys that may have collections (S8).
     pub(crate) marks: CollectionFilter,
-    /// Indexes of ranks in large sorted sets (S17).
+    /// Cache of the rank indexes of large sorted sets (S17).
     orders: OrderCache,
     numbers: Mutex<Range<u64>>,
     cas: AtomicU64,
     waits_for_disk: AtomicBool,
-    /// The positions of SCAN cursors.
+    /// The table that maps SCAN cursors to keys.
     pub(crate) cursors: CursorTable,
-    /// Lookups by read-only commands: keys that existed, and keys that did not.
+    /// Number of lookups by read-only commands that found the key, and of those that did not.
     pub(crate) hits: AtomicU64,
     pub(crate) misses: AtomicU64,
-    /// The sizes of values that were read.
+    /// Statistics on the sizes of values.
     pub(crate) sizes: ValueSizeStats,
-    /// Times of the last use of keys.
+    /// Approximate time at which each key was last used.
     pub(crate) uses: last_uses::LastUses,
-    /// The memory budget of clients, which also covers commands in execution.
+    /// The memory budget of the clients, to which executing commands also charge their memory.
     pub(crate) budget: Arc<ConnectionBudget>,
 }
 
@@ -148,7 +149,7 @@ impl fmt::Debug for ServerStore {
 }
 
 impl ServerStore {
-    /// Opens the server's part of a store.
+    /// Opens the server's data in a store.
     ///
     /// # Errors
     /// [`Error::InOrder`](crate::Error::InOrder),
@@ -172,7 +173,8 @@ impl ServerStore {
         let marks = CollectionFilter::new(usize::try_from(most).unwrap_or(usize::MAX));
         marks.load(&data)?;
         let orders = OrderCache::new(usize::try_from(most).unwrap_or(usize::MAX));
-        // CAS values must differ from those of an earlier run, even if the clock was set back.
+        // CAS values must differ from those of earlier runs, even if the clock was set back in the
+        // meantime.
         let cas = latest_ms.max(clock.now_ms()) << 20;
         let uses = last_uses::LastUses::since(clock.now_ms());
         let db_durability = data.durability();
@@ -200,8 +202,9 @@ impl ServerStore {
         })
     }
 
-    /// Reads keys of a keyspace. Returns their values in order, and the memory charge to hold while
-    /// they are in use. Before waiting for the device it lets other clients be served.
+    /// Reads keys of a keyspace. Returns the values in the order of the keys, and a memory charge
+    /// that the caller must keep while it uses the values. If the device must be read, other
+    /// clients are served in the meantime.
     pub(crate) fn read_charged(
         &self,
         keyspace: &Keyspace,
@@ -214,7 +217,8 @@ impl ServerStore {
         Ok((wait_hooks::wait_for(keyspace.multi_get_async(keys))?, reading))
     }
 
-    /// Like [`ServerStore::read_charged`], for values that are dropped at once.
+    /// Like [`ServerStore::read_charged`], but releases the memory charge. The caller must drop the
+    /// values soon.
     pub(crate) fn read_all(
         &self,
         keyspace: &Keyspace,
@@ -227,24 +231,24 @@ impl ServerStore {
         Ok(self.read_all(keyspace, &[key])?.pop().flatten())
     }
 
-    /// Returns the milliseconds since 1970. The time goes back only if the clock is set back by
-    /// more than a day.
+    /// Returns the time in milliseconds since 1970. It goes backwards only if the system clock is
+    /// set back by more than a day.
     pub(crate) fn now_ms(&self) -> u64 {
         self.clock.now_ms()
     }
 
-    /// Returns whether writes are acknowledged only when they are on the disk.
+    /// Returns whether writes are acknowledged only after they have been synced to the disk.
     pub(crate) fn waits_for_disk(&self) -> bool {
         self.waits_for_disk.load(Ordering::Relaxed)
     }
 
-    /// Changes the durability at which writes are acknowledged.
+    /// Sets the durability that writes must have before they are acknowledged.
     pub(crate) fn set_waits(&self, waits: WriteDurability) {
         self.waits_for_disk
             .store(waits == WriteDurability::ForDisk, Ordering::Relaxed);
     }
 
-    /// Returns the number for a new collection (S4).
+    /// Allocates a number for a new collection (S4).
     pub(crate) fn new_number(&self) -> Result<u64> {
         let mut numbers = self.numbers.lock();
         if numbers.is_empty() {
@@ -256,12 +260,12 @@ impl ServerStore {
         Ok(numbers.next().expect("some were reserved"))
     }
 
-    /// Returns the next CAS value. Every change gets a new one.
+    /// Allocates the next CAS value. Each change of an item gets a value of its own.
     pub(crate) fn next_cas(&self) -> u64 {
         self.cas.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Records the time in the store, so that it does not go back after a restart.
+    /// Stores the current time, so that the server's time does not go backwards after a restart.
     pub(crate) fn note_time(&self) -> Result<()> {
         let now = format::encode_number(self.now_ms());
         self.data.put(&format::time_key()[..], now)

@@ -1,7 +1,8 @@
-//! The encoding of the server's keys and values, versions 3 and 4.
+//! The encoding of the server's keys and values in the store, format versions 3 and 4.
 //!
-//! Keys of the keyspace `redis`. D is the number of the Redis database, 0 to 15. C is the number of
-//! a collection. Numbers in keys are big-endian, so that their byte order is their numeric order.
+//! Keys of the keyspace `redis`: D is the stored number of the Redis database, 0 to 15, and C is
+//! the number of a collection. Integers in keys are big-endian, so that byte order equals numeric
+//! order.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -24,15 +25,15 @@
 //!               'd' the server's: under which D each database is stored, if any was swapped
 //! ```
 //!
-//! Version 1 has no 'c' and no 'g', and its sorted sets are not counted. A server that opens a
-//! store of version 1 upgrades it (`store/upgrade.rs`). It also upgrades a store of version 2,
-//! which has no 'd'. A store of a later version than this is refused.
+//! Version 1 has neither 'c' nor 'g' keys, and its sorted sets are not counted. A server that opens
+//! a store of version 1 upgrades it (`store/upgrade.rs`), and likewise a store of version 2, which
+//! has no 'd' key. It refuses a store whose version is higher than those described here.
 //!
-//! Version 4 is version 3 for a store with hashed keys (`store/records.rs`): the keyspace `redis`
-//! has no 'k'. The records of D are in the unordered keyspace `redis.keys.D`, each under the user's
-//! key alone.
+//! Version 4 is version 3 for a store with hashed keys (`store/records.rs`). Its keyspace `redis`
+//! has no 'k' keys. Instead, the records of database D are in the unordered keyspace
+//! `redis.keys.D`, where the key of a record is the user's key without a prefix.
 //!
-//! The record of a user's key. Integers are little-endian.
+//! Records of user keys have the following format. Integers are little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -45,13 +46,14 @@
 //!           8  of a list, its first position
 //! ```
 //!
-//! The value of an element: for a list or a hash, the element; for a set and for 's', empty; for
-//! 'm', the score (8 bytes); for 'o', the number of 's' keys from its own bytes up to those of the
-//! next 'o' (8 bytes). The value of 'c' is the XXH3 of the user's key (8 bytes); of 'g' it is
-//! empty; of 'x' it is the user's key; of 'n', 't' and 'v' it is 8 bytes; of 'd' it is 16 bytes,
-//! the D of the databases 0 to 15, each exactly once.
+//! Values of the other keys: The value of an element of a list or a hash is the element's content;
+//! the elements of a set and the 's' keys have empty values. The value of 'm' is the score (8
+//! bytes). The value of 'o' is the number of 's' keys from the start of its chunk up to the start
+//! of the next chunk (8 bytes). The value of 'c' is the XXH3 of the user's key (8 bytes), that of
+//! 'g' is empty, and that of 'x' is the user's key. The values of 'n', 't' and 'v' have 8 bytes.
+//! The value of 'd' has 16 bytes: the D of each of the databases 0 to 15; all are distinct.
 //!
-//! Keys of the keyspace `memcached` are the user's. A value:
+//! In the keyspace `memcached`, the keys are the users' keys. Values have the following format:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -69,7 +71,8 @@ use smallvec::SmallVec;
 use std::fmt;
 use twox_hash::XxHash3_64;
 
-/// A key of the keyspace, usually short enough to stay on the stack.
+/// An encoded key of the keyspace, which is usually short enough to be stored inline without an
+/// allocation.
 pub(crate) type InnerKey = SmallVec<[u8; 48]>;
 
 const DATABASES: usize = 16;
@@ -86,19 +89,20 @@ const SCORE: u8 = b's';
 const COUNTED: u8 = 64;
 const EXPIRES: u8 = 128;
 
-/// Format version of stores that keep records ordered, in the keyspace `redis`.
+/// Format version of stores with ordered records, all of which are in the keyspace `redis`.
 pub(crate) const VERSION: u64 = 3;
 
-/// Format version of stores that keep records in separate unordered keyspaces.
+/// Format version of stores with hashed records, which are in a separate unordered keyspace per
+/// database.
 pub(crate) const HASHED_VERSION: u64 = 4;
 
-/// Prefix of the names of record keyspaces, followed by D.
+/// Name prefix of the keyspaces of hashed records; the number D follows.
 const RECORDS_NAME: &str = "redis.keys.";
 
-/// Length of the prefix that all element keys of a collection share.
+/// Length in bytes of the key prefix that is common to all elements of a collection.
 pub(crate) const ELEMENT_PREFIX: usize = 10;
 
-/// A record that does not decode in this version.
+/// The error for a record that cannot be decoded in this format version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DamagedRecord {
     what: &'static str,
@@ -121,7 +125,7 @@ pub(crate) enum DecodedRecord {
     Collection(CollectionHeader),
 }
 
-/// Returns the key of a user key's record.
+/// Returns the key under which the record of a user's key is stored.
 pub(crate) fn record_key(database: u8, key: &[u8]) -> InnerKey {
     let mut inner = InnerKey::with_capacity(2 + key.len());
     inner.extend_from_slice(&[database, RECORD]);
@@ -129,51 +133,51 @@ pub(crate) fn record_key(database: u8, key: &[u8]) -> InnerKey {
     inner
 }
 
-/// Returns the name of the unordered keyspace with the records of a database.
+/// Returns the name of the unordered keyspace that contains the hashed records of a database.
 pub(crate) fn records_name(database: u8) -> String {
     format!("{RECORDS_NAME}{database}")
 }
 
-/// Returns whether a keyspace of this name holds such records.
+/// Returns whether `name` is the name of a keyspace of hashed records.
 pub(crate) fn is_records_name(name: &str) -> bool {
     let number = name.strip_prefix(RECORDS_NAME).map(str::parse::<u8>);
-    // Reject other spellings of a number, such as `redis.keys.07` and `redis.keys.+7`.
+    // Reject non-canonical spellings of the number, such as `redis.keys.07` and `redis.keys.+7`.
     matches!(number, Some(Ok(number)) if usize::from(number) < DATABASES && records_name(number) == name)
 }
 
-/// Returns whether a key is the key of a record.
+/// Returns whether an encoded key is the key of a record.
 pub(crate) fn is_record(inner: &[u8]) -> bool {
     inner.get(1) == Some(&RECORD)
 }
 
-/// Returns the user's key of a record.
+/// Returns the user's key that is contained in the key of a record.
 pub(crate) fn user_key(inner: &[u8]) -> &[u8] {
     inner.get(2..).unwrap_or_default()
 }
 
-/// Returns the key range of all records of a database.
+/// Returns the key range (start and exclusive end) of all records of a database.
 pub(crate) fn records(database: u8) -> (InnerKey, InnerKey) {
     ([database, RECORD][..].into(), [database, RECORD + 1][..].into())
 }
 
-/// Returns the key range of everything in a database.
+/// Returns the key range (start and exclusive end) of all data of a database.
 pub(crate) fn everything(database: u8) -> (InnerKey, InnerKey) {
     ([database][..].into(), [database + 1][..].into())
 }
 
-/// Returns the key range of all elements of all collections in a database.
+/// Returns the key range of the elements of all collections in a database.
 pub(crate) fn all_elements(database: u8) -> (InnerKey, InnerKey) {
     ([database, ELEMENT][..].into(), [database, ELEMENT + 1][..].into())
 }
 
-/// Returns the key prefix of a collection's elements.
+/// Returns the common key prefix of the elements of a collection.
 pub(crate) fn elements(database: u8, number: u64) -> InnerKey {
     let mut inner: InnerKey = [database, ELEMENT][..].into();
     inner.extend_from_slice(&number.to_be_bytes());
     inner
 }
 
-/// Returns whether the range from `start` to `end` contains only elements of one collection.
+/// Returns whether all keys from `start` to `end` (exclusive) are elements of the same collection.
 pub(crate) fn are_of_one_collection(start: &[u8], end: &[u8]) -> bool {
     match start.first_chunk::<ELEMENT_PREFIX>() {
         Some(prefix) => prefix[1] == ELEMENT && *end <= *behind(prefix),
@@ -181,7 +185,8 @@ pub(crate) fn are_of_one_collection(start: &[u8], end: &[u8]) -> bool {
     }
 }
 
-/// Returns the first key after all keys with a prefix. The prefix must not be all 0xff.
+/// Returns the smallest key that is greater than all keys with a prefix. The prefix must not
+/// consist only of 0xff bytes.
 pub(crate) fn behind(prefix: &[u8]) -> InnerKey {
     let mut end: InnerKey = prefix.into();
     while let Some(last) = end.pop() {
@@ -193,31 +198,33 @@ pub(crate) fn behind(prefix: &[u8]) -> InnerKey {
     end
 }
 
-/// Returns the hash that orders the elements of hashes and sets.
+/// Returns the hash of an element. The elements of hashes and sets are stored in the order of their
+/// hashes.
 pub(crate) fn place(element: &[u8]) -> u64 {
     XxHash3_64::oneshot(element)
 }
 
-/// Returns the key of a hash's field or a set's member.
+/// Returns the key of an element of a hash or a set; `member` is the field or the member.
 pub(crate) fn member_key(database: u8, number: u64, member: &[u8]) -> InnerKey {
     let mut inner = place_key(database, number, place(member));
     inner.extend_from_slice(member);
     inner
 }
 
-/// Returns the lower bound of the members of a hash or set with at least this hash.
+/// Returns the smallest possible key of the elements of a hash or set whose hashes are at least
+/// `place`.
 pub(crate) fn place_key(database: u8, number: u64, place: u64) -> InnerKey {
     let mut inner = elements(database, number);
     inner.extend_from_slice(&place.to_be_bytes());
     inner
 }
 
-/// Returns the hash and the member of a hash's or set's element key.
+/// Splits the key of an element of a hash or set into the element's hash and the element itself.
 pub(crate) fn member_of(inner: &[u8]) -> (u64, &[u8]) {
     split_place(inner.get(ELEMENT_PREFIX..).unwrap_or_default())
 }
 
-/// Returns the hash and the member of a sorted set's 'm' key.
+/// Splits an 'm' key of a sorted set into the hash of the member and the member itself.
 pub(crate) fn sorted_member_of(inner: &[u8]) -> (u64, &[u8]) {
     split_place(inner.get(ELEMENT_PREFIX + 1..).unwrap_or_default())
 }
@@ -229,14 +236,15 @@ fn split_place(bytes: &[u8]) -> (u64, &[u8]) {
     }
 }
 
-/// Returns the key of a list's element.
+/// Returns the key of the element at a position of a list.
 pub(crate) fn position_key(database: u8, number: u64, position: i64) -> InnerKey {
     let mut inner = elements(database, number);
     inner.extend_from_slice(&(position ^ i64::MIN).to_be_bytes());
     inner
 }
 
-/// Returns the lower bound of the members of a sorted set with at least this hash.
+/// Returns the smallest possible 'm' key of the members of a sorted set whose hashes are at least
+/// `place`.
 pub(crate) fn sorted_place_key(database: u8, number: u64, place: u64) -> InnerKey {
     let mut inner = elements(database, number);
     inner.push(MEMBER);
@@ -244,21 +252,22 @@ pub(crate) fn sorted_place_key(database: u8, number: u64, place: u64) -> InnerKe
     inner
 }
 
-/// Returns the key of a sorted set's member, which stores its score.
+/// Returns the 'm' key of a member of a sorted set. Its value is the member's score.
 pub(crate) fn sorted_member_key(database: u8, number: u64, member: &[u8]) -> InnerKey {
     let mut inner = sorted_place_key(database, number, place(member));
     inner.extend_from_slice(member);
     inner
 }
 
-/// Returns the upper bound of a sorted set's members.
+/// Returns the exclusive upper bound of the 'm' keys of a sorted set.
 pub(crate) fn sorted_members_end(database: u8, number: u64) -> InnerKey {
     let mut inner = elements(database, number);
     inner.push(MEMBER + 1);
     inner
 }
 
-/// Returns the key of the element count of a sorted set's chunk that begins at `start`.
+/// Returns the key that stores the element count of a sorted set's chunk; the chunk begins at
+/// `start`.
 pub(crate) fn chunk_key(database: u8, number: u64, start: &[u8]) -> InnerKey {
     let mut inner = elements(database, number);
     inner.push(CHUNK);
@@ -266,24 +275,25 @@ pub(crate) fn chunk_key(database: u8, number: u64, start: &[u8]) -> InnerKey {
     inner
 }
 
-/// Returns the start of a chunk from its key.
+/// Returns the position at which a chunk begins, given the key that stores its count.
 pub(crate) fn chunk_start(inner: &[u8]) -> &[u8] {
     score_place(inner)
 }
 
-/// Returns the key range of a sorted set's chunk counts.
+/// Returns the key range of the chunk counts of a sorted set.
 pub(crate) fn chunks(database: u8, number: u64) -> (InnerKey, InnerKey) {
     let start = chunk_key(database, number, b"");
     let end = behind(&start);
     (start, end)
 }
 
-/// Returns the part of a score or chunk key that differs within a sorted set and orders it.
+/// Returns the part of a score key or chunk key that follows the common prefix of the sorted set.
+/// This part determines the order within the set.
 pub(crate) fn score_place(inner: &[u8]) -> &[u8] {
     inner.get(ELEMENT_PREFIX + 1..).unwrap_or_default()
 }
 
-/// Returns the key range of a sorted set's scores.
+/// Returns the key range of the 's' keys of a sorted set, which are in score order.
 pub(crate) fn scores(database: u8, number: u64) -> (InnerKey, InnerKey) {
     let mut start = elements(database, number);
     let mut end = start.clone();
@@ -292,7 +302,8 @@ pub(crate) fn scores(database: u8, number: u64) -> (InnerKey, InnerKey) {
     (start, end)
 }
 
-/// Returns the key of a member by score. An empty member gives the lower bound of the score.
+/// Returns the 's' key of a member with a score. With an empty member, it is the smallest possible
+/// key with that score.
 pub(crate) fn score_key(database: u8, number: u64, score: f64, member: &[u8]) -> InnerKey {
     let mut inner = elements(database, number);
     inner.push(SCORE);
@@ -304,7 +315,7 @@ pub(crate) fn score_key(database: u8, number: u64, score: f64, member: &[u8]) ->
     inner
 }
 
-/// Returns the score and the member of a sorted set's 's' key.
+/// Splits an 's' key of a sorted set into the score and the member.
 pub(crate) fn scored_member_of(inner: &[u8]) -> (f64, &[u8]) {
     let (ordered, member) = split_place(inner.get(ELEMENT_PREFIX + 1..).unwrap_or_default());
     let bits = if ordered >> 63 == 1 {
@@ -315,24 +326,24 @@ pub(crate) fn scored_member_of(inner: &[u8]) -> (f64, &[u8]) {
     (f64::from_bits(bits), member)
 }
 
-/// Encodes the value of a sorted set's 'm'.
+/// Encodes a score as the value of an 'm' key.
 pub(crate) fn encode_score(score: f64) -> [u8; 8] {
     score.to_bits().to_le_bytes()
 }
 
-/// Decodes the value of a sorted set's 'm'.
+/// Decodes the value of an 'm' key, which is a score.
 pub(crate) fn decode_score(value: &[u8]) -> Result<f64, DamagedRecord> {
     Ok(f64::from_bits(decode_number(value)?))
 }
 
-/// Returns the key that marks a collection with elements.
+/// Returns the key of the mark that a collection with elements has.
 pub(crate) fn collection_key(database: u8, number: u64) -> InnerKey {
     let mut inner: InnerKey = [database, COLLECTION][..].into();
     inner.extend_from_slice(&number.to_be_bytes());
     inner
 }
 
-/// Returns the key range of these marks for a database.
+/// Returns the key range of the marks of all collections in a database.
 pub(crate) fn collections(database: u8) -> (InnerKey, InnerKey) {
     (
         [database, COLLECTION][..].into(),
@@ -340,29 +351,30 @@ pub(crate) fn collections(database: u8) -> (InnerKey, InnerKey) {
     )
 }
 
-/// Returns the key that marks staged elements, to which no record refers yet.
+/// Returns the key of the mark for staged elements, which belong to a collection that has no record
+/// yet.
 pub(crate) fn staged_key(database: u8, number: u64) -> InnerKey {
     let mut inner: InnerKey = [database, STAGED][..].into();
     inner.extend_from_slice(&number.to_be_bytes());
     inner
 }
 
-/// Returns the key range of these marks for a database.
+/// Returns the key range of the marks of all staged collections in a database.
 pub(crate) fn all_staged(database: u8) -> (InnerKey, InnerKey) {
     ([database, STAGED][..].into(), [database, STAGED + 1][..].into())
 }
 
-/// Returns the collection number of such a mark.
+/// Returns the collection number that is contained in the key of a staged collection's mark.
 pub(crate) fn staged_number(inner: &[u8]) -> Option<u64> {
     expiring_number(inner)
 }
 
-/// Returns the key range of the expiry index of a database's collections.
+/// Returns the key range of a database's expiry index, which lists the collections that expire.
 pub(crate) fn all_expiries(database: u8) -> (InnerKey, InnerKey) {
     ([database, EXPIRY][..].into(), [database, EXPIRY + 1][..].into())
 }
 
-/// Returns the key of a collection in the expiry index.
+/// Returns the key of a collection's entry in the expiry index.
 pub(crate) fn expiry_key(database: u8, expires_ms: u64, number: u64) -> InnerKey {
     let mut inner: InnerKey = [database, EXPIRY][..].into();
     inner.extend_from_slice(&expires_ms.to_be_bytes());
@@ -370,7 +382,7 @@ pub(crate) fn expiry_key(database: u8, expires_ms: u64, number: u64) -> InnerKey
     inner
 }
 
-/// Returns the key range of the expired collections in the expiry index.
+/// Returns the key range of the expiry index entries whose expiry time is `now_ms` or earlier.
 pub(crate) fn expired(database: u8, now_ms: u64) -> (InnerKey, InnerKey) {
     (
         [database, EXPIRY][..].into(),
@@ -378,38 +390,38 @@ pub(crate) fn expired(database: u8, now_ms: u64) -> (InnerKey, InnerKey) {
     )
 }
 
-/// Returns the collection number of an expiry key.
+/// Returns the collection number that is contained in the key of an expiry index entry.
 pub(crate) fn expiring_number(inner: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(*inner.last_chunk()?))
 }
 
-/// Returns the key of the upper bound of allocated collection numbers.
+/// Returns the key that stores the end of the range of allocated collection numbers.
 pub(crate) fn numbers_key() -> InnerKey {
     [SERVER, b'n'][..].into()
 }
 
-/// Returns the key of the format version.
+/// Returns the key that stores the format version.
 pub(crate) fn version_key() -> InnerKey {
     [SERVER, b'v'][..].into()
 }
 
-/// Returns the key of the latest time seen.
+/// Returns the key that stores the latest time the server has recorded.
 pub(crate) fn time_key() -> InnerKey {
     [SERVER, b't'][..].into()
 }
 
-/// Returns the key of the mapping of databases to D.
+/// Returns the key that stores the mapping from databases to their stored numbers D.
 pub(crate) fn databases_key() -> InnerKey {
     [SERVER, b'd'][..].into()
 }
 
-/// Encodes the value of [`databases_key`].
+/// Encodes a mapping of databases as the value of [`databases_key`].
 pub(crate) fn encode_databases(numbers: &[u8; DATABASES]) -> [u8; DATABASES] {
     *numbers
 }
 
-/// Decodes the value of [`databases_key`]. Returns `None` if its length is wrong or a number occurs
-/// twice.
+/// Decodes the value of [`databases_key`]. Returns `None` if the value has the wrong length or does
+/// not contain each number from 0 to 15 exactly once.
 pub(crate) fn decode_databases(bytes: &[u8]) -> Option<[u8; DATABASES]> {
     let numbers: [u8; DATABASES] = bytes.try_into().ok()?;
     let seen = numbers
@@ -440,7 +452,7 @@ fn encode_head(out: &mut Vec<u8>, kind: u8, expires_ms: u64) {
     }
 }
 
-/// Encodes the record of a string.
+/// Encodes the record of a string, which is the concatenation of `parts`.
 pub(crate) fn encode_text(parts: &[&[u8]], expires_ms: u64) -> Vec<u8> {
     let bytes: usize = parts.iter().map(|part| part.len()).sum();
     let mut out = Vec::with_capacity(9 + bytes);
@@ -448,7 +460,7 @@ pub(crate) fn encode_text(parts: &[&[u8]], expires_ms: u64) -> Vec<u8> {
     out
 }
 
-/// Appends the record of a string.
+/// Appends the encoded record of a string to `out`. The string is the concatenation of `parts`.
 pub(crate) fn write_text(out: &mut Vec<u8>, parts: &[&[u8]], expires_ms: u64) {
     encode_head(out, 0, expires_ms);
     for part in parts {
@@ -456,7 +468,7 @@ pub(crate) fn write_text(out: &mut Vec<u8>, parts: &[&[u8]], expires_ms: u64) {
     }
 }
 
-/// Encodes the record of a collection.
+/// Encodes the record of a collection, which contains its header.
 pub(crate) fn encode_collection(collection: &CollectionHeader) -> Vec<u8> {
     let kind = match collection.kind {
         CollectionKind::List => 1,
@@ -479,7 +491,7 @@ pub(crate) fn encode_collection(collection: &CollectionHeader) -> Vec<u8> {
     out
 }
 
-/// Decodes the record of a key.
+/// Decodes the record of a user's key.
 pub(crate) fn decode_record(record: &[u8]) -> Result<DecodedRecord, DamagedRecord> {
     decode(record).ok_or(DamagedRecord {
         what: "the record of a key",
@@ -594,7 +606,8 @@ mod tests {
         }
     }
 
-    /// These bytes are version 2: a test that fails here means a new version.
+    /// The expected bytes are those of format version 2. If this test fails, the format version
+    /// must be increased.
     #[test]
     fn the_bytes_of_version_2() {
         assert_eq!(record_key(3, b"key")[..], *b"\x03kkey");

@@ -1,20 +1,22 @@
-//! The encoding of Redis types and memcached items in ordered keys.
+//! The encoding of Redis types and memcached items as keys and values of the ordered store.
 //!
-//! *Scope*: the record of a key, with type, expiry, and for a collection its number and count; the
-//! keys of elements and their order.
+//! *Scope*: the record of a key, which contains its type and expiry time, and for a collection its
+//! number and its element count; the keys of elements and their order.
 //!
 //! *Must not depend on*: commands, locks, the store.
 //!
-//! The keys of a collection's elements contain its *number* instead of its key. RENAME therefore
-//! moves one record, and DEL deletes one record and one range. A key that is created again has a
-//! new number, so no element of the old collection can appear in it.
+//! The keys of a collection's elements contain the *number* of the collection instead of the user's
+//! key. Therefore RENAME moves a single record, and DEL deletes one record and one key range. A key
+//! that is deleted and created again gets a new number, so that elements of the old collection
+//! cannot appear in the new one.
 //!
 //! Invariants:
 //!
-//! - **S4** A number is given to one collection, once in the life of a store.
-//! - **S5** The elements under a number belong to the key whose record holds the number, and there
-//!   are as many as its count. The elements of a list have consecutive positions. A counted sorted
-//!   set also stores its chunk counts under its number.
+//! - **S4** Each number is assigned to at most one collection during the life of a store.
+//! - **S5** The elements stored under a number belong to the key whose record contains the number,
+//!   and the record's count is the number of these elements. The elements of a list have
+//!   consecutive positions. A counted sorted set additionally stores its chunk counts under its
+//!   number.
 
 pub(crate) mod format;
 
@@ -32,37 +34,38 @@ pub(crate) enum CollectionKind {
     Hash,
 }
 
-/// The header of a collection, without its elements.
+/// The header of a collection, as stored in its record. It does not contain the elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CollectionHeader {
     pub(crate) kind: CollectionKind,
     /// Expiry time in milliseconds since 1970; 0 for never.
     pub(crate) expires_ms: u64,
-    /// Number that prefixes the keys of its elements.
+    /// The collection number, which is part of the keys of its elements.
     pub(crate) number: u64,
-    /// Number of elements; for a sorted set, of members.
+    /// Number of elements. For a sorted set this is the number of members.
     pub(crate) count: u64,
-    /// Position of a list's first element.
+    /// Position of the first element of a list.
     pub(crate) head: i64,
-    /// Whether chunk counts exist for finding ranks, as in a large sorted set.
+    /// Whether the store contains chunk counts for this collection, with which ranks are computed.
+    /// Only large sorted sets have them.
     pub(crate) is_counted: bool,
-    /// Whether it has been created in memory only, so no record refers to it yet.
+    /// Whether the collection exists only in memory, so that no record refers to it yet.
     pub(crate) is_new: bool,
 }
 
 impl CollectionHeader {
-    /// Returns the position after a list's last element.
+    /// Returns the position after the last element of a list.
     pub(crate) fn tail(&self) -> i64 {
         self.head.wrapping_add_unsigned(self.count)
     }
 }
 
-/// The bytes of a record, borrowed or owned.
+/// The bytes of a record, either borrowed from the transaction or owned.
 #[derive(Debug)]
 pub(crate) enum RecordBytes<'t> {
-    /// Memory held by the transaction.
+    /// Bytes that belong to the transaction.
     Borrowed(&'t [u8]),
-    /// A value read for the caller.
+    /// A value that was read from the store for this caller.
     Owned(Value),
 }
 
@@ -77,7 +80,7 @@ impl Deref for RecordBytes<'_> {
     }
 }
 
-/// The value of a string.
+/// The value of a string key, as part of its record.
 #[derive(Debug)]
 pub(crate) struct StringValue<'t> {
     record: RecordBytes<'t>,
@@ -86,7 +89,7 @@ pub(crate) struct StringValue<'t> {
 }
 
 impl<'t> StringValue<'t> {
-    /// Returns a string in memory that has no record.
+    /// Returns a string that exists only in memory and is not part of a record.
     pub(crate) fn of(bytes: &'t [u8], expires_ms: u64) -> StringValue<'t> {
         StringValue {
             record: RecordBytes::Borrowed(bytes),
@@ -97,7 +100,7 @@ impl<'t> StringValue<'t> {
 }
 
 impl StringValue<'_> {
-    /// Returns the length of its record in bytes.
+    /// Returns the length of the string's record in bytes.
     pub(crate) fn record_len(&self) -> usize {
         self.record.len()
     }
@@ -111,7 +114,7 @@ impl Deref for StringValue<'_> {
     }
 }
 
-/// The content of a key.
+/// The value of a key: a string or a collection.
 #[derive(Debug)]
 pub(crate) enum TypedValue<'t> {
     Text(StringValue<'t>),
@@ -119,7 +122,7 @@ pub(crate) enum TypedValue<'t> {
 }
 
 impl<'t> TypedValue<'t> {
-    /// Decodes a record. Returns `None` if it has expired.
+    /// Decodes a record. Returns `None` if the record has expired at the time `now_ms`.
     pub(crate) fn read(
         record: RecordBytes<'t>,
         now_ms: u64,
@@ -140,7 +143,7 @@ impl<'t> TypedValue<'t> {
         })
     }
 
-    /// Returns the expiry time in milliseconds since 1970; 0 for never.
+    /// Returns the expiry time in milliseconds since 1970, or 0 if the key never expires.
     pub(crate) fn expires_ms(&self) -> u64 {
         match self {
             TypedValue::Text(text) => text.expires_ms,
@@ -148,7 +151,7 @@ impl<'t> TypedValue<'t> {
         }
     }
 
-    /// Returns the type name for TYPE.
+    /// Returns the name of the type as replied by the TYPE command.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             TypedValue::Text(_) => "string",
