@@ -47,14 +47,13 @@ fn is_empty(keyspace: &Keyspace, end: Option<&[u8]>) -> alluvium::Result<bool> {
 /// The layout that was determined from a store, before the server has changed the store.
 pub(super) struct DetectedLayout {
     pub(super) layout: KeyLayout,
-    /// Whether the store has no layout recorded yet and no keys, so that the chosen layout must
+    /// Whether hashed keys were chosen for a store that contains no keys, so that the choice must
     /// still be recorded.
     is_free: bool,
 }
 
-/// Determines the layout of a store. Uses the recorded layout if there is one. If none is recorded,
-/// or hashed keys are requested and the store has no keys yet, returns the requested layout
-/// `wished`.
+/// Determines the layout of a store. A store that is recorded as hashed remains hashed. Any other
+/// store gets the layout `wished`, which may be hashed only if the store contains no keys.
 ///
 /// # Errors
 /// [`Error::InOrder`] if the store has ordered keys and hashed ones are requested;

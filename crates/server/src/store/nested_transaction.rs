@@ -1,5 +1,5 @@
-//! The context of a command within a client's transaction: reads and walks through that
-//! transaction, and the writes of the command.
+//! The context in which a command of a client's transaction runs. Its reads and iterators go
+//! through the client's transaction, and it collects the writes of the command.
 
 use super::ServerStore;
 use super::collection_filter::MarkChanges;
@@ -13,10 +13,10 @@ use alluvium::{TransactionIter, TransactionUnorderedScan, Value, WriteSet};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// The context of a command within a client's transaction.
+/// The state of a command that runs within a client's transaction.
 pub(crate) struct NestedTransaction<'s> {
     base: &'s alluvium::Transaction,
-    /// Keys written to, each with its expiry time.
+    /// The keys that the command has written, each with its expiry time in milliseconds since 1970.
     wrote: Vec<(InnerKey, u64)>,
     ranges: Vec<(InnerKey, InnerKey)>,
     touched: Vec<(u8, Box<[u8]>)>,
@@ -32,19 +32,20 @@ impl<'s> NestedTransaction<'s> {
         }
     }
 
-    /// Reads values as the client's transaction sees them.
+    /// Reads the values of keys as the client's transaction sees them, and adds the keys to its
+    /// read set.
     pub(super) fn read(
         &self,
         store: &ServerStore,
         keys: &[impl AsRef<[u8]>],
     ) -> Result<Vec<Option<Value>>, CommandError> {
         let _may_wait = wait_hooks::may_wait();
-        // After any error the command ends, and its writes are dropped.
+        // If a read fails, the command fails, and its writes are discarded.
         let values = match store.records.are_hashed() {
             false => self.base.multi_get(&store.data, keys)?,
             true => {
-                // The transaction also depends on absent keys, which only an existing keyspace can
-                // track.
+                // The read set must also contain absent keys, which is possible only if their
+                // keyspace exists.
                 for key in keys {
                     store.records.ensure(key.as_ref())?;
                 }
@@ -55,7 +56,8 @@ impl<'s> NestedTransaction<'s> {
         Ok(values)
     }
 
-    /// Walks over the client's transaction merged with the command's own writes.
+    /// Returns an iterator over a key range as the client's transaction sees it, merged with the
+    /// writes of the command itself.
     pub(super) fn walk<'t>(
         &'t self,
         store: &ServerStore,
@@ -87,14 +89,15 @@ impl<'s> NestedTransaction<'s> {
         }
     }
 
-    /// Walks over the hashed records of a database as the client's transaction sees them. Long
-    /// values may be replaced by empty ones.
+    /// Returns an iterator over the hashed records of a database as the client's transaction sees
+    /// them. Long values may be replaced by empty ones.
     pub(super) fn walk_hashed(
         &self,
         store: &ServerStore,
         database: u8,
     ) -> Result<TransactionUnorderedScan<'s>, CommandError> {
-        // The transaction also depends on absent keys, which only an existing keyspace can track.
+        // The read set must also contain absent keys, which is possible only if their keyspace
+        // exists.
         let walk = self.base.unordered(store.records.space(database)?);
         Ok(walk.without_long_values())
     }
@@ -107,19 +110,20 @@ impl<'s> NestedTransaction<'s> {
         self.ranges.push((start.clone(), end.clone()));
     }
 
-    /// Records a write to a user key in a database, given by its stored number.
+    /// Notes that the command has written a user key in a database. `number` is the stored number
+    /// of the database.
     pub(super) fn touched(&mut self, number: u8, key: &[u8]) {
         self.touched.push((number, key.into()));
     }
 }
 
-/// A walk over a client's transaction merged with the writes of one command.
+/// An ordered iterator over a client's transaction, merged with the writes of one command.
 pub(crate) struct NestedTransactionWalk<'t> {
     base: TransactionIter<'t>,
-    /// The next pair of the base walk, if it was read already.
+    /// The next pair of the client's transaction, if it has been read ahead.
     next: Option<OwnedPair>,
     writes: Option<&'t WriteSet>,
-    /// The command's own pairs, in the direction of the walk.
+    /// The pairs written by the command, in the direction of the iteration.
     own: VecDeque<OwnedPair>,
     direction: WalkDirection,
 }
@@ -140,7 +144,8 @@ impl NestedTransactionWalk<'_> {
         }
     }
 
-    /// Returns the next pair of the base walk that the command has not overwritten or deleted.
+    /// Returns the next pair of the client's transaction whose key the command has neither
+    /// overwritten nor deleted.
     fn step(&mut self) -> Result<Option<OwnedPair>, CommandError> {
         loop {
             let next = match self.direction {
@@ -158,7 +163,7 @@ impl NestedTransactionWalk<'_> {
     }
 }
 
-/// The writes of a command.
+/// All writes of one command, to be adopted by the client's transaction.
 pub(crate) struct CommandChanges {
     pub(super) writes: Option<Box<WriteSet>>,
     pub(super) records: Option<Box<OwnRecords>>,
@@ -166,12 +171,13 @@ pub(crate) struct CommandChanges {
     pub(super) ranges: Vec<(InnerKey, InnerKey)>,
     pub(super) touched: Vec<(u8, Box<[u8]>)>,
     pub(super) marks: MarkChanges,
-    /// Sorted sets whose orders have changed.
+    /// Numbers of the sorted sets whose rank indexes the command has changed.
     pub(super) orders: Vec<u64>,
 }
 
 impl CommandChanges {
-    /// Returns the final value of a key, if any.
+    /// Returns the value that a key has after the command, or `None` if the command has deleted the
+    /// key or not written it.
     pub(super) fn value(&self, key: &[u8]) -> Option<&[u8]> {
         let record = self.records.as_ref().and_then(|records| records.own(key));
         match record {
@@ -187,7 +193,8 @@ impl CommandChanges {
 }
 
 impl CommandTransaction<'_> {
-    /// Returns the writes of a command within a client's transaction.
+    /// Consumes the transaction of a command and returns its writes. The command must be nested in
+    /// a client's transaction.
     pub(crate) fn into_changes(mut self) -> CommandChanges {
         let orders = self.write_orders();
         let within = self
@@ -214,7 +221,7 @@ mod tests {
     use alluvium::Options;
     use std::collections::BTreeMap;
 
-    /// Returns the key of a random string in database 0.
+    /// Returns the record key of a random user key in database 0.
     fn key(random: &mut fastrand::Rng) -> InnerKey {
         format::record_key(0, format!("key {:02}", random.u8(..60)).as_bytes())
     }

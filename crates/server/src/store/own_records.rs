@@ -1,7 +1,7 @@
 //! The uncommitted writes of a transaction to hashed records.
 //!
-//! They are kept by record key, as if records were ordered. A walk finds in them what to add to the
-//! records of the store, and a commit derives the keyspace of each record from its key.
+//! The writes are sorted by record key, as if records were ordered. An iterator adds them to the
+//! records of the store, and a commit derives the keyspace of each record from its record key.
 
 use super::model::format::{self, InnerKey};
 use super::records::{KeyPlacement, RecordKeyspaces};
@@ -10,28 +10,28 @@ use alluvium::{Keyspace, WriteBatch};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-/// Memory of a record besides its bytes.
+/// Memory overhead of a written record, in bytes, besides its key and value.
 const PER_RECORD: usize = 96;
 
-/// The new state of a record.
+/// The state of a record after the transaction.
 #[derive(Debug)]
 struct RecordWrite {
-    /// `None` if it is deleted.
+    /// The new value, or `None` if the record is deleted.
     value: Option<Vec<u8>>,
     expires_ms: u64,
 }
 
-/// The records written by a transaction.
+/// The hashed records that a transaction has written or deleted.
 #[derive(Debug, Default)]
 pub(crate) struct OwnRecords {
     writes: BTreeMap<InnerKey, RecordWrite>,
-    /// Databases that were emptied before these writes, by their stored numbers.
+    /// Stored numbers of the databases that the transaction emptied before it made these writes.
     emptied: Vec<u8>,
     bytes: usize,
 }
 
 impl OwnRecords {
-    /// Sets a record. It expires at `expires_ms`, or never if that is 0.
+    /// Writes a record that expires at `expires_ms` (milliseconds since 1970), or never if it is 0.
     pub(super) fn put(&mut self, place: InnerKey, value: Vec<u8>, expires_ms: u64) {
         let value = Some(value);
         self.insert(place, RecordWrite { value, expires_ms });
@@ -54,7 +54,8 @@ impl OwnRecords {
         }
     }
 
-    /// Deletes all records of a database.
+    /// Deletes all records of a database, both the stored ones and those written by this
+    /// transaction.
     pub(super) fn empty(&mut self, database: u8) {
         self.writes.retain(|place, _| place.first() != Some(&database));
         let sizes = self
@@ -67,13 +68,13 @@ impl OwnRecords {
         }
     }
 
-    /// Returns whether all stored records of a database are deleted.
+    /// Returns whether the transaction has deleted all stored records of a database.
     pub(super) fn is_emptied(&self, database: u8) -> bool {
         self.emptied.contains(&database)
     }
 
-    /// Returns the state of a record, or `None` if the transaction has not written it and the store
-    /// must be read.
+    /// Returns the value of a record that the transaction has written, or `Some(None)` if it has
+    /// deleted the record. Returns `None` if it has done neither, so that the store must be read.
     pub(super) fn own(&self, place: &[u8]) -> Option<Option<&[u8]>> {
         match self.writes.get(place) {
             Some(own) => Some(own.value.as_deref()),
@@ -84,19 +85,20 @@ impl OwnRecords {
         }
     }
 
-    /// Returns the user keys and values of a database that were written and not deleted.
+    /// Returns the user key and the value of each record that the transaction has written in a
+    /// database.
     pub(super) fn of(&self, database: u8) -> impl Iterator<Item = (&[u8], &[u8])> {
         let (start, end) = format::records(database);
         let own = self.writes.range(start..end);
         own.filter_map(|(place, own)| Some((format::user_key(place), own.value.as_deref()?)))
     }
 
-    /// Returns the approximate memory in bytes.
+    /// Returns the approximate memory of the writes, in bytes.
     pub(super) fn memory(&self) -> usize {
         self.bytes
     }
 
-    /// Adds all writes to a batch.
+    /// Adds all writes to a batch that is going to be committed.
     pub(super) fn add_to(&self, batch: &mut WriteBatch, records: &RecordKeyspaces) -> alluvium::Result<()> {
         self.each(records, |write| {
             match write {
@@ -127,7 +129,8 @@ impl OwnRecords {
         })
     }
 
-    /// Calls `write` for each operation, in a valid order of execution.
+    /// Calls `write` for each operation: first for the emptied databases, then for the individual
+    /// records.
     fn each(
         &self,
         records: &RecordKeyspaces,

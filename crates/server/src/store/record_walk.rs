@@ -1,8 +1,10 @@
-//! Walks over the records of a database, ordered or hashed.
+//! Iterates over the records of a database, for both ordered and hashed records.
 //!
-//! A walk over hashed records follows the order of the key hashes, which merges do not change: SCAN
-//! continues after the last key that it has returned, and returns every key that exists throughout.
-//! Starting a walk requires a pass over all keys that are only in memory, so walks of SCAN are kept
+//! Hashed records are iterated in the order of their key hashes, which merges do not change.
+//! Therefore SCAN can continue after the last key that it has returned, and returns every key that
+//! exists during the whole scan. Creating such an iterator requires a pass over all keys that are
+//! only in memory, so the iterators of SCAN are kept for a short time to be resumed. A kept
+//! iterator reads an old snapshot; SCAN therefore looks up each key again.
 //! for a short time. A kept walk reads an old snapshot; SCAN therefore looks up each key again.
 
 use super::model::format::{self, InnerKey};
@@ -15,32 +17,35 @@ use alluvium::{UnorderedScan, Value};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
-/// Number of kept walks. Each holds the keys that were only in memory when it began.
+/// Maximum number of kept iterators. Each one stores the keys that were only in memory when it was
+/// created.
 const KEPT: usize = 4;
 
-/// Lifetime of a kept walk in milliseconds, during which the store retains old versions for it.
+/// Lifetime of a kept iterator in milliseconds. The store retains old versions for it during this
+/// time.
 const KEPT_MS: u64 = 1_000;
 
-/// A walk over records, merged with a transaction's own writes.
+/// An iterator over records, merged with the transaction's own writes.
 pub(crate) struct RecordWalk<'t>(RecordWalkKind<'t>);
 
 enum RecordWalkKind<'t> {
     Ordered(TransactionScan<'t>),
     Hashed {
-        /// The records written by the transaction, which come first.
+        /// The records written by the transaction itself, which are returned first.
         own: std::vec::IntoIter<OwnedPair>,
         store: Option<CommittedRecords<'t>>,
         hidden: OwnWriteFilter<'t>,
-        /// The pair that was last lent to the caller.
+        /// The pair that the caller has currently borrowed.
         lent: Option<OwnedPair>,
         _may_wait: MayWait,
     },
 }
 
-/// Hashed records of the store, or as seen by a client's transaction, with their keys.
+/// Hashed records with their user keys, as committed in the store or as seen by a client's
+/// transaction.
 type CommittedRecords<'t> = Box<dyn Iterator<Item = alluvium::Result<(Vec<u8>, Value)>> + 't>;
 
-/// Filters the stored records that the transaction has written itself.
+/// Filters out stored records that the transaction has overwritten or deleted.
 struct OwnWriteFilter<'t> {
     records: Option<&'t OwnRecords>,
     database: u8,
@@ -54,7 +59,7 @@ impl OwnWriteFilter<'_> {
 }
 
 impl RecordWalk<'_> {
-    /// Returns the next user key and its record, borrowed until the next call.
+    /// Returns the next user key and its record. Both are borrowed until the next call.
     pub(crate) fn lend(&mut self) -> Result<Option<LentPair<'_>>, CommandError> {
         match &mut self.0 {
             RecordWalkKind::Ordered(scan) => {
@@ -84,18 +89,19 @@ impl RecordWalk<'_> {
     }
 }
 
-/// A page of keys from a walk that spans several calls.
+/// A page of keys, which is the result of one call of a scan.
 #[derive(Debug)]
 pub(crate) struct KeyPage {
-    /// User keys, which may have been deleted since.
+    /// The user keys of the page. Some of them may have been deleted since the iterator was
+    /// created.
     pub(crate) keys: Vec<Vec<u8>>,
-    /// The cursor of the next page, or 0 at the end.
+    /// The cursor with which to request the next page, or 0 if this is the last page.
     pub(crate) next: u64,
 }
 
 impl CommandTransaction<'_> {
-    /// Walks over the records between two keys; if records are hashed, over the whole database.
-    /// Long values may be replaced by empty ones.
+    /// Returns an iterator over the records between two keys, or over all records of the database
+    /// if records are hashed. Long values may be replaced by empty ones.
     pub(crate) fn walk_records(
         &self,
         start: InnerKey,
@@ -126,7 +132,7 @@ impl CommandTransaction<'_> {
         }))
     }
 
-    /// Returns the records of the database that the transaction has written. Long values are
+    /// Returns the records that the transaction has written in its database. Long values are
     /// replaced by empty ones.
     fn own_pairs(&self) -> Vec<OwnedPair> {
         let own = self.records.iter().flat_map(|records| records.of(self.database));
@@ -134,21 +140,21 @@ impl CommandTransaction<'_> {
             .collect()
     }
 
-    /// Returns whether the transaction has deleted all stored records of the database.
+    /// Returns whether the transaction has deleted all stored records of its database.
     fn has_emptied(&self) -> bool {
         let is_emptied = |records: &OwnRecords| records.is_emptied(self.database);
         self.records.as_deref().is_some_and(is_emptied)
     }
 
-    /// Returns a walk over the stored records of the database, unless the transaction has deleted
-    /// them all.
+    /// Returns an iterator over the stored records of the database, or `None` if there are none or
+    /// the transaction has deleted them all.
     fn committed(&self) -> Option<UnorderedScan> {
         let space = self.store.records.existing(self.database)?;
         (!self.has_emptied()).then(|| space.unordered().without_long_values())
     }
 
-    /// Draws a random key of hashed records: the next one from a uniformly drawn hash. Returns
-    /// `None` beyond the last hash.
+    /// Selects a random key among the hashed records: the first key whose hash follows `random`,
+    /// which should be uniformly distributed. Returns `None` if no hash follows.
     pub(crate) fn draw_hashed(&self, random: [u8; 16]) -> Result<Option<Vec<u8>>, CommandError> {
         let _may_wait = wait_hooks::may_wait();
         let Some(walk) = self.committed() else {
@@ -158,20 +164,22 @@ impl CommandTransaction<'_> {
         Ok(next.map(|(key, _)| key))
     }
 
-    /// Returns the position of a SCAN cursor.
+    /// Returns the key at which the scan with a cursor continues.
     pub(crate) fn cursor_place(&self, cursor: u64) -> Result<Vec<u8>, CommandError> {
         let cursors = &self.store.cursors;
         let place = cursors.place(self.client, self.database, cursor);
         place.ok_or(CommandError::say("ERR invalid cursor"))
     }
 
-    /// Returns the cursor of a walk that continues at a key.
+    /// Returns a cursor for a scan that continues at a key.
     pub(crate) fn cursor_at(&self, key: &[u8]) -> u64 {
         let store = self.store;
         store.cursors.keep(self.client, self.database, key, &store.budget)
     }
 
-    /// Returns the walk of a cursor, which denotes `place`: a kept walk, or a new one.
+    /// Returns the iterator of a scan with a cursor: a kept one if available, otherwise a new one
+    /// that continues after the key `place`. Returns `None` if there are no stored records to
+    /// iterate over.
     fn walk_from(&self, cursor: u64, place: Option<Vec<u8>>) -> Option<ResumableWalk> {
         if self.has_emptied() {
             return None;
@@ -198,12 +206,12 @@ impl CommandTransaction<'_> {
         })
     }
 
-    /// Returns the client and the database of a walk.
+    /// Returns the client and the database, which identify the owner of an iterator.
     fn whose(&self) -> (u64, u8) {
         (self.client, self.database)
     }
 
-    /// Returns the hashed records of user keys. Long values are replaced by empty ones.
+    /// Returns the hashed records of user keys. Long values may be replaced by empty ones.
     pub(crate) fn short_records(&self, names: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, CommandError> {
         let mut records: Vec<Option<Vec<u8>>> = Vec::with_capacity(names.len());
         let mut unknown = Vec::new();
@@ -230,7 +238,8 @@ impl CommandTransaction<'_> {
         Ok(records)
     }
 
-    /// Returns about `count` keys of hashed records, starting at a cursor.
+    /// Returns a page of about `count` user keys of hashed records, starting at a cursor. The page
+    /// ends earlier when its keys exceed `most_bytes` bytes.
     pub(crate) fn some_keys(
         &self,
         cursor: u64,
@@ -247,9 +256,9 @@ impl CommandTransaction<'_> {
             keys: Vec::new(),
             next: 0,
         };
-        // Keys written by the transaction have no position among the hashes, so the first page
-        // returns them all. A stored key that was also written by the transaction is skipped on the
-        // first page but may be repeated on later pages.
+        // Keys written by the transaction have no position in the hash order, so the first page
+        // returns all of them. If such a key is also stored, the first page skips the stored one,
+        // but a later page may return the key a second time.
         let is_first = place.is_none();
         if is_first || self.has_emptied() {
             page.keys = self.own_pairs().into_iter().map(|(key, _)| key).collect();
@@ -282,13 +291,13 @@ impl CommandTransaction<'_> {
     }
 }
 
-/// A walk of SCAN that can be continued.
+/// An iterator of SCAN that is kept between two requests.
 struct ResumableWalk {
     whose: (u64, u8),
-    /// The cursor at which it continues.
+    /// The cursor with which the scan continues.
     cursor: u64,
     began_ms: u64,
-    /// A key that was read from the walk but not returned yet.
+    /// A key that was read from the iterator but did not fit into the last page.
     first: Option<Vec<u8>>,
     walk: UnorderedScan,
 }
@@ -306,14 +315,16 @@ impl ResumableWalk {
     }
 }
 
-/// Walks of SCAN that can be continued without a restart. Two scans of a client may reach the same
-/// position and thus have the same cursor. When a client begins a scan, its earlier walks are
-/// dropped, so a scan never continues a walk that is older than itself, which would miss keys.
+/// The kept iterators of SCAN, which later requests resume without creating new iterators. Two
+/// scans of a client may reach the same position and then have the same cursor. Therefore, when a
+/// client begins a scan, its older iterators are dropped. Otherwise the scan could resume an
+/// iterator that is older than the scan itself, and miss keys.
 #[derive(Default)]
 pub(crate) struct WalkCache(Mutex<VecDeque<ResumableWalk>>);
 
 impl WalkCache {
-    /// Takes the kept walk of a client at a cursor.
+    /// Removes and returns the kept iterator of a client at a cursor, or returns `None` if there is
+    /// none or it is too old.
     fn take(&self, whose: (u64, u8), cursor: u64, now_ms: u64) -> Option<ResumableWalk> {
         let mut all = self.0.lock();
         let is_it = |kept: &ResumableWalk| kept.whose == whose && kept.cursor == cursor;
@@ -321,7 +332,7 @@ impl WalkCache {
         all.remove(at).filter(|kept| !kept.is_old(now_ms))
     }
 
-    /// Drops the walks of a client over a database.
+    /// Drops all kept iterators of a client over a database.
     fn end(&self, whose: (u64, u8)) {
         self.0.lock().retain(|kept| kept.whose != whose);
     }
@@ -334,7 +345,7 @@ impl WalkCache {
         drop(oldest);
     }
 
-    /// Drops walks that were not continued in time.
+    /// Drops kept iterators that have exceeded their lifetime.
     pub(crate) fn close_old(&self, now_ms: u64) {
         self.0.lock().retain(|kept| !kept.is_old(now_ms));
     }

@@ -1,7 +1,9 @@
-//! The location of the records of user keys: ordered with all other data, or hashed.
+//! The location of records: either in the ordered keyspace with all other data, or in hashed
+//! keyspaces.
 //!
-//! A store with hashed keys has an unordered keyspace for each database. A lookup there needs one
-//! read and less than one byte of memory per key. Elements of collections stay ordered.
+//! A store with hashed keys has one unordered keyspace for the records of each database. A lookup
+//! in it needs one read and less than one byte of memory per key. The elements of collections
+//! remain in the ordered keyspace.
 
 use super::databases::numbers_of;
 use super::layout::{existing, hashed_options};
@@ -13,26 +15,26 @@ use alluvium::{Db, Keyspace, Snapshot, Value};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
 
-/// The keyspaces of hashed records.
+/// The keyspaces in which hashed records are stored.
 #[derive(Debug)]
 pub(crate) struct RecordKeyspaces {
     db: Db,
-    /// One keyspace for each database number, created at the first write. `None` if records are
-    /// ordered.
+    /// The keyspace of each database number, created when its first record is written. `None` if
+    /// records are ordered.
     hashed: Option<[OnceLock<Keyspace>; DATABASES as usize]>,
 }
 
-/// The keyspace of a key.
+/// The keyspace in which a key is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyPlacement {
-    /// The keyspace of ordered data.
+    /// The common keyspace of ordered data.
     Ordered,
-    /// The keyspace of a database's hashed records, by the stored number of the database.
+    /// The keyspace of hashed records of the database with this stored number.
     Records(u8),
 }
 
 impl RecordKeyspaces {
-    /// Opens the keyspaces of a store with this layout.
+    /// Opens the existing record keyspaces of a store that has the layout `layout`.
     pub(super) fn open(db: &Db, layout: KeyLayout) -> alluvium::Result<RecordKeyspaces> {
         let mut hashed = None;
         if layout == KeyLayout::Hashed {
@@ -50,13 +52,13 @@ impl RecordKeyspaces {
         })
     }
 
-    /// Returns whether records are hashed.
+    /// Returns whether the store has hashed records.
     #[inline]
     pub(crate) fn are_hashed(&self) -> bool {
         self.hashed.is_some()
     }
 
-    /// Returns the keyspace of a key.
+    /// Returns the keyspace in which an encoded key is stored.
     #[inline]
     pub(super) fn home(&self, inner: &[u8]) -> KeyPlacement {
         match inner.first() {
@@ -67,12 +69,12 @@ impl RecordKeyspaces {
         }
     }
 
-    /// Returns the keyspace of a database's hashed records, or `None` if it was never created.
+    /// Returns the keyspace of a database's hashed records, or `None` if it has not been created.
     pub(crate) fn existing(&self, database: u8) -> Option<&Keyspace> {
         self.hashed.as_ref()?.get(usize::from(database))?.get()
     }
 
-    /// Returns the keyspace of a database's hashed records, and creates it if necessary.
+    /// Returns the keyspace of a database's hashed records, and creates it if it does not exist.
     pub(super) fn space(&self, database: u8) -> alluvium::Result<&Keyspace> {
         let spaces = self
             .hashed
@@ -87,7 +89,7 @@ impl RecordKeyspaces {
         Ok(space.get_or_init(|| made))
     }
 
-    /// Creates the keyspace of a key if necessary.
+    /// Creates the keyspace in which an encoded key is stored if it does not exist.
     pub(super) fn ensure(&self, inner: &[u8]) -> alluvium::Result<()> {
         if let KeyPlacement::Records(database) = self.home(inner) {
             self.space(database)?;
@@ -95,13 +97,13 @@ impl RecordKeyspaces {
         Ok(())
     }
 
-    /// Returns the keyspaces of all databases that have ever had hashed records.
+    /// Returns all existing keyspaces of hashed records.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Keyspace> {
         (0..DATABASES).filter_map(|database| self.existing(database))
     }
 }
 
-/// Converts keys to their form in the keyspace `home`.
+/// Converts encoded keys to the form that they have in the keyspace `home`.
 fn names<'k>(home: KeyPlacement, places: impl Iterator<Item = &'k [u8]>) -> Vec<&'k [u8]> {
     let name = |place: &'k [u8]| match home {
         KeyPlacement::Ordered => place,
@@ -110,15 +112,16 @@ fn names<'k>(home: KeyPlacement, places: impl Iterator<Item = &'k [u8]>) -> Vec<
     places.map(name).collect()
 }
 
-/// Records of one database to read, with their keyspace.
+/// A set of records of one database to read: their keyspace, and their keys in that keyspace.
 pub(crate) struct RecordReads<'s, 'k> {
-    /// `None` if the database never had hashed records.
+    /// The keyspace, or `None` if no hashed record was ever written to the database.
     pub(crate) space: Option<&'s Keyspace>,
     pub(crate) names: Vec<&'k [u8]>,
 }
 
 impl ServerStore {
-    /// Returns the keyspace of a database's records, and their keys in it.
+    /// Prepares reading records of one database. `places` are the record keys; they are converted
+    /// to the form that the keyspace uses.
     pub(crate) fn gather<'s, 'k>(&'s self, database: u8, places: &'k [InnerKey]) -> RecordReads<'s, 'k> {
         let (space, home) = match self.records.are_hashed() {
             true => (self.records.existing(database), KeyPlacement::Records(database)),
@@ -128,7 +131,7 @@ impl ServerStore {
         RecordReads { space, names }
     }
 
-    /// Returns the approximate number of records in a database.
+    /// Returns an estimate of the number of records in a database.
     pub(crate) fn approximate_records(&self, database: u8) -> alluvium::Result<u64> {
         if self.records.are_hashed() {
             let space = self.records.existing(database);
@@ -138,7 +141,7 @@ impl ServerStore {
         self.data.approximate_len_of(&start[..]..&end[..])
     }
 
-    /// Returns whether a database has any records.
+    /// Returns whether a database contains any records.
     pub(crate) fn has_records(&self, database: u8) -> alluvium::Result<bool> {
         let first = match (self.records.are_hashed(), self.records.existing(database)) {
             (true, None) => None,
@@ -151,8 +154,8 @@ impl ServerStore {
         Ok(first.is_some())
     }
 
-    /// Reads a record of a client's database in a snapshot, by the mapping of databases at that
-    /// time.
+    /// Reads the record of a user key from a snapshot. `database` is the client's database; its
+    /// stored number is taken from the mapping that the snapshot contains.
     pub(crate) fn record_at(
         &self,
         at: &Snapshot,
@@ -168,8 +171,9 @@ impl ServerStore {
         }
     }
 
-    /// Reads keys, and returns their values in order with the memory charge to hold while they are
-    /// in use: see [`ServerStore::read_charged`].
+    /// Reads encoded keys, which may be in different keyspaces. Returns their values in the same
+    /// order, and a memory charge that the caller must keep while it uses the values: see
+    /// [`ServerStore::read_charged`].
     pub(super) fn read_places(
         &self,
         places: &[impl AsRef<[u8]>],
@@ -195,7 +199,8 @@ impl ServerStore {
         Ok((self.read_apart(places, read)?, reading))
     }
 
-    /// Reads keys with one call of `read` for each keyspace, and returns their values in order.
+    /// Groups encoded keys by keyspace and calls `read` once per keyspace. Returns the values in
+    /// the order of the keys.
     pub(super) fn read_apart<E>(
         &self,
         places: &[impl AsRef<[u8]>],

@@ -1,4 +1,4 @@
-//! Walks over the store merged with a transaction's own writes.
+//! Iterators over key ranges of the store, merged with a transaction's own writes.
 
 use super::model::format::InnerKey;
 use super::nested_transaction::NestedTransactionWalk;
@@ -8,34 +8,34 @@ use crate::error::CommandError;
 use crate::net::wait_hooks::{self, MayWait};
 use alluvium::{Iter, WriteSetIter};
 
-/// A key and its value.
+/// A key and its value, both owned.
 pub(crate) type OwnedPair = (Vec<u8>, Vec<u8>);
 
-/// A key and its value, borrowed from the walk.
+/// A key and its value, both borrowed from the iterator.
 pub(crate) type LentPair<'w> = (&'w [u8], &'w [u8]);
 
-/// The direction of a walk.
+/// The direction of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WalkDirection {
     Forward,
     Backward,
 }
 
-/// Longest value of an own write that is returned in full when long values may be replaced by empty
-/// ones.
+/// Maximum length, in bytes, of a value written by the transaction that is returned in full when an
+/// iterator may replace long values by empty ones.
 const SHORT: usize = 1 << 10;
 
-/// The values that a walk reads.
+/// Which values an iterator returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueSelection {
     All,
-    /// Long values may be replaced by empty ones, which no record has: see
+    /// Long values may be replaced by empty values, which no record has: see
     /// [`Iter::without_long_values`].
     Short,
 }
 
 impl ValueSelection {
-    /// Returns the value as a walk presents it.
+    /// Returns the value that an iterator returns for a value of the transaction's own writes.
     pub(super) fn shown(self, value: &[u8]) -> &[u8] {
         match self {
             ValueSelection::Short if value.len() > SHORT => &[],
@@ -44,23 +44,24 @@ impl ValueSelection {
     }
 }
 
-/// An ordered walk. The transaction's own writes override the store.
+/// An ordered iterator over a key range, in which the transaction's own writes override the store.
 pub(crate) struct TransactionScan<'t> {
     walk: TransactionScanKind<'t>,
     direction: WalkDirection,
-    /// Until the first element is found: the range searched, and where to record it as empty.
+    /// The key range to record as empty if the iteration finds no element in it, and the place to
+    /// record it in. Cleared once the first element is found.
     looks: Option<(&'t VacantRanges, InnerKey, InnerKey)>,
-    /// The last returned pair, if it had to be copied.
+    /// The last returned pair, if it had to be copied for the caller to borrow it.
     lent: Option<OwnedPair>,
     _may_wait: MayWait,
 }
 
 enum TransactionScanKind<'t> {
-    /// Walks over the store; the transaction has no writes.
+    /// Iterates over the store, because the transaction has no writes.
     Store(Box<Iter>),
-    /// Walks over the store merged with own writes.
+    /// Iterates over the store, merged with the transaction's own writes.
     Own(Box<WriteSetIter<'t>>),
-    /// Walks over a client's transaction merged with the writes of one command.
+    /// Iterates over a client's transaction, merged with the writes of one command.
     Within(Box<NestedTransactionWalk<'t>>),
 }
 
@@ -105,7 +106,7 @@ impl<'t> TransactionScan<'t> {
         }
     }
 
-    /// Returns the next pair. It is not copied if the walk is over the store alone.
+    /// Returns the next pair. Copies it only if the iterator merges writes into the store's data.
     pub(crate) fn lend(&mut self) -> Result<Option<LentPair<'_>>, CommandError> {
         if matches!(self.walk, TransactionScanKind::Store(_)) {
             let TransactionScanKind::Store(walk) = &mut self.walk else {

@@ -1,41 +1,44 @@
-//! Statistics of value sizes, which limit how much a batch reads at once: little memory in general,
-//! and never more than the clients' memory has.
+//! Statistics of value sizes. They limit how many values a batch reads at the same time, so that
+//! the values normally need little memory and never more than the clients' memory budget allows.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The longest value read recently, and the longest since the store was opened.
+/// The longest value read recently, and the longest value seen since the store was opened, in
+/// bytes.
 #[derive(Debug, Default)]
 pub(crate) struct ValueSizeStats {
     longest: AtomicUsize,
     longest_ever: AtomicUsize,
-    /// Largest number of bytes a batch may read, whatever was read recently; 0 for no limit.
+    /// Maximum number of bytes that a batch may read even in the worst case; 0 means no limit.
     share: AtomicUsize,
 }
 
 impl ValueSizeStats {
-    /// Approximate target for the bytes prefetched by a batch.
+    /// Approximate number of bytes that a batch should prefetch.
     const AT_ONCE: usize = 1 << 20;
 
-    /// Records the size of a value that was read.
+    /// Updates the recent maximum with the size of a value that was read.
     pub(crate) fn note(&self, bytes: usize) {
         if bytes > self.longest.load(Ordering::Relaxed) {
             self.longest.store(bytes, Ordering::Relaxed);
         }
     }
 
-    /// Records the size of a stored value. Unlike sizes of reads, it does not age.
+    /// Updates the overall maximum with the size of a stored value. Unlike the recent maximum, it
+    /// does not decrease.
     pub(crate) fn note_kept(&self, bytes: usize) {
         if bytes > SHORT && bytes > self.longest_ever.load(Ordering::Relaxed) {
             self.longest_ever.store(bytes, Ordering::Relaxed);
         }
     }
 
-    /// Sets the largest number of bytes a batch may read.
+    /// Sets the maximum number of bytes that a batch may read even in the worst case.
     pub(crate) fn set_share(&self, bytes: usize) {
         self.share.store(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the largest total size that this number of values may have, or 0 if it is small.
+    /// Returns an upper bound of the total size of `values` values in bytes, or 0 if the bound is
+    /// too small to be charged.
     pub(crate) fn at_worst(&self, values: usize) -> usize {
         match self.longest_ever.load(Ordering::Relaxed).saturating_mul(values) {
             ..LITTLE => 0,
@@ -43,7 +46,7 @@ impl ValueSizeStats {
         }
     }
 
-    /// Returns the number of records to read at once.
+    /// Returns the number of records that may be read at the same time.
     pub(crate) fn most(&self) -> usize {
         let usual = ValueSizeStats::AT_ONCE / self.longest.load(Ordering::Relaxed).max(1);
         let share = self.share.load(Ordering::Relaxed);
@@ -54,17 +57,17 @@ impl ValueSizeStats {
         usual.min(at_worst).max(1)
     }
 
-    /// Ages the recent maximum. Called once a second.
+    /// Reduces the recent maximum by a sixteenth. Called once a second.
     pub(crate) fn age(&self) {
         let longest = self.longest.load(Ordering::Relaxed);
         self.longest.store(longest - longest / 16, Ordering::Relaxed);
     }
 }
 
-/// Reads of fewer bytes are not charged.
+/// Reads of fewer bytes than this are not charged.
 const LITTLE: usize = 256 << 10;
 
-/// Values up to this size are ignored.
+/// Values up to this size, in bytes, are not tracked in the overall maximum.
 const SHORT: usize = 4 << 10;
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Writing of collections that are too large for one commit: the elements are written under a new
-//! number in several commits, and the record with the number is written last.
+//! Writes collections that are too large for one commit. The elements are written under a new
+//! collection number in several commits, and the record that contains the number is written last.
 //!
-//! Until a record refers to a number, no reader looks at its elements. The first of these commits
-//! also writes a mark of the number, and the commit that writes the record deletes the mark. A
-//! marked number is therefore garbage. Its elements are deleted as soon as the write is abandoned,
-//! or when the store is next opened. Short collections are not staged: they are written with the
-//! rest of their transaction.
+//! Until a record contains the number, no reader accesses the elements. The first commit also
+//! writes a mark for the number, and the commit that writes the record deletes the mark. Elements
+//! under a marked number are therefore garbage: they are deleted as soon as the write is abandoned,
+//! or else when the store is next opened. Short collections are not staged; they are written
+//! together with the rest of their transaction.
 
 use super::model::format::{self, InnerKey};
 use super::transaction::CommandTransaction;
@@ -14,31 +14,33 @@ use crate::error::CommandError;
 use alluvium::{Durability, Keyspace, WriteBatch};
 use std::borrow::Cow;
 
-/// Memory for the pending elements of a collection, in bytes.
+/// Maximum memory of the elements that wait to be written, in bytes.
 const AT_ONCE: usize = 1 << 20;
 
-/// Memory of a write besides its bytes.
+/// Memory overhead of a buffered element, in bytes, besides its key and value.
 const WRITE_BYTES: usize = 64;
 
-/// Writes the elements of a new collection.
+/// Writes the elements of a new collection, in several commits if they are large.
 pub(crate) struct StagingWriter<'s> {
     store: &'s ServerStore,
     database: u8,
     number: u64,
     pending: Vec<(InnerKey, Vec<u8>)>,
     bytes: usize,
-    /// Whether the commit of the transaction would delete the elements, because the transaction has
-    /// emptied the database before.
+    /// Whether elements that are committed in advance would be deleted by the commit of the
+    /// transaction, because the transaction has emptied the database.
     is_deleted: bool,
-    /// Whether the transaction is a client's, all of whose writes belong to its commit.
+    /// Whether the transaction is nested in a client's transaction, whose writes must all belong to
+    /// one commit.
     is_within: bool,
-    /// The elements that are already committed, with their mark.
+    /// The mark and the elements that have already been committed, if there are any.
     written: Option<OrphanGuard<'s>>,
-    /// The memory charge of pending elements and their batch, once it is significant.
+    /// The memory charge for buffered elements and their batch. Created once they need much memory.
     working: Option<WorkingMemory<'s>>,
 }
 
-/// A marked number. Dropping it deletes its elements, unless a transaction has adopted them.
+/// A marked collection number. Dropping it deletes the elements stored under the number, unless a
+/// transaction that has adopted them was committed.
 struct OrphanGuard<'s> {
     store: &'s ServerStore,
     database: u8,
@@ -61,12 +63,12 @@ impl Drop for OrphanGuard<'_> {
     }
 }
 
-/// The numbers that a transaction adopts when it is committed.
+/// The staged collections that become permanent when the transaction commits.
 #[derive(Default)]
 pub(super) struct StagedCollections<'s>(Vec<OrphanGuard<'s>>);
 
 impl StagedCollections<'_> {
-    /// Keeps the elements under these numbers, because the transaction was committed.
+    /// Makes the staged collections permanent. Called after the transaction was committed.
     pub(super) fn keep(&mut self) {
         self.0.iter_mut().for_each(|garbage| garbage.is_kept = true);
         self.0.clear();
@@ -81,7 +83,7 @@ fn forget(batch: &mut WriteBatch, data: &Keyspace, database: u8, number: u64) ->
 }
 
 impl ServerStore {
-    /// Deletes the elements of collections that were incomplete when an earlier run ended.
+    /// Deletes the elements of collections that an earlier run of the server did not complete.
     pub(super) fn forget_staged(data: &Keyspace, db: &alluvium::Db) -> alluvium::Result<()> {
         for database in 0..DATABASES {
             let (start, end) = format::all_staged(database);
@@ -98,7 +100,7 @@ impl ServerStore {
 }
 
 impl<'s> StagingWriter<'s> {
-    /// Starts to write the elements of a number in a database.
+    /// Creates a writer for the elements of a collection number in a database.
     pub(crate) fn new(transaction: &CommandTransaction<'s>, database: u8, number: u64) -> StagingWriter<'s> {
         StagingWriter {
             store: transaction.store,
@@ -113,7 +115,7 @@ impl<'s> StagingWriter<'s> {
         }
     }
 
-    /// Adds an element. Elements of more than [`AT_ONCE`] bytes together are written at once.
+    /// Adds an element. When the buffered elements exceed [`AT_ONCE`] bytes, commits them.
     pub(crate) fn put(&mut self, key: InnerKey, value: Vec<u8>) -> Result<(), CommandError> {
         self.bytes += key.len() + value.len() + WRITE_BYTES;
         self.pending.push((key, value));
@@ -159,7 +161,8 @@ impl<'s> StagingWriter<'s> {
         Ok(())
     }
 
-    /// Hands the elements over to the transaction, which writes a record with the number.
+    /// Finishes the collection and hands its elements over to the transaction. The caller must then
+    /// write a record with the number in the same transaction.
     pub(crate) fn finish(mut self, transaction: &mut CommandTransaction<'s>) -> Result<(), CommandError> {
         if self.written.is_some() {
             self.write()?;
@@ -197,7 +200,7 @@ mod tests {
         (bytes, keys)
     }
 
-    /// Writes four times as much as may be in memory.
+    /// Stages a collection that is four times as large as the memory limit.
     fn stage<'s>(transaction: &CommandTransaction<'s>, number: u64) -> StagingWriter<'s> {
         let mut staging = StagingWriter::new(transaction, 0, number);
         let (bytes, keys) = fill(transaction, number);
@@ -235,7 +238,7 @@ mod tests {
         stage(&transaction, 3).finish(&mut transaction).unwrap();
         transaction.commit(&held).unwrap();
         assert_eq!(count(&store), 40);
-        // Simulate a kill.
+        // Simulate a crash while a collection is staged.
         std::mem::forget(stage(&CommandTransaction::new(&store, 0), 4));
         drop((transaction, held));
         db.abandon();

@@ -1,5 +1,5 @@
-//! The transaction of a batch of commands: reads of the store merged with own writes, committed
-//! atomically.
+//! The transaction of a batch of commands. Its reads see the store merged with its own writes, and
+//! its writes are committed atomically.
 
 use super::collection_filter::MarkChanges;
 use super::databases::{DatabaseNumbers, database_of};
@@ -21,27 +21,28 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Number of prefetched keys after the expected position in which a lookup searches.
+/// Number of prefetched keys, from the expected position on, that a lookup compares with its key.
 const AHEAD: usize = 16;
 
-/// Largest batch, in bytes, whose memory a thread keeps for its next one. There may be as many
-/// threads as waiting writers.
+/// Maximum size in bytes of a batch whose memory a thread keeps for its next batch. It is small
+/// because there may be as many threads as waiting writers.
 const KEPT_BATCH: usize = 64 << 10;
 
 thread_local! {
-    /// An empty batch with its memory, for reuse.
+    /// An empty batch of this thread, whose memory is reused.
     static SPARE: Cell<Option<Box<BlindBatch>>> = const { Cell::new(None) };
 }
 
-/// Writes of blind commands in order, ready for the commit. No command reads them before.
+/// The writes of blind commands, in order, in the form in which they will be committed. No command
+/// reads them before the commit.
 struct BlindBatch {
     batch: WriteBatch,
-    /// Buffer for encoding a record.
+    /// Buffer in which records are encoded.
     record: Vec<u8>,
 }
 
 impl BlindBatch {
-    /// Returns an empty batch, with reused memory if this thread has some.
+    /// Returns an empty batch. Reuses the memory that this thread has kept, if any.
     fn spare() -> Box<BlindBatch> {
         let new = || {
             Box::new(BlindBatch {
@@ -59,49 +60,56 @@ pub(crate) enum CommitOutcome {
     Nothing,
 }
 
-/// Reads and writes of one or several commands that take effect together. It sees its own writes.
+/// The reads and writes of one or more commands that take effect atomically. Reads see the
+/// transaction's own writes, except those of blind commands.
 pub(crate) struct CommandTransaction<'s> {
     pub(crate) store: &'s ServerStore,
-    /// The stored number of the selected database.
+    /// The stored number of the currently selected database.
     pub(crate) database: u8,
-    /// The number of the client that sent the commands, or 0. It owns the cursors of its walks.
+    /// The ID of the client that sent the commands, or 0. SCAN cursors are assigned to this client.
     pub(crate) client: u64,
-    /// The new mapping of databases, if any were swapped.
+    /// The new mapping of databases, if the transaction has swapped any.
     swapped: Option<Box<DatabaseNumbers>>,
-    /// The time for all commands of the transaction.
+    /// The current time as seen by all commands of the transaction, in milliseconds since 1970.
     pub(crate) now_ms: u64,
     prefetched: Vec<(InnerKey, Option<Value>)>,
-    /// Expected position of the next lookup in `prefetched`.
+    /// Position in `prefetched` at which the next lookup is expected.
     next: usize,
-    /// Prefetched elements, the expected position of the next lookup, and their memory charge.
+    /// Prefetched elements of collections, the position at which the next lookup is expected, and
+    /// the memory charge of the elements.
     elements: Vec<(InnerKey, Option<Value>)>,
     next_element: Cell<usize>,
     elements_reading: Option<ReadReservation>,
-    /// Writes of a transaction that consists of blind commands.
+    /// The writes, if the transaction consists of blind commands.
     blind: Option<Box<BlindBatch>>,
-    /// Writes of any other transaction. `None` until the first write.
+    /// The writes to the ordered keyspace, if the commands are not blind. `None` until the first
+    /// write.
     pub(super) writes: Option<Box<WriteSet>>,
-    /// Writes to records if these are hashed.
+    /// The writes to records, if records are hashed. `None` until the first write.
     pub(super) records: Option<Box<OwnRecords>>,
-    /// The decoded record of the collection that commands work on.
+    /// The deferred record of the collection that the commands currently use.
     pub(super) keeping: RecordDeferral,
-    /// Keys that have gained or lost collections, if any.
+    /// The keys that have gained or lost collections. `None` if there are none.
     marks: Option<Box<MarkChanges>>,
-    /// Orders of sorted sets that were read or changed.
+    /// The rank indexes of the sorted sets that the transaction has read or changed.
     pub(super) orders: Vec<OpenOrder>,
-    /// Collections whose elements were committed in advance.
+    /// Collections whose elements have been committed in advance.
     pub(super) staged: StagedCollections<'s>,
-    /// Ranges in which walks have found no elements, maintained once there are writes.
+    /// Key ranges in which iterators have found no elements. Maintained only once the transaction
+    /// has writes.
     pub(super) vacancies: VacantRanges,
-    /// The memory charge of the last read.
+    /// The memory charge of the most recent read.
     reading: Cell<Option<ReadReservation>>,
-    /// The client's transaction that this one is nested in, if any. Reads go through it.
+    /// The client's transaction in which this transaction is nested, if any. All reads go through
+    /// it.
     pub(super) within: Option<Box<NestedTransaction<'s>>>,
-    /// User keys written to, with the databases as clients know them.
+    /// The watched databases and keys that the transaction has written. The database is the number
+    /// that clients use.
     touched: Vec<(u8, Box<[u8]>)>,
-    /// Number of bytes written blindly.
+    /// Number of bytes written by blind commands.
     bytes: usize,
-    /// Bytes and keys written with an expiry time, and the latest of these times.
+    /// The number of bytes and of keys written with an expiry time, and the latest of these expiry
+    /// times.
     expiring: u64,
     expiring_keys: u64,
     last_expiry_ms: u64,
@@ -113,8 +121,8 @@ impl<'s> CommandTransaction<'s> {
         CommandTransaction::with(store, database, None)
     }
 
-    /// Creates a transaction for blind commands, which overwrite keys without reading. It does not
-    /// see its own writes.
+    /// Creates a transaction for blind commands, which overwrite keys without reading them. Its
+    /// reads do not see its own writes.
     #[inline]
     pub(crate) fn blind(store: &'s ServerStore, database: u8) -> CommandTransaction<'s> {
         CommandTransaction::with(store, database, Some(BlindBatch::spare()))
@@ -151,7 +159,7 @@ impl<'s> CommandTransaction<'s> {
         }
     }
 
-    /// Returns the approximate memory of its writes in bytes.
+    /// Returns the approximate memory of the transaction's writes, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let records = self.records.as_ref().map_or(0, |records| records.memory());
         self.bytes + records + self.writes.as_ref().map_or(0, |writes| writes.memory())
@@ -166,15 +174,16 @@ impl<'s> CommandTransaction<'s> {
         self.marks.get_or_insert_default()
     }
 
-    /// Reads the records of many keys in one request, for later commands. Either the keys are
-    /// locked, or each is read by one command only.
+    /// Reads the records of several keys in one request, so that the following commands find them
+    /// in memory. The caller must either hold the locks of the keys, or ensure that each key is
+    /// read by only one command.
     pub(crate) fn prefetch(&mut self, keys: Vec<InnerKey>) -> Result<(), CommandError> {
         let values = self.read(&keys)?;
         self.has_read(keys, values);
         Ok(())
     }
 
-    /// Stores prefetched records, in the order in which commands will read them.
+    /// Stores prefetched records. They must be in the order in which the commands will read them.
     pub(crate) fn has_read(&mut self, keys: Vec<InnerKey>, values: Vec<Option<Value>>) {
         for value in values.iter().flatten() {
             self.store.sizes.note_kept(value.len());
@@ -183,8 +192,9 @@ impl<'s> CommandTransaction<'s> {
         self.next = 0;
     }
 
-    /// Returns the collection of a prefetched record. `from` is its expected position, which is
-    /// advanced.
+    /// Returns the collection stored under a key if its record was prefetched. `from` is the
+    /// position at which the record is expected; it is advanced to the position where the record
+    /// was found.
     pub(crate) fn known_collection(&self, key: &[u8], from: &mut usize) -> Option<CollectionHeader> {
         let place = format::record_key(self.database, key);
         let mut ahead = self.prefetched.iter().skip(*from).take(AHEAD);
@@ -197,7 +207,8 @@ impl<'s> CommandTransaction<'s> {
         }
     }
 
-    /// Reads elements in one request, for later commands. The caller holds the locks of their keys.
+    /// Prefetches elements of collections in one request, so that the following commands find them
+    /// in memory. The caller must hold the locks of the collections' keys.
     pub(crate) fn prefetch_elements(&mut self, places: Vec<InnerKey>) -> Result<(), CommandError> {
         if places.is_empty() {
             return Ok(());
@@ -208,7 +219,8 @@ impl<'s> CommandTransaction<'s> {
         Ok(())
     }
 
-    /// Returns the stored value of a prefetched element if it is near the previous one.
+    /// Returns the stored value of an element if it was prefetched, at or near the expected
+    /// position.
     fn element(&self, key: &[u8]) -> Option<Option<&Value>> {
         let next = self.next_element.get();
         let mut ahead = self.elements.iter().skip(next).take(AHEAD);
@@ -217,14 +229,14 @@ impl<'s> CommandTransaction<'s> {
         Some(self.elements[next + step].1.as_ref())
     }
 
-    /// Returns whether records were prefetched.
+    /// Returns whether any records were prefetched.
     pub(super) fn is_prefetched(&self) -> bool {
         !self.prefetched.is_empty()
     }
 
     /// Returns the position of a prefetched key if it is at or near the expected position. Commands
-    /// look keys up in the order in which they were collected. A key that is not found is read
-    /// again.
+    /// normally look up keys in the order in which they were prefetched. If this returns `None`,
+    /// the caller reads the key again.
     fn prefetched(&mut self, key: &[u8]) -> Option<usize> {
         let ahead = self.prefetched.iter().skip(self.next).take(AHEAD);
         let step = ahead.into_iter().position(|(name, _)| **name == *key)?;
@@ -232,7 +244,8 @@ impl<'s> CommandTransaction<'s> {
         Some(self.next)
     }
 
-    /// Returns the transaction's own write of a key, if any.
+    /// Returns the value that the transaction has written to a key, or `Some(None)` if the
+    /// transaction has deleted the key. Returns `None` if it has done neither.
     fn own(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         if self.is_hashed(key) {
             return self.records.as_ref()?.own(key);
@@ -240,23 +253,24 @@ impl<'s> CommandTransaction<'s> {
         self.writes.as_ref()?.own(key).map(OwnWrite::value)
     }
 
-    /// Returns whether a key is the key of a hashed record.
+    /// Returns whether `key` is the key of a hashed record.
     #[inline]
     fn is_hashed(&self, key: &[u8]) -> bool {
         self.store.records.home(key) != KeyPlacement::Ordered
     }
 
-    /// Returns the value that the transaction itself has written to a key.
+    /// Returns the value that the transaction has written to a key. Returns `None` if it has
+    /// deleted the key or not written it.
     pub(crate) fn own_value(&self, key: &[u8]) -> Option<&[u8]> {
         self.own(key).flatten()
     }
 
-    /// Returns whether a key is in a range that the transaction has deleted.
+    /// Returns whether a key is in a key range that the transaction has deleted.
     pub(super) fn is_deleted(&self, key: &[u8]) -> bool {
         self.writes.as_ref().is_some_and(|writes| writes.hides(key))
     }
 
-    /// Reads values from the store. The memory of long ones is charged until the next read.
+    /// Reads values from the store. The memory of long values remains charged until the next read.
     fn read(&self, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Value>>, CommandError> {
         drop(self.reading.take());
         if let Some(within) = &self.within {
@@ -268,12 +282,13 @@ impl<'s> CommandTransaction<'s> {
         Ok(values)
     }
 
-    /// Takes over the memory charge of a read.
+    /// Keeps the memory charge of a read until the next read.
     pub(crate) fn take_over(&mut self, reading: Option<ReadReservation>) {
         self.reading.set(reading);
     }
 
-    /// Returns the value of a key.
+    /// Returns the value of a key, taking the transaction's own writes and prefetched values into
+    /// account.
     pub(crate) fn get(&mut self, key: &[u8]) -> Result<Option<RecordBytes<'_>>, CommandError> {
         if self.own(key).is_some() {
             return Ok(self.own(key).flatten().map(RecordBytes::Borrowed));
@@ -290,7 +305,7 @@ impl<'s> CommandTransaction<'s> {
         Ok(self.read(&[key])?.pop().flatten().map(RecordBytes::Owned))
     }
 
-    /// Returns which keys have values, with one read.
+    /// Returns for each key whether it has a value. Needs at most one request to the store.
     pub(crate) fn are_there(&self, keys: &[InnerKey]) -> Result<SmallVec<[bool; 4]>, CommandError> {
         let (mut answers, mut unknown) = (SmallVec::new(), SmallVec::<[usize; 4]>::new());
         for (index, key) in keys.iter().enumerate() {
@@ -312,7 +327,7 @@ impl<'s> CommandTransaction<'s> {
         Ok(answers)
     }
 
-    /// Returns the values of many keys, with one read.
+    /// Returns the values of several keys. Needs at most one request to the store.
     pub(crate) fn multi_get(&self, keys: &[InnerKey]) -> Result<Vec<Option<Vec<u8>>>, CommandError> {
         let mut answers = Vec::with_capacity(keys.len());
         let mut unknown = Vec::new();
@@ -339,7 +354,7 @@ impl<'s> CommandTransaction<'s> {
         Ok(answers)
     }
 
-    /// Sets the value of a key. It expires at `expires_ms`, or never if that is 0.
+    /// Writes a value that expires at `expires_ms` (milliseconds since 1970), or never if it is 0.
     pub(crate) fn put(&mut self, key: InnerKey, value: Vec<u8>, expires_ms: u64) {
         debug_assert!(
             !self.keeping.has_any() || !format::is_record(&key),
@@ -361,7 +376,8 @@ impl<'s> CommandTransaction<'s> {
         }
     }
 
-    /// Sets a user key to a string, whatever it held.
+    /// Sets a user key to a string, without deleting a collection that the key may have. The string
+    /// is the concatenation of `parts`.
     pub(super) fn put_text(
         &mut self,
         key: &[u8],
@@ -387,7 +403,8 @@ impl<'s> CommandTransaction<'s> {
             None => batch.put(space, name, &*record)?,
         };
         if record.capacity() > KEPT_BATCH {
-            // The batch holds a copy of the record; free the buffer while waiting.
+            // The batch contains a copy of the record, so free the large buffer before waiting for
+            // the commit.
             *record = Vec::new();
         }
         self.bytes += bytes;
@@ -418,7 +435,7 @@ impl<'s> CommandTransaction<'s> {
         self.writes().delete(key);
     }
 
-    /// Deletes a range of keys.
+    /// Deletes all keys from `start` to `end` (exclusive).
     #[allow(
         clippy::needless_pass_by_value,
         reason = "callers make the keys for this call"
@@ -430,7 +447,7 @@ impl<'s> CommandTransaction<'s> {
         self.writes().delete_range(start, Some(&end));
     }
 
-    /// Walks over the keys from `start` to `end`, exclusive.
+    /// Returns an iterator over the keys from `start` to `end` (exclusive), in either direction.
     #[allow(
         clippy::needless_pass_by_value,
         reason = "callers make the keys for this call"
@@ -448,7 +465,7 @@ impl<'s> CommandTransaction<'s> {
         scan::TransactionScan::new(self, &start, &end, direction, scan::ValueSelection::All)
     }
 
-    /// Like the scan above, but long values may be replaced by empty ones.
+    /// Like [`CommandTransaction::scan`], but long values may be replaced by empty ones.
     #[allow(
         clippy::needless_pass_by_value,
         reason = "callers make the keys for this call"
@@ -462,7 +479,7 @@ impl<'s> CommandTransaction<'s> {
         scan::TransactionScan::new(self, &start, &end, direction, scan::ValueSelection::Short)
     }
 
-    /// Marks a key as having a collection.
+    /// Writes the mark of a key that has gained a collection with this number.
     pub(crate) fn mark(&mut self, key: &[u8], number: u64) {
         let hash = format::place(key);
         let note = format::collection_key(self.database, number);
@@ -471,33 +488,34 @@ impl<'s> CommandTransaction<'s> {
         self.marks().add(database, number, hash);
     }
 
-    /// Removes the mark of a key's collection.
+    /// Deletes the mark of a key's collection.
     pub(crate) fn unmark(&mut self, key: &[u8], number: u64) {
         self.delete(format::collection_key(self.database, number));
         let database = self.database;
         self.marks().remove(database, number, format::place(key));
     }
 
-    /// Returns whether this transaction may itself have given a key a collection, which is not
-    /// visible to other commands yet.
+    /// Returns whether this transaction itself may have stored a collection under a key. Other
+    /// commands cannot see such a collection yet.
     pub(super) fn has_own_collection(&self, key: &[u8]) -> bool {
         let adds_any = self.marks.as_ref().is_some_and(|marks| marks.adds_any());
         adds_any && self.own_value(&format::record_key(self.database, key)).is_some()
     }
 
-    /// Takes the changes of marks.
+    /// Returns the changes of marks and removes them from the transaction.
     pub(super) fn take_marks(&mut self) -> MarkChanges {
         self.marks
             .take()
             .map_or_else(MarkChanges::default, |marks| *marks)
     }
 
-    /// Returns whether it is nested in a client's transaction.
+    /// Returns whether this transaction is nested in a client's transaction.
     pub(crate) fn is_within(&self) -> bool {
         self.within.is_some()
     }
 
-    /// Records a write to a user key.
+    /// Notes that a user key was written, so that the clients that watch it are notified after the
+    /// commit.
     pub(crate) fn touch(&mut self, key: &[u8]) {
         if let Some(within) = &mut self.within {
             within.touched(self.database, key);
@@ -507,7 +525,7 @@ impl<'s> CommandTransaction<'s> {
         }
     }
 
-    /// Returns the mapping of databases as the transaction sees it.
+    /// Returns the mapping of databases, including swaps by this transaction.
     fn numbers(&self) -> DatabaseNumbers {
         match &self.swapped {
             Some(numbers) => **numbers,
@@ -515,12 +533,12 @@ impl<'s> CommandTransaction<'s> {
         }
     }
 
-    /// Returns the database of the transaction as clients know it.
+    /// Returns the number by which clients know the currently selected database.
     pub(crate) fn client_database(&self) -> u8 {
         database_of(&self.numbers(), self.database)
     }
 
-    /// Returns the stored number of a database as the transaction sees it.
+    /// Returns the stored number of a client's database, considering swaps by this transaction.
     #[inline]
     pub(crate) fn number_of(&self, database: u8) -> u8 {
         match &self.swapped {
@@ -529,8 +547,8 @@ impl<'s> CommandTransaction<'s> {
         }
     }
 
-    /// Swaps two databases and notifies the watchers of keys in either of them. The caller holds
-    /// all locks.
+    /// Swaps two databases, and notes which watched keys are affected so that their watchers are
+    /// notified. The caller must hold all locks.
     pub(crate) fn swap(&mut self, one: u8, other: u8) -> Result<(), CommandError> {
         let mut numbers = self.numbers();
         let (first, second) = (numbers[usize::from(one)], numbers[usize::from(other)]);
@@ -547,8 +565,8 @@ impl<'s> CommandTransaction<'s> {
                 }
             }
         }
-        // Later commands continue on the client's database, which is now stored under the other
-        // number.
+        // The following commands continue in the client's selected database, which is now stored
+        // under the other number.
         self.database = match now {
             _ if now == first => second,
             _ if now == second => first,
@@ -564,7 +582,7 @@ impl<'s> CommandTransaction<'s> {
         Ok(())
     }
 
-    /// Deletes everything in a database. The caller holds all locks.
+    /// Deletes all data of the database with a stored number. The caller must hold all locks.
     pub(crate) fn empty(&mut self, database: u8) -> Result<(), CommandError> {
         let own = std::mem::replace(&mut self.database, database);
         let (start, end) = format::everything(database);
@@ -578,8 +596,8 @@ impl<'s> CommandTransaction<'s> {
         emptied
     }
 
-    /// Deletes all records in a range of the database, and notifies the watchers of deleted keys.
-    /// The caller holds all locks.
+    /// Deletes all keys in a range of the selected database, and notes which watched keys were
+    /// deleted so that their watchers are notified. The caller must hold all locks.
     pub(crate) fn empty_range(&mut self, start: InnerKey, end: InnerKey) -> Result<(), CommandError> {
         let database = database_of(&self.numbers(), self.database);
         for key in self.store.locks.watched(database) {
@@ -592,12 +610,13 @@ impl<'s> CommandTransaction<'s> {
         Ok(())
     }
 
-    /// Commits the writes, under the locks held for them (S6). The transaction must not be used
-    /// afterwards. Replies that must wait for the disk do so elsewhere (S3).
+    /// Commits the writes while the locks `held` are held (S6). The transaction must not be used
+    /// afterwards. This function does not wait until the commit is durable on the disk; the sending
+    /// of replies does (S3).
     #[inline]
     pub(crate) fn commit(&mut self, held: &KeyLockGuard<'_>) -> Result<CommitOutcome, CommandError> {
         self.write_kept();
-        // The usual case after read-only commands.
+        // Usually true after read-only commands.
         let is_written = self.blind.is_some() || self.writes.is_some() || self.records.is_some();
         if !is_written && self.orders.is_empty() {
             return Ok(CommitOutcome::Nothing);
@@ -605,7 +624,8 @@ impl<'s> CommandTransaction<'s> {
         self.commit_with(held, |_| Ok(()))
     }
 
-    /// Commits the writes together with the writes added by `also`.
+    /// Commits the writes of the transaction, together with the writes that `also` adds to the
+    /// batch.
     pub(crate) fn commit_with(
         &mut self,
         held: &KeyLockGuard<'_>,
@@ -621,8 +641,9 @@ impl<'s> CommandTransaction<'s> {
             self.keep_orders();
             return Ok(CommitOutcome::Nothing);
         }
-        // A SET that follows the release of the locks must find the marks, and none may be missing
-        // if the commit fails.
+        // Update the filter before the commit: a SET that follows the release of the locks must
+        // find the new marks in it. The removals are applied only after the commit, so that no mark
+        // is missing from the filter if the commit fails.
         let marks = self.marks.take();
         if let Some(changes) = &marks {
             changes.apply_additions(&self.store.marks);
@@ -652,7 +673,7 @@ impl<'s> CommandTransaction<'s> {
         Ok(CommitOutcome::Committed)
     }
 
-    /// Adds all writes to a batch.
+    /// Adds all writes of the transaction to a batch.
     #[inline]
     fn collect(&self, batch: &mut WriteBatch) -> Result<(), CommandError> {
         if let Some(writes) = &self.writes {
@@ -675,7 +696,8 @@ impl<'s> CommandTransaction<'s> {
     }
 }
 
-/// Returns the expiry time of a value, if it expires. A time that is out of range counts as never.
+/// Converts an expiry time in milliseconds since 1970. Returns `None` if it is 0 or out of range;
+/// the value then never expires.
 pub(super) fn moment(expires_ms: u64) -> Option<SystemTime> {
     let until = UNIX_EPOCH.checked_add(Duration::from_millis(expires_ms));
     until.filter(|_| expires_ms != 0)

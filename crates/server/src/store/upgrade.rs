@@ -1,24 +1,24 @@
-//! Upgrades stores written by an earlier version of the server.
+//! Upgrades stores that were written by earlier versions of the server.
 //!
-//! Version 1 has no marks of keys with collections. The upgrade reads all records once, in constant
-//! memory, and writes the marks. An interrupted upgrade is repeated: it writes the same marks
-//! again, and the version only after them.
+//! Stores of format version 1 have no marks of keys with collections. The upgrade reads all records
+//! once, in constant memory, and writes the marks. It writes the new version number last. If it is
+//! interrupted, it is repeated from the beginning and writes the same marks again.
 //!
-//! Version 2 has no mapping of databases, which needs no conversion. Version 4 is not a successor
-//! of version 3 but denotes hashed records.
+//! Stores of version 2 have no mapping of databases, and need no conversion. Version 4 does not
+//! succeed version 3 but denotes a store with hashed records.
 
 use super::DATABASES;
 use super::model::format::{self, DecodedRecord, InnerKey};
 use crate::error::{Error, Result};
 use alluvium::{Db, Keyspace, WriteBatch};
 
-/// The first version with marks of collections.
+/// The first format version in which keys with collections have marks.
 const NOTES_SINCE: u64 = 2;
 
-/// Number of marks written in one batch.
+/// Number of marks that are written in one batch.
 const AT_ONCE: usize = 4096;
 
-/// Upgrades the store to the version of this program.
+/// Upgrades a store to the format version of this program. Fails if the store has a newer version.
 pub(super) fn upgrade(db: &Db, data: &Keyspace) -> Result<()> {
     let version = match data.get(&format::version_key()[..])? {
         Some(value) => format::decode_number(&value).unwrap_or(u64::MAX),
@@ -85,8 +85,8 @@ fn note_collections(db: &Db, data: &Keyspace, database: u8) -> Result<()> {
             notes.add(collection.number, format::user_key(inner))?;
         }
     }
-    // The record of an expired collection may be gone already, while its elements remain until the
-    // reaper deletes them.
+    // The record of an expired collection may have been dropped already, but the collection has
+    // elements until the reaper deletes them, and so it also needs a mark.
     let mut expiries = walk(format::all_expiries(database));
     while let Some((inner, key)) = expiries.lend()? {
         if let Some(number) = format::expiring_number(inner) {

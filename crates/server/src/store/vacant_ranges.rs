@@ -1,24 +1,26 @@
-//! Ranges in which a transaction has found no elements because it has deleted them itself.
+//! Key ranges in which a transaction has found no elements because it has deleted them itself.
 //!
-//! A batch of commands that remove first elements, such as ZPOPMIN, would walk each time over the
-//! elements deleted by the commands before, since these deletions are not committed yet. The locks
-//! of the keys are held, so only the transaction itself changes the elements.
+//! A batch of commands that remove first elements, such as ZPOPMIN, would otherwise iterate over
+//! all elements deleted by the preceding commands each time, because these deletions are not
+//! committed yet. The ranges stay valid because the transaction holds the locks of the keys, so
+//! that no other transaction can add elements.
 
 use super::model::format::{self, InnerKey};
 use std::cell::RefCell;
 
-/// Number of remembered ranges, for batches that pop from several keys in turn.
+/// Maximum number of ranges. Several are needed for batches that pop from several keys in turn.
 const MOST: usize = 8;
 
-/// Ranges of element keys that are empty for the transaction.
+/// Key ranges of elements that are empty as seen by the transaction.
 #[derive(Debug, Default)]
 pub(super) struct VacantRanges {
-    /// The first key of each range, and its exclusive end.
+    /// The first key and the exclusive end of each range.
     ranges: RefCell<Vec<(InnerKey, InnerKey)>>,
 }
 
 impl VacantRanges {
-    /// Shrinks the range of a walk by the empty ranges at both ends.
+    /// Returns a key range without those parts at its beginning and its end that are known to be
+    /// empty.
     pub(super) fn narrow(&self, start: &[u8], end: &[u8]) -> (InnerKey, InnerKey) {
         let (mut start, mut end): (InnerKey, InnerKey) = (start.into(), end.into());
         for (low, high) in &*self.ranges.borrow() {
@@ -32,8 +34,8 @@ impl VacantRanges {
         (start, end)
     }
 
-    /// Records that a range is empty. Ranges beyond one collection are ignored, because only the
-    /// elements of one collection are protected by the lock of its key.
+    /// Records that a key range is empty. Ranges that are not within one collection are ignored,
+    /// because the lock of a key protects only the elements of its own collection.
     pub(super) fn note(&self, start: &[u8], end: &[u8]) {
         if start >= end || !format::are_of_one_collection(start, end) {
             return;
@@ -54,7 +56,8 @@ impl VacantRanges {
         ranges.push((low, high));
     }
 
-    /// Updates the ranges for an element that the transaction writes.
+    /// Shortens the range that contains `key`, because the transaction writes an element with this
+    /// key.
     pub(super) fn fill(&mut self, key: &[u8]) {
         let ranges = self.ranges.get_mut();
         for (low, high) in &mut *ranges {
@@ -106,7 +109,7 @@ mod tests {
         assert_eq!(narrow(&vacancies, 58.0, 90.0).0, place(59.0));
         vacancies.clear();
         assert_eq!(narrow(&vacancies, 58.0, 90.0).0, place(58.0));
-        // Walks over records do not lock them.
+        // A range of records is ignored, because iterating over records does not lock them.
         let (start, end) = format::records(0);
         vacancies.note(&start, &end);
         assert_eq!(vacancies.narrow(&start, &end), (start, end));

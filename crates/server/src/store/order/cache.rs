@@ -1,4 +1,4 @@
-//! A cache of the orders of sorted sets, as committed in the store.
+//! A cache of the rank indexes ("orders") of sorted sets, as committed in the store.
 
 use super::chunks::ChunkIndex;
 use parking_lot::Mutex;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 struct CachedOrder {
     chunks: Arc<ChunkIndex>,
-    /// The reference bit: set on access, cleared by the hand.
+    /// The reference bit of the CLOCK algorithm: set on access, cleared by the clock hand.
     is_used: bool,
 }
 
@@ -16,12 +16,12 @@ struct CachedOrder {
 struct OrderCacheState {
     kept: BTreeMap<u64, CachedOrder>,
     bytes: usize,
-    /// The collection that the hand has passed last.
+    /// The number of the collection that the clock hand has passed most recently.
     hand: u64,
 }
 
-/// A CLOCK cache of orders by the numbers of their collections. For a caller that holds a set's
-/// lock, the cache has the committed order or nothing.
+/// A CLOCK cache of rank indexes, keyed by collection number. A caller that holds the lock of a
+/// sorted set finds either its committed index or no index.
 #[derive(Debug)]
 pub(crate) struct OrderCache {
     state: Mutex<OrderCacheState>,
@@ -36,7 +36,7 @@ impl OrderCache {
         }
     }
 
-    /// Returns the order of a collection for reading.
+    /// Returns the index of a collection for reading, or `None` if it is not cached.
     pub(super) fn get(&self, number: u64) -> Option<Arc<ChunkIndex>> {
         let mut state = self.state.lock();
         let kept = state.kept.get_mut(&number)?;
@@ -44,7 +44,8 @@ impl OrderCache {
         Some(Arc::clone(&kept.chunks))
     }
 
-    /// Removes and returns the order of a collection for changing. The caller puts it back.
+    /// Removes the index of a collection from the cache and returns it, or `None` if it is not
+    /// cached. A caller that changes the index must put it back after the commit.
     pub(super) fn take(&self, number: u64) -> Option<Arc<ChunkIndex>> {
         let mut state = self.state.lock();
         let kept = state.kept.remove(&number)?;
@@ -52,7 +53,7 @@ impl OrderCache {
         Some(kept.chunks)
     }
 
-    /// Caches a committed order and evicts others for it.
+    /// Caches the committed index of a collection, and evicts other indexes if necessary.
     pub(super) fn put(&self, number: u64, chunks: Arc<ChunkIndex>) {
         let mut state = self.state.lock();
         let bytes = chunks.bytes();
@@ -74,7 +75,8 @@ impl OrderCache {
 }
 
 impl OrderCacheState {
-    /// Evicts an order that was not used since the hand passed it.
+    /// Advances the clock hand, and evicts the first index that was not used since the hand passed
+    /// it last.
     fn evict(&mut self) {
         loop {
             let next = self.kept.range_mut(self.hand.saturating_add(1)..).next();

@@ -1,57 +1,58 @@
-//! The chunks of an order in memory, with the number of elements of each.
+//! The in-memory rank index of a sorted set: a list of chunks with the number of elements in each.
 //!
-//! A chunk begins at a *start*, the shortest byte string that is above all elements before it and
-//! not above its first element, and ends at the next chunk's start. The first start is empty. Most
-//! chunks hold between half of a limit and the limit. The limit grows with the order, which bounds
-//! the number of chunks.
+//! A chunk contains the elements from its *start* up to the start of the next chunk. The start is
+//! the shortest byte string that is greater than all elements of the previous chunk and not greater
+//! than the chunk's own first element; the start of the first chunk is empty. Most chunks have
+//! between half a limit and the limit of elements. The limit grows with the number of elements of
+//! the set, so that the number of chunks is bounded.
 
-/// Smallest limit of a chunk's elements. Walking through half of them needs about a third of a
-/// millisecond. With shorter chunks, fewer changes of a batch would fall into one chunk and share
-/// one write of its count.
+/// Minimum limit on the elements of a chunk. Iterating over half of them takes about a third of a
+/// millisecond. With smaller chunks, the changes of a batch would be spread over more chunks, and
+/// would write more chunk counts.
 pub(super) const LEAST_LIMIT: u64 = 4096;
 
-/// Approximate number of chunks from which the limit grows.
+/// Approximate maximum number of chunks. When a set reaches it, its chunks grow instead.
 const MOST_CHUNKS: u64 = 8192;
 
-/// Returns the limit of a chunk's elements in an order of `count` elements.
+/// Returns the maximum number of elements of a chunk in a set of `count` elements.
 pub(super) fn limit(count: u64) -> u64 {
     LEAST_LIMIT.max(count / MOST_CHUNKS)
 }
 
-/// What to do with a chunk after an insertion.
+/// What the caller must do with a chunk after an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChunkAction {
     Nothing,
-    /// The chunk is too large: split it.
+    /// Split the chunk with this index, because it has too many elements.
     Split(usize),
 }
 
-/// The chunks of an order, sorted by start.
+/// The chunks of a sorted set, in ascending order of their starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ChunkIndex {
     starts: Vec<Box<[u8]>>,
-    /// The first bytes of each start, which decide most comparisons.
+    /// The first eight bytes of each start as an integer, with which most comparisons are decided.
     heads: Vec<u64>,
     counts: Vec<u32>,
-    /// Whether a chunk differs from the stored one.
+    /// Whether the count of each chunk differs from the stored count.
     is_changed: Vec<bool>,
-    /// Starts of stored chunks that were removed.
+    /// Starts of chunks that were removed here but whose counts are still stored.
     gone: Vec<Box<[u8]>>,
     bytes: usize,
 }
 
-/// Memory of a chunk besides the bytes of its start.
+/// Memory used by a chunk, in bytes, excluding the bytes of its start.
 const CHUNK_BYTES: usize = size_of::<Box<[u8]>>() + size_of::<u64>() + size_of::<u32>() + 1 + 16;
 
-/// Returns the shortest byte string that is above `left` and not above `right`. `right` must be
-/// above `left`.
+/// Returns the shortest byte string that is greater than `left` and not greater than `right`. The
+/// caller must ensure that `right` is greater than `left`.
 pub(super) fn separator<'r>(left: &[u8], right: &'r [u8]) -> &'r [u8] {
     let common = left.iter().zip(right).take_while(|(a, b)| a == b).count();
     &right[..right.len().min(common + 1)]
 }
 
 impl ChunkIndex {
-    /// Appends a chunk, which is not marked as changed.
+    /// Appends a chunk without marking it as changed.
     pub(super) fn push(&mut self, start: &[u8], count: u32) {
         let at = self.counts.len();
         self.insert(at, start, count, false);
@@ -65,7 +66,7 @@ impl ChunkIndex {
         self.is_changed.insert(at, is_changed);
     }
 
-    /// Marks all chunks as changed.
+    /// Marks all chunks as changed, so that all counts will be stored.
     pub(super) fn change_all(&mut self) {
         self.is_changed.fill(true);
     }
@@ -90,7 +91,7 @@ impl ChunkIndex {
         self.starts.get(at).map(|start| &**start)
     }
 
-    /// Returns the chunk that contains a position.
+    /// Returns the index of the chunk whose range contains a position.
     pub(super) fn find(&self, place: &[u8]) -> usize {
         let own = head(place);
         let from = self.heads.partition_point(|&head| head < own);
@@ -99,12 +100,13 @@ impl ChunkIndex {
         (from + of_these).saturating_sub(1)
     }
 
-    /// Returns the number of elements before a chunk.
+    /// Returns the total number of elements in the chunks before a chunk.
     pub(super) fn before(&self, at: usize) -> u64 {
         sum(&self.counts[..at])
     }
 
-    /// Returns the chunk with the element of a rank, and the element's rank within it.
+    /// Returns the index of the chunk that contains the element with a rank, and the element's rank
+    /// within that chunk. Returns `None` if the rank is beyond the last element.
     pub(super) fn seek(&self, rank: u64) -> Option<(usize, u64)> {
         let mut left = rank;
         for (at, &count) in self.counts.iter().enumerate() {
@@ -116,7 +118,8 @@ impl ChunkIndex {
         None
     }
 
-    /// Counts a new element at a position.
+    /// Increments the count of the chunk that contains the position of a new element. Returns
+    /// whether the caller must split the chunk.
     pub(super) fn add(&mut self, place: &[u8], limit: u64) -> ChunkAction {
         let at = self.find(place);
         self.counts[at] += 1;
@@ -128,8 +131,9 @@ impl ChunkIndex {
         }
     }
 
-    /// Counts a removed element at a position. Returns `None` if the chunk has no element, so the
-    /// stored counts are wrong.
+    /// Decrements the count of the chunk that contains the position of a removed element, and
+    /// merges small chunks. Returns `None` if the count was zero, in which case the stored counts
+    /// are damaged.
     pub(super) fn remove(&mut self, place: &[u8], limit: u64) -> Option<()> {
         let at = self.find(place);
         self.counts[at] = self.counts[at].checked_sub(1)?;
@@ -146,7 +150,7 @@ impl ChunkIndex {
         Some(())
     }
 
-    /// Merges a chunk with the next one.
+    /// Merges the chunk with index `at` and the next chunk.
     fn join(&mut self, at: usize) {
         let start = self.starts.remove(at + 1);
         self.heads.remove(at + 1);
@@ -158,7 +162,8 @@ impl ChunkIndex {
         self.is_changed[at] = true;
     }
 
-    /// Splits a chunk at `start`; `left` elements are before it.
+    /// Splits the chunk with index `at`. The new chunk begins at `start`, and `left` elements
+    /// remain in the old one.
     pub(super) fn split(&mut self, at: usize, start: &[u8], left: u32) {
         let right = self.counts[at] - left;
         self.counts[at] = left;
@@ -166,21 +171,22 @@ impl ChunkIndex {
         self.insert(at + 1, start, right, true);
     }
 
-    /// Returns the changes to store: removed starts first, then starts with their counts.
+    /// Returns the changes that must be stored: first the starts of removed chunks, with `None`,
+    /// then the starts of changed chunks with their counts.
     pub(super) fn changes(&self) -> impl Iterator<Item = (&[u8], Option<u32>)> {
         let gone = self.gone.iter().map(|start| (&**start, None));
         let changed = (0..self.len()).filter(|&at| self.is_changed[at]);
         gone.chain(changed.map(|at| (&*self.starts[at], Some(self.counts[at]))))
     }
 
-    /// Marks all changes as stored, so that none are left to write.
+    /// Marks all changes as stored. Called after the commit.
     pub(super) fn is_stored(&mut self) {
         self.gone.clear();
         self.is_changed.fill(false);
     }
 }
 
-/// Returns the first bytes as a number with the same order.
+/// Returns the first eight bytes of a byte string as an integer that sorts in the same order.
 fn head(bytes: &[u8]) -> u64 {
     let first = bytes.iter().copied().chain(std::iter::repeat(0));
     first
@@ -204,7 +210,8 @@ mod tests {
         assert_eq!(separator(b"", b"xyz"), b"x");
     }
 
-    /// Splits as the store does, after reading the elements.
+    /// Adds an element and splits the chunk if necessary. A store does the same after reading the
+    /// chunk's elements.
     fn add(chunks: &mut ChunkIndex, model: &BTreeSet<Vec<u8>>, place: &[u8], limit: u64) {
         if let ChunkAction::Split(at) = chunks.add(place, limit) {
             let of_chunk: Vec<&Vec<u8>> = model.iter().filter(|place| chunks.find(place) == at).collect();

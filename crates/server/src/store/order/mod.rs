@@ -1,23 +1,24 @@
-//! Ranks in sorted sets in logarithmic time, from the number of elements in each chunk of the
-//! order.
+//! Finds ranks in large sorted sets without iterating over the whole set. A rank index ("order")
+//! stores the number of elements of each chunk of the set.
 //!
-//! *Scope*: the counts stored with a set's elements, how they follow its changes, and how ranks are
-//! computed from them.
+//! *Scope*: the chunk counts stored with a set's elements, their maintenance when the set changes,
+//! and the computation of ranks from them.
 //!
 //! *Must not depend on*: commands, the encoding of positions.
 //!
-//! A set with more than [`COUNTED_FROM`] members has one count record for each chunk of some
-//! thousands of members in score order. To find a rank, the counts before a chunk are summed in
-//! memory, and one chunk is walked. A change of the set changes one count, in the same commit, and
-//! also finds the chunk in memory. No levels above the chunks are needed: a million members have
-//! some hundreds of chunks, which are summed in less time than it would take to read a further
-//! level, and a set with more than thirty million members has larger chunks instead of more chunks.
-//! Lists need no counts, because their positions are consecutive numbers; nor do hashes and sets,
-//! which have no rank commands and whose random elements are drawn by hash.
+//! A set with more than [`COUNTED_FROM`] members is divided, in score order, into chunks of some
+//! thousands of members, and the store contains the element count of each chunk. To find a rank,
+//! the counts of the preceding chunks are summed in memory, and one chunk is iterated. A change of
+//! the set updates the count of one chunk in the same commit; that chunk is found in memory. The
+//! chunks need no higher index levels: a million members have some hundreds of chunks, whose counts
+//! are summed in less time than reading a further level would take. In sets with more than thirty
+//! million members, the chunks are larger instead of more numerous. Lists need no counts because
+//! their positions are consecutive numbers. Hashes and sets need none because they have no rank
+//! commands and their random elements are chosen by hash.
 //!
 //! Invariants:
 //!
-//! - **S17** At every commit the counts of a counted set match its elements.
+//! - **S17** At every commit, the chunk counts of a counted set match its elements.
 
 mod cache;
 mod chunks;
@@ -33,13 +34,13 @@ use chunks::{ChunkAction, ChunkIndex, LEAST_LIMIT, limit, separator};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Sets with more members have counts; smaller ones are walked.
+/// Sets with more members than this have chunk counts; smaller sets are iterated.
 const COUNTED_FROM: u64 = LEAST_LIMIT;
 
-/// Sets that shrink below this size lose their counts.
+/// Sets that shrink below this number of members lose their chunk counts.
 const COUNTED_TO: u64 = COUNTED_FROM / 4;
 
-/// An order that a transaction has read or changed.
+/// The rank index of a sorted set that a transaction has read or changed.
 #[derive(Debug)]
 pub(super) struct OpenOrder {
     database: u8,
@@ -48,19 +49,20 @@ pub(super) struct OpenOrder {
     is_changed: bool,
 }
 
-/// The range of a walk that reaches an element of a given rank.
+/// A key range, and the number of elements to skip in it to reach the element with a given rank.
 #[derive(Debug)]
 pub(crate) struct RankRange {
     pub(crate) start: InnerKey,
     pub(crate) end: InnerKey,
-    /// Number of elements to skip first.
+    /// Number of elements to skip at the beginning of the iteration.
     pub(crate) skip: u64,
 }
 
-/// Counts the elements of a set that are supplied in order.
+/// Builds the chunk counts of a set whose elements are supplied in score order.
 pub(crate) struct ChunkCounter {
     chunks: ChunkIndex,
-    /// Elements per chunk, below the limit so that chunks can grow.
+    /// Number of elements per chunk. It is below the limit, so that chunks can grow before they are
+    /// split.
     full: u64,
     start: InnerKey,
     count: u32,
@@ -68,7 +70,7 @@ pub(crate) struct ChunkCounter {
 }
 
 impl ChunkCounter {
-    /// Starts counting a set of about `count` members.
+    /// Creates a counter for a set of about `count` members.
     pub(crate) fn new(count: u64) -> ChunkCounter {
         ChunkCounter {
             chunks: ChunkIndex::default(),
@@ -79,7 +81,8 @@ impl ChunkCounter {
         }
     }
 
-    /// Counts the next element, given its key in score order.
+    /// Counts the next element. The elements must be added in score order; `inner` is the element's
+    /// key.
     pub(crate) fn add(&mut self, inner: &[u8]) {
         let place = format::score_place(inner);
         if u64::from(self.count) == self.full {
@@ -107,8 +110,8 @@ fn miscounted(set: &CollectionHeader) -> CommandError {
 }
 
 impl ServerStore {
-    /// Drops the cached orders of sets that a client's transaction has changed. The caller holds
-    /// the locks of their keys.
+    /// Removes the rank indexes of the given sets from the cache, because a client's transaction
+    /// has changed the sets. The caller must hold the locks of their keys.
     pub(super) fn forget_orders<'a>(&self, numbers: impl IntoIterator<Item = &'a u64>) {
         for &number in numbers {
             drop(self.orders.take(number));
@@ -121,12 +124,14 @@ impl CommandTransaction<'_> {
         format::scores(self.database, set.number)
     }
 
-    /// Returns the index of a set's order in `orders`, after reading it if necessary.
+    /// Returns the position of a set's rank index in `self.orders`. Loads the index from the cache
+    /// or the store if necessary.
     fn open_order(&mut self, set: &CollectionHeader) -> Result<usize, CommandError> {
         if let Some(index) = self.orders.iter().position(|open| open.number == set.number) {
             return Ok(index);
         }
-        // The cache has the newest order, which may be too new for a client's transaction.
+        // The cache has the latest committed index, which may be newer than the snapshot of a
+        // client's transaction.
         let kept = match self.is_within() {
             true => None,
             false => self.store.orders.get(set.number),
@@ -162,16 +167,16 @@ impl CommandTransaction<'_> {
         let index = self.open_order(set)?;
         let open = &mut self.orders[index];
         if !open.is_changed {
-            // Remove the order from the cache, which must hold committed orders only. If this was
-            // the last reference, no copy is made.
+            // Remove the index from the cache, which must contain only committed indexes. If the
+            // cache held the only other reference, `make_mut` below makes no copy.
             drop(self.store.orders.take(set.number));
             open.is_changed = true;
         }
         Ok(Arc::make_mut(&mut open.chunks))
     }
 
-    /// Counts a member that was added at a position. The element is written already, but
-    /// `set.count` is still the old one.
+    /// Updates the chunk counts for an added member whose score key is `inner`. The caller must
+    /// have written the element already, but must not have updated `set.count` yet.
     pub(crate) fn count_added(
         &mut self,
         set: &CollectionHeader,
@@ -188,7 +193,7 @@ impl CommandTransaction<'_> {
         }
     }
 
-    /// Counts a member that was removed at a position.
+    /// Updates the chunk counts for a removed member whose score key was `inner`.
     pub(crate) fn count_removed(
         &mut self,
         set: &CollectionHeader,
@@ -203,7 +208,7 @@ impl CommandTransaction<'_> {
         removed.ok_or_else(|| miscounted(set))
     }
 
-    /// Splits a chunk after an element was added to it.
+    /// Splits the chunk with index `at` after the element `added` was added to it.
     fn split(&mut self, set: &CollectionHeader, at: usize, added: &InnerKey) -> Result<(), CommandError> {
         let index = self.open_order(set)?;
         let chunks = &self.orders[index].chunks;
@@ -212,7 +217,8 @@ impl CommandTransaction<'_> {
         let mut left = count / 2;
         let mut pair = None;
         if at + 1 == chunks.len() {
-            // A client that only appends leaves full chunks.
+            // If the new element is the last one of the set, split just before it. A client that
+            // only appends then leaves full chunks behind.
             let mut scan = self.scan(start.clone(), end.clone(), WalkDirection::Backward);
             let last = scan.next()?;
             if last.as_ref().is_some_and(|(key, _)| key[..] == added[..]) {
@@ -238,7 +244,7 @@ impl CommandTransaction<'_> {
         Ok(())
     }
 
-    /// Returns the range of a chunk.
+    /// Returns the key range of the chunk with index `at`.
     fn chunk_bounds(&self, set: &CollectionHeader, chunks: &ChunkIndex, at: usize) -> (InnerKey, InnerKey) {
         let (start, end) = self.scores(set);
         let place = |from: &[u8]| {
@@ -251,8 +257,8 @@ impl CommandTransaction<'_> {
         (start, end)
     }
 
-    /// Adds counts to a set that has grown, and removes them from one that has shrunk. The caller
-    /// saves the set.
+    /// Creates chunk counts for a set that has become large, and deletes those of a set that has
+    /// become small. The caller must save the set's header afterwards.
     pub(crate) fn settle_order(&mut self, set: &mut CollectionHeader) -> Result<(), CommandError> {
         if !set.is_counted && set.count > COUNTED_FROM {
             self.count_all(set)?;
@@ -265,13 +271,13 @@ impl CommandTransaction<'_> {
         Ok(())
     }
 
-    /// Drops the order of a set that was deleted or has lost its counts.
+    /// Discards the rank index of a set that was deleted or no longer has chunk counts.
     pub(super) fn forget_order(&mut self, number: u64) {
         self.orders.retain(|open| open.number != number);
         drop(self.store.orders.take(number));
     }
 
-    /// Counts all elements of a set.
+    /// Iterates over all elements of a set to create its chunk counts.
     fn count_all(&mut self, set: &mut CollectionHeader) -> Result<(), CommandError> {
         let mut counting = ChunkCounter::new(set.count);
         let (start, end) = self.scores(set);
@@ -283,7 +289,8 @@ impl CommandTransaction<'_> {
         self.adopt(set, counting)
     }
 
-    /// Adds counts to a new set if it is large enough. The caller saves the set.
+    /// Stores the chunk counts of a new set if the set is large enough to need them. The caller
+    /// must save the set's header afterwards.
     pub(crate) fn adopt_order(
         &mut self,
         set: &mut CollectionHeader,
@@ -310,8 +317,8 @@ impl CommandTransaction<'_> {
         Ok(())
     }
 
-    /// Makes ranks of a set fast to find: adds counts to a set that was written before counts
-    /// existed.
+    /// Creates chunk counts for a large set that has none, because it was written before chunk
+    /// counts existed, and saves the set's header.
     pub(crate) fn ensure_counted(
         &mut self,
         key: &[u8],
@@ -325,7 +332,7 @@ impl CommandTransaction<'_> {
         Ok(())
     }
 
-    /// Returns the number of elements before a position in score order.
+    /// Returns the number of elements whose score keys are below `place`.
     pub(crate) fn rank(&mut self, set: &CollectionHeader, place: &InnerKey) -> Result<u64, CommandError> {
         let (mut start, end) = self.scores(set);
         if *place >= end {
@@ -346,7 +353,8 @@ impl CommandTransaction<'_> {
         Ok(before)
     }
 
-    /// Returns a walk whose first element has a rank, counted from the lowest.
+    /// Returns the range in which an iteration finds the element with a rank, counted from the
+    /// lowest score, after skipping some elements.
     pub(crate) fn beginning(
         &mut self,
         set: &CollectionHeader,
@@ -383,7 +391,8 @@ impl CommandTransaction<'_> {
         })
     }
 
-    /// Returns the changes of orders to store: keys with counts, or with `None` for deletions.
+    /// Returns the changes of chunk counts that must be stored: each key with its count, or with
+    /// `None` if it is to be deleted.
     pub(super) fn order_changes(&self) -> impl Iterator<Item = (InnerKey, Option<u32>)> {
         let changed = self.orders.iter().filter(|open| open.is_changed);
         changed.flat_map(|open| {
@@ -394,8 +403,8 @@ impl CommandTransaction<'_> {
         })
     }
 
-    /// Writes the changes of orders, for a command within a client's transaction. Returns the sets
-    /// whose orders have changed.
+    /// Writes the changed chunk counts to the transaction, which must be nested in a client's
+    /// transaction. Returns the numbers of the sets whose counts have changed.
     pub(super) fn write_orders(&mut self) -> Vec<u64> {
         let changes: Vec<_> = self.order_changes().collect();
         for (key, count) in changes {
@@ -408,7 +417,7 @@ impl CommandTransaction<'_> {
         changed.map(|open| open.number).collect()
     }
 
-    /// Puts the orders into the cache after a commit.
+    /// Moves the transaction's rank indexes to the cache after the commit.
     pub(super) fn keep_orders(&mut self) {
         if self.orders.is_empty() {
             return;
@@ -422,7 +431,7 @@ impl CommandTransaction<'_> {
         }
     }
 
-    /// Drops the orders of an emptied database.
+    /// Discards the transaction's rank indexes of a database that was emptied.
     pub(super) fn forget_orders_of(&mut self, database: u8) {
         self.orders.retain(|open| open.database != database);
     }

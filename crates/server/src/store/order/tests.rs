@@ -1,5 +1,5 @@
-//! Random changes of sorted sets, in transactions that are committed or dropped, and with reopened
-//! stores in between: the counts match the elements.
+//! Tests random changes of sorted sets, in transactions that are committed or discarded, and with
+//! the store reopened in between. The chunk counts must always match the elements.
 
 use super::*;
 use crate::options::KeyLayout;
@@ -16,7 +16,7 @@ fn open(place: &Path) -> (Db, ServerStore) {
     (db, store)
 }
 
-/// The expected content of a set: scores by member.
+/// The expected contents of a set: the score of each member.
 type Model = BTreeMap<Vec<u8>, f64>;
 
 const KEY: &[u8] = b"z";
@@ -25,7 +25,7 @@ fn member(random: &mut fastrand::Rng) -> Vec<u8> {
     format!("member {}", random.u32(..10_000)).into_bytes()
 }
 
-/// Changes a set as ZADD and ZREM do.
+/// Applies random changes to a set, as ZADD and ZREM do.
 fn change(
     transaction: &mut CommandTransaction<'_>,
     model: &mut Model,
@@ -63,8 +63,8 @@ fn change(
     transaction.save(KEY, &set);
 }
 
-/// Checks that every count equals the number of elements up to the next one (S17). Returns whether
-/// there are any.
+/// Checks that every chunk count equals the number of elements from the chunk's start up to the
+/// next chunk's start (S17). Returns whether the set has chunk counts.
 fn check(store: &ServerStore, model: &Model) -> bool {
     let mut transaction = CommandTransaction::new(store, 0);
     let Some(set) = transaction.collection(KEY, CollectionKind::SortedSet).unwrap() else {
@@ -124,7 +124,7 @@ fn counts_are_those_of_the_elements_whatever_happens() {
         for _ in 0..random.usize(1..3) {
             change(&mut transaction, &mut next, &mut random, grows);
         }
-        // Some transactions are dropped without a commit.
+        // Some transactions are discarded without a commit.
         if random.u8(..5) > 0 {
             transaction.commit(&held).unwrap();
             model = next;
@@ -136,7 +136,7 @@ fn counts_are_those_of_the_elements_whatever_happens() {
             uncounted += 1;
         }
         if random.u8(..25) == 0 {
-            // Simulate a kill: nothing is written at the end.
+            // Simulate a crash: the store is not closed properly.
             db.abandon();
             drop((store, db));
             (db, store) = open(&place.path().join("store"));
