@@ -1,8 +1,8 @@
-//! The protocols besides the commands of Redis: the codec of Redis' requests and replies,
-//! memcached, and datagrams.
+//! The protocols of the server, except for the commands of Redis: the encoding of Redis requests
+//! and replies, the memcached protocol, and the datagram protocol.
 //!
-//! *Scope*: the bytes of requests and replies; the commands of memcached; ports and datagrams of a
-//! cache.
+//! *Scope*: the encoding of requests and replies; the commands of memcached; the datagram ports of
+//! a cache.
 //!
 //! *Must not depend on*: the commands of Redis (`redis/`), how a socket is read and written
 //! (`net/`).

@@ -5,7 +5,6 @@
 //! exists during the whole scan. Creating such an iterator requires a pass over all keys that are
 //! only in memory, so the iterators of SCAN are kept for a short time to be resumed. A kept
 //! iterator reads an old snapshot; SCAN therefore looks up each key again.
-//! for a short time. A kept walk reads an old snapshot; SCAN therefore looks up each key again.
 
 use super::model::format::{self, InnerKey};
 use super::own_records::OwnRecords;

@@ -1,4 +1,4 @@
-//! A client that retransmits lost requests.
+//! A client of the datagram protocol, which retransmits requests whose replies are lost.
 
 use super::format::{
     self, Datagram, DatagramDirection, DatagramHeader, DatagramOperation, DatagramOutcome, PortDirectory,
@@ -12,18 +12,19 @@ use std::io::{Error, ErrorKind, Result};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// Datagrams sent by one system call.
+/// Maximum number of datagrams that are sent by one system call.
 const BURST: usize = 64;
 
-/// Largest number of outstanding requests. A port remembers more request numbers of a client than
-/// this.
+/// Maximum number of outstanding requests. It must be smaller than the number of request numbers
+/// that a port remembers for each client.
 const WINDOW: usize = 256;
 
-/// Time without a reply until a request is retransmitted, and the number of attempts.
+/// Time to wait for a reply before the request is retransmitted, and the maximum number of
+/// transmissions.
 const PATIENCE: Duration = Duration::from_millis(20);
 const TRIES: u32 = 100;
 
-/// A request to a cache.
+/// A request to the items of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatagramRequest<'a> {
     /// Reads the value of a key.
@@ -33,7 +34,7 @@ pub enum DatagramRequest<'a> {
     Delete(&'a [u8]),
 }
 
-/// The content of a request: operation, key, value, time to live.
+/// The parts of a request: its operation, key, value, and time to live.
 pub(super) type RequestParts<'a> = (DatagramOperation, &'a [u8], &'a [u8], Option<Duration>);
 
 impl<'a> DatagramRequest<'a> {
@@ -46,18 +47,19 @@ impl<'a> DatagramRequest<'a> {
     }
 }
 
-/// The answer to a request.
+/// The answer of a cache to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DatagramAnswer {
-    /// The request succeeded. For a get, contains the value.
+    /// The request succeeded. If it was a get, this contains the value.
     Done(Vec<u8>),
-    /// The key has no value.
+    /// The cache has no item with this key.
     Missing,
     /// The item is too large for a datagram or for the cache.
     TooLarge,
 }
 
-/// Returns the answers to `count` requests, which `exchange` delivers in any order.
+/// Calls `exchange` and returns the answers to `count` requests in the order of the requests.
+/// `exchange` may deliver them in any order.
 pub(super) fn collect(
     count: usize,
     exchange: impl FnOnce(&mut dyn FnMut(usize, DatagramOutcome, &[u8])) -> Result<()>,
@@ -81,17 +83,18 @@ struct OutstandingRequest {
     tries: u32,
 }
 
-/// Number of bits in the filter of outstanding keys. Keys whose hashes share a bit wait for each
-/// other.
+/// Number of bits in the filter of keys with outstanding requests. If the hashes of two keys map to
+/// the same bit, their requests wait for each other.
 const KEY_BITS: usize = 1 << 16;
 
 struct UnderWay {
-    /// By request number modulo the number of slots.
+    /// The outstanding requests. A request is in the slot given by its number modulo the number of
+    /// slots.
     slots: Vec<Option<(u32, OutstandingRequest)>>,
     count: usize,
-    /// The next request to send for the first time.
+    /// Index of the next request that has not been sent yet.
     next: usize,
-    /// One bit for the key of each outstanding request.
+    /// A bitmap in which the bit of each key that has an outstanding request is set.
     keys: Vec<u64>,
 }
 
@@ -111,7 +114,8 @@ impl UnderWay {
         self.slots[number as usize % WINDOW].is_none()
     }
 
-    /// Returns whether a request for this key, or for one that shares its bit, is outstanding.
+    /// Returns whether a request for this key, or for another key that maps to the same bit, is
+    /// outstanding.
     fn has_key(&self, hash: u64) -> bool {
         let bit = hash as usize % KEY_BITS;
         self.keys[bit / 64] >> (bit % 64) & 1 == 1
@@ -124,7 +128,8 @@ impl UnderWay {
         self.count += 1;
     }
 
-    /// Removes and returns the outstanding request with this number.
+    /// Removes and returns the outstanding request with this number. Returns `None` if there is
+    /// none.
     fn take(&mut self, number: u32) -> Option<OutstandingRequest> {
         let slot = &mut self.slots[number as usize % WINDOW];
         let (_, sent) = slot.take_if(|(found, _)| *found == number)?;
@@ -163,10 +168,12 @@ pub struct DatagramClient {
 }
 
 impl DatagramClient {
-    /// Requests the directory of ports from the first port of a cache.
+    /// Connects to a cache by requesting the port directory from its first port. `key` is the
+    /// shared key, if the cache requires one.
     ///
     /// # Errors
-    /// I/O errors; `TimedOut` if there is no answer, `PermissionDenied` if the shared key differs.
+    /// I/O errors. `TimedOut` if the server does not answer, and `PermissionDenied` if it uses
+    /// another shared key.
     pub fn connect(server: SocketAddr, key: Option<&[u8]>) -> Result<DatagramClient> {
         let own = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let socket = UdpSocket::bind(own)?;
@@ -198,27 +205,29 @@ impl DatagramClient {
         Ok(client)
     }
 
-    /// Sets who routes requests. With [`PortRouting::Software`] the client sends requests to
-    /// arbitrary ports, and the server forwards them.
+    /// Sets who routes requests to the port that owns their key. With [`PortRouting::Software`],
+    /// the client may send a request to any port, and the server forwards it.
     pub fn set_direction(&mut self, direction: PortRouting) {
         self.direction = direction;
     }
 
-    /// Executes requests. Requests for the same key are executed in order, others in any order.
-    /// Each is executed once, even if datagrams are lost or duplicated.
+    /// Executes requests and returns their answers in the same order. Requests for the same key are
+    /// executed in order; all others may be executed in any order. Each request is executed once,
+    /// even if datagrams are lost or duplicated.
     ///
     /// # Errors
-    /// I/O errors; `TimedOut` if the server does not answer. It is then unknown which of the
-    /// requests were executed.
+    /// I/O errors. `TimedOut` if the server does not answer; the client then cannot know which of
+    /// the requests were executed.
     pub fn execute(&mut self, requests: &[DatagramRequest<'_>]) -> Result<Vec<DatagramAnswer>> {
         collect(requests.len(), |respond| self.exchange(requests, respond))
     }
 
-    /// Like [`DatagramClient::execute`], but passes each reply to a callback without copying it:
-    /// the index of its request, the outcome (done, missing or too large), and the value.
+    /// Like [`DatagramClient::execute`], but passes each reply to the callback `respond` without
+    /// copying the value. The arguments of the callback are the index of the request, the outcome
+    /// (done, missing or too large), and the value.
     ///
     /// # Errors
-    /// As [`DatagramClient::execute`].
+    /// The same as those of [`DatagramClient::execute`].
     pub fn exchange(
         &mut self,
         requests: &[DatagramRequest<'_>],
@@ -227,7 +236,8 @@ impl DatagramClient {
         self.ask(&|index| requests.get(index).map(DatagramRequest::parts), respond)
     }
 
-    /// Sends the requests returned by `asked` and delivers their replies.
+    /// Sends requests and passes their replies to `respond`. `asked` returns the request with a
+    /// given index, or `None` after the last one.
     fn ask<'a>(
         &mut self,
         asked: &dyn Fn(usize) -> Option<RequestParts<'a>>,
@@ -253,7 +263,7 @@ impl DatagramClient {
                     respond(done.index, outcome, value);
                 }
             }
-            // Often enough that a retransmission is only slightly late.
+            // Check for overdue replies often enough that retransmissions are hardly delayed.
             if count == 0 || looked.elapsed() > PATIENCE / 4 {
                 looked = Instant::now();
                 self.send_again(asked, &mut way)?;
@@ -261,7 +271,7 @@ impl DatagramClient {
         }
     }
 
-    /// Decodes a reply. Returns `None` if it does not belong to this client.
+    /// Decodes a reply. Returns `None` if the datagram is not a valid reply to this client.
     fn decode_reply<'b>(&self, bytes: &'b [u8]) -> Result<Option<(u32, DatagramOutcome, &'b [u8])>> {
         let Some(Datagram { header, value, .. }) = format::read(bytes) else {
             return Ok(None);
@@ -272,8 +282,8 @@ impl DatagramClient {
         if header.client != self.client {
             return Ok(None);
         }
-        // A server cannot authenticate a denial to a client with another key, so denials are
-        // accepted without a valid tag.
+        // Denials are accepted without a valid tag, because a server that uses another key cannot
+        // compute a tag that this client accepts.
         if outcome != DatagramOutcome::Denied && self.key.as_ref().is_some_and(|key| !key.admits(bytes)) {
             return Ok(None);
         }
@@ -293,7 +303,8 @@ impl DatagramClient {
         }
     }
 
-    /// Sends new requests, up to the first whose key has an outstanding request.
+    /// Sends requests for the first time, in order. Stops at a request whose key already has an
+    /// outstanding request, or when too many requests are outstanding.
     fn send_next<'a>(
         &mut self,
         asked: &dyn Fn(usize) -> Option<RequestParts<'a>>,
@@ -331,7 +342,7 @@ impl DatagramClient {
         self.burst.send(&self.socket, count)
     }
 
-    /// Retransmits requests whose replies are overdue.
+    /// Retransmits all requests whose replies are overdue.
     fn send_again<'a>(
         &mut self,
         asked: &dyn Fn(usize) -> Option<RequestParts<'a>>,
@@ -355,7 +366,8 @@ impl DatagramClient {
         self.burst.send(&self.socket, count)
     }
 
-    /// Adds a request to the burst. Returns whether it fits.
+    /// Encodes a request into the burst of datagrams to send. Returns whether it fits into a
+    /// datagram.
     fn put(
         &mut self,
         place: usize,
@@ -385,7 +397,7 @@ impl DatagramClient {
         let mut address = self.server;
         let port = match self.direction {
             PortRouting::Client => self.directory.place(hash),
-            // Other bits of the hash select an arbitrary port.
+            // Use other bits of the hash, so that the request goes to an arbitrary port.
             PortRouting::Software => self.directory.place(hash << 48),
         };
         address.set_port(self.directory.ports[port]);
@@ -395,7 +407,7 @@ impl DatagramClient {
     }
 }
 
-/// Returns whether a reply may still arrive after this error.
+/// Returns whether the client should continue to wait for replies after this error.
 fn may_come_later(error: &Error) -> bool {
     matches!(
         error.kind(),

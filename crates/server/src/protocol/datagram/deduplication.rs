@@ -1,49 +1,53 @@
-//! Detection of duplicate requests, so that none is executed twice.
+//! Detects duplicate requests, so that no request is executed twice.
 //!
-//! The network may duplicate a datagram, and a client retransmits a request when its reply is lost.
-//! Executing a set a second time could overwrite a later set. A port therefore remembers, for each
-//! client, which of its recent request numbers were executed, and their outcomes.
+//! The network may duplicate a datagram, and a client retransmits a request whose reply is lost. If
+//! a set were executed a second time, it could overwrite a later set. Therefore a port remembers
+//! for each client which recent request numbers were executed, and their outcomes.
 
 use super::format::DatagramOutcome;
 use std::collections::HashMap;
 use std::collections::VecDeque;
 
-/// Remembered request numbers per client. Requests with older numbers are never executed.
+/// Number of request numbers that are remembered per client. Requests with older numbers are never
+/// executed.
 pub(super) const KNOWN: u32 = 1024;
 
-/// Largest number of remembered clients. Beyond it, the one that came first is forgotten.
+/// Maximum number of clients that are remembered. When it is exceeded, the client that appeared
+/// first is forgotten.
 const CLIENTS: usize = 4096;
 
-/// The recent requests of a client.
+/// The recent requests of one client.
 #[derive(Debug)]
 struct RecentRequests {
-    /// The highest request number so far.
+    /// The highest request number received from the client.
     last: u32,
-    /// Outcomes of recent requests, by request number modulo the length.
+    /// The outcomes of recent requests. An outcome is stored at the request number modulo the
+    /// length of the array.
     outcomes: Box<[Option<DatagramOutcome>; KNOWN as usize]>,
 }
 
-/// The state of a request.
+/// What is known about a request number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestStatus {
-    /// It was not executed, so the caller executes it.
+    /// The request was not executed yet, so the caller must execute it.
     Never,
-    /// It was executed with this outcome.
+    /// The request was executed before, with this outcome.
     Before(DatagramOutcome),
-    /// Its number is too old or too far ahead. It is not answered.
+    /// The request number is too old. The request is neither executed nor answered.
     TooOld,
 }
 
-/// The recent requests of all clients of a port.
+/// The recent requests of all clients of one port.
 #[derive(Debug, Default)]
 pub(super) struct RequestDeduplicator {
     clients: HashMap<u64, RecentRequests>,
-    /// Clients in the order in which they came.
+    /// The clients in the order in which they first appeared.
     order: VecDeque<u64>,
 }
 
 impl RequestDeduplicator {
-    /// Returns the state of a modifying request.
+    /// Returns whether a modifying request was executed before. If the client is unknown, starts to
+    /// track it.
     pub(super) fn look(&mut self, client: u64, sequence: u32) -> RequestStatus {
         let Some(known) = self.clients.get_mut(&client) else {
             self.admit(client, sequence);
@@ -58,8 +62,8 @@ impl RequestDeduplicator {
                 None => RequestStatus::Never,
             };
         }
-        // Clear the skipped numbers: these requests were not executed, or their slots belong to
-        // numbers that are now too old.
+        // Clear the slots of the skipped request numbers. They may still contain outcomes of
+        // requests that are now too old.
         for step in 1..=ahead.min(KNOWN) {
             let number = known.last.wrapping_add(step);
             known.outcomes[(number % KNOWN) as usize] = None;
@@ -71,7 +75,7 @@ impl RequestDeduplicator {
         RequestStatus::Never
     }
 
-    /// Records the outcome of a request.
+    /// Stores the outcome of a request that was executed.
     pub(super) fn note(&mut self, client: u64, sequence: u32, outcome: DatagramOutcome) {
         if let Some(known) = self.clients.get_mut(&client) {
             known.outcomes[(sequence % KNOWN) as usize] = Some(outcome);
@@ -101,7 +105,7 @@ mod tests {
             let mut repeats = RequestDeduplicator::default();
             let mut random = fastrand::Rng::with_seed(u64::from(first));
             let mut numbers: Vec<u32> = (0..3000).map(|step: u32| first.wrapping_add(step)).collect();
-            // Swap neighbours, and send each request twice.
+            // Swap neighbouring requests, and send each request twice.
             for at in (0..numbers.len() - 1).step_by(2) {
                 if random.bool() {
                     numbers.swap(at, at + 1);

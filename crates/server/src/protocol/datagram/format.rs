@@ -1,4 +1,5 @@
-//! The format of a datagram: a request, or the reply that overwrites it.
+//! The wire format of datagrams. A datagram is either a request, or a reply that overwrites its
+//! request in the same buffer.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -30,41 +31,41 @@
 use ring::hmac;
 
 pub const VERSION: u8 = 1;
-/// Length of a header in bytes.
+/// Length of a datagram's header, in bytes.
 pub const HEADER: usize = 64;
 const MAGIC: [u8; 2] = *b"aD";
 const TAG_AT: usize = 48;
-/// Length of a tag in bytes.
+/// Length of an authentication tag, in bytes.
 const TAG: usize = 16;
-/// The bit that marks a reply.
+/// The bit of the operation byte that marks a reply.
 const REPLY: u8 = 1 << 7;
 
-/// The operation of a request.
+/// The operation that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatagramOperation {
-    /// Read the value of a key.
+    /// Reads the value of a key.
     Get,
     Set,
     Delete,
-    /// Read the directory of ports.
+    /// Reads the directory that assigns keys to ports.
     Directory,
 }
 
-/// The outcome of a request.
+/// The outcome of a request, as sent in its reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DatagramOutcome {
     /// The request succeeded. The reply to a get contains the value.
     #[default]
     Done,
-    /// The key has no value.
+    /// The cache has no item with this key.
     Missing,
-    /// The item exceeds the limit of the cache or of a datagram.
+    /// The item exceeds the maximum size of the cache or of a datagram.
     TooLarge,
-    /// Another port owns the key.
+    /// The key belongs to another port.
     WrongPort,
-    /// Reserved: servers do not answer invalid requests.
+    /// Reserved; servers do not answer invalid requests.
     Bad,
-    /// The tag does not match the shared key.
+    /// The request's tag is not valid under the shared key.
     Denied,
 }
 
@@ -114,7 +115,7 @@ impl DatagramOutcome {
     }
 }
 
-/// The direction of a datagram.
+/// Whether a datagram is a request or a reply, and the outcome of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatagramDirection {
     Request,
@@ -125,34 +126,34 @@ pub enum DatagramDirection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramHeader {
     pub operation: DatagramOperation,
-    /// Whether it is a request or its reply.
+    /// Whether the datagram is a request or a reply.
     pub way: DatagramDirection,
-    /// The sequence number of the request, counted by its client.
+    /// The number of the request, which the client increments with each request.
     pub sequence: u32,
-    /// The number of the client.
+    /// The number that identifies the client.
     pub client: u64,
-    /// The hash of the key.
+    /// The seeded hash of the key.
     pub hash: u64,
-    /// Milliseconds until the value expires; 0 for never.
+    /// Time until the value expires in milliseconds; 0 if it never expires.
     pub expires_in_ms: u64,
-    /// The client's timestamp, returned unchanged in the reply.
+    /// The client's timestamp. The reply returns it unchanged.
     pub echo: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
     pub header: DatagramHeader,
-    /// The key; empty in replies.
+    /// The key of a request. It is empty in replies.
     pub key: &'a [u8],
     pub value: &'a [u8],
 }
 
-/// The shared key that authenticates datagrams.
+/// A secret shared by server and clients, with which datagrams are authenticated.
 #[derive(Clone, Debug)]
 pub struct SharedKey(hmac::Key);
 
 impl SharedKey {
-    /// Creates a key from a secret.
+    /// Creates a shared key from secret bytes.
     #[must_use]
     pub fn new(secret: &[u8]) -> SharedKey {
         SharedKey(hmac::Key::new(hmac::HMAC_SHA256, secret))
@@ -167,7 +168,7 @@ impl SharedKey {
         first.copied().unwrap_or_default()
     }
 
-    /// Computes the tag of a datagram and writes it.
+    /// Computes the tag of a datagram and stores it in the datagram's header.
     pub fn seal(&self, datagram: &mut [u8]) {
         let tag = self.tag(datagram);
         if let Some(place) = datagram.get_mut(TAG_AT..HEADER) {
@@ -175,7 +176,7 @@ impl SharedKey {
         }
     }
 
-    /// Verifies the tag of a datagram in constant time.
+    /// Returns whether the tag of a datagram is valid. Takes the same time whether it is or not.
     #[must_use]
     pub fn admits(&self, datagram: &[u8]) -> bool {
         let tag = self.tag(datagram);
@@ -184,7 +185,8 @@ impl SharedKey {
     }
 }
 
-/// Encodes a datagram. Returns its length, or `None` if it does not fit.
+/// Encodes a datagram into the buffer `into`. Returns the datagram's length, or `None` if it does
+/// not fit.
 #[must_use]
 pub fn write(datagram: &Datagram<'_>, into: &mut [u8]) -> Option<usize> {
     let Datagram { header, key, value } = datagram;
@@ -221,8 +223,8 @@ fn write_header(header: &DatagramHeader, key_len: u16, value_len: u32, into: &mu
     put(&[0; TAG])
 }
 
-/// Overwrites a request with its reply, and returns the length of the reply. If the value does not
-/// fit, the outcome becomes [`DatagramOutcome::TooLarge`].
+/// Overwrites a request with its reply in the same buffer, and returns the length of the reply. If
+/// the value does not fit into the buffer, the outcome becomes [`DatagramOutcome::TooLarge`].
 #[must_use]
 pub fn reply(
     request: &DatagramHeader,
@@ -249,8 +251,8 @@ pub fn reply(
     })
 }
 
-/// Decodes a datagram. Returns `None` if it is incomplete, has trailing bytes, or is not in this
-/// format.
+/// Decodes a datagram. Returns `None` if the bytes are incomplete, have trailing bytes, or are not
+/// in this format.
 #[must_use]
 pub fn read(bytes: &[u8]) -> Option<Datagram<'_>> {
     let (head, rest) = bytes.split_first_chunk::<HEADER>()?;
@@ -286,17 +288,17 @@ pub fn read(bytes: &[u8]) -> Option<Datagram<'_>> {
     (value.len() == value_len).then_some(Datagram { header, key, value })
 }
 
-/// The assignment of keys to ports.
+/// The directory of a cache's ports, which determines the port that owns each key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortDirectory {
-    /// The seed of key hashes.
+    /// The seed with which keys are hashed.
     pub seed: u64,
-    /// The ports, in the order of their hash ranges.
+    /// The port numbers, in ascending order of the hash ranges that they own.
     pub ports: Vec<u16>,
 }
 
 impl PortDirectory {
-    /// Encodes the directory as the value of a reply.
+    /// Encodes the directory as the value of a reply to a directory request.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = self.seed.to_le_bytes().to_vec();
@@ -306,7 +308,7 @@ impl PortDirectory {
         bytes
     }
 
-    /// Decodes the value of a reply. Returns `None` if it is not a directory.
+    /// Decodes a directory from the value of a reply. Returns `None` if it is invalid.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<PortDirectory> {
         let (seed, ports) = bytes.split_first_chunk()?;
@@ -318,14 +320,14 @@ impl PortDirectory {
         })
     }
 
-    /// Returns the index of the port that owns a hash.
+    /// Returns the index of the port that owns the keys with a hash.
     #[must_use]
     pub fn place(&self, hash: u64) -> usize {
         place(hash, self.ports.len())
     }
 }
 
-/// Returns which of `ports` ports owns a hash.
+/// Returns the index of the port that owns the keys with a hash, given the number of ports.
 #[must_use]
 pub fn place(hash: u64, ports: usize) -> usize {
     ((hash >> 48) as usize * ports) >> 16
@@ -345,7 +347,8 @@ mod tests {
         echo: 8,
     };
 
-    /// The format of version 1: if this test fails, the version must change.
+    /// The expected bytes are those of format version 1. If this test fails, the version number
+    /// must be increased.
     #[test]
     fn the_bytes_of_version_1() {
         let mut bytes = [9; 80];

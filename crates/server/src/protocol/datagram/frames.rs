@@ -1,17 +1,18 @@
-//! Frames in memory, from any source, in which a request is replaced by its reply.
+//! Buffers ("frames") that each contain a request and are reused for its reply. They may belong to
+//! network datagrams or to in-memory rings.
 
 use alluvium_device::datagrams::DatagramBurst;
 use alluvium_hashes::mica::RingResponder;
 
-/// A batch of requests that a port executes together.
+/// A batch of frames whose requests a port executes together.
 pub(super) trait FrameBatch {
     /// Returns the datagram in a frame.
     fn bytes(&self, index: usize) -> &[u8];
 
-    /// Returns the whole buffer of a frame.
+    /// Returns the whole buffer of a frame, into which the reply may be written.
     fn buffer(&mut self, index: usize) -> &mut [u8];
 
-    /// Sets the length of the datagram in a frame. Length 0 suppresses the reply.
+    /// Sets the length of the datagram in a frame. If the length is 0, no reply is sent.
     fn set_length(&mut self, index: usize, bytes: usize);
 }
 

@@ -1,21 +1,22 @@
-//! MICA's protocol over UDP (Lim 2015, §5.3.1): each request is a datagram, which its reply
-//! overwrites.
+//! MICA's protocol over UDP (Lim 2015, §5.3.1). Each request is a datagram, and the server
+//! overwrites it with the reply.
 //!
-//! *Scope*: the format of datagrams, ports and their threads, retransmission and the detection of
-//! duplicates.
+//! *Scope*: the format of datagrams, ports and their threads, the retransmission of requests, and
+//! the detection of duplicates.
 //!
 //! *Must not depend on*: streams, sessions; the layout of items in memory (`crate::cache`).
 //!
-//! A client requests the directory once, and then sends each request to the port that owns the key.
-//! The kernel thereby delivers it to the thread of that port, as the network card does in the
-//! thesis. All protocols access the same items.
+//! A client requests the port directory once, and then sends each request directly to the port that
+//! owns the key. The kernel thereby delivers the request to the thread of that port; in the thesis,
+//! the network card does. All protocols access the same items.
 //!
 //! Invariants:
 //!
-//! - **S27** A port executes a modifying request at most once. Duplicates of it get the same reply,
-//!   or none.
-//! - **S28** A reply is not longer than the buffer of its request, and only requests are answered.
-//! - **S29** The port that owns a key executes its requests, whichever port has received them.
+//! - **S27** A port executes a modifying request at most once. A duplicate of the request gets the
+//!   same reply, or no reply.
+//! - **S28** A reply is never longer than the buffer of its request, and only requests are
+//!   answered.
+//! - **S29** A request is executed by the port that owns its key, whichever port has received it.
 
 mod client;
 mod deduplication;

@@ -1,4 +1,4 @@
-//! Execution of the datagrams that a port receives.
+//! Executes the requests that a port receives.
 
 use super::deduplication::{RequestDeduplicator, RequestStatus};
 use super::format::{
@@ -10,14 +10,14 @@ use crate::cache::{CachedItemHeader, ItemCache};
 use alluvium::cache::MAX_KEY_BYTES;
 use std::sync::Arc;
 
-/// A port of a cache. It owns the keys in one range of hashes.
+/// A port of a cache. It owns the keys whose hashes are in one range.
 pub(super) struct DatagramPort {
     pub(super) directory: Arc<PortDirectory>,
-    /// Its index in the directory.
+    /// The index of this port in the directory.
     pub(super) place: usize,
     pub(super) key: Option<SharedKey>,
     repeats: RequestDeduplicator,
-    /// Buffer for the item that is read or written.
+    /// Buffer for the encoded item that is being read or written.
     stored: Vec<u8>,
 }
 
@@ -33,8 +33,8 @@ impl DatagramPort {
         }
     }
 
-    /// Executes the first `count` requests of a burst and overwrites each with its reply. A
-    /// datagram that is not a valid request gets length 0.
+    /// Executes the first `count` requests of a burst and overwrites each with its reply. Sets the
+    /// length of a datagram to 0 if it must not be answered, for example because it is invalid.
     pub(super) fn execute(&mut self, content: &ItemCache, burst: &mut impl FrameBatch, count: usize) {
         let now_ms = content.now_ms();
         let keys = (0..count).filter_map(|index| format::read(burst.bytes(index)));
@@ -59,8 +59,9 @@ impl DatagramPort {
         }
     }
 
-    /// Executes a datagram. Returns its header, the outcome, the time to live, and whether there is
-    /// a value; `None` if there is no reply.
+    /// Executes the request in a datagram. Returns the request's header, the outcome, the remaining
+    /// time to live in milliseconds, and whether the reply contains a value. Returns `None` if
+    /// there must be no reply.
     fn answer(
         &mut self,
         content: &ItemCache,
@@ -69,7 +70,7 @@ impl DatagramPort {
     ) -> Option<(DatagramHeader, DatagramOutcome, u64, bool)> {
         let datagram = format::read(bytes)?;
         let header = datagram.header;
-        // Never answer a reply, or two servers could answer each other forever.
+        // Never answer a reply; otherwise two servers could answer each other endlessly.
         if header.way != DatagramDirection::Request {
             return None;
         }
@@ -170,7 +171,8 @@ mod tests {
             }
         }
 
-        /// Executes a request and returns its outcome and value, or `None` if there is no reply.
+        /// Executes a request and returns its outcome and value, or `None` if the port sends no
+        /// reply.
         fn ask(
             &mut self,
             header: DatagramHeader,

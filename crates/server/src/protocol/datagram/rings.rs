@@ -1,5 +1,6 @@
-//! Ports without a network: datagram frames in ring buffers between threads of one process. They
-//! show the cost of requests without that of the operating system.
+//! Serves datagrams without a network: clients are threads of the same process, and exchange frames
+//! with the ports through ring buffers. This shows the cost of requests without the cost of the
+//! operating system.
 
 use super::client::{DatagramAnswer, DatagramRequest, collect};
 use super::format::{self, Datagram, DatagramDirection, DatagramHeader, DatagramOutcome, PortDirectory};
@@ -16,18 +17,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Largest number of ports, and of clients.
+/// Maximum number of ports, and maximum number of clients.
 const MOST: usize = 256;
 
-/// Largest number of outstanding requests of a client whose requests may be reordered: the request
-/// numbers that a port remembers.
+/// Maximum number of outstanding requests of a client if its requests may be reordered. It is the
+/// number of request numbers that a port remembers per client.
 const MOST_UNDER_WAY: usize = super::deduplication::KNOWN as usize;
 
-/// Idle turns after which a port sleeps between turns, and the length of a sleep.
+/// Number of consecutive idle polls after which a port sleeps between polls, and the duration of
+/// each sleep.
 const IDLE_TURNS: u32 = 20_000;
 const SLEEP: Duration = Duration::from_micros(50);
 
-/// Options for ring buffers between threads of this process and a cache.
+/// Options for connecting threads of this process to a cache through ring buffers.
 ///
 /// ```
 /// use alluvium_server::RingOptions;
@@ -35,20 +37,20 @@ const SLEEP: Duration = Duration::from_micros(50);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingOptions {
-    /// Number of ports, each with a thread.
+    /// Number of ports. Each port has a thread.
     pub ports: usize,
-    /// Number of clients, each with a ring to every port.
+    /// Number of clients. Each client has a ring to every port.
     pub clients: usize,
-    /// Capacity of a ring in requests.
+    /// Maximum number of requests in a ring.
     pub frames: usize,
-    /// Largest request or reply in bytes, including 64 bytes of header.
+    /// Maximum size of a request or a reply in bytes, including the header of 64 bytes.
     pub frame_bytes: usize,
-    /// Who routes requests to the port of their key.
+    /// Who routes requests to the port that owns their key.
     pub direction: PortRouting,
 }
 
 impl RingOptions {
-    /// Returns options for items of up to about 2 KB.
+    /// Returns options with which items of up to about 2 KB can be transferred.
     #[must_use]
     pub fn new(ports: usize, clients: usize) -> RingOptions {
         RingOptions {
@@ -92,17 +94,17 @@ impl RingOptions {
     }
 }
 
-/// Ports that serve rings until they are stopped.
+/// The ports and their threads, which serve rings until they are stopped.
 pub(crate) struct RingServer {
     is_stopping: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl RingServer {
-    /// Starts the ports and returns the clients' ends.
+    /// Starts the ports. Returns the server, and one client for each configured client.
     ///
     /// # Errors
-    /// [`Error::Cache`] for invalid options; I/O errors.
+    /// [`Error::Cache`] if the options are invalid; I/O errors.
     pub(crate) fn start(
         cached: &Arc<CacheContext>,
         options: &RingOptions,
@@ -159,7 +161,7 @@ impl Drop for RingServer {
     }
 }
 
-/// A port and the rings that it serves.
+/// A port and its ends of the rings from which it receives requests.
 struct RingPort {
     port: DatagramPort,
     others: Option<PortForwarder>,
@@ -167,7 +169,7 @@ struct RingPort {
 }
 
 impl RingPort {
-    /// Serves requests until the server stops.
+    /// Serves requests until the server is stopped.
     fn run(mut self, cached: &CacheContext, is_stopping: &AtomicBool) {
         let mut turns = 0;
         while !is_stopping.load(Ordering::Acquire) {
@@ -205,7 +207,7 @@ impl RingPort {
     }
 }
 
-/// A client of a cache in the same process, connected by ring buffers.
+/// A client that is connected to a cache in the same process by ring buffers.
 ///
 /// ```
 /// use alluvium_server::{CacheMemory, CacheServer, DatagramAnswer, DatagramRequest};
@@ -220,7 +222,8 @@ impl RingPort {
 #[derive(Debug)]
 pub struct RingClient {
     ways: Vec<RingRequester>,
-    /// Outstanding requests of each ring, oldest first. A ring returns replies in order.
+    /// For each ring, the indexes of its outstanding requests, oldest first. A ring returns replies
+    /// in the order of the requests.
     waiting: Vec<VecDeque<usize>>,
     directory: Arc<PortDirectory>,
     direction: PortRouting,
@@ -240,20 +243,22 @@ impl RingClient {
         }
     }
 
-    /// Executes requests. Requests for the same key are executed in order.
+    /// Executes requests and returns their answers in the same order. Requests for the same key are
+    /// executed in order.
     ///
     /// # Errors
-    /// `ConnectionAborted` if the server has stopped. It is then unknown which of the requests were
-    /// executed.
+    /// `ConnectionAborted` if the server has stopped; the client then cannot know which of the
+    /// requests were executed.
     pub fn execute(&mut self, requests: &[DatagramRequest<'_>]) -> std::io::Result<Vec<DatagramAnswer>> {
         collect(requests.len(), |respond| self.exchange(requests, respond))
     }
 
-    /// Like [`RingClient::execute`], but passes each reply to a callback without copying it: the
-    /// index of its request, the outcome, and the value.
+    /// Like [`RingClient::execute`], but passes each reply to the callback `respond` without
+    /// copying the value. The arguments of the callback are the index of the request, the outcome,
+    /// and the value.
     ///
     /// # Errors
-    /// As [`RingClient::execute`].
+    /// The same as those of [`RingClient::execute`].
     pub fn exchange(
         &mut self,
         requests: &[DatagramRequest<'_>],
@@ -294,14 +299,15 @@ impl RingClient {
         Ok(())
     }
 
-    /// Writes a request to the ring of its port. Returns whether it fits into a frame, or `None` if
-    /// the ring is full.
+    /// Writes a request to the ring of its port. Returns whether the request fits into a frame, or
+    /// `None` if the ring is full.
     fn write(&mut self, request: &DatagramRequest<'_>, index: usize) -> Option<bool> {
         let (operation, key, value, time) = request.parts();
         let hash = seeded(self.directory.seed, key);
         let place = match self.direction {
             PortRouting::Client => self.directory.place(hash),
-            // An arbitrary port, but always the same for a key, which keeps its requests in order.
+            // Send the request to an arbitrary port, but always to the same one for a key, so that
+            // the requests for a key stay in order.
             PortRouting::Software => self.directory.place(hash << 48),
         };
         let frame = self.ways[place].next_frame()?;
@@ -349,7 +355,8 @@ fn decode_reply(bytes: &[u8]) -> std::io::Result<(DatagramOutcome, &[u8])> {
         {
             Ok((outcome, value))
         }
-        // A port omits a reply only when it stops, and never refuses requests of this client.
+        // A port sends no reply only when it is stopped, and requests of this client are always
+        // valid.
         _ => Err(stopped()),
     }
 }

@@ -1,5 +1,6 @@
-//! Routing of requests to the port that owns their key: the client sends them there, or the
-//! receiving port forwards them (Lim 2015, §5.3.1: client-assisted and software-only direction).
+//! Routes requests to the port that owns their key. Either the client sends a request to that port,
+//! or the receiving port forwards it (Lim 2015, §5.3.1: client-assisted and software-only
+//! direction).
 
 use super::format::{self, DatagramDirection, DatagramOperation};
 use super::frames::FrameBatch;
@@ -11,28 +12,30 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// Who routes requests to the port of their key.
+/// Who routes requests to the port that owns their key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PortRouting {
-    /// The client. A port refuses requests for keys of other ports.
+    /// The client does. A port rejects requests for keys that it does not own.
     #[default]
     Client,
-    /// The ports: a port forwards requests for other ports' keys and returns their replies. This is
-    /// slower, but a client needs to know only one port.
+    /// The ports do: a port forwards requests for other ports' keys and returns the replies to the
+    /// client. This is slower, but a client needs to know only one port.
     Software,
 }
 
-/// Largest number of requests forwarded together.
+/// Maximum number of requests that are received and forwarded together.
 pub(super) const BURST: usize = 32;
 
-/// Forwarded requests of a burst: their index, and the port that owns them.
+/// The forwarded requests of a burst: for each, its index in the burst and the port that owns its
+/// key.
 type ForwardedRequests = SmallVec<[(usize, usize); BURST]>;
 
-/// Wakes a port that waits for datagrams.
+/// Wakes a port that waits for datagrams to arrive.
 #[derive(Clone, Debug)]
 pub(super) struct PortWaker {
     is_waiting: Arc<AtomicBool>,
-    /// The receiving address of the port. `None` for a port of rings, which polls.
+    /// The address to which a wake-up datagram is sent. `None` for a port that serves rings,
+    /// because it polls and never waits.
     address: Option<SocketAddr>,
 }
 
@@ -44,26 +47,26 @@ impl PortWaker {
         }
     }
 
-    /// Announces that the port is about to wait. The port checks for forwarded requests after this
-    /// call.
+    /// Called by the port before it waits for datagrams. The port must check for forwarded requests
+    /// after this call and before it waits.
     pub(super) fn will_wait(&self) {
         self.is_waiting.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Announces that the port does not wait any more.
+    /// Called by the port after it has waited.
     pub(super) fn wakes(&self) {
         self.is_waiting.store(false, Ordering::Relaxed);
     }
 
-    /// Wakes the port if it waits. The forwarded requests must have been sent before.
+    /// Wakes the port if it is waiting. The caller must have sent the forwarded requests before.
     fn wake(&self, from: Option<&UdpSocket>) {
         fence(Ordering::SeqCst);
         let (Some(address), Some(socket)) = (self.address, from) else {
             return;
         };
         if self.is_waiting.swap(false, Ordering::Relaxed)
-            // The wake-up is an empty datagram, which the port receives and does not answer.
+            // Send an empty datagram, which wakes the port and is not answered.
             && let Err(error) = socket.send_to(&[], address)
         {
             tracing::debug!(%error, "cannot wake a port; it finds the forwarded request at its next check");
@@ -71,24 +74,24 @@ impl PortWaker {
     }
 }
 
-/// The channel from a port to another one.
+/// A channel through which a port forwards requests to another port.
 #[derive(Debug)]
 struct ForwardingChannel {
     asker: RingRequester,
     bell: PortWaker,
 }
 
-/// The channels between a port and all others.
+/// The channels between one port and all other ports.
 #[derive(Debug, Default)]
 pub(super) struct PortForwarder {
-    /// Channels to the other ports; `None` for the port itself.
+    /// The channels to the other ports, by port index. The entry of the port itself is `None`.
     to: Vec<Option<ForwardingChannel>>,
-    /// Channels from the other ports.
+    /// The channels through which other ports forward requests to this port.
     from: Vec<RingResponder>,
 }
 
 impl PortForwarder {
-    /// Creates the channels of all ports. Each port is woken by its [`PortWaker`].
+    /// Creates the channels between all ports. `bells` contains the waker of each port.
     pub(super) fn between(bells: &[PortWaker], frame_bytes: usize) -> Vec<PortForwarder> {
         let mut all: Vec<PortForwarder> = bells.iter().map(|_| PortForwarder::default()).collect();
         for here in 0..bells.len() {
@@ -106,7 +109,8 @@ impl PortForwarder {
         all
     }
 
-    /// Executes the requests that other ports have forwarded. Returns whether there were any.
+    /// Executes the requests that other ports have forwarded to this port. Returns whether there
+    /// were any.
     pub(super) fn serve(&mut self, port: &mut DatagramPort, content: &ItemCache) -> bool {
         let mut has_served = false;
         for answerer in &mut self.from {
@@ -120,14 +124,15 @@ impl PortForwarder {
         has_served
     }
 
-    /// Returns whether forwarded requests are waiting.
+    /// Returns whether other ports have forwarded requests that are not executed yet.
     pub(super) fn are_waiting(&mut self) -> bool {
         self.from.iter_mut().any(|answerer| answerer.poll() > 0)
     }
 
-    /// Executes the first `count` requests of a burst, and forwards those for keys of other ports.
-    /// Returns after all replies have arrived, and serves forwarded requests in the meantime.
-    /// `from` is the socket used to wake the other ports.
+    /// Executes the first `count` requests of a burst. Requests for keys of other ports are
+    /// forwarded to these ports. Returns once all replies have arrived, and meanwhile executes
+    /// requests that other ports have forwarded. `from` is the socket from which the other ports
+    /// are woken.
     pub(super) fn execute(
         &mut self,
         port: &mut DatagramPort,
@@ -144,7 +149,7 @@ impl PortForwarder {
                 && self.push(place, frames.bytes(index))
             {
                 others.push((index, place));
-                // Remove the request from the local part of the burst.
+                // Exclude the request from those that this port executes itself.
                 frames.set_length(index, 0);
             }
         }
@@ -161,7 +166,8 @@ impl PortForwarder {
         self.take_replies(port, content, frames, &others, is_stopping);
     }
 
-    /// Writes a request to the channel to a port. Returns whether it fits.
+    /// Copies a request into the channel to another port. Returns whether the channel had space for
+    /// it.
     fn push(&mut self, place: usize, bytes: &[u8]) -> bool {
         let Some(frame) = self.to[place].as_mut().and_then(|other| other.asker.next_frame()) else {
             return false;
@@ -171,7 +177,7 @@ impl PortForwarder {
         true
     }
 
-    /// Copies arriving replies to the frames of their requests.
+    /// Waits for the replies of other ports, and copies each reply to the frame of its request.
     fn take_replies(
         &mut self,
         port: &mut DatagramPort,
@@ -191,7 +197,7 @@ impl PortForwarder {
                 let there = other.asker.poll();
                 let mut own = others.iter().zip(&mut taken);
                 for at in 0..there {
-                    // A channel delivers replies in the order of the requests.
+                    // A channel returns replies in the order of its requests.
                     let next = own.find(|((_, owner), taken)| *owner == place && !**taken);
                     let ((index, _), taken) = next.expect("an answer has its request");
                     let reply = other.asker.reply(at);
@@ -212,8 +218,9 @@ impl PortForwarder {
                 .flatten()
                 .any(|other| other.asker.is_disconnected());
             if is_left || is_stopping.load(Ordering::Acquire) {
-                // The other port has stopped; the client retransmits or gets an error. Disable all
-                // channels, so that no late reply is matched to another request.
+                // The other port has stopped, so its replies will not arrive; the client
+                // retransmits or gets an error. Disable all channels, so that a late reply cannot
+                // be mistaken for the reply to a later request.
                 self.to.fill_with(|| None);
                 return;
             }
@@ -222,7 +229,7 @@ impl PortForwarder {
     }
 }
 
-/// Waits briefly for another thread, first by spinning.
+/// Pauses briefly while waiting for another thread. Spins at first, and yields the processor later.
 pub(super) fn pause(turns: &mut u32) {
     const SPINS: u32 = 64;
     *turns = turns.saturating_add(1);
@@ -233,7 +240,8 @@ pub(super) fn pause(turns: &mut u32) {
     }
 }
 
-/// Returns the port that owns the key of a request, if it is another port.
+/// Returns the index of the port that owns the key of a request. Returns `None` if it is this port,
+/// or if the datagram is not a request for a key.
 fn owner(port: &DatagramPort, bytes: &[u8]) -> Option<usize> {
     let header = format::read(bytes)?.header;
     let place = port.directory.place(header.hash);

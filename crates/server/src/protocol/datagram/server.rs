@@ -1,4 +1,4 @@
-//! Datagram ports and their threads.
+//! The sockets and threads of datagram ports.
 
 use super::format::{PortDirectory, SharedKey};
 use super::port::DatagramPort;
@@ -15,13 +15,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Largest datagram in bytes. Larger items need the other protocols.
+/// Maximum size of a datagram in bytes. Larger items must be accessed through other protocols.
 pub const MOST_DATAGRAM: usize = 8 << 10;
 
-/// Interval at which an idle port checks whether to stop.
+/// Interval at which an idle port checks whether it must stop.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Largest number of ports. A directory of this size fits into a datagram.
+/// Maximum number of ports. The directory of this many ports still fits into a datagram.
 const MOST_PORTS: usize = 1 << 10;
 
 /// Options for serving datagrams.
@@ -33,20 +33,22 @@ const MOST_PORTS: usize = 1 << 10;
 /// ```
 #[derive(Clone, Debug)]
 pub struct DatagramOptions {
-    /// Address of the first port; the others follow it. Port 0 picks free ports.
+    /// Address of the first port. The other ports use the following port numbers. If the port
+    /// number is 0, free ports are chosen.
     pub address: SocketAddr,
-    /// Number of ports, each with a socket and a thread. Defaults to the number of processors.
+    /// Number of ports. Each port has a socket and a thread. Defaults to the number of processors.
     pub ports: usize,
-    /// The shared key that authenticates clients, if one is required.
+    /// The shared key with which clients must authenticate their requests, or `None` if they need
+    /// not.
     pub key: Option<Vec<u8>>,
-    /// Whether clients on other machines are served without a key.
+    /// Whether clients on other machines are served even if no shared key is set.
     pub exposure: Exposure,
-    /// Who routes requests to the port of their key.
+    /// Who routes requests to the port that owns their key.
     pub direction: PortRouting,
 }
 
 impl DatagramOptions {
-    /// Returns options for one port per processor, starting at an address.
+    /// Returns options for one port per processor. The first port has the address `address`.
     #[must_use]
     pub fn new(address: SocketAddr) -> DatagramOptions {
         DatagramOptions {
@@ -59,24 +61,24 @@ impl DatagramOptions {
     }
 }
 
-/// Receive statistics of a port. Waiting datagrams are received together by one system call, so a
-/// busy port needs fewer calls per datagram.
+/// Receive statistics of a port. A single system call receives all waiting datagrams, so the number
+/// of calls per datagram is lower when the port is busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortFigures {
-    /// System calls that returned datagrams.
+    /// Number of system calls that received at least one datagram.
     pub bursts: u64,
-    /// Datagrams received, including those that are not answered.
+    /// Number of datagrams received, including those that were not answered.
     pub datagrams: u64,
 }
 
-/// The live counters of a port.
+/// The counters that a running port updates.
 #[derive(Default)]
 struct PortCounters {
     bursts: AtomicU64,
     datagrams: AtomicU64,
 }
 
-/// Ports that receive datagrams until they are stopped.
+/// The datagram ports of a cache, which serve requests until they are stopped.
 pub(crate) struct DatagramServer {
     pub(crate) address: SocketAddr,
     counted: Vec<Arc<PortCounters>>,
@@ -85,10 +87,12 @@ pub(crate) struct DatagramServer {
 }
 
 impl DatagramServer {
-    /// Listens at all ports.
+    /// Opens the sockets of all ports and starts their threads.
     ///
     /// # Errors
-    /// [`Error::Unprotected`], [`Error::Listen`], [`Error::Cache`] for an invalid number of ports.
+    /// [`Error::Unprotected`] if other machines could access the cache without a key;
+    /// [`Error::Listen`] if a socket cannot be opened; [`Error::Cache`] if the number of ports is
+    /// invalid.
     pub(crate) fn start(cached: &Arc<CacheContext>, options: &DatagramOptions) -> Result<DatagramServer> {
         let address = options.address;
         if options.key.is_none() && options.exposure == Exposure::Protected && !address.ip().is_loopback() {
@@ -138,7 +142,7 @@ impl DatagramServer {
         Ok(datagrams)
     }
 
-    /// Returns the statistics of each port.
+    /// Returns the receive statistics of each port.
     pub(crate) fn figures(&self) -> impl Iterator<Item = PortFigures> {
         self.counted.iter().map(|counted| PortFigures {
             bursts: counted.bursts.load(Ordering::Relaxed),
@@ -146,7 +150,7 @@ impl DatagramServer {
         })
     }
 
-    /// Stops all ports after they have answered what they have received.
+    /// Stops all ports. Datagrams that were received before are still answered.
     pub(crate) fn stop(&self) {
         self.is_stopping.store(true, Ordering::Release);
         for thread in self.threads.lock().drain(..) {
@@ -163,7 +167,8 @@ impl Drop for DatagramServer {
     }
 }
 
-/// Binds sockets to consecutive ports, or to free ones.
+/// Binds sockets to consecutive ports, beginning with `first`. If its port number is 0, binds them
+/// to free ports.
 fn bind(first: SocketAddr, ports: usize) -> Result<Vec<(UdpSocket, SocketAddr)>> {
     (0..ports)
         .map(|place| {
@@ -189,7 +194,7 @@ fn bind(first: SocketAddr, ports: usize) -> Result<Vec<(UdpSocket, SocketAddr)>>
         .collect()
 }
 
-/// Returns an address at which this machine reaches one of its own sockets.
+/// Returns an address through which this machine can send datagrams to its own socket.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(match address {
@@ -200,8 +205,8 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Serves bursts until the port is stopped. Forwards requests of other ports if channels to
-/// `others` exist.
+/// Receives and executes bursts of datagrams until the port is stopped. If `others` contains
+/// channels to the other ports, forwards requests for their keys.
 fn run(
     socket: &UdpSocket,
     mut port: DatagramPort,
@@ -236,7 +241,8 @@ fn run(
                 continue;
             }
             Err(error) => {
-                // For example, the kernel reports at the next call that a client has gone.
+                // For example, the kernel uses this call to report that an earlier reply could not
+                // be delivered.
                 tracing::debug!(%error, "cannot receive a datagram");
                 continue;
             }

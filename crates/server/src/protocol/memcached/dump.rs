@@ -1,4 +1,5 @@
-//! `lru_crawler metadump`: one line per item, in pages that are written as the client reads them.
+//! Executes `lru_crawler metadump`, which lists all items, one per line. The list is written in
+//! pages, each of which is written once the client has read the previous one.
 
 use super::request::{MemcachedRequest, number};
 use crate::error::CommandError;
@@ -7,14 +8,14 @@ use crate::store::ServerStore;
 use crate::store::model::format;
 use alluvium::UnorderedScan;
 
-/// Approximate size of a page in bytes.
+/// Approximate size of a page, in bytes.
 const PAGE: usize = 64 << 10;
 
-/// Largest slab class of memcached.
+/// The highest slab class of memcached.
 const LAST_CLASS: u32 = 63;
 
-/// Returns whether the requested classes (`all`, `hash`, or numbers) include the items, all of
-/// which are in class 1.
+/// Returns whether the requested classes (`all`, `hash`, or a list of numbers) include class 1, to
+/// which all items belong.
 fn wants_all(classes: &[u8]) -> Result<bool, CommandError> {
     if matches!(classes, b"all" | b"hash") {
         return Ok(true);
@@ -25,14 +26,14 @@ fn wants_all(classes: &[u8]) -> Result<bool, CommandError> {
     Ok(classes.contains(&1))
 }
 
-/// A walk over a snapshot of all items.
+/// An iterator over a snapshot of all items.
 pub(super) struct MetadataDump {
     items: Option<UnorderedScan>,
     now_ms: u64,
 }
 
 impl MetadataDump {
-    /// Begins the dump of a request.
+    /// Creates the dump that a request asks for.
     pub(super) fn new(
         request: &MemcachedRequest<'_>,
         store: &ServerStore,
@@ -51,8 +52,8 @@ impl MetadataDump {
     /// Writes the next page. Returns whether it was the last one.
     ///
     /// # Errors
-    /// The store cannot be read. A part of the reply has been sent, so the connection must be
-    /// closed.
+    /// The store cannot be read. The connection must then be closed, because a part of the reply
+    /// has already been sent.
     pub(super) fn write(&mut self, output: &mut Vec<u8>) -> Result<bool, CommandError> {
         let _may_wait = wait_hooks::may_wait();
         let start = output.len();
@@ -86,7 +87,7 @@ impl MetadataDump {
     }
 }
 
-/// Writes a percent-encoded key: all bytes except letters, digits and `-._~` are encoded.
+/// Writes a key in percent-encoding. All bytes except letters, digits and `-._~` are encoded.
 fn write_encoded(output: &mut Vec<u8>, key: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in key {
@@ -99,8 +100,8 @@ fn write_encoded(output: &mut Vec<u8>, key: &[u8]) {
     }
 }
 
-/// Answers the subcommands of `lru_crawler` other than `metadump`. There is no crawler, so they
-/// have no effect.
+/// Returns the reply to a subcommand of `lru_crawler` other than `metadump`. The subcommands are
+/// accepted but have no effect, because there is no crawler.
 pub(super) fn crawler(request: &MemcachedRequest<'_>) -> Result<&'static str, CommandError> {
     const BAD_LINE: CommandError = CommandError::say("CLIENT_ERROR bad command line format");
     match (request.word(1), request.words.len()) {

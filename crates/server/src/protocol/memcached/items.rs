@@ -1,4 +1,4 @@
-//! Access of requests in a run to items.
+//! Access of the requests of a run to the items of a store.
 
 use crate::error::CommandError;
 use crate::store::model::format::{self, MemcachedItem};
@@ -8,35 +8,36 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Largest expiry in seconds that is relative to the current time. Larger ones are Unix times.
+/// Maximum expiry time in seconds that is interpreted relative to the current time. Larger values
+/// are Unix times.
 const RELATIVE_S: i64 = 30 * 24 * 60 * 60;
 
-/// Copies of an item in memory while it is extended: the old value, the new value, the record, and
-/// the batch of the commit.
+/// Number of copies of an item that are in memory while it is extended: the old value, the new
+/// value, the encoded record, and the batch of the commit.
 const COPIES: usize = 4;
 
-/// Bytes written by one request after which they are committed.
+/// When a request has written this many bytes, they are committed before it continues.
 const COMMITTED_AT_ONCE: usize = 1 << 20;
 
-/// Pseudo-database for the locks of items.
+/// Database number under which items are locked. It differs from those of all Redis databases.
 const ITEMS: u8 = 255;
 
-/// The item is stale. A client that reads it may be asked to renew it.
+/// Flag of a stale item. A client that reads the item may be asked to renew it.
 pub(super) const STALE: u8 = 1;
-/// A client was asked to renew it.
+/// Flag of an item that a client was already asked to renew.
 pub(super) const CLAIMED: u8 = 2;
 
-/// The access of a request to an item.
+/// How a request accesses an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ItemAccess {
     Reads,
-    /// Writes the item without reading it.
+    /// The request writes the item without reading it.
     Overwrites,
-    /// Writes depending on the current item.
+    /// The request reads the item and writes it depending on its current state.
     Changes,
 }
 
-/// An item that was read from the store or written by this run.
+/// An item that was read from the store or that the current run has written.
 #[derive(Debug)]
 pub(super) enum StoreItemHandle {
     Read(Value),
@@ -53,62 +54,65 @@ impl ItemHandle for StoreItemHandle {
     }
 }
 
-/// A change of an item.
+/// The change that a request makes to an item.
 pub(super) enum ItemChange {
     Nothing,
     Delete,
     Put(Vec<u8>),
 }
 
-/// An item that outlives its lookup.
+/// An item that was read and remains valid while the handle exists.
 pub(crate) trait ItemHandle {
     fn item(&self) -> Result<MemcachedItem<'_>, CommandError>;
 }
 
-/// Access to items, in a store or in a cache.
+/// Access of requests to items. Implemented for the items of a store and of a cache.
 pub(crate) trait ItemStore: Sized {
-    /// An item that was read.
+    /// Handle of an item that was read.
     type ReadItem: ItemHandle;
-    /// The memory charge of a change.
+    /// The memory charge for changing an item. Dropping it releases the charge.
     type ChangeMemory;
 
-    /// Returns the time for all operations, in milliseconds since 1970.
+    /// Returns the current time for all operations, in milliseconds since 1970.
     fn now_ms(&self) -> u64;
 
-    /// Returns a new CAS value.
+    /// Allocates a new CAS value.
     fn next_cas(&self) -> u64;
 
-    /// Returns the largest size of a reply to reads.
+    /// Returns the maximum size in bytes of the reply to a reading request.
     fn reply_room(&self) -> usize;
 
-    /// Returns whether a reading command may change a stale item, for which it needs the lock. If
-    /// not, the command is executed again with the lock.
+    /// Returns whether a reading request may change a stale item, which requires the item's lock.
+    /// If it may not, the request will be executed again while the lock is held.
     fn is_careful(&mut self) -> bool;
 
     fn get(&mut self, key: &[u8]) -> Result<Option<Self::ReadItem>, CommandError>;
 
-    /// Changes an item as `decide` specifies, atomically.
+    /// Passes the current item to `decide` and applies the change that it returns, atomically.
     fn change<T>(
         &mut self,
         key: &[u8],
         decide: impl FnOnce(&Self, Option<MemcachedItem<'_>>) -> Result<(ItemChange, T), CommandError>,
     ) -> Result<T, CommandError>;
 
-    /// Stores an item, whatever the key held.
+    /// Stores an encoded item and replaces any previous item with the same key.
     fn put(&mut self, key: &[u8], stored: Vec<u8>) -> Result<(), CommandError>;
 
-    /// Charges memory for an item that grows to this size, as for a `set` of that size.
+    /// Charges the memory for an item that grows to `bytes` bytes, which is as much as for a `set`
+    /// of that size.
     fn room_to_grow(&self, bytes: usize) -> Result<Self::ChangeMemory, CommandError>;
 
-    /// Obtains memory for reading and rewriting an item of this size. Other commands wait for it,
-    /// and caches release memory.
+    /// Charges the memory for reading and rewriting an item of `bytes` bytes, even if the limit is
+    /// exceeded; other commands then have to wait. Returns `None` if the item is too small to be
+    /// charged.
     fn room_to_touch(&self, bytes: usize) -> Option<Self::ChangeMemory>;
 
-    /// Commits the writes so far if they use much memory. A request that changes several items is
-    /// atomic for each item, not as a whole.
+    /// Commits the preceding writes if they use much memory. A request that changes several items
+    /// is therefore atomic for each item but not as a whole.
     fn relieve(&mut self) -> Result<(), CommandError>;
 
-    /// Returns the expiry time of an item for an expiry given in seconds; 0 for never.
+    /// Converts an expiry time that a client has given in seconds to milliseconds since 1970.
+    /// Returns 0 if the item never expires.
     fn expiry(&self, seconds: i64) -> u64 {
         let at_ms = match seconds {
             0 => return 0,
@@ -119,7 +123,7 @@ pub(crate) trait ItemStore: Sized {
         at_ms.max(1)
     }
 
-    /// Returns the seconds until an item expires; -1 for never.
+    /// Returns the time until an item expires in seconds, or -1 if it never expires.
     fn seconds_left(&self, expires_ms: u64) -> i64 {
         if expires_ms == 0 {
             -1
@@ -133,42 +137,42 @@ pub(crate) trait ItemStore: Sized {
     }
 }
 
-/// A key of an item.
+/// The key of a memcached item.
 pub(super) type ItemKey = SmallVec<[u8; 32]>;
 
-/// Number of prefetched items after the expected position in which a lookup searches.
+/// Number of prefetched items, from the expected position on, that a lookup compares with its key.
 const AHEAD: usize = 16;
 
-/// The items of a store, for a run of requests: prefetched items, and writes that are not committed
-/// yet. The caller holds the locks of changed items.
+/// The items of a store as seen by a run of requests, which includes prefetched items and
+/// uncommitted writes. The caller must hold the locks of all items that are changed.
 pub(super) struct StoredItems<'s> {
     pub(super) store: &'s ServerStore,
     pub(super) now_ms: u64,
-    /// Whether reading commands may change stale items, because their locks are held.
+    /// Whether reading requests may change stale items, because the locks of these items are held.
     pub(super) is_careful: bool,
-    /// Whether a change was skipped because its lock is not held.
+    /// Whether a reading request could not change a stale item because its lock is not held.
     pub(super) wants_care: bool,
     read: Vec<(ItemKey, Option<Value>)>,
-    /// Expected position of the next lookup in `read`.
+    /// Position in `read` at which the next lookup is expected.
     next: usize,
-    /// Whether any request reads, so that writes must be visible before the commit.
+    /// Whether any request reads items, so that uncommitted writes must be kept in `own` for them.
     is_read: bool,
     own: HashMap<ItemKey, Option<Vec<u8>>>,
     batch: WriteBatch,
-    /// The largest size of a reply to reads.
+    /// Maximum size in bytes of the reply to a reading request.
     pub(super) reply_room: usize,
-    /// Approximate size of the uncommitted writes in bytes.
+    /// Approximate size of the uncommitted writes, in bytes.
     pub(super) bytes: usize,
-    /// Whether a part of what was written is committed already.
+    /// Whether some writes of this run have already been committed.
     has_written: bool,
-    /// Bytes written with an expiry time, and the latest of these times.
+    /// Number of bytes written with an expiry time, and the latest of these expiry times.
     expiring: u64,
     last_expiry_ms: u64,
 }
 
 impl<'s> StoredItems<'s> {
-    /// Creates the access. If `is_read` is false, no request reads, and writes are not visible
-    /// before they are committed.
+    /// Creates the access for a run of requests. If `is_read` is false, no request may read items;
+    /// uncommitted writes are then not visible.
     pub(super) fn new(store: &'s ServerStore, is_read: bool, is_careful: bool) -> StoredItems<'s> {
         StoredItems {
             store,
@@ -188,7 +192,7 @@ impl<'s> StoredItems<'s> {
         }
     }
 
-    /// Adds the lock that a request needs for an item.
+    /// Adds the lock that a request needs for an item to the set `wanted`.
     pub(super) fn lock(wanted: &mut KeyLockRequest, key: &[u8], access: ItemAccess) {
         match access {
             ItemAccess::Reads => {}
@@ -197,7 +201,7 @@ impl<'s> StoredItems<'s> {
         }
     }
 
-    /// Stores prefetched items, in the order in which they will be looked up.
+    /// Stores prefetched items. They must be in the order in which they will be looked up.
     pub(super) fn has_read(&mut self, keys: Vec<ItemKey>, values: Vec<Option<Value>>) {
         for value in values.iter().flatten() {
             self.store.sizes.note_kept(value.len());
@@ -214,7 +218,7 @@ impl<'s> StoredItems<'s> {
         Ok(Some(kept).filter(|_| expires_ms == 0 || expires_ms > self.now_ms))
     }
 
-    /// Returns an item as this run sees it.
+    /// Returns an item as the run sees it, or `None` if it does not exist or has expired.
     fn lookup(&mut self, key: &[u8]) -> Result<Option<StoreItemHandle>, CommandError> {
         let found = match self.own.get(key) {
             Some(own) => own.clone().map(StoreItemHandle::Own),
@@ -223,7 +227,8 @@ impl<'s> StoredItems<'s> {
         self.alive(found)
     }
 
-    /// Returns the stored item. Reads it if it was not prefetched.
+    /// Returns an item from the prefetched ones, or reads it from the store if it was not
+    /// prefetched.
     fn find(&mut self, key: &[u8]) -> Result<Option<Value>, CommandError> {
         let ahead = self.read.iter().skip(self.next).take(AHEAD);
         match ahead.into_iter().position(|(name, _)| **name == *key) {
@@ -241,7 +246,7 @@ impl<'s> StoredItems<'s> {
         }
     }
 
-    /// Deletes an item without reading it.
+    /// Deletes an item. Needs no read.
     pub(super) fn delete(&mut self, key: &[u8]) -> Result<(), CommandError> {
         self.batch.delete(&self.store.items, key)?;
         self.bytes += key.len();
@@ -249,7 +254,8 @@ impl<'s> StoredItems<'s> {
         Ok(())
     }
 
-    /// Commits the writes so far. Returns whether there were any.
+    /// Commits all uncommitted writes. Returns whether the run has written anything since the last
+    /// call.
     pub(super) fn commit(&mut self) -> Result<bool, CommandError> {
         let has_written = std::mem::take(&mut self.has_written);
         if self.batch.is_empty() {
@@ -340,7 +346,7 @@ impl<'s> ItemStore for StoredItems<'s> {
     fn relieve(&mut self) -> Result<(), CommandError> {
         if self.bytes > COMMITTED_AT_ONCE {
             self.has_written |= self.commit()?;
-            // The writes are in the store now, and prefetched items may be out of date.
+            // The store contains the writes now, and the prefetched items may be outdated.
             self.batch = WriteBatch::new().durability(Durability::Process);
             self.own.clear();
             self.read.clear();
@@ -350,8 +356,8 @@ impl<'s> ItemStore for StoredItems<'s> {
     }
 }
 
-/// Deletes all items while holding all locks. No request that read an item earlier can write it
-/// back.
+/// Deletes all items. Holds all locks meanwhile, so that no request can write back an item that it
+/// has read before.
 pub(super) fn flush(store: &ServerStore) -> Result<(), CommandError> {
     let mut wanted = KeyLockRequest::default();
     wanted.everything();
@@ -360,8 +366,8 @@ pub(super) fn flush(store: &ServerStore) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Returns the staleness of an item after arithmetic: if the value has grown, memcached creates a
-/// new item.
+/// Returns the staleness flags of an item after arithmetic. If its value has become longer, the
+/// flags are cleared, because memcached creates a new item in this case.
 pub(super) fn staleness_after(old: &MemcachedItem<'_>, value: &[u8]) -> u8 {
     if value.len() > old.value.len() {
         0
@@ -370,10 +376,11 @@ pub(super) fn staleness_after(old: &MemcachedItem<'_>, value: &[u8]) -> u8 {
     }
 }
 
-/// Computes INCR and DECR on an item's bytes. Returns the number and its stored form. As in
-/// memcached, a shorter number is padded with blanks.
+/// Adds `delta` to the decimal number in an item, or subtracts it. Returns the new number and the
+/// new item value, or `None` if the item contains no number. As in memcached, a shorter number is
+/// padded with blanks to the old length.
 pub(super) fn arithmetic(old: &[u8], delta: u64, adds: bool) -> Option<(u64, Vec<u8>)> {
-    // memcached ignores everything after a blank.
+    // As in memcached, ignore everything that follows a blank.
     let old_text = old.trim_ascii_start();
     let end = old_text.iter().position(u8::is_ascii_whitespace);
     let digits = &old_text[..end.unwrap_or(old_text.len())];

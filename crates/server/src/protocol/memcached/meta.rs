@@ -1,4 +1,4 @@
-//! The meta commands, whose options are flags of one letter.
+//! The meta commands of memcached, whose options are flags of one letter.
 
 mod arithmetic;
 
@@ -20,15 +20,16 @@ type CommandResult = Result<(), CommandError>;
 
 const BAD_TOKEN: CommandError = CommandError::say("CLIENT_ERROR bad token in command line format");
 const BAD_DELTA: CommandError = CommandError::say("CLIENT_ERROR invalid numeric delta value");
-/// Longest opaque token, including its letter.
+/// Maximum length in bytes of an opaque token, including its flag letter.
 const MAX_OPAQUE: usize = 32;
 
 const BAD_INITIAL: CommandError = CommandError::say("CLIENT_ERROR invalid numeric initial value");
 
-/// The valid flags. Every meta command accepts all of them, even if they have no meaning for it.
+/// The valid flags without a number. Every meta command accepts all of them, even those that have
+/// no effect on it.
 const LETTERS: &[u8] = b"MILOPbcfhklqstuvx";
 
-/// The flags of a meta command with their tokens.
+/// The flags of a meta command, each with its token if it has one.
 struct MetaFlags<'a> {
     words: &'a [&'a [u8]],
 }
@@ -58,7 +59,7 @@ impl<'a> MetaFlags<'a> {
         }
     }
 
-    /// Refuses unknown and duplicate flags, and invalid tokens.
+    /// Rejects unknown flags, duplicate flags, and invalid tokens.
     fn check(&self) -> CommandResult {
         for (index, word) in self.words.iter().enumerate() {
             let letter = word.first().copied().unwrap_or_default();
@@ -87,14 +88,14 @@ impl<'a> MetaFlags<'a> {
         Ok(())
     }
 
-    /// Like `check`, for commands with a less specific error.
+    /// Like `check`, but reports only a general error, as memcached does for some commands.
     fn check_briefly(&self) -> CommandResult {
         self.check()
             .map_err(|_| CommandError::say("CLIENT_ERROR invalid or duplicate flag"))
     }
 }
 
-/// Returns the key, which may be encoded in base64.
+/// Returns the key of a request, decoded if the flags state that it is in base64.
 fn meta_key<'a>(
     request: &MemcachedRequest<'a>,
     flags: &MetaFlags<'_>,
@@ -109,8 +110,8 @@ fn meta_key<'a>(
     Ok(Cow::Owned(decoded))
 }
 
-/// Returns the item of a request and its access, as [`run::accesses`](super::run::accesses) defines
-/// it.
+/// Returns the key of the item that a request accesses, and the kind of access. See
+/// [`run::accesses`](super::run::accesses).
 pub(super) fn access<'a>(
     request: &MemcachedRequest<'a>,
     careful: bool,
@@ -133,8 +134,8 @@ pub(super) fn access<'a>(
     ))
 }
 
-/// Appends the flags `k`, `O` and `b` in the order of the request, and what `own` returns for other
-/// flags.
+/// Appends the flags `k`, `O` and `b` of the request to the reply, in the order of the request. For
+/// each other flag, appends what `own` returns.
 fn echo(
     request: &MemcachedRequest<'_>,
     flags: &MetaFlags<'_>,
@@ -174,7 +175,7 @@ fn line(
     output.extend_from_slice(b"\r\n");
 }
 
-/// The result of a get.
+/// The item that a get returns, with its metadata.
 struct MetaGetResult {
     flags: u32,
     cas: u64,
@@ -182,9 +183,9 @@ struct MetaGetResult {
     idle_s: u32,
     size: usize,
     value: Option<Vec<u8>>,
-    /// The markers `W`, `X` and `Z`, in memcached's order.
+    /// The markers `W`, `X` and `Z` of the reply, in the order that memcached uses.
     marks: &'static str,
-    /// Whether the item was created by this get.
+    /// Whether this get has created the item.
     is_new: bool,
 }
 
@@ -215,7 +216,8 @@ impl MetaGetResult {
     }
 }
 
-/// Returns how a get changes the item: its winner flag and its expiry time.
+/// Determines the result of a get, and how the get changes the item: whether a client is asked to
+/// renew it, its expiry time, and the time of its last access.
 fn look(
     items: &impl ItemStore,
     old: Option<MemcachedItem<'_>>,
@@ -271,8 +273,8 @@ pub(super) fn get(
         let kept = items.get(&key)?;
         let item = kept.as_ref().map(ItemHandle::item).transpose()?;
         match item {
-            // Record which client is asked to renew the item, so that only one is. This needs the
-            // item's lock.
+            // Record in the item that this client is asked to renew it, so that no other client is
+            // asked. This requires the item's lock.
             Some(item) if item.staleness & STALE != 0 => {
                 if !items.is_careful() {
                     return Ok(());
@@ -319,7 +321,7 @@ pub(super) fn get(
     Ok(())
 }
 
-/// The flags of a set.
+/// The decoded flags of a set command.
 struct MetaSetFlags {
     wanted: Option<u64>,
     given: Option<u64>,
@@ -356,7 +358,8 @@ impl MetaSetFlags {
         self.mode == b'A' || self.mode == b'P'
     }
 
-    /// Returns the error if the item must not be set, or else its staleness.
+    /// Checks whether the item may be set. Returns the staleness flags of the new item, or the
+    /// error code if it must not be set.
     fn verdict(&self, old: Option<&MemcachedItem<'_>>) -> Result<u8, &'static str> {
         let mut staleness = 0;
         match (self.wanted, old) {
@@ -376,7 +379,7 @@ impl MetaSetFlags {
         if is_refused { Err("NS") } else { Ok(staleness) }
     }
 
-    /// Returns the stored form of the item.
+    /// Returns the encoded new item.
     fn stored(
         &self,
         items: &impl ItemStore,
@@ -401,7 +404,7 @@ impl MetaSetFlags {
                     ..old
                 })
             }
-            // An item that is set as stale expires when the item it replaces would have expired.
+            // An item that is set as stale keeps the expiry time of the item that it replaces.
             Some(old) if staleness & STALE != 0 => encode_item(&MemcachedItem {
                 flags: self.flags,
                 cas,
@@ -493,7 +496,8 @@ pub(super) fn delete(
             (item.value, item.flags) = (b"", 0);
         }
         if flags.has(b'I') {
-            // A client that was asked to renew the item earlier referred to another value.
+            // Clear the flag that a client was asked to renew the item, because that request
+            // concerned the previous value.
             item.staleness = STALE;
         }
         if let Some(seconds) = seconds {

@@ -1,6 +1,6 @@
-//! The memcached protocol: text and meta commands.
+//! The memcached protocol: its text commands and meta commands.
 //!
-//! *Scope*: the syntax of requests, their effects on items, their replies.
+//! *Scope*: the syntax of requests, their effects on items, and their replies.
 //!
 //! *Must not depend on*: sockets; the encoding of an item in the store (`store/model/format.rs`).
 //!

@@ -3,11 +3,11 @@
 use crate::store::ReadReservation;
 use alluvium::MultiGetFuture;
 
-/// The part of a run whose results are final.
+/// The number of requests of a run whose replies are final, because their writes are committed.
 #[derive(Clone, Copy)]
 pub(super) struct RunProgress {
     pub(super) requests: usize,
-    /// Length of the output after the final replies.
+    /// Length of the output buffer after the final replies.
     pub(super) position: usize,
 }
 
@@ -17,25 +17,26 @@ impl RunProgress {
     }
 }
 
-/// The progress of an execution.
+/// How much of a run was executed.
 pub(super) enum ExecutionProgress {
     All,
     Part(usize),
-    /// Nothing was executed; the run waits for this read.
+    /// Nothing was executed, because the run must wait for this read.
     Waits(Box<(MultiGetFuture, ReadReservation)>),
-    /// Nothing was executed; the memory of clients is exhausted.
+    /// Nothing was executed, because the memory budget of the clients is exhausted.
     Full,
 }
 
-/// The outcome of a run.
+/// The outcome of an attempt to execute a run.
 pub(super) enum RequestRunOutcome {
     Whole,
-    /// Only this number of requests was executed. Their replies must be sent first.
+    /// Only this number of requests was executed, because their replies are long and must be sent
+    /// first.
     Part(usize),
-    /// Nothing was executed; the run waits for this read.
+    /// Nothing was executed, because the run must wait for this read.
     Waits(Box<(MultiGetFuture, ReadReservation)>),
-    /// Nothing was executed; the memory of clients is exhausted.
+    /// Nothing was executed, because the memory budget of the clients is exhausted.
     Full,
-    /// The rest must be executed again, with locks for all its items.
+    /// The remaining requests must be executed again while the locks of all their items are held.
     WantsCare,
 }

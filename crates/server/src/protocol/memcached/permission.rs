@@ -1,4 +1,4 @@
-//! Authentication and permissions of a client.
+//! Authentication of clients, and checks of their permissions.
 
 use super::items::ItemAccess;
 use super::request::MemcachedRequest;
@@ -13,23 +13,24 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-/// A login delay after a wrong password, during which no input is processed.
+/// A login delay after a wrong password. No input is processed until it is over.
 pub(super) struct AuthDelay {
     until: Duration,
-    /// The reply to send then.
+    /// The reply that is sent when the delay is over.
     reply: &'static str,
 }
 
-/// The state of a login delay.
+/// Whether a login delay is over.
 pub(super) enum AuthDelayState {
-    /// The delay is over; send this reply.
+    /// The delay is over, and this reply must be sent.
     Over(&'static str),
     StillOn,
-    /// The server stops: close the connection without a reply.
+    /// The server is stopping, so the connection must be closed without a reply.
     Ends,
 }
 
-/// Returns the access of a request to its items.
+/// Returns whether a command reads or writes an item in terms of permissions, given how it accesses
+/// the item.
 fn need(command: &[u8], access: ItemAccess) -> KeyAccess {
     match (command, access) {
         (_, ItemAccess::Reads) => KeyAccess::READ,
@@ -39,7 +40,7 @@ fn need(command: &[u8], access: ItemAccess) -> KeyAccess {
 }
 
 impl MemcachedSession {
-    /// Checks whether the user may execute an item request.
+    /// Checks whether the user has the permissions that a request on items needs.
     pub(super) fn permit_items(&self, request: &MemcachedRequest<'_>) -> Result<(), CommandError> {
         if self.user.allows_all() {
             return Ok(());
@@ -48,7 +49,7 @@ impl MemcachedSession {
         run::accesses(request, false, |key, access| {
             items.push((key.to_vec(), need(request.word(0), access)));
         });
-        // Check the command first, then the keys.
+        // As for Redis commands, check the permission for the command before those for the keys.
         let parts = [
             ("memcached|get", items.iter().any(|(_, need)| need.reads)),
             ("memcached|set", items.iter().any(|(_, need)| need.writes)),
@@ -65,7 +66,7 @@ impl MemcachedSession {
         self.permit(&AccessRequest::elsewhere(part, keys.collect()))
     }
 
-    /// Checks whether the user may execute a request that is not about individual items.
+    /// Checks whether the user may execute a request that does not concern individual items.
     pub(super) fn permit_alone(&self, request: &MemcachedRequest<'_>) -> Result<(), CommandError> {
         if self.user.allows_all() {
             return Ok(());
@@ -109,8 +110,9 @@ impl MemcachedSession {
         });
     }
 
-    /// Authenticates the client with its name, a blank, and its password. The reply to a wrong
-    /// password is delayed.
+    /// Authenticates the client. `credentials` consists of the user's name, a blank and the
+    /// password. If the password is wrong, starts a login delay, after which the client gets the
+    /// reply.
     pub(super) fn identify(&mut self, credentials: &[u8], waker: &Waker) -> AuthOutcome {
         let mut parts = credentials.splitn(2, |&byte| byte == b' ');
         let (name, password) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -139,7 +141,7 @@ impl MemcachedSession {
         self.pause = Some(AuthDelay { until, reply });
     }
 
-    /// Returns the state of the login delay.
+    /// Returns the state of the login delay. If the delay is over, ends it.
     pub(super) fn paused(&mut self) -> AuthDelayState {
         let delays = &self.shared.access.delays;
         match &self.pause {
@@ -155,10 +157,10 @@ impl MemcachedSession {
     }
 }
 
-/// The result of an authentication.
+/// The result of an attempt to authenticate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AuthOutcome {
     Yes,
-    /// The client is told after a delay.
+    /// The credentials are wrong. The client gets the reply after a delay.
     No,
 }

@@ -1,5 +1,5 @@
-//! Splitting of a pipeline into runs of requests that are executed together, and the access of each
-//! request to items.
+//! Divides the input into runs of requests that are executed together, and determines how each
+//! request accesses items.
 
 use super::items::ItemAccess;
 use super::meta;
@@ -7,16 +7,16 @@ use super::request::{self, MemcachedRequest, ParsedInput};
 use super::text::key;
 use std::borrow::Cow;
 
-/// Size in bytes at which a run ends.
+/// A run ends when its requests have reached this size, in bytes.
 const MOST_BYTES: usize = 1 << 20;
 
-/// The next work in a buffer, with its length in bytes. Variants without a description are those of
-/// [`ParsedInput`].
+/// The work to do next, with its length in the input in bytes. The variants without documentation
+/// are the same as in [`ParsedInput`].
 pub(super) enum NextWork<'a> {
     Nothing,
-    /// Requests on items, to be executed together.
+    /// Requests on individual items, which are executed together.
     Run(Vec<MemcachedRequest<'a>>, usize),
-    /// A request to execute alone.
+    /// A request that must be executed separately.
     Alone(MemcachedRequest<'a>, usize),
     Bad(&'static str, usize),
     TooLarge(MemcachedRequest<'a>, usize),
@@ -25,19 +25,20 @@ pub(super) enum NextWork<'a> {
     Binary(&'a [u8]),
 }
 
-/// Largest number of prefetched items per request. Further items are read one by one.
+/// Maximum number of items that are prefetched for one request. Further items are read
+/// individually.
 const READ_AHEAD: usize = 64;
 
-/// Limits on the requests of a run.
+/// Maximum numbers of requests in a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunLimits {
     pub(super) requests: usize,
-    /// Requests among them that return items: `get`, `gat`, `mg` and their variants.
+    /// Maximum number of requests that return items: `get`, `gat`, `mg` and their variants.
     pub(super) reads: usize,
 }
 
 impl RunLimits {
-    /// Limits only the total number of requests.
+    /// Returns limits in which only the total number of requests is limited.
     pub(super) fn requests(requests: usize) -> RunLimits {
         RunLimits {
             requests,
@@ -46,8 +47,8 @@ impl RunLimits {
     }
 }
 
-/// Returns the next run or single request in a buffer. Blocks longer than `most_block` bytes are
-/// refused.
+/// Returns the next run, or the next request that must be executed separately. Requests with data
+/// blocks of more than `most_block` bytes are rejected.
 pub(super) fn next(buffer: &[u8], most_block: usize, most: RunLimits) -> NextWork<'_> {
     let mut requests = Vec::new();
     let (mut taken, mut reads) = (0, 0);
@@ -61,7 +62,7 @@ pub(super) fn next(buffer: &[u8], most_block: usize, most: RunLimits) -> NextWor
                 requests.push(request);
                 taken += bytes;
             }
-            // Anything else is handled after this run.
+            // End the run here. Whatever follows is handled after the run.
             _ if !requests.is_empty() => break,
             ParsedInput::Request(request, bytes) => return NextWork::Alone(request, bytes),
             ParsedInput::Nothing => return NextWork::Nothing,
@@ -79,7 +80,7 @@ pub(super) fn next(buffer: &[u8], most_block: usize, most: RunLimits) -> NextWor
     }
 }
 
-/// Returns whether a command is about individual items only.
+/// Returns whether a command concerns only individual items.
 fn is_of_items(command: &[u8]) -> bool {
     matches!(
         command,
@@ -105,13 +106,14 @@ fn is_of_items(command: &[u8]) -> bool {
     )
 }
 
-/// Returns an upper bound of the bytes that requests write from their blocks.
+/// Returns an upper bound of the number of bytes that the requests write from their data blocks.
 pub(super) fn written_bytes(requests: &[MemcachedRequest<'_>]) -> usize {
     requests.iter().map(|request| request.block.len()).sum()
 }
 
-/// Returns the key that a refused oversized request would have replaced. As in memcached, its old
-/// value is deleted, so that a client that meant to replace it does not read it.
+/// Returns the key whose item a request with a too large data block was meant to replace. As in
+/// memcached, that item is deleted, so that the client cannot read it and mistake it for the new
+/// one.
 pub(super) fn outdated<'a>(request: &'a MemcachedRequest<'_>) -> Option<Cow<'a, [u8]>> {
     match request.word(0) {
         b"set" => key(request.word(1)).ok().map(Cow::Borrowed),
@@ -120,8 +122,9 @@ pub(super) fn outdated<'a>(request: &'a MemcachedRequest<'_>) -> Option<Cow<'a, 
     }
 }
 
-/// Calls `each` with every item that a request may access. Invalid parts are skipped; the request
-/// is refused when it is executed. With `careful`, a `mg` may change an item that it finds stale.
+/// Calls `each` with the key of every item that a request may access, and the kind of access. Skips
+/// invalid keys, because the request will be rejected when it is executed. If `careful` is true,
+/// assumes that `mg` may change an item that it finds stale.
 pub(super) fn accesses(
     request: &MemcachedRequest<'_>,
     careful: bool,

@@ -1,4 +1,4 @@
-//! One connection: requests are parsed and executed in runs.
+//! One memcached connection to a store. Requests are parsed and executed in runs.
 
 mod refuse;
 
@@ -22,18 +22,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
-/// A run that has written more bytes than this is committed in parts, each consisting of whole
-/// requests. The limit is lower if the clients' memory divided by `SHARE` is less.
+/// When a run has written more bytes than this, its writes are committed in several parts, each of
+/// which consists of whole requests. The limit is lower if the clients' memory budget divided by
+/// `SHARE` is lower.
 const MOST_BYTES: usize = 16 << 20;
 const SHARE: usize = 8;
 
-/// Longest value of an authenticating `set` in bytes.
+/// Maximum length in bytes of the value of a `set` that authenticates a client.
 pub(super) const MOST_CREDENTIALS: usize = 2048;
 
-/// Largest request of an unauthenticated client in bytes.
+/// Maximum size in bytes of a request of an unauthenticated client.
 pub(super) const UNKNOWN_INPUT: usize = 8 << 10;
 
-/// Initial and largest number of reading requests in a run. All their items are in memory together.
+/// Initial and maximum number of reading requests in a run. The items read by all of them are in
+/// memory at the same time.
 const FIRST: usize = 16;
 const MOST: usize = 64;
 
@@ -42,36 +44,37 @@ pub(crate) struct MemcachedSession {
     pub(super) shared: Arc<StoreContext>,
     pub(super) client: Arc<ClientHandle>,
     pub(super) user: Arc<AclUser>,
-    /// Whether the client has authenticated or need not.
+    /// Whether the client has authenticated successfully or need not authenticate.
     pub(super) is_authenticated: bool,
-    /// Wrong passwords on this connection. Each lengthens the next delay.
+    /// Number of wrong passwords on this connection. The login delay grows with it.
     pub(super) failed_logins: u32,
     pub(super) pause: Option<AuthDelay>,
-    /// Bytes of a refused block that are still to be skipped.
+    /// Number of bytes of a refused data block that must still be skipped.
     skipping: usize,
     wants_sync: bool,
     waiting: Option<PendingRun>,
-    /// Number of reading requests in the next run. Long items lower it.
+    /// Maximum number of reading requests in the next run. It is reduced when items are long.
     reads: usize,
-    /// Whether requests for memory are refused, because they have waited too long.
+    /// Whether the next request that needs memory is refused instead of waiting, because it has
+    /// already waited too long.
     refuses: bool,
-    /// The `lru_crawler metadump` in progress. Later requests wait for its end.
+    /// The `lru_crawler metadump` that is in progress. Later requests wait until it is complete.
     dump: Option<MetadataDump>,
 }
 
-/// A run that waits for a read.
+/// A run that waits until its items have been read.
 struct PendingRun {
-    /// Its number of requests; more may have arrived since.
+    /// Number of requests in the run. More requests may have arrived since it began to wait.
     requests: usize,
     reading: MultiGetFuture,
-    /// The memory charge of the read.
+    /// The memory charge of the read, which is released with this value.
     _room: ReadReservation,
 }
 
-/// The items of a completed read.
+/// The items that a completed read has returned.
 type ReadResult = alluvium::Result<Vec<Option<Value>>>;
 
-/// The result of a request.
+/// What to do with the connection after a request was executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RequestOutcome {
     Replied,
@@ -96,8 +99,8 @@ impl MemcachedSession {
         }
     }
 
-    /// Executes a run, or a part of it if replies become long. Returns the number of executed
-    /// requests, or the reason for executing none.
+    /// Executes a run, or only a part of it if its replies become long. Returns the number of
+    /// executed requests, or the outcome with which to end this turn if none was executed.
     fn serve_run(
         &mut self,
         requests: &[MemcachedRequest<'_>],
@@ -130,8 +133,9 @@ impl MemcachedSession {
         }
     }
 
-    /// Executes a run and writes its replies, or returns a read to wait for without executing
-    /// anything. The completed read is passed in the next time.
+    /// Executes a run and writes its replies. If items must first be read from the device, executes
+    /// nothing and returns the pending read; when it has completed, the caller must call this again
+    /// with its result in `read`.
     fn run(
         &mut self,
         requests: &[MemcachedRequest<'_>],
@@ -158,7 +162,8 @@ impl MemcachedSession {
             Ok(RequestRunOutcome::Part(part)) => executed = part,
             Ok(_) => {}
             Err(failure) => {
-                // The rest is undone.
+                // The writes of the remaining requests were not committed, so discard their
+                // replies.
                 output.truncate(done.position);
                 let rest = &requests[done.requests..];
                 match rest.len() > 1 && failure.may_spare_others() {
@@ -177,8 +182,8 @@ impl MemcachedSession {
         ExecutionProgress::All
     }
 
-    /// Executes requests one by one after a failure of an unknown one of them. Waits for their
-    /// reads.
+    /// Executes requests one by one after the execution of a run has failed, to find the requests
+    /// that fail. Blocks until their items are read.
     fn run_one_by_one(&mut self, requests: &[MemcachedRequest<'_>], output: &mut Vec<u8>) {
         for request in requests {
             let mut done = RunProgress::at(0, output.len());
@@ -189,7 +194,8 @@ impl MemcachedSession {
         }
     }
 
-    /// Executes the rest of a run. Without a context it blocks on reads, and locks all items.
+    /// Executes those requests of a run that `done` does not include. If `context` is `None`,
+    /// blocks until items are read, and locks all items, including those that are only read.
     fn try_run(
         &mut self,
         requests: &[MemcachedRequest<'_>],
@@ -204,7 +210,7 @@ impl MemcachedSession {
         let is_careful = context.is_none();
         let mut wanted = KeyLockRequest::default();
         let mut keys: Vec<ItemKey> = Vec::new();
-        // Further items are read one by one.
+        // Prefetch only this many items; further items are read individually.
         let most_read = store.sizes.most();
         for request in &requests[done.requests..] {
             run::accesses(request, is_careful, |key, access| {
@@ -243,7 +249,8 @@ impl MemcachedSession {
             }
             self.bound(request, start, items.reply_room, output);
             if items.wants_care {
-                // Commit the requests before this one, so that none is executed or counted twice.
+                // Commit the writes of the preceding requests, so that these requests are neither
+                // executed nor counted a second time.
                 self.commit(&mut items)?;
                 *done = here;
                 return Ok(RequestRunOutcome::WantsCare);
@@ -253,8 +260,9 @@ impl MemcachedSession {
         Ok(RequestRunOutcome::Whole)
     }
 
-    /// Refuses a reply longer than `most`, the memory that was available to clients when the run
-    /// began. Replies with items have stopped at that size.
+    /// Replaces a reply that is longer than `most` bytes by an error. `most` is the memory that was
+    /// available to clients when the run began. Commands that return items have stopped writing at
+    /// about that size.
     fn bound(&self, request: &MemcachedRequest<'_>, start: usize, most: usize, output: &mut Vec<u8>) {
         let only_reads = matches!(request.word(0), b"get" | b"gets" | b"mg");
         if !only_reads || output.len().saturating_sub(start) <= most {
@@ -290,7 +298,7 @@ impl MemcachedSession {
         refuse(failure, request, output);
     }
 
-    /// Executes a request that is not about individual items.
+    /// Executes a request that does not concern individual items.
     fn run_alone(&mut self, request: &MemcachedRequest<'_>, output: &mut Vec<u8>) -> RequestOutcome {
         let start = output.len();
         self.shared.counters.commands.fetch_add(1, Ordering::Relaxed);
@@ -333,7 +341,7 @@ impl MemcachedSession {
         Ok(RequestOutcome::Replied)
     }
 
-    /// Deletes all items if a requested delay has passed.
+    /// Deletes all items if a scheduled `flush_all` is due.
     fn flush_if_due(&mut self) -> Result<(), CommandError> {
         let shared = &self.shared;
         let due = shared.flush_at.load(Ordering::Acquire);
@@ -350,9 +358,9 @@ impl MemcachedSession {
         Ok(())
     }
 
-    /// Serves one request of an unauthenticated client. As in memcached, this is a `set` of any
-    /// key, whose value is the user's name, a blank and the password. Returns `None` if another
-    /// request may follow.
+    /// Executes one request of an unauthenticated client. As in memcached, it must be a `set` of
+    /// any key, whose value consists of the user's name, a blank and the password. Returns `None`
+    /// if the next request may be executed in the same turn.
     fn log_in(
         &mut self,
         input: &mut ReceiveBuffer,
@@ -395,7 +403,7 @@ impl MemcachedSession {
         None
     }
 
-    /// Consumes skipped bytes of a refused block.
+    /// Discards input bytes that belong to a refused data block.
     fn skip(&mut self, input: &mut ReceiveBuffer) {
         let skipped = self.skipping.min(input.len());
         input.consume(skipped);
@@ -403,7 +411,7 @@ impl MemcachedSession {
     }
 }
 
-/// Returns the error for a request that does not fit into the memory of clients.
+/// Returns the error reply to a request that exceeds the memory budget of the clients.
 pub(super) fn no_room(limit: usize) -> String {
     format!(
         "SERVER_ERROR out of memory storing object: all clients together may hold {limit} bytes; raise \
@@ -411,8 +419,8 @@ pub(super) fn no_room(limit: usize) -> String {
     )
 }
 
-/// Closes a connection that sends HTTP, because a web page could make a browser send commands in
-/// the body of a request.
+/// Closes a connection on which HTTP was received. Otherwise a malicious web page could make a
+/// browser send commands in the body of an HTTP request.
 pub(super) fn drop_http() -> ServeOutcome {
     tracing::warn!(
         "closed a connection: a client sent HTTP to the memcached port; a web page may have tried to send \
@@ -422,8 +430,8 @@ pub(super) fn drop_http() -> ServeOutcome {
 }
 
 impl MemcachedSession {
-    /// Returns the limits of the next run, and the completed read if the run had to wait; `None`
-    /// while it must still wait.
+    /// Returns the limits of the next run, and the result of its read if the run had to wait.
+    /// Returns `None` while the read is incomplete.
     fn resume(&mut self, left: usize, context: &mut Context<'_>) -> Option<(RunLimits, Option<ReadResult>)> {
         let Some(mut waiting) = self.waiting.take() else {
             let most = RunLimits {
@@ -442,7 +450,8 @@ impl MemcachedSession {
     }
 }
 
-/// Closes a connection because of invalid input, with an error in the client's protocol.
+/// Writes an error in the protocol that the client uses, and closes the connection because the
+/// input is invalid.
 pub(super) fn ended(next: &NextWork<'_>, output: &mut Vec<u8>) -> ServeOutcome {
     match next {
         NextWork::Http => return drop_http(),
@@ -460,7 +469,7 @@ pub(super) fn ended(next: &NextWork<'_>, output: &mut Vec<u8>) -> ServeOutcome {
 }
 
 impl MemcachedSession {
-    /// Writes the next page of `lru_crawler metadump`.
+    /// Writes the next page of the `lru_crawler metadump` that is in progress.
     fn write_dump(&mut self, output: &mut Vec<u8>) -> ServeOutcome {
         let Some(mut dump) = self.dump.take() else {
             return ServeOutcome::Some;
@@ -477,8 +486,9 @@ impl MemcachedSession {
     }
 }
 
-/// Reads keys, or returns what to wait for: the device or memory. Values read before the locks were
-/// acquired are read again, from memory.
+/// Reads the items of a run. If this must wait for the device or for memory, returns the outcome
+/// that says so. If the run needs locks, values that were read before the locks were acquired may
+/// be outdated; they are read again, which usually finds them in memory.
 fn read_keys(
     store: &ServerStore,
     keys: &[ItemKey],
@@ -518,8 +528,8 @@ impl ProtocolSession for MemcachedSession {
         while left > 0 {
             self.skip(input);
             if self.dump.is_some() {
-                // Later requests wait until the whole dump is written. Its pages are sent one at a
-                // time.
+                // Later requests must wait until the whole dump is written. Its pages are sent one
+                // at a time.
                 return self.write_dump(output);
             }
             if input.len() == 0 {

@@ -1,4 +1,4 @@
-//! `stats`: statistics of the server with memcached's names.
+//! The `stats` command: statistics of the server, with the names that memcached uses.
 
 use super::request::{MemcachedRequest, number};
 use crate::error::CommandError;
@@ -9,16 +9,18 @@ use crate::store::model::format;
 use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The memcached version whose protocol is implemented, with the version of this server.
+/// The memcached version whose protocol this server implements, followed by the version of the
+/// server.
 pub(super) const VERSION: &str = concat!("1.6.18-alluvium-", env!("CARGO_PKG_VERSION"));
 
-/// Number of items up to which all are counted.
+/// Maximum number of items that are counted exactly. With more items, their number is estimated.
 const COUNTED: usize = 4096;
 
-/// Largest reply of `stats cachedump` in bytes, as in memcached.
+/// Maximum size of the reply to `stats cachedump` in bytes, as in memcached.
 const MOST_DUMPED: usize = 2 << 20;
 
-/// Counters of memcached that are always zero here, because the feature does not exist.
+/// Counters of memcached that are always zero here, because this server lacks the features that
+/// they count.
 const NOTHING: [&str; 17] = [
     "evictions",
     "reclaimed",
@@ -39,7 +41,7 @@ const NOTHING: [&str; 17] = [
     "lru_crawler_running",
 ];
 
-/// The lines of a reply.
+/// The lines of a `stats` reply.
 #[derive(Default)]
 pub(super) struct StatsLines(String);
 
@@ -48,7 +50,7 @@ impl StatsLines {
         let _ = write!(self.0, "STAT {name} {value}\r\n");
     }
 
-    /// Adds a description of all connections.
+    /// Adds lines that describe all connections.
     pub(super) fn connections(&mut self, shared: &ServerContext) {
         let clients = shared.clients.list();
         for client in clients
@@ -71,7 +73,7 @@ impl StatsLines {
     }
 }
 
-/// Returns the counters that `stats` shows and `stats reset` resets.
+/// Returns the counters that `stats` reports and `stats reset` resets, with their names.
 pub(super) fn counted(shared: &ServerContext) -> [(&'static str, &AtomicU64); 9] {
     let counters = &shared.counters;
     [
@@ -155,8 +157,8 @@ fn general(shared: &StoreContext, lines: &mut StatsLines) -> Result<(), CommandE
     Ok(())
 }
 
-/// Returns the number of items, and the size of their keys and values: counted if there are few,
-/// otherwise estimated from the first items.
+/// Returns the number of items, and the total size of their keys and values in bytes. If there are
+/// few items, counts them; otherwise estimates both numbers from the first items.
 fn content(shared: &StoreContext) -> Result<(u64, u64), CommandError> {
     let store = &shared.store;
     let now_ms = store.now_ms();
@@ -204,7 +206,7 @@ fn settings(shared: &StoreContext, lines: &mut StatsLines) {
     lines.line("binding_protocol", "ascii");
 }
 
-/// All items are reported as one slab class.
+/// Adds the statistics of items. All items are reported as belonging to one slab class.
 fn items(shared: &StoreContext, lines: &mut StatsLines) -> Result<(), CommandError> {
     let (items, bytes) = content(shared)?;
     if items == 0 {
@@ -227,7 +229,7 @@ fn items(shared: &StoreContext, lines: &mut StatsLines) -> Result<(), CommandErr
     Ok(())
 }
 
-/// `stats cachedump 1 count`: lists some items. All are in class 1.
+/// Executes `stats cachedump 1 count`, which lists some items. All items belong to slab class 1.
 fn dump(
     request: &MemcachedRequest<'_>,
     shared: &StoreContext,

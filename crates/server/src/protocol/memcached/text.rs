@@ -1,4 +1,4 @@
-//! The text commands.
+//! The text commands of memcached.
 
 use super::items::{self, ItemChange, ItemHandle, ItemStore, StoredItems};
 use super::request::{MAX_KEY, MemcachedRequest, flags, number};
@@ -16,10 +16,10 @@ const ERROR: CommandError = CommandError::say("ERROR");
 const NO_ROOM: CommandError =
     CommandError::say("SERVER_ERROR out of memory writing get response (--client-memory)");
 
-/// The error for an item that is too long.
+/// The error reply for an item that is too large.
 pub(super) const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
 
-/// Checks that a key is valid for memcached.
+/// Returns a key if it is valid in memcached, or an error otherwise.
 pub(super) fn key(word: &[u8]) -> Result<&[u8], CommandError> {
     if word.is_empty() || word.len() > MAX_KEY {
         return Err(BAD_LINE);
@@ -56,11 +56,11 @@ pub(super) fn get(
     };
     let start = output.len();
     for &word in keys {
-        // Read one item at a time, so that the items of a request are not in memory together. If
-        // the reply becomes too long, the client gets an error.
+        // Read one item at a time, so that the items of a request are not all in memory at the same
+        // time. If the reply becomes too long, the client gets an error instead.
         if output.len() - start > items.reply_room() {
             return match touches {
-                // Touched items remain touched.
+                // Items that were touched before remain touched.
                 true => Err(NO_ROOM),
                 false => Ok(()),
             };
@@ -90,7 +90,7 @@ pub(super) fn get(
         output.extend_from_slice(item.value);
         output.extend_from_slice(b"\r\n");
         if let Some(seconds) = seconds {
-            // The value is returned even if the touch lets it expire at once.
+            // Return the value even if the new expiry time makes the item expire immediately.
             let touched = touched(items, item, seconds);
             drop(kept);
             items.put(word, touched)?;
@@ -210,7 +210,7 @@ pub(super) fn arithmetic(
     Ok(())
 }
 
-/// Touches an item. Returns whether it existed.
+/// Sets the expiry time of an item. Returns whether the item exists.
 fn touch_one(items: &mut impl ItemStore, word: &[u8], seconds: i64) -> Result<bool, CommandError> {
     items.change(word, |items, old| {
         let Some(old) = old else {
@@ -220,7 +220,7 @@ fn touch_one(items: &mut impl ItemStore, word: &[u8], seconds: i64) -> Result<bo
     })
 }
 
-/// Returns the stored form of an item after a touch.
+/// Returns the encoded form of an item with a new expiry time.
 fn touched(items: &impl ItemStore, item: MemcachedItem<'_>, seconds: i64) -> Vec<u8> {
     encode_item(&MemcachedItem {
         expires_ms: items.expiry(seconds),
@@ -275,7 +275,7 @@ pub(super) fn delete(
     Ok(())
 }
 
-/// Returns the delay of a `flush_all` in seconds.
+/// Returns the delay of a `flush_all` request in seconds, or 0 if it states none.
 pub(super) fn flush_delay(request: &MemcachedRequest<'_>) -> Result<i64, CommandError> {
     let words = request.words.len() - usize::from(request.is_quiet());
     match words {
@@ -284,7 +284,8 @@ pub(super) fn flush_delay(request: &MemcachedRequest<'_>) -> Result<i64, Command
     }
 }
 
-/// Deletes all items, now or after a delay. Returns whether anything was written.
+/// Executes `flush_all`: deletes all items immediately, or schedules the deletion after a delay.
+/// Returns whether any items were deleted.
 pub(super) fn flush(
     request: &MemcachedRequest<'_>,
     shared: &StoreContext,

@@ -1,22 +1,22 @@
-//! Hexadecimal numbers as C reads them: `0x1.8p3` is twelve.
+//! Parses hexadecimal floating-point numbers as C does. For example, `0x1.8p3` is twelve.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-/// Number of mantissa digits kept: as many as 64 bits hold.
+/// Number of mantissa digits that are kept: as many hexadecimal digits as fit into 64 bits.
 const DIGITS: u32 = 16;
 
-/// The magnitude of a number: a mantissa times a power of two, plus a small remainder if digits
-/// were dropped.
+/// The absolute value of a number: a mantissa times a power of two. If digits were dropped, the
+/// exact value is slightly larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HexFloat {
     mantissa: u64,
     exponent: i64,
-    /// Whether a non-zero digit was dropped after the mantissa.
+    /// Whether any of the dropped mantissa digits is not zero.
     has_more: bool,
 }
 
 impl HexFloat {
-    /// Parses the text after `0x`: digits with at most one point, then optionally `p` and a power
-    /// of two.
+    /// Parses the text that follows `0x`: hexadecimal digits with at most one point, optionally
+    /// followed by `p` and a decimal exponent of two. Returns `None` if the text is malformed.
     pub(super) fn read(text: &[u8]) -> Option<HexFloat> {
         let end = text.iter().position(|byte| matches!(byte, b'p' | b'P'));
         let (digits, power) = match end {
@@ -51,18 +51,19 @@ impl HexFloat {
         has_digits.then_some(number)
     }
 
-    /// Returns the nearest double, with ties to even. Overflow gives infinity, underflow zero.
+    /// Returns the nearest double, rounding ties to even. Returns infinity on overflow, and zero on
+    /// underflow.
     pub(super) fn to_double(self) -> f64 {
         if self.mantissa == 0 {
             return 0.0;
         }
         let zeros = self.mantissa.leading_zeros();
-        // The exponent of the first bit.
+        // The exponent of the most significant bit.
         let first = self.exponent.saturating_add(63 - i64::from(zeros));
         if first > 1023 {
             return f64::INFINITY;
         }
-        // A subnormal double has fewer bits.
+        // A subnormal double has fewer mantissa bits.
         let bits = 53 - (-1022_i64).saturating_sub(first).max(0);
         if bits < 0 {
             return 0.0;
@@ -70,13 +71,14 @@ impl HexFloat {
         let dropped = 64 - bits as u32;
         let wide = u128::from(self.mantissa << zeros);
         let rounded = self.round(wide, dropped) as u64;
-        // A carry out of the mantissa increments the exponent.
+        // If rounding carries out of the mantissa, the addition increments the exponent, as it
+        // should.
         let biased = (first + 1022).max(0) as u64;
         f64::from_bits((biased << 52) + rounded)
     }
 
     /// Returns the number times `scale`, which must be below 2⁶⁴, rounded to the nearest integer
-    /// with ties to even. `None` if the result has more than 127 bits.
+    /// with ties to even. Returns `None` if the result has too many bits for the return type.
     pub(super) fn scaled(self, scale: u64) -> Option<u128> {
         let product = u128::from(self.mantissa) * u128::from(scale);
         if product == 0 {
@@ -91,7 +93,8 @@ impl HexFloat {
         }
     }
 
-    /// Returns a number without its last `bits` bits, rounded to nearest.
+    /// Removes the last `bits` bits of `number`, rounding to the nearest integer with ties to even.
+    /// Considers the digits that were dropped during parsing.
     fn round(self, number: u128, bits: u32) -> u128 {
         if bits == 0 {
             return number;
@@ -107,7 +110,7 @@ impl HexFloat {
     }
 }
 
-/// Parses a power of two in decimal with an optional sign. Values out of range saturate at 64 bits.
+/// Parses a decimal exponent with an optional sign. Values beyond 64 bits saturate.
 fn power_of_two(text: &[u8]) -> Option<i64> {
     let (sign, digits) = match text.split_first()? {
         (b'-', digits) => (-1, digits),
@@ -143,7 +146,7 @@ mod tests {
             ("0.0000000000000000000000000001p100", 1.0 / 4096.0),
             ("100000000000000000000000000p-104", 1.0),
             ("0p99999999999999999999", 0.0),
-            // Ties are rounded to even, and anything above a tie is rounded up.
+            // Ties are rounded to even, and values above a tie are rounded up.
             ("1.00000000000008", 1.0),
             ("1.000000000000080000001", 1.0 + f64::EPSILON),
             ("1.00000000000018", 1.0 + 2.0 * f64::EPSILON),

@@ -1,7 +1,7 @@
-//! The codec of the Redis protocol: RESP2, RESP3, and inline commands.
+//! The encoding of the Redis protocol: RESP2, RESP3, and inline commands.
 //!
-//! *Scope*: the wire format of requests, the limits on incomplete ones, the format of replies in
-//! both versions.
+//! *Scope*: the wire format of requests, limits on incomplete requests, and the format of replies
+//! in both protocol versions.
 //!
 //! *Must not depend on*: commands.
 //!
@@ -10,8 +10,8 @@
 //!           | WORD { BLANK WORD } LF                       what people type; words may stand in quotes
 //! ```
 //!
-//! Input from a socket is not trusted: memory is allocated only for bytes that have arrived, never
-//! for a stated length.
+//! Input from a socket is not trusted. Memory is allocated only for bytes that have arrived, never
+//! for a length that the client has merely announced.
 
 mod hexadecimal;
 pub mod number;

@@ -1,8 +1,8 @@
-//! Parsing and formatting of numbers as in Redis.
+//! Parses and formats numbers in the same way as Redis.
 
 use super::hexadecimal::HexFloat;
 
-/// Parses an integer as Redis does: decimal, without blanks, plus sign or leading zeros.
+/// Parses a decimal integer as Redis does. Blanks, plus signs and leading zeros are not accepted.
 #[must_use]
 pub fn integer(text: &[u8]) -> Option<i64> {
     let (is_negative, digits) = match text.split_first()? {
@@ -28,7 +28,8 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// Parses a double as Redis does: without blanks, `inf` in any case, never NaN.
+/// Parses a double as Redis does. Blanks and NaN are not accepted; `inf` is accepted in upper and
+/// lower case.
 #[must_use]
 pub fn double(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
@@ -53,7 +54,8 @@ pub fn double(text: &[u8]) -> Option<f64> {
     Some(sign * value)
 }
 
-/// Returns the text after `0x`, if an unsigned number begins with it.
+/// Returns the text after the prefix `0x` of an unsigned number, or `None` if it has no such
+/// prefix.
 fn behind_mark(text: &[u8]) -> Option<&[u8]> {
     match text {
         [b'0', b'x' | b'X', digits @ ..] => Some(digits),
@@ -61,7 +63,7 @@ fn behind_mark(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Returns whether the mantissa has a non-zero digit.
+/// Returns whether the mantissa of a number has a non-zero digit.
 fn mantissa_has_digits(text: &[u8]) -> bool {
     let is_not_zero = |byte: &u8| byte.is_ascii_hexdigit() && *byte != b'0';
     match behind_mark(text) {
@@ -76,8 +78,8 @@ fn mantissa_has_digits(text: &[u8]) -> bool {
     }
 }
 
-/// Parses a bound of a score range as Redis does: leading blanks are allowed, empty text is zero,
-/// and overflow gives infinity.
+/// Parses a bound of a score range as Redis does. Leading blanks are accepted, an empty text is
+/// zero, and numbers out of range become infinite.
 #[must_use]
 pub fn bound(text: &[u8]) -> Option<f64> {
     if text.is_empty() {
@@ -89,7 +91,7 @@ pub fn bound(text: &[u8]) -> Option<f64> {
         .count();
     let text = &text[blanks..];
     double(text).or_else(|| {
-        // Only numbers out of the range of a double remain.
+        // The remaining valid numbers are those out of the range of a double.
         let (sign, rest) = match text.split_first()? {
             (b'-', rest) => (-1.0, rest),
             (b'+', rest) => (1.0, rest),
@@ -108,7 +110,7 @@ fn is_of_number(byte: u8) -> bool {
     byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'+' | b'-')
 }
 
-/// Formats a double as C's `%.17g`, which Redis 7.0 uses for replies.
+/// Formats a double like `%.17g` in C, which Redis 7.0 uses for replies.
 pub fn write_double(out: &mut Vec<u8>, value: f64) {
     if value.is_infinite() {
         out.extend_from_slice(if value > 0.0 { b"inf" } else { b"-inf" });
@@ -118,7 +120,7 @@ pub fn write_double(out: &mut Vec<u8>, value: f64) {
         out.extend_from_slice(if value.is_sign_negative() { b"-0" } else { b"0" });
         return;
     }
-    // One digit, a point, sixteen digits, an exponent.
+    // The format has one digit before the point, sixteen digits after it, and an exponent.
     let scientific = format!("{value:.16e}");
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
@@ -160,7 +162,7 @@ pub fn write_double(out: &mut Vec<u8>, value: f64) {
     }
 }
 
-/// Formats an integer in decimal.
+/// Appends a decimal integer to `out`.
 pub fn write_integer(out: &mut Vec<u8>, value: i64) {
     let mut digits = [0; 20];
     let mut at = digits.len();
@@ -180,16 +182,17 @@ pub fn write_integer(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Number of decimals that INCRBYFLOAT keeps.
+/// Number of decimal places that INCRBYFLOAT computes with.
 const DECIMALS: u32 = 17;
 const ONE: i128 = 10i128.pow(DECIMALS);
 
-/// From this value on, a number has more than the nineteen integer digits that a long double
-/// distinguishes.
+/// Numbers from this value on have more than nineteen integer digits, which is more than a long
+/// double can represent exactly.
 const MOST_FIXED: i128 = ONE * 10i128.pow(19);
 
-/// Parses a decimal number as a fixed-point value with seventeen decimals, the precision that
-/// INCRBYFLOAT shows of Redis' long doubles. Sums of such values are exact.
+/// Parses a decimal number as a fixed-point number with seventeen decimal places, which is the
+/// precision with which Redis prints the long doubles of INCRBYFLOAT. Sums of such numbers are
+/// exact.
 fn fixed(text: &[u8]) -> Option<i128> {
     let (is_negative, digits) = match text.split_first()? {
         (b'-', digits) => (true, digits),
@@ -203,7 +206,7 @@ fn fixed(text: &[u8]) -> Option<i128> {
     }
     let mut parts = digits.splitn(2, |&byte| byte == b'.');
     let (whole, decimals) = (parts.next()?, parts.next().unwrap_or_default());
-    // See `MOST_FIXED`.
+    // More integer digits could exceed `MOST_FIXED`.
     if whole.len() > 19 || decimals.len() > DECIMALS as usize || whole.len() + decimals.len() == 0 {
         return None;
     }
@@ -219,7 +222,7 @@ fn fixed(text: &[u8]) -> Option<i128> {
     Some(if is_negative { -value } else { value })
 }
 
-/// Returns the sum of INCRBYFLOAT, or `None` if it is not finite.
+/// Returns the sum of two numbers as INCRBYFLOAT computes it, or `None` if the sum is not finite.
 #[must_use]
 pub fn add_floats(left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
     if let (Some(left), Some(right)) = (fixed(left), fixed(right)) {

@@ -1,4 +1,4 @@
-//! An incremental parser of requests.
+//! Parses requests incrementally, as their bytes arrive.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::number::integer;
@@ -7,18 +7,20 @@ use std::ops::Range;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestLimits {
-    /// Bytes of all its arguments.
+    /// Maximum total length of the arguments of a request, in bytes.
     pub bytes: usize,
-    /// Bytes of the longest argument.
+    /// Maximum length of a single argument, in bytes.
     pub argument: usize,
     pub arguments: usize,
-    /// Bytes of an incomplete line: an inline request or a length. A line that is complete when the
-    /// limit is reached may be longer, by up to what Redis receives at once.
+    /// Maximum length in bytes of an incomplete line, which is an inline request, a count or a
+    /// length. If a line arrives completely at once, it may exceed the limit by the number of bytes
+    /// that Redis receives at once.
     pub line: usize,
 }
 
 impl RequestLimits {
-    /// Limits for unauthenticated clients. Those on arguments are the limits of Redis.
+    /// The limits for clients that have not authenticated. The limits on arguments are the same as
+    /// in Redis.
     pub const STRANGER: RequestLimits = RequestLimits {
         bytes: 64 << 10,
         argument: 16 << 10,
@@ -27,27 +29,27 @@ impl RequestLimits {
     };
 }
 
-/// A protocol error. The connection must be closed.
+/// A protocol error, after which the connection must be closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadRequest {
-    /// A line that is too long.
+    /// A line exceeds its maximum length.
     LongLine {
-        /// Whether it is an inline request, a count or a length.
+        /// What the line contains: an inline request, a count or a length.
         what: &'static str,
     },
-    /// An invalid number of arguments.
+    /// The number of arguments is invalid.
     Count,
-    /// An invalid length of an argument.
+    /// The length of an argument is invalid.
     Length,
-    /// A byte other than `$` before an argument's length.
+    /// The length of an argument must be preceded by `$`, but another byte was found.
     NoLength(u8),
-    /// A quoted word that has no end, or continues after it.
+    /// A quoted word has no closing quote, or other characters directly follow the closing quote.
     Quotes,
-    /// A request that exceeds the limits for unauthenticated clients.
+    /// The request exceeds the limits for clients that have not authenticated.
     Stranger(&'static str),
-    /// The total length of the arguments exceeds the limit.
+    /// The total length of the arguments exceeds its maximum.
     TooLong {
-        /// The limit in bytes: [`RequestLimits::bytes`].
+        /// The maximum in bytes: [`RequestLimits::bytes`].
         most: usize,
     },
 }
@@ -69,34 +71,36 @@ impl fmt::Display for BadRequest {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct IncompleteRequest {
-    /// Number of arguments that are missing.
+    /// Number of arguments that have not arrived completely.
     missing: usize,
-    /// Position of the next argument, relative to the request.
+    /// Position of the next argument's header, relative to the start of the request.
     at: usize,
     bytes: usize,
 }
 
-/// A refused request whose bytes are being skipped.
+/// A rejected request whose remaining bytes are skipped as they arrive.
 #[derive(Clone, Copy, Debug, Default)]
 struct SkippedRequest {
-    /// Bytes to skip before the next argument's length.
+    /// Number of bytes to skip before the header of the next argument.
     left: usize,
-    /// Arguments whose length has not arrived yet.
+    /// Number of arguments whose length has not arrived yet.
     missing: usize,
 }
 
-/// A parser of requests in a growing buffer.
+/// Parses requests from a buffer to which arriving bytes are appended.
 #[derive(Debug, Default)]
 pub struct RequestParser {
     begun: Option<IncompleteRequest>,
     skip: Option<SkippedRequest>,
-    /// Total size of the incomplete request, as far as it is known.
+    /// Size of the incomplete request in bytes, up to the end of the last argument whose length is
+    /// known.
     announced: usize,
-    /// Position up to which the end of a line was searched, relative to the request.
+    /// Position up to which the buffer was searched for a line end, relative to the start of the
+    /// request.
     searched: usize,
 }
 
-/// Parsed requests, as positions in the buffer.
+/// Complete requests, stored as the positions of their arguments in the buffer.
 #[derive(Debug, Default)]
 pub struct ParsedRequests {
     places: Vec<(usize, usize)>,
@@ -104,7 +108,7 @@ pub struct ParsedRequests {
     consumed: usize,
 }
 
-/// The arguments of a request, beginning with its name.
+/// The arguments of a request. The first one is the name of the command.
 #[derive(Clone, Copy)]
 pub struct Args<'a> {
     buffer: &'a [u8],
@@ -120,24 +124,24 @@ impl fmt::Debug for Args<'_> {
 }
 
 impl<'a> Args<'a> {
-    /// Creates arguments from positions that must be within the buffer.
+    /// Creates arguments from their positions, which must be within the buffer.
     pub(crate) fn new(buffer: &'a [u8], places: &'a [(usize, usize)]) -> Args<'a> {
         Args { buffer, places }
     }
 
-    /// Returns the number of arguments, including the name.
+    /// Returns the number of arguments, including the command name.
     #[must_use]
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Returns whether there are no arguments. Every request has at least one.
+    /// Returns whether there are no arguments. A request always has at least one.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Returns an argument; empty if there are fewer arguments.
+    /// Returns the argument with an index, or an empty one if there are fewer arguments.
     #[must_use]
     pub fn at(&self, index: usize) -> &'a [u8] {
         let place = self.places.get(index);
@@ -146,7 +150,7 @@ impl<'a> Args<'a> {
             .unwrap_or_default()
     }
 
-    /// Returns an argument, if it exists.
+    /// Returns the argument with an index, or `None` if there are fewer arguments.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
         (index < self.len()).then(|| self.at(index))
@@ -160,7 +164,7 @@ impl<'a> Args<'a> {
             .map(move |&(start, end)| buffer.get(start..end).unwrap_or_default())
     }
 
-    /// Returns the arguments from an index on.
+    /// Returns the arguments beginning with an index.
     #[must_use]
     pub fn from(&self, index: usize) -> Args<'a> {
         Args {
@@ -169,7 +173,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Returns the range of the buffer that the arguments span.
+    /// Returns the range of the buffer from the first to the last argument.
     #[inline]
     pub(crate) fn place(&self) -> Range<usize> {
         match (self.places.first(), self.places.last()) {
@@ -178,7 +182,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Compares an argument with a word, ignoring case.
+    /// Returns whether the argument with an index equals a word, ignoring case.
     #[must_use]
     pub fn is(&self, index: usize, word: &str) -> bool {
         self.at(index).eq_ignore_ascii_case(word.as_bytes())
@@ -198,7 +202,8 @@ impl ParsedRequests {
         self.ends.is_empty()
     }
 
-    /// Returns the arguments of a request, given the buffer from which it was parsed.
+    /// Returns the arguments of the request with an index. `buffer` must be the buffer from which
+    /// the requests were parsed.
     #[must_use]
     #[allow(
         clippy::indexing_slicing,
@@ -209,19 +214,19 @@ impl ParsedRequests {
         Args::new(buffer, &self.places[start..self.ends[index]])
     }
 
-    /// Returns the total length of the complete requests.
+    /// Returns the total length of the complete requests in bytes.
     #[must_use]
     pub fn consumed(&self) -> usize {
         self.consumed
     }
 
-    /// Returns their memory in bytes.
+    /// Returns the memory used by the positions, in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.places.capacity() * size_of::<(usize, usize)>() + self.ends.capacity() * size_of::<usize>()
     }
 
-    /// Removes the complete requests, whose bytes have been removed from the buffer.
+    /// Removes the complete requests. The caller must have removed their bytes from the buffer.
     pub fn forget(&mut self) {
         let done = self.ends.last().copied().unwrap_or(0);
         if done == self.places.len() {
@@ -241,10 +246,10 @@ impl ParsedRequests {
     }
 }
 
-/// Bytes that Redis receives at once.
+/// Maximum number of bytes that Redis receives at once.
 const AT_ONCE: usize = 16 << 10;
 
-/// Largest capacity for positions that is kept for the next requests.
+/// Maximum capacity for positions that is kept after the requests are removed.
 const KEPT_PLACES: usize = 4096;
 
 /// The result of a parsing step.
@@ -256,10 +261,11 @@ enum ParseStep {
 }
 
 impl RequestParser {
-    /// Parses complete requests until there are `most`. Quoted words are decoded in place.
+    /// Parses complete requests and adds them to `requests`, until it contains `most` of them.
+    /// Quoted words are decoded in place.
     ///
     /// # Errors
-    /// The input after the parsed requests is invalid.
+    /// The input that follows the complete requests is invalid.
     pub fn parse(
         &mut self,
         buffer: &mut [u8],
@@ -295,15 +301,15 @@ impl RequestParser {
         Ok(())
     }
 
-    /// Returns the total size of the incomplete request, as far as it is known; 0 if there is none
-    /// or it has been refused.
+    /// Returns the size of the incomplete request in bytes, as far as it is known. Returns 0 if
+    /// there is no incomplete request or it was rejected.
     #[must_use]
     pub fn announced(&self) -> usize {
         self.announced
     }
 
-    /// Refuses the incomplete request: its parsed part is discarded, and the rest is skipped as it
-    /// arrives. Returns whether there was one.
+    /// Rejects the incomplete request: discards the arguments that were parsed, and skips the
+    /// remaining bytes as they arrive. Returns whether there was an incomplete request.
     pub fn refuse(&mut self, requests: &mut ParsedRequests) -> bool {
         let Some(begun) = self.begun.take() else {
             return false;
@@ -319,7 +325,8 @@ impl RequestParser {
         true
     }
 
-    /// Skips the bytes of a refused request that have arrived. Returns whether it is complete.
+    /// Skips those bytes of a rejected request that have arrived. Returns whether all of its bytes
+    /// were skipped.
     fn pass_over(
         &mut self,
         buffer: &[u8],
@@ -356,9 +363,10 @@ impl RequestParser {
         Ok(true)
     }
 
-    /// Returns the line that begins at `from`, without its end, and the position of the next line;
-    /// both are relative to the request. A line with a zero byte is treated as incomplete, because
-    /// Redis does not search beyond it.
+    /// Finds the end of the line that begins at `from`. Returns the end of its text and the start
+    /// of the next line, both relative to the start of the request, or `None` if the line is
+    /// incomplete. A line that contains a zero byte counts as incomplete, because Redis does not
+    /// search beyond it.
     #[allow(
         clippy::indexing_slicing,
         reason = "what was searched lies within the request"
@@ -384,7 +392,7 @@ impl RequestParser {
                 } else {
                     end
                 };
-                // If the bytes after the line are missing, the line is parsed again later.
+                // The line is parsed again if the bytes that must follow it have not arrived yet.
                 self.searched = from;
                 Ok(Some((trimmed, end + 1)))
             }
@@ -455,7 +463,7 @@ impl RequestParser {
                 return Err(BadRequest::TooLong { most: limits.bytes });
             }
             if request.len() < body + length + 2 {
-                // The line is parsed again when more bytes arrive.
+                // The header line is parsed again when more bytes have arrived.
                 (self.begun, self.searched) = (Some(begun), begun.at);
                 self.announced = body + length + 2;
                 return Ok(ParseStep::Wait);
@@ -489,12 +497,12 @@ impl RequestParser {
     }
 }
 
-/// Number of header digits that the fast path accepts.
+/// Maximum number of digits of a header that the fast path accepts.
 const USUAL_DIGITS: usize = 9;
 
-/// Fast path: parses a complete line that begins with `mark` and has the form that clients usually
-/// send. Returns the number and the length of the line. `RequestParser::line` handles all other
-/// lines.
+/// Fast path for headers in the form that clients usually send: a complete line that consists of
+/// `mark` and a short number. Returns the number and the length of the line, or `None` if the line
+/// must be parsed by `RequestParser::line` instead.
 #[inline]
 fn usual_header(line: &[u8], mark: u8, limits: &RequestLimits) -> Option<(usize, usize)> {
     let (&first, digits) = line.split_first()?;
@@ -504,7 +512,7 @@ fn usual_header(line: &[u8], mark: u8, limits: &RequestLimits) -> Option<(usize,
     let mut value = 0;
     for (index, &byte) in digits.iter().enumerate().take(USUAL_DIGITS + 1) {
         match byte {
-            // A number other than zero has no leading zero.
+            // A number other than zero must not begin with a zero.
             b'0'..=b'9' if index == 0 || value > 0 => value = 10 * value + usize::from(byte - b'0'),
             b'\r' if index > 0 && digits.get(index + 1) == Some(&b'\n') => return Some((value, index + 3)),
             _ => return None,
@@ -513,7 +521,7 @@ fn usual_header(line: &[u8], mark: u8, limits: &RequestLimits) -> Option<(usize,
     None
 }
 
-/// Parses the length of an argument from its header line.
+/// Parses the header line of an argument and returns the argument's length in bytes.
 fn length(header: &[u8], limits: &RequestLimits) -> Result<usize, BadRequest> {
     let length = match header.split_first() {
         Some((b'$', digits)) => integer(digits).ok_or(BadRequest::Length)?,
@@ -535,13 +543,14 @@ fn refusal(limits: &RequestLimits, what: &'static str, otherwise: BadRequest) ->
     }
 }
 
-/// Returns whether a byte is white space in C.
+/// Returns whether C considers a byte to be white space.
 fn is_blank(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0x0b
 }
 
-/// Parses the next word of a line: returns the start and the end of the decoded word, and the start
-/// of the rest. Any white space may precede a word, but only some of it ends an unquoted one.
+/// Parses the next word of a line, and decodes it in place if it is quoted. Returns the start and
+/// the end of the decoded word, and the start of the rest of the line. Any white space may precede
+/// a word, but only some kinds of white space end a word without quotes.
 #[allow(
     clippy::indexing_slicing,
     reason = "the line ends within the buffer, and what is decoded is no longer"
@@ -574,8 +583,8 @@ fn word(buffer: &mut [u8], mut at: usize, end: usize) -> Result<Option<(usize, u
     Ok(Some((start, out, at)))
 }
 
-/// Decodes up to the closing quote and returns the start of the rest. Decoded text is never longer
-/// than its source.
+/// Decodes a quoted word up to its closing quote. Returns the start of the rest of the line. The
+/// decoded text is never longer than the encoded text.
 #[allow(
     clippy::indexing_slicing,
     reason = "the line ends within the buffer, and what is decoded is no longer"

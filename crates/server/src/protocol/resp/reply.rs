@@ -1,4 +1,4 @@
-//! Encoding of replies in the client's protocol version.
+//! Encodes replies in the protocol version that the client uses.
 
 use super::number::{write_double, write_integer};
 use crate::error::CommandError;
@@ -8,39 +8,41 @@ use std::fmt;
 pub enum RespVersion {
     #[default]
     Two,
-    /// RESP3, which has distinct maps, sets, doubles and nulls.
+    /// RESP3, which has separate types for maps, sets, doubles and nulls.
     Three,
 }
 
-/// The progress of a long reply.
+/// Whether a long reply is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReplyProgress {
     More,
     Whole,
 }
 
-/// The rest of a long reply, which is written in parts as the client reads them.
+/// The rest of a long reply. It is written in parts, each of which is written once the client has
+/// read the previous one.
 pub(crate) trait ReplyTail: Send {
-    /// Takes a snapshot: later writes do not affect the reply. The caller holds the locks of the
-    /// data.
+    /// Takes a snapshot of the data, so that later writes do not affect the reply. The caller must
+    /// hold the locks of the data.
     fn begin(&mut self);
 
-    /// Writes the next part, usually some tens of kilobytes.
+    /// Writes the next part of the reply, which is usually some tens of kilobytes long.
     ///
     /// # Errors
-    /// The reply cannot be completed. Its beginning has been sent, so the connection must be
-    /// closed.
+    /// The reply cannot be completed. The connection must then be closed, because the beginning of
+    /// the reply has already been sent.
     fn write(&mut self, reply: &mut ReplyWriter<'_>) -> Result<ReplyProgress, CommandError>;
 }
 
-/// How long replies are written.
+/// Whether a long reply is written as a whole or in parts.
 enum LongReplyMode {
     Whole,
-    /// In parts, with a tail for the rest.
+    /// A long reply is written in parts. Contains the rest of the reply once the beginning was
+    /// written.
     Parts(Option<Box<dyn ReplyTail>>),
 }
 
-/// Appends replies to a buffer.
+/// Appends encoded replies to a buffer.
 pub struct ReplyWriter<'o> {
     out: &'o mut Vec<u8>,
     version: RespVersion,
@@ -58,7 +60,7 @@ impl fmt::Debug for ReplyWriter<'_> {
 }
 
 impl<'o> ReplyWriter<'o> {
-    /// Creates a reply at the end of a buffer.
+    /// Creates a writer that appends to a buffer.
     #[inline]
     pub fn new(out: &'o mut Vec<u8>, version: RespVersion) -> ReplyWriter<'o> {
         ReplyWriter {
@@ -69,12 +71,12 @@ impl<'o> ReplyWriter<'o> {
         }
     }
 
-    /// Allows a long reply to be written in parts: see [`ReplyWriter::set_tail`].
+    /// Allows the rest of a long reply to be written in later parts: see [`ReplyWriter::set_tail`].
     #[inline]
     #[must_use]
     pub(crate) fn in_parts(self) -> ReplyWriter<'o> {
-        // Rebuild the value field by field, which avoids drop code: a new reply has nothing to
-        // drop.
+        // Construct the value from its fields instead of assigning one of them. This avoids
+        // generating drop code for the old field, which never needs to be dropped here.
         ReplyWriter {
             out: self.out,
             version: self.version,
@@ -83,17 +85,18 @@ impl<'o> ReplyWriter<'o> {
         }
     }
 
-    /// Returns whether a long reply may be written in parts.
+    /// Returns whether the rest of a long reply may be written in later parts.
     pub(crate) fn accepts_tail(&self) -> bool {
         matches!(self.length, LongReplyMode::Parts(None))
     }
 
-    /// Sets the tail that writes the rest of the reply.
+    /// Sets the object that will write the rest of the reply.
     pub(crate) fn set_tail(&mut self, tail: Box<dyn ReplyTail>) {
         self.length = LongReplyMode::Parts(Some(tail));
     }
 
-    /// Returns the tail, if there is one.
+    /// Returns the object that will write the rest of the reply, or `None` if the reply is
+    /// complete.
     #[inline]
     pub(crate) fn into_tail(self) -> Option<Box<dyn ReplyTail>> {
         match self.length {
@@ -102,8 +105,8 @@ impl<'o> ReplyWriter<'o> {
         }
     }
 
-    /// Limits the buffer to `most` bytes. Long replies check [`ReplyWriter::most`] while they are
-    /// written.
+    /// Limits the size of the buffer to `most` bytes. The limit is not enforced here; commands with
+    /// long replies must check [`ReplyWriter::most`] while they write.
     #[inline]
     #[must_use]
     pub fn at_most(mut self, most: usize) -> ReplyWriter<'o> {
@@ -111,7 +114,7 @@ impl<'o> ReplyWriter<'o> {
         self
     }
 
-    /// Returns the limit of the buffer in bytes.
+    /// Returns the maximum size of the buffer in bytes.
     #[must_use]
     pub fn most(&self) -> usize {
         self.most
@@ -122,13 +125,13 @@ impl<'o> ReplyWriter<'o> {
         self.version
     }
 
-    /// Returns the length of the buffer.
+    /// Returns the current length of the buffer in bytes.
     #[must_use]
     pub fn position(&self) -> usize {
         self.out.len()
     }
 
-    /// Truncates the buffer to a position.
+    /// Truncates the buffer to an earlier position, discarding everything written since.
     pub fn rewind(&mut self, position: usize) {
         self.out.truncate(position);
     }
@@ -145,7 +148,7 @@ impl<'o> ReplyWriter<'o> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Writes a simple string, which must not contain line breaks.
+    /// Writes a simple string. The text must not contain line breaks.
     pub fn simple(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
     }
@@ -154,7 +157,8 @@ impl<'o> ReplyWriter<'o> {
         self.out.extend_from_slice(b"+OK\r\n");
     }
 
-    /// Writes an error, whose text begins with its kind. Line breaks become blanks.
+    /// Writes an error. The text must begin with the error code; line breaks in it are replaced by
+    /// blanks.
     pub fn error(&mut self, text: &str) {
         self.out.push(b'-');
         let bytes = text.bytes().map(|byte| {
@@ -176,7 +180,7 @@ impl<'o> ReplyWriter<'o> {
         self.integer(i64::try_from(value).unwrap_or(i64::MAX));
     }
 
-    /// Writes a boolean as 1 or 0.
+    /// Writes a boolean as the integer 1 or 0.
     pub fn truth(&mut self, value: bool) {
         self.integer(i64::from(value));
     }
@@ -187,7 +191,7 @@ impl<'o> ReplyWriter<'o> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Writes a bulk string or null.
+    /// Writes a bulk string, or null if there is none.
     pub fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
         match bytes {
             Some(bytes) => self.bulk(bytes),
@@ -195,7 +199,7 @@ impl<'o> ReplyWriter<'o> {
         }
     }
 
-    /// Writes text for people: a verbatim string in RESP3, a bulk string in RESP2.
+    /// Writes a text for people: as a verbatim string in RESP3, and as a bulk string in RESP2.
     pub fn verbatim(&mut self, text: &str) {
         if self.version == RespVersion::Two {
             return self.bulk(text.as_bytes());
@@ -206,7 +210,7 @@ impl<'o> ReplyWriter<'o> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Writes a double: its own type in RESP3, a bulk string in RESP2.
+    /// Writes a double: as a double in RESP3, and as a bulk string in RESP2.
     pub fn double(&mut self, value: f64) {
         let mut text = Vec::with_capacity(24);
         write_double(&mut text, value);
@@ -216,7 +220,7 @@ impl<'o> ReplyWriter<'o> {
         }
     }
 
-    /// Writes null in place of a bulk string.
+    /// Writes null where a bulk string is expected.
     pub fn null(&mut self) {
         self.out.extend_from_slice(match self.version {
             RespVersion::Two => b"$-1\r\n",
@@ -224,7 +228,7 @@ impl<'o> ReplyWriter<'o> {
         });
     }
 
-    /// Writes null in place of an array.
+    /// Writes null where an array is expected.
     pub fn null_array(&mut self) {
         self.out.extend_from_slice(match self.version {
             RespVersion::Two => b"*-1\r\n",
@@ -232,12 +236,13 @@ impl<'o> ReplyWriter<'o> {
         });
     }
 
-    /// Writes the header of an array of `count` replies.
+    /// Writes the header of an array. The caller must then write `count` elements.
     pub fn array(&mut self, count: usize) {
         self.header(b'*', count as i64);
     }
 
-    /// Writes the header of a map of `count` pairs.
+    /// Writes the header of a map. The caller must then write `count` keys, each followed by its
+    /// value.
     pub fn map(&mut self, count: usize) {
         match self.version {
             RespVersion::Two => self.array(2 * count),
@@ -245,7 +250,7 @@ impl<'o> ReplyWriter<'o> {
         }
     }
 
-    /// Writes the header of a set of `count` distinct replies.
+    /// Writes the header of a set. The caller must then write `count` distinct elements.
     pub fn set(&mut self, count: usize) {
         match self.version {
             RespVersion::Two => self.array(count),
@@ -253,7 +258,7 @@ impl<'o> ReplyWriter<'o> {
         }
     }
 
-    /// Appends replies that were encoded elsewhere in the same version.
+    /// Appends replies that are already encoded in the same protocol version.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }

@@ -1,4 +1,4 @@
-//! Access of commands to the items of a cache.
+//! Access of memcached requests to the items of a cache.
 
 use super::super::items::{ItemChange, ItemHandle, ItemStore};
 use crate::cache::{CachedItemHeader, ItemCache};
@@ -7,7 +7,7 @@ use crate::store::model::format::{MemcachedItem, decode_item};
 
 const TOO_LARGE: CommandError = CommandError::say(super::super::text::TOO_LARGE);
 
-/// An item that was read.
+/// An item that was read from a cache.
 #[derive(Debug)]
 pub(crate) struct CachedItemHandle {
     stored: Vec<u8>,
@@ -32,17 +32,17 @@ impl ItemHandle for CachedItemHandle {
     }
 }
 
-/// The items of a cache at one time.
+/// Gives requests access to the items of a cache, at one point in time.
 pub(crate) struct CachedItems<'c> {
     content: &'c ItemCache,
     now_ms: u64,
     reply_room: usize,
-    /// Buffer for encoding an item.
+    /// Buffer in which items are encoded.
     stored: Vec<u8>,
 }
 
 impl<'c> CachedItems<'c> {
-    /// Creates the access. Replies of reads are limited to `reply_room` bytes.
+    /// Creates the access for requests whose replies may have at most `reply_room` bytes.
     pub(crate) fn new(content: &'c ItemCache, now_ms: u64, reply_room: usize) -> CachedItems<'c> {
         CachedItems {
             content,
@@ -61,7 +61,7 @@ impl<'c> CachedItems<'c> {
         })
     }
 
-    /// Stores an item. The caller holds the lock of its key.
+    /// Stores an item. The caller must hold the lock of its key.
     pub(super) fn write(&mut self, key: &[u8], item: &MemcachedItem<'_>) -> Result<(), CommandError> {
         self.stored.clear();
         let head = CachedItemHeader {
@@ -73,14 +73,15 @@ impl<'c> CachedItems<'c> {
         head.write(&mut self.stored);
         self.stored.extend_from_slice(item.value);
         if self.content.write(key, &self.stored, item.expires_ms).is_err() {
-            // As in memcached: a client that meant to replace the old value must not read it.
+            // As in memcached, delete the old item: a client that meant to replace it must not read
+            // it afterwards.
             self.content.delete(key);
             return Err(TOO_LARGE);
         }
         Ok(())
     }
 
-    /// Stores an item, whatever the key held.
+    /// Stores an item and replaces any previous item with the same key.
     pub(super) fn set(&mut self, key: &[u8], item: &MemcachedItem<'_>) -> Result<(), CommandError> {
         let _locked = self.content.lock(key);
         self.write(key, item)

@@ -1,4 +1,4 @@
-//! Authentication of a cache's client, if a password is required.
+//! Authenticates clients of a cache that requires a password.
 
 use super::super::request::{self, ParsedInput};
 use super::super::session::{MOST_CREDENTIALS, UNKNOWN_INPUT};
@@ -13,11 +13,11 @@ use std::time::Duration;
 
 /// The state of a client's authentication.
 pub(super) struct LoginState {
-    /// Whether the client has authenticated or need not.
+    /// Whether the client has authenticated successfully or need not authenticate.
     pub(super) is_authenticated: bool,
-    /// Wrong passwords on this connection. Each lengthens the next delay.
+    /// Number of wrong passwords on this connection. The login delay grows with it.
     failed_logins: u32,
-    /// End of a login delay, and the reply to send then.
+    /// The time at which the current login delay ends, and the reply that is sent then.
     pause: Option<(Duration, &'static str)>,
 }
 
@@ -30,7 +30,8 @@ impl LoginState {
         }
     }
 
-    /// Returns how this turn ends if a login delay is still in force.
+    /// Checks the current login delay. Returns the outcome with which to end this turn if the delay
+    /// is not over. Sends the delayed reply and returns `None` if it is over.
     pub(super) fn resume(&mut self, common: &ServerContext, output: &mut Vec<u8>) -> Option<ServeOutcome> {
         let (until, reply) = self.pause?;
         let delays = &common.access.delays;
@@ -45,8 +46,9 @@ impl LoginState {
         None
     }
 
-    /// Serves one request of an unauthenticated client: a `set` of any key, whose value is the
-    /// user's name, a blank and the password. Returns the length of the request.
+    /// Executes one request of an unauthenticated client. It must be a `set` of any key, whose
+    /// value consists of the user's name, a blank and the password. Returns the length of the
+    /// request.
     pub(super) fn serve(
         &mut self,
         common: &ServerContext,

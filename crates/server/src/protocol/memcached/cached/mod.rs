@@ -1,6 +1,6 @@
-//! One connection to a cache.
+//! One memcached connection to a cache.
 //!
-//! *Scope*: which requests are executed together, and how.
+//! *Scope*: the selection of requests that are executed together, and their execution.
 //!
 //! *Must not depend on*: sockets; the layout of an item in memory (`crate::cache`).
 
@@ -27,7 +27,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-/// Largest number of requests that are executed together. Long replies lower it.
+/// Maximum number of requests that are executed together. The actual number is reduced when replies
+/// are long.
 const AT_ONCE: usize = 64;
 
 /// The state of one connection.
@@ -35,16 +36,16 @@ pub(crate) struct CachedSession {
     cached: Arc<CacheContext>,
     client: Arc<ClientHandle>,
     login: LoginState,
-    /// Bytes of a refused block that are still to be skipped.
+    /// Number of bytes of a refused data block that must still be skipped.
     skipping: usize,
-    /// Number of requests to execute together next.
+    /// Number of requests that are executed together next time.
     at_once: usize,
-    /// Whether the next request is refused instead of waiting for memory, because it has waited too
-    /// long.
+    /// Whether the next request that needs memory is refused instead of waiting, because it has
+    /// already waited too long.
     refuses: bool,
 }
 
-/// The result of a request.
+/// What to do with the connection after a request was executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CachedRequestOutcome {
     Replied,
@@ -63,15 +64,15 @@ impl CachedSession {
         }
     }
 
-    /// Returns whether a request must wait because clients hold too much memory and its reply may
-    /// be long.
+    /// Returns whether the next request must wait because clients use too much memory. Requests
+    /// that only set an item need not wait, because their replies are short.
     fn must_wait(&self, input: &[u8]) -> bool {
         let sets_only = input.starts_with(b"set ") || input.starts_with(b"ms ");
         self.cached.common.budget.is_full() && !sets_only
     }
 
-    /// Executes at most `left` requests at the beginning of `bytes`. Returns their number and total
-    /// length, or how the turn ends.
+    /// Executes at most `left` requests at the beginning of `bytes`. Returns the number of executed
+    /// requests and their total length in bytes, or the outcome with which to end this turn.
     fn step(
         &mut self,
         bytes: &[u8],
@@ -121,7 +122,7 @@ impl CachedSession {
         }
     }
 
-    /// Consumes skipped bytes of a refused block.
+    /// Discards input bytes that belong to a refused data block.
     fn skip(&mut self, input: &mut ReceiveBuffer) {
         let skipped = self.skipping.min(input.len());
         input.consume(skipped);
@@ -129,7 +130,7 @@ impl CachedSession {
     }
 
     /// Executes requests in order until their replies become long. Consecutive gets are looked up
-    /// together. Returns the number executed.
+    /// together. Returns the number of executed requests.
     fn run(&self, requests: &[MemcachedRequest<'_>], output: &mut Vec<u8>) -> usize {
         let CacheContext { common, content } = &*self.cached;
         let mut items = CachedItems::new(content, content.now_ms(), common.budget.reply_room());
@@ -169,7 +170,7 @@ impl CachedSession {
     }
 
     /// Executes requests that get one item each, until their replies become long. Returns the
-    /// number executed.
+    /// number of executed requests.
     fn get(&self, requests: &[MemcachedRequest<'_>], output: &mut Vec<u8>) -> usize {
         let keys: SmallVec<[&[u8]; AT_ONCE]> = requests.iter().map(|request| request.word(1)).collect();
         let (mut done, mut hits, before) = (0, 0, output.len());
@@ -202,7 +203,7 @@ impl CachedSession {
         done
     }
 
-    /// Executes a request that is not about individual items.
+    /// Executes a request that does not concern individual items.
     fn run_alone(&self, request: &MemcachedRequest<'_>, output: &mut Vec<u8>) -> CachedRequestOutcome {
         let start = output.len();
         let counters = &self.cached.common.counters;
@@ -240,7 +241,8 @@ impl CachedSession {
         Ok(CachedRequestOutcome::Replied)
     }
 
-    /// Deletes all items, now or after a delay.
+    /// Executes `flush_all`: deletes all items immediately, or schedules the deletion after a
+    /// delay.
     fn flush(&self, request: &MemcachedRequest<'_>, output: &mut Vec<u8>) -> Result<(), CommandError> {
         let CacheContext { common, content } = &*self.cached;
         let delay = text::flush_delay(request)?;
@@ -255,7 +257,7 @@ impl CachedSession {
         Ok(())
     }
 
-    /// Deletes all items if a requested delay has passed.
+    /// Deletes all items if a scheduled `flush_all` is due.
     fn flush_if_due(&self) {
         let CacheContext { common, content } = &*self.cached;
         let due = common.flush_at.load(Ordering::Acquire);
@@ -270,7 +272,7 @@ impl CachedSession {
         }
     }
 
-    /// Answers a request that could not be parsed.
+    /// Replies with an error to a request that could not be parsed.
     fn refuse_bad(&self, error: &str, output: &mut Vec<u8>) {
         let counters = &self.cached.common.counters;
         counters.errors.fetch_add(1, Ordering::Relaxed);
@@ -278,7 +280,7 @@ impl CachedSession {
         output.extend_from_slice(b"\r\n");
     }
 
-    /// Refuses an item that is too long, and deletes the item it would have replaced.
+    /// Rejects an item that is too large, and deletes the item that it was meant to replace.
     fn refuse_too_large(&self, request: &MemcachedRequest<'_>, output: &mut Vec<u8>) {
         let CacheContext { common, content } = &*self.cached;
         common.counters.errors.fetch_add(1, Ordering::Relaxed);
@@ -289,14 +291,15 @@ impl CachedSession {
         refuse(&CommandError::say(text::TOO_LARGE), request, output);
     }
 
-    /// Returns the longest accepted block in bytes. A longer one is refused before it arrives.
+    /// Returns the maximum length of a data block in bytes. A request that announces a longer block
+    /// is rejected before the block has arrived.
     fn most_block(&self) -> usize {
         let limits = &self.cached.common.config.limits;
         limits.request.min(self.cached.content.most_value_bytes())
     }
 }
 
-/// Returns the total length of the first requests of a run.
+/// Returns the total length in bytes of the first `requests` requests in the input.
 fn bytes_of(input: &[u8], most_block: usize, requests: usize) -> usize {
     match run::next(input, most_block, RunLimits::requests(requests)) {
         NextWork::Run(found, taken) if found.len() == requests => taken,
@@ -304,13 +307,13 @@ fn bytes_of(input: &[u8], most_block: usize, requests: usize) -> usize {
     }
 }
 
-/// Returns whether a request is a valid get of one item.
+/// Returns whether a request is a valid `get` or `gets` of a single item.
 fn is_plain_get(request: &MemcachedRequest<'_>) -> bool {
     let is_get = request.words.len() == 2 && matches!(request.word(0), b"get" | b"gets");
     is_get && request.word(1).len() <= MAX_KEY
 }
 
-/// Executes a request if it is a valid `set`.
+/// Executes a request if it is a valid `set`. Otherwise returns `None`.
 fn set(
     request: &MemcachedRequest<'_>,
     items: &mut CachedItems<'_>,

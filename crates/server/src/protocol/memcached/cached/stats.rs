@@ -93,7 +93,7 @@ fn settings(cached: &CacheContext, lines: &mut StatsLines) {
     lines.line("binding_protocol", "ascii");
 }
 
-/// All items are reported as one slab class.
+/// Adds the statistics of items. All items are reported as belonging to one slab class.
 fn items(cached: &CacheContext, lines: &mut StatsLines) {
     let figures = cached.content.figures();
     if figures.items == 0 {

@@ -7,7 +7,7 @@ use crate::error::CommandError;
 use crate::observe::item_counts::{ArithmeticDirection, ItemCounters, count};
 use crate::store::model::format::{MemcachedItem, encode_item};
 
-/// The flags of an arithmetic command.
+/// The decoded flags of an arithmetic command.
 struct MetaArithmeticFlags {
     wanted: Option<u64>,
     given: Option<u64>,

@@ -1,4 +1,4 @@
-//! Refusal of requests that are invalid, too long, or have waited too long for memory.
+//! Rejects requests that are invalid, too long, or have waited too long for memory.
 
 use super::super::items::{ItemAccess, StoredItems};
 use super::super::request::MemcachedRequest;
@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl MemcachedSession {
-    /// Refuses a request that has waited for memory for its reads, or executes it if it does not
-    /// read.
+    /// Handles a request that has waited too long for memory. Rejects it if it reads items, and
+    /// executes it otherwise.
     pub(super) fn refuse_to_read(&mut self, request: &MemcachedRequest<'_>, output: &mut Vec<u8>) {
         let mut reads = false;
         run::accesses(request, false, |_, access| {
@@ -28,14 +28,14 @@ impl MemcachedSession {
         self.refuse(&CommandError::NoRoom { bytes }, request, output);
     }
 
-    /// Answers a request that could not be parsed.
+    /// Replies with an error to a request that could not be parsed.
     pub(super) fn refuse_unread(&self, error: &[u8], output: &mut Vec<u8>) {
         self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
         output.extend_from_slice(error);
         output.extend_from_slice(b"\r\n");
     }
 
-    /// Refuses an item that is too long, and deletes the item it would have replaced.
+    /// Rejects an item that is too large, and deletes the item that it was meant to replace.
     pub(super) fn refuse_too_large(&mut self, request: &MemcachedRequest<'_>, output: &mut Vec<u8>) {
         let outdated = match run::outdated(request) {
             Some(key) => self.permit_items(request).and_then(|()| self.delete(&key)),
@@ -45,7 +45,7 @@ impl MemcachedSession {
         self.refuse(&failure, request, output);
     }
 
-    /// Deletes an item without reading it.
+    /// Deletes an item. Needs no read.
     pub(super) fn delete(&mut self, key: &[u8]) -> Result<(), CommandError> {
         let shared = Arc::clone(&self.shared);
         let mut wanted = KeyLockRequest::default();

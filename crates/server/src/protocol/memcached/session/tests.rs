@@ -1,4 +1,4 @@
-//! Tests of long values of many clients, which are written one at a time.
+//! Tests that long values of several clients are written one at a time.
 
 use super::*;
 use crate::net::wait_hooks::{self, OnWait};
@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Ends another client's write once this one waits for it.
+/// Completes another client's write as soon as this client waits for it.
 struct Other {
     budget: Arc<ConnectionBudget>,
     bytes: usize,
@@ -76,7 +76,7 @@ fn a_long_set_waits_until_others_are_written_and_a_short_one_does_not() {
     );
 }
 
-/// Executes requests. Returns their number and the replies.
+/// Executes requests. Returns the number of executed requests and their replies.
 fn replies(session: &mut MemcachedSession, text: &str) -> (usize, String) {
     let NextWork::Run(requests, _) = run::next(text.as_bytes(), 1 << 20, RunLimits::requests(9)) else {
         panic!("requests")
@@ -91,8 +91,8 @@ fn replies(session: &mut MemcachedSession, text: &str) -> (usize, String) {
     (count, String::from_utf8(output).unwrap())
 }
 
-/// A lookup without memory for its reads is refused after a timeout, and the requests before it are
-/// executed.
+/// A lookup that cannot get memory for its read is rejected after a timeout. The requests before it
+/// are executed.
 #[test]
 fn a_lookup_that_has_waited_for_memory_is_refused() {
     let place = tempfile::tempdir().unwrap();

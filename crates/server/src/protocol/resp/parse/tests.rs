@@ -11,7 +11,7 @@ fn words(args: Args<'_>) -> Vec<Vec<u8>> {
     args.iter().map(<[u8]>::to_vec).collect()
 }
 
-/// Returns all requests in the bytes, which arrive in pieces of `chunk` bytes.
+/// Parses all requests in `bytes`, which arrive in pieces of `chunk` bytes.
 fn read(bytes: &[u8], chunk: usize) -> Result<Vec<Vec<Vec<u8>>>, BadRequest> {
     read_within(bytes, chunk, &LIMITS)
 }
@@ -50,7 +50,7 @@ fn bad(bytes: &[u8]) -> String {
 
 #[test]
 fn headers_that_are_read_in_one_go_mean_what_they_mean_line_by_line() {
-    // With this limit on lines, no header uses the fast path.
+    // With this limit on the length of lines, no header is parsed by the fast path.
     let by_line = RequestLimits {
         line: USUAL_DIGITS + 2,
         ..LIMITS
@@ -161,7 +161,8 @@ fn a_line_with_a_zero_byte_has_no_end() {
             assert!(matches!(result, Err(BadRequest::LongLine { .. })), "{result:?}");
         }
     }
-    // A zero byte can be written within quotes, and arrays may contain any byte.
+    // A zero byte can be written as an escape within quotes, and the arguments of an array may
+    // contain any byte.
     assert_eq!(read(b"\"\\x00\"\n*1\r\n$1\r\n\0\r\n", 9).unwrap(), [[[0]], [[0]]]);
 }
 
