@@ -4,20 +4,21 @@ use crate::error::CommandError;
 use crate::protocol::resp::{Args, ReplyWriter, number};
 use std::borrow::Cow;
 
-/// Longest key or element in bytes. The rest of the store's limit is needed for the key's prefix.
+/// Maximum length in bytes of a key or an element. The store accepts slightly longer keys; the
+/// difference is needed for the prefix that the server adds.
 pub(super) const MAX_NAME: usize = alluvium::MAX_KEY - 64;
 
-/// Parses an integer, or returns the error reply of Redis.
+/// Parses an integer. Returns the same error as Redis if the text is not one.
 pub(super) fn integer(text: &[u8]) -> Result<i64, CommandError> {
     number::integer(text).ok_or(CommandError::NOT_INTEGER)
 }
 
-/// Parses a floating-point number, or returns the error reply of Redis.
+/// Parses a floating-point number. Returns the same error as Redis if the text is not one.
 pub(super) fn double(text: &[u8]) -> Result<f64, CommandError> {
     number::double(text).ok_or(CommandError::NOT_FLOAT)
 }
 
-/// Checks the length of a key, field or member.
+/// Returns a key, field or member, or an error if it is too long.
 pub(super) fn name(text: &[u8]) -> Result<&[u8], CommandError> {
     if text.len() > MAX_NAME {
         let why = format!(
@@ -29,14 +30,14 @@ pub(super) fn name(text: &[u8]) -> Result<&[u8], CommandError> {
     Ok(text)
 }
 
-/// Returns the error for a wrong number of arguments.
+/// Returns the error for a command that has the wrong number of arguments.
 pub(super) fn wrong_number(command: &str) -> CommandError {
     CommandError::Refused(Cow::Owned(format!(
         "ERR wrong number of arguments for '{command}' command"
     )))
 }
 
-/// Returns the error for a reply that exceeds the limit of a client's output.
+/// Returns the error for a reply that exceeds the output limit of a client, which is `most` bytes.
 pub(super) fn too_long(most: usize) -> CommandError {
     CommandError::Refused(Cow::Owned(format!(
         "ERR the reply exceeds {most} bytes, the output limit of a client; request less at a time, with \
@@ -44,8 +45,8 @@ pub(super) fn too_long(most: usize) -> CommandError {
     )))
 }
 
-/// Fails if the reply exceeds the limit of a client's output. Commands whose reply size depends on
-/// a number from the client call this after each element.
+/// Returns an error if the reply written so far exceeds the output limit of a client. Commands
+/// whose reply size depends on a number sent by the client must call this after each element.
 pub(super) fn check_room(reply: &ReplyWriter<'_>) -> Result<(), CommandError> {
     match reply.most() {
         most if reply.position() > most => Err(too_long(most)),
@@ -53,8 +54,8 @@ pub(super) fn check_room(reply: &ReplyWriter<'_>) -> Result<(), CommandError> {
     }
 }
 
-/// Converts an inclusive range of indexes, in which negative ones count from the end, to a
-/// half-open range from the beginning.
+/// Converts an inclusive range of indexes to a half-open range of non-negative indexes. In the
+/// given range, negative indexes count from the end of the `count` elements.
 pub(super) fn span(start: i64, end: i64, count: u64) -> std::ops::Range<u64> {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     let from_end = |index: i64| {
@@ -72,42 +73,43 @@ pub(super) fn span(start: i64, end: i64, count: u64) -> std::ops::Range<u64> {
     start as u64..end as u64
 }
 
-/// The optional words after a command's positional arguments.
+/// Reads the optional words that follow the positional arguments of a command.
 pub(super) struct OptionParser<'a> {
     args: Args<'a>,
     at: usize,
 }
 
 impl<'a> OptionParser<'a> {
-    /// Starts at an index of the arguments.
+    /// Creates a parser that begins with the argument at index `at`.
     pub(super) fn new(args: Args<'a>, at: usize) -> OptionParser<'a> {
         OptionParser { args, at }
     }
 
-    /// Returns the next word unchanged.
+    /// Returns the next word unchanged, or `None` after the last one.
     pub(super) fn next(&mut self) -> Option<&'a [u8]> {
         let word = self.args.get(self.at)?;
         self.at += 1;
         Some(word)
     }
 
-    /// Returns the number of remaining words.
+    /// Returns the number of words that have not been read yet.
     pub(super) fn left(&self) -> usize {
         self.args.len() - self.at.min(self.args.len())
     }
 
-    /// Returns the value that must follow the last word.
+    /// Returns the next word, which is the value of the option read before. Returns a syntax error
+    /// if the value is missing.
     pub(super) fn value(&mut self) -> Result<&'a [u8], CommandError> {
         self.next().ok_or(CommandError::SYNTAX)
     }
 }
 
-/// Compares two words, ignoring case.
+/// Returns whether two words are equal, ignoring case.
 pub(super) fn is(word: &[u8], other: &str) -> bool {
     word.eq_ignore_ascii_case(other.as_bytes())
 }
 
-/// Returns the error for an unknown command, as Redis words it.
+/// Returns the error for an unknown command, in the words of Redis.
 pub(super) fn unknown(args: Args<'_>) -> String {
     const MOST: usize = 128;
     let shown =

@@ -1,8 +1,9 @@
-//! Backups requested by clients with BGSAVE and SAVE: their directory and the outcome of the last
-//! one.
+//! Manages the backups that clients request with BGSAVE and SAVE: the backup directory, and the
+//! outcome of the last backup.
 //!
-//! A new backup is written under a temporary name next to the previous one, and replaces it only
-//! after it has been read back and verified. Once a first backup has succeeded, a complete backup
+//! A new backup is written under a temporary name next to the previous one. It replaces the
+//! previous one only after it has been read back and verified. Therefore, once the first backup has
+//! succeeded, a complete backup exists at all times.
 //! exists at all times.
 
 use crate::error::CommandError;
@@ -15,31 +16,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Name of the finished backup within the backup directory.
+/// Name of the complete backup within the backup directory.
 pub(crate) const NAME: &str = "alluvium-backup";
-/// Name of a backup in progress.
+/// Temporary name of a backup that is being written.
 const NEW: &str = "alluvium-backup.new";
 
-/// The result of a backup.
+/// The outcome of a backup: complete, or failed with an error message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum BackupOutcome {
     Whole,
     Failed(String),
 }
 
-/// Permits one backup at a time, and records the outcome of the last one.
+/// Ensures that only one backup runs at a time, and stores the outcome of the last one.
 #[derive(Debug, Default)]
 pub(crate) struct BackupManager {
     directory: RwLock<Option<PathBuf>>,
     is_running: AtomicBool,
     began: Mutex<Option<Instant>>,
     last: Mutex<Option<(BackupOutcome, Duration)>>,
-    /// Commit number of the last complete backup.
+    /// Commit number at which the last complete backup was taken.
     last_commit: AtomicU64,
     made: AtomicU64,
 }
 
-/// The right to make a backup. At most one exists at a time.
+/// Permission to make a backup. At most one permit exists at a time.
 pub(crate) struct BackupPermit {
     shared: Arc<StoreContext>,
     directory: PathBuf,
@@ -53,7 +54,8 @@ impl Drop for BackupPermit {
 }
 
 impl BackupManager {
-    /// Starts without a backup. Changes are counted from `commit` on.
+    /// Creates a manager that has made no backup yet. INFO reports the number of changes since the
+    /// commit `commit`.
     pub(crate) fn since(commit: u64) -> BackupManager {
         BackupManager {
             last_commit: AtomicU64::new(commit),
@@ -68,7 +70,7 @@ impl BackupManager {
     /// Sets the backup directory. An empty path disables backups.
     ///
     /// # Errors
-    /// A message for the client if the directory cannot be used.
+    /// An error message for the client if the directory cannot be used.
     pub(crate) fn set_directory(&self, path: &Path) -> Result<(), String> {
         if path.as_os_str().is_empty() {
             *self.directory.write() = None;
@@ -86,7 +88,8 @@ impl BackupManager {
         Ok(())
     }
 
-    /// Begins a backup. Fails if one is in progress or no directory is configured.
+    /// Returns a permit to make a backup. Fails if a backup is already in progress or no backup
+    /// directory is set.
     pub(crate) fn begin(shared: &Arc<StoreContext>) -> Result<BackupPermit, CommandError> {
         let directory = shared.backups.directory().ok_or(CommandError::say(
             "ERR no backup directory is set; set one with CONFIG SET dir PATH, or start the server with \
@@ -102,7 +105,8 @@ impl BackupManager {
         })
     }
 
-    /// Returns the fields that INFO reports about backups.
+    /// Returns the names and values of the backup fields in INFO. `sequence` is the current commit
+    /// number.
     pub(crate) fn lines(&self, sequence: u64) -> Vec<(&'static str, String)> {
         let seconds = |took: Option<Duration>| took.map_or(-1, |took| took.as_secs() as i64).to_string();
         let last = self.last.lock().clone();
@@ -136,7 +140,7 @@ impl BackupManager {
 }
 
 impl BackupPermit {
-    /// Makes the backup and records its outcome. If it fails, the previous backup is kept.
+    /// Makes the backup and stores its outcome. If the backup fails, the previous one is kept.
     pub(crate) fn run(self) -> Result<(), CommandError> {
         let began = Instant::now();
         let made = self.make();
@@ -164,7 +168,7 @@ impl BackupPermit {
 
     fn make(&self) -> alluvium::Result<u64> {
         let (new, name) = (self.directory.join(NEW), self.directory.join(NAME));
-        // Remove the remains of a backup that a previous run did not finish.
+        // Remove an incomplete backup that an earlier run may have left behind.
         remove_directory(&new)?;
         let made = self.shared.store.db.checkpoint_to(&new);
         let placed = made.and_then(|last_commit| {

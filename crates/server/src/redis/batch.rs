@@ -1,5 +1,5 @@
-//! Execution of a batch of commands: one read before them, one commit after them, with all locks
-//! held throughout.
+//! Executes a batch of commands. A single read precedes the commands and a single commit follows
+//! them; all locks are held from the read to the commit.
 
 use super::commands::monitor_commands;
 use super::elements;
@@ -21,19 +21,20 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A batch that has written more bytes than this is committed in parts, each consisting of whole
-/// commands. The limit is lower if the clients' memory divided by `SHARE` is less.
+/// When a batch has written more bytes than this, its writes are committed in several parts, each
+/// of which consists of whole commands. The limit is lower if the clients' memory budget divided by
+/// `SHARE` is lower.
 const MOST_BYTES: usize = 16 << 20;
 const SHARE: usize = 8;
 
-/// Commands with their arguments, in order.
+/// Commands that are executed together, in order, with their arguments.
 pub(super) struct CommandBatch<'a> {
-    /// One command is stored inline, because the value is moved.
+    /// Only one command is stored inline, so that moving a batch remains cheap.
     commands: SmallVec<[(&'static CommandSpec, Args<'a>); 1]>,
 }
 
 impl<'a> CommandBatch<'a> {
-    /// Creates a batch with one command and capacity for `most`.
+    /// Creates a batch that contains one command and has capacity for `most` commands.
     #[inline]
     pub(super) fn new(command: &'static CommandSpec, args: Args<'a>, most: usize) -> CommandBatch<'a> {
         let mut commands = SmallVec::with_capacity(most);
@@ -41,7 +42,7 @@ impl<'a> CommandBatch<'a> {
         CommandBatch { commands }
     }
 
-    /// Returns the number of commands.
+    /// Returns the number of commands in the batch.
     pub(super) fn len(&self) -> usize {
         self.commands.len()
     }
@@ -50,8 +51,8 @@ impl<'a> CommandBatch<'a> {
         self.commands.push((command, args));
     }
 
-    /// Returns for each command whether it is blind, that is, writes its keys without reading them.
-    /// A SET is blind if none of its keys may have a collection (S8).
+    /// Returns for each command whether it is blind, which means that it writes its keys without
+    /// reading them. A command such as SET is blind if none of its keys may have a collection (S8).
     fn blind(&self, store: &ServerStore, database: u8) -> BlindFlags {
         let may_hold = |key: &[u8]| store.marks.may_hold(database, key);
         let is_blind = |(command, args): &(&CommandSpec, Args<'_>)| {
@@ -60,8 +61,9 @@ impl<'a> CommandBatch<'a> {
         self.commands.iter().map(is_blind).collect()
     }
 
-    /// Returns the locks that the commands need in a database, and the number of blind commands.
-    /// `is_blind` is called with the index of each command.
+    /// Returns the set of locks that the commands need in a database, and the number of blind
+    /// commands. `is_blind` is called with the index, the specification and the arguments of each
+    /// command.
     #[inline]
     fn wanted(
         &self,
@@ -80,7 +82,8 @@ impl<'a> CommandBatch<'a> {
                 if is_blind {
                     mode = Mode::Blind;
                 }
-                // Consecutive commands often have the same key.
+                // Consecutive commands often use the same key, for which one lock request is
+                // enough.
                 command.each_key(*args, |key| {
                     if last.replace((key, mode)) != Some((key, mode)) {
                         wanted.key(database, key, mode);
@@ -91,7 +94,8 @@ impl<'a> CommandBatch<'a> {
         (wanted, blind)
     }
 
-    /// Acquires the locks. `blind` is the number of blind commands.
+    /// Acquires the requested locks in the database with the stored number `number`. `blind` is the
+    /// number of blind commands.
     #[inline]
     fn take<'s>(
         &self,
@@ -107,10 +111,11 @@ impl<'a> CommandBatch<'a> {
         }
     }
 
-    /// Acquires the locks that the commands need in a database.
+    /// Acquires the locks that the commands need. `database` is the stored number of the database.
     #[inline]
     fn lock<'s>(&self, store: &'s ServerStore, database: u8) -> BatchLocks<'s> {
-        // While no key has a collection, the command alone determines whether it is blind.
+        // As long as no key has a collection, whether a command is blind depends only on the
+        // command and its arguments.
         if !store.marks.has_any(database) {
             let (wanted, blind) = self.wanted(database, |_, command, args| command.is_blind(args));
             let locked = self.take(store, database, (wanted, blind));
@@ -121,26 +126,29 @@ impl<'a> CommandBatch<'a> {
         self.lock_beside_collections(store, database)
     }
 
-    /// Acquires the locks in a database as clients know it.
+    /// Acquires the locks that the commands need. `database` is the number by which clients know
+    /// the database.
     #[inline]
     fn lock_in<'s>(&self, store: &'s ServerStore, database: u8) -> BatchLocks<'s> {
         loop {
             let number = store.databases.number_of(database);
             let locked = self.lock(store, number);
-            // The database may have been swapped before the locks were acquired (S24).
+            // The database may have been swapped before the locks were acquired (S24); in that
+            // case, retry.
             if store.databases.number_of(database) == number {
                 return locked;
             }
         }
     }
 
-    /// Like `lock`, for a database in which keys may have collections.
+    /// Like `lock`, but for a database in which some keys may have collections.
     fn lock_beside_collections<'s>(&self, store: &'s ServerStore, database: u8) -> BatchLocks<'s> {
         let mut blind = self.blind(store, database);
         loop {
             let locked = self.take(store, database, self.wanted(database, |index, _, _| blind[index]));
-            // A key may have gained a collection before the locks were acquired. A key that has
-            // lost its collection is merely locked more strongly than necessary.
+            // A key may have gained a collection before the locks were acquired, and then its
+            // command is no longer blind: retry. If a key has lost its collection, its lock is
+            // merely stronger than necessary.
             let now = self.blind(store, database);
             if blind.iter().zip(&now).all(|(&was, &is)| is || !was) {
                 return locked;
@@ -150,8 +158,8 @@ impl<'a> CommandBatch<'a> {
         }
     }
 
-    /// Returns an upper bound of the bytes they write. Their arguments are consecutive in one
-    /// buffer.
+    /// Returns an upper bound of the number of bytes that the commands write. The arguments of all
+    /// commands are consecutive in one buffer, so the bound is their total length.
     #[inline]
     fn written_bytes(&self) -> usize {
         let (Some((_, first)), Some((_, last))) = (self.commands.first(), self.commands.last()) else {
@@ -167,9 +175,10 @@ impl<'a> CommandBatch<'a> {
     fn records(&self, database: u8, most: usize) -> Vec<InnerKey> {
         let (mut records, mut last) = (Vec::with_capacity(self.len()), None);
         for (command, args) in &self.commands {
-            // A command with more keys than `most` reads them in parts itself.
+            // A command with more than `most` keys is skipped, because it reads its records in
+            // several parts.
             if command.reads_records() && (args.len() <= 2 || command.keys(*args).count() <= most) {
-                // Consecutive commands on the same key share one read.
+                // Consecutive commands on the same key need only one read.
                 command.each_key(*args, |key| {
                     if last.replace(key) != Some(key) {
                         records.push(format::record_key(database, key));
@@ -181,61 +190,62 @@ impl<'a> CommandBatch<'a> {
     }
 }
 
-/// For each command of a batch, whether it is blind.
+/// Tells for each command of a batch whether it is blind.
 type BlindFlags = SmallVec<[bool; 16]>;
 
-/// A pending read of a batch, with its memory charge.
+/// A read of a batch that is not complete yet, and its memory charge.
 pub(super) struct PendingRead {
     pub(super) reading: MultiGetFuture,
     pub(super) memory: ReadReservation,
-    /// The stored number of the records' database.
+    /// The stored number of the database to which the records belong.
     pub(super) number: u8,
 }
 
-/// The completed read of a batch.
+/// The result of a completed read of a batch.
 pub(super) struct ReadResult {
     pub(super) values: alluvium::Result<Vec<Option<Value>>>,
-    /// The stored number of the database at the time of the read.
+    /// The stored number that the database had when its records were read.
     pub(super) number: u8,
 }
 
-/// The locks of a batch.
+/// The locks that are held for a batch.
 struct BatchLocks<'s> {
     held: KeyLockGuard<'s>,
-    /// Whether any locks are needed.
+    /// Whether the commands of the batch need any locks.
     needs_locks: bool,
-    /// Whether all commands are blind.
+    /// Whether all commands of the batch are blind.
     is_blind: bool,
-    /// The stored number of the database.
+    /// The stored number of the database when the locks were acquired.
     number: u8,
 }
 
-/// The result of running a batch.
+/// The outcome of an attempt to execute a batch.
 pub(super) enum BatchOutcome {
-    /// The number of executed commands, and the rest of a long reply to the last one.
+    /// The number of executed commands, and the rest of the last command's reply if it is long.
     Commands(usize, Option<Box<dyn ReplyTail>>),
-    /// No command was executed; the batch waits for this read.
+    /// No command was executed, because the batch must wait for this read.
     Waits(Box<PendingRead>),
 }
 
-/// The form in which a reply may be delivered.
+/// Whether a long reply must be written as a whole or may be written in parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplyDelivery {
     Whole,
     Parts,
 }
 
-/// The part of a batch whose results are final.
+/// The number of commands of a batch whose results are final, because their writes are committed.
 struct BatchProgress {
     commands: usize,
-    /// Length of the output after the final replies.
+    /// Length of the output buffer after the final replies.
     position: usize,
-    /// The rest of a long reply to the last command.
+    /// The rest of the last command's reply if it is long.
     tail: Option<Box<dyn ReplyTail>>,
 }
 
 impl RedisSession {
-    /// Gathers the command of request `at` and the following ones that can be executed with it.
+    /// Returns a batch that consists of the command of request `at` and those of the following
+    /// requests that can be executed together with it.
     pub(super) fn gather<'a>(
         &self,
         requests: &'a ParsedRequests,
@@ -266,12 +276,14 @@ impl RedisSession {
         batch
     }
 
-    /// Executes a batch and writes its replies, or returns a read to wait for without executing
-    /// anything. After the wait, the batch is run again with the result: records that need no locks
-    /// are taken from it, others are then in memory.
+    /// Executes a batch and writes its replies. If records must first be read from the device,
+    /// executes nothing and returns the pending read; when it has completed, the caller must call
+    /// this again with its result in `read`. Commands that need no locks then use the records of
+    /// that result. If the commands need locks, the records are read again, which usually finds
+    /// them in memory.
     ///
-    /// A command with a long reply ends the execution early; the number of executed commands is
-    /// returned.
+    /// A command with a long reply ends the execution early. The returned number tells how many
+    /// commands were executed.
     pub(super) fn run(
         &mut self,
         batch: &CommandBatch<'_>,
@@ -296,13 +308,15 @@ impl RedisSession {
                 output.truncate(done.position);
                 let rest = batch.len() - done.commands;
                 if rest > 1 && failure.may_spare_others() {
-                    // The rest is undone. It is unknown which key has the fault.
+                    // The writes of the remaining commands were not committed. It is unknown which
+                    // of these commands has failed, so they will be executed one by one.
                     lookups.forget_since();
                     self.paging.divide(done.commands, rest);
                     self.activity.cancel();
                     return BatchOutcome::Commands(done.commands, None);
                 }
-                // The rest is undone, so each of its commands gets the same error reply.
+                // The writes of the remaining commands were not committed, so reply to each of
+                // these commands with the same error.
                 let text = failure.to_string();
                 let mut reply = ReplyWriter::new(output, self.settings.version);
                 for (command, args) in &batch.commands[done.commands..] {
@@ -322,7 +336,8 @@ impl RedisSession {
         BatchOutcome::Commands(done.commands, done.tail)
     }
 
-    /// Counts the executed commands of a batch. The time of the batch is divided evenly among them.
+    /// Updates the statistics of executed commands. The execution time of the batch is divided
+    /// evenly among them.
     fn count(&self, executed: &[(&CommandSpec, Args<'_>)], took: Duration) {
         let Some(&(first, args)) = executed.first() else {
             return;
@@ -388,14 +403,15 @@ impl RedisSession {
         for (index, (command, args)) in batch.commands.iter().enumerate() {
             if transaction.bytes() > most {
                 self.commit(&mut transaction, &held)?;
-                // The prefetched records are out of date.
+                // The prefetched records may be outdated after the commit, so begin a new
+                // transaction.
                 transaction = begin(transaction.database);
                 (done.commands, done.position) = (index, output.len());
             }
             let start = output.len();
             if let Some(mut tail) = self.apply(command, *args, &mut transaction, output, self.length())? {
-                // The long reply must show the state after this commit. The rest of the batch waits
-                // until the client has received the reply.
+                // The rest of the long reply must show the state after this commit. The remaining
+                // commands of the batch wait until the client has received the whole reply.
                 self.commit(&mut transaction, &held)?;
                 tail.begin();
                 (done.commands, done.tail) = (index + 1, Some(tail));
@@ -412,7 +428,8 @@ impl RedisSession {
         Ok(None)
     }
 
-    /// Handles a lack of memory for the batch's read: the batch waits, or the read is refused.
+    /// Handles the case that there is no memory for the read of a batch. The batch waits for
+    /// memory, or fails if it has already waited too long.
     fn wait_or_refuse(&mut self, store: &ServerStore) -> Result<Option<Box<PendingRead>>, CommandError> {
         if self.paging.refuses {
             let bytes = store.sizes.at_worst(1);
@@ -422,8 +439,8 @@ impl RedisSession {
         Ok(None)
     }
 
-    /// Returns how replies may be delivered. A client that has disabled replies gets no partial
-    /// ones.
+    /// Returns whether long replies may be written in parts. They may not if the client has
+    /// disabled replies.
     fn length(&self) -> ReplyDelivery {
         if self.settings.reply_mode == ReplyMode::On {
             ReplyDelivery::Parts
@@ -432,7 +449,8 @@ impl RedisSession {
         }
     }
 
-    /// Records the size of strings, given the length of a reply.
+    /// Updates the statistics of value sizes from the length of a reply to a command that reads
+    /// strings.
     fn note_length(&self, command: &CommandSpec, args: Args<'_>, bytes: usize) {
         const SHORT: usize = 1 << 10;
         if bytes > SHORT && command.reads_records() && command.group == "string" {
@@ -441,8 +459,8 @@ impl RedisSession {
         }
     }
 
-    /// Executes one command. Its error becomes its reply. Returns the rest of the reply if it is
-    /// long.
+    /// Executes one command and writes its reply, or its error as a reply. If the reply is long,
+    /// returns the object that writes the rest of it.
     pub(super) fn apply(
         &mut self,
         command: &CommandSpec,
@@ -452,8 +470,8 @@ impl RedisSession {
         length: ReplyDelivery,
     ) -> Result<Option<Box<dyn ReplyTail>>, CommandError> {
         let start = output.len();
-        // Commands that build a reply from collected data fail when it exceeds this limit. Commands
-        // that have changed data must reply, whatever the length.
+        // A command that builds its reply from accumulated data fails when the reply exceeds this
+        // limit. A command that has changed data must reply even if its reply is longer.
         let room = self.reply_room();
         let most = self.shared.config.max_output().min(start.saturating_add(room));
         let mut reply = ReplyWriter::new(output, self.settings.version).at_most(most);
@@ -479,7 +497,7 @@ impl RedisSession {
             Ok(()) | Err(CommandError::Refused(_)) if is_too_long => {
                 self.discard_reply(&mut reply, start);
                 if self.paging.has_taken_back() {
-                    // The command will be executed again.
+                    // The command will be executed again, which counts its lookups again.
                     lookups.forget_since();
                 } else {
                     self.shared.tally.of(command.counted_as(args)).failed();
@@ -510,8 +528,8 @@ impl RedisSession {
         }
     }
 
-    /// Records the use of a command's keys, unless it only inspects them or the client has set
-    /// CLIENT NO-TOUCH.
+    /// Updates the last-use times of a command's keys, unless the command only inspects them. If
+    /// the client has set CLIENT NO-TOUCH, only writes and TOUCH count as uses.
     fn note_uses(&self, command: &CommandSpec, args: Args<'_>, transaction: &CommandTransaction<'_>) {
         let counts = match self.settings.touches_keys {
             true => command.uses_keys(),
@@ -536,7 +554,8 @@ impl RedisSession {
         Ok(())
     }
 
-    /// Records a slow command, or a slow batch by its first command.
+    /// Notes a slow command in the latency history and the slow log. A slow batch is represented by
+    /// its first command.
     #[inline]
     pub(super) fn note_slow(&self, command: &CommandSpec, args: Args<'_>, took: Duration) {
         if self.shared.latencies.may_note(took) {
@@ -548,7 +567,7 @@ impl RedisSession {
             let at_s = || self.shared.store.now_ms() / 1000;
             self.shared.latencies.note(event, at_s, took);
         }
-        // A negative threshold disables the log.
+        // A negative threshold disables the slow log.
         let slow_us = self.shared.config.slow_us.load(Ordering::Relaxed);
         if u64::try_from(slow_us).is_ok_and(|slow_us| took >= Duration::from_micros(slow_us)) {
             self.note_in_slowlog(command, args, took);
@@ -571,7 +590,8 @@ impl RedisSession {
     }
 }
 
-/// Begins a transaction for a client's commands.
+/// Begins a transaction for commands of a client. If all of them are blind, it is a blind
+/// transaction.
 fn begin(store: &ServerStore, database: u8, is_blind: bool, client: u64) -> CommandTransaction<'_> {
     let mut transaction = match is_blind {
         true => CommandTransaction::blind(store, database),
@@ -581,17 +601,18 @@ fn begin(store: &ServerStore, database: u8, is_blind: bool, client: u64) -> Comm
     transaction
 }
 
-/// The result of prefetching records.
+/// The result of an attempt to prefetch records.
 enum PrefetchOutcome {
-    /// All records are prefetched, or none are needed.
+    /// All records have been prefetched, or no records are needed.
     Known,
-    /// The read is pending; it holds this memory.
+    /// The records must be read from the device. Contains the pending read with its memory charge.
     Waits(Box<PendingRead>),
-    /// The memory of clients is exhausted.
+    /// The memory budget of the clients is exhausted.
     NoRoom,
 }
 
-/// Prefetches records for the commands of a transaction, or returns the pending read.
+/// Prefetches records for the commands of a transaction. If this must wait for the device, returns
+/// the pending read.
 fn read_ahead(
     transaction: &mut CommandTransaction<'_>,
     records: Vec<InnerKey>,
@@ -608,19 +629,19 @@ fn read_ahead(
         transaction.has_read(records, none);
         return Ok(PrefetchOutcome::Known);
     };
-    // Discard records of a database that was swapped after the read (S24).
+    // Discard the result if the database was swapped after it was read (S24).
     let read = read.filter(|read| read.number == transaction.database);
     match read.map(|read| read.values) {
-        // The read made these records resident, but they may have changed before the locks were
-        // acquired.
+        // These records are in memory because of the read, but they may have changed before the
+        // locks were acquired. Read them again.
         Some(result) if needs_locks => {
             result?;
             transaction.prefetch(records)?;
         }
         Some(result) => transaction.has_read(records, result?),
         None => {
-            // Records in memory are returned at once. Memory is charged only if values come from
-            // the device.
+            // If all records are in memory, the first poll returns them. Memory is charged only if
+            // values must be read from the device.
             let mut reading = space.multi_get_async(&gathered.names);
             match Pin::new(&mut reading).poll(context) {
                 Poll::Ready(values) => transaction.has_read(records, values?),

@@ -1,5 +1,5 @@
-//! The units of permission: every command and subcommand with its access to keys, and the
-//! operations of clients on the other ports.
+//! The catalogue of permissions. It lists every command and subcommand with its access to keys, and
+//! the operations that clients can execute on ports of other protocols.
 
 use super::classes::{self, CommandClasses};
 use super::commands::{bitfield, sort};
@@ -12,18 +12,19 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-/// The index of an entry in the catalog.
+/// The index of an entry in the catalogue.
 pub(crate) type CatalogId = usize;
 
-/// A unit of permission: a command, a subcommand, or an operation on another port.
+/// An operation that can be permitted or denied: a command, a subcommand, or an operation on a port
+/// of another protocol.
 #[derive(Debug)]
 pub(crate) struct CatalogEntry {
-    /// The name of a command, or `command|subcommand`.
+    /// The name of the command, or `command|subcommand`.
     pub(crate) name: Cow<'static, str>,
     pub(crate) classes: CommandClasses,
-    /// The range of its subcommands, which follow it.
+    /// The indexes of the command's subcommands, which directly follow it in the catalogue.
     pub(crate) subcommands: Range<CatalogId>,
-    /// Whether it is a subcommand.
+    /// Whether the entry is a subcommand.
     pub(crate) is_subcommand: bool,
 }
 
@@ -35,11 +36,11 @@ pub(crate) struct PermissionCatalog {
 
 pub(crate) static CATALOG: LazyLock<PermissionCatalog> = LazyLock::new(PermissionCatalog::new);
 
-/// The name of an operation on another port, with its classes.
+/// The name of an operation on a port of another protocol, and the classes to which it belongs.
 type PortOperation = (&'static str, &'static [&'static str]);
 
-/// Operations of the other ports, which are not Redis commands: the port, and its operations with
-/// their classes.
+/// The operations on ports of other protocols, which are not Redis commands: for each protocol, its
+/// operations with their classes.
 #[rustfmt::skip]
 static ELSEWHERE: [(&str, &[PortOperation]); 2] = [
     ("memcached", &[
@@ -99,14 +100,16 @@ impl PermissionCatalog {
         }
     }
 
-    /// Returns the entry of a command, or of a subcommand as `command|subcommand`, ignoring case.
+    /// Returns the index of a command, or of a subcommand given as `command|subcommand`. Ignores
+    /// case.
     pub(crate) fn find(&self, name: &[u8]) -> Option<CatalogId> {
         let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
         self.by_name.get(&*name).copied()
     }
 }
 
-/// Returns the names of the classes of a command, or of a subcommand as `command|subcommand`.
+/// Returns the names of the classes to which a command belongs, or a subcommand given as
+/// `command|subcommand`.
 pub(super) fn classes_of(name: &str) -> Vec<&'static str> {
     let own = CATALOG.by_name.get(name);
     let own = own.map_or_else(CommandClasses::default, |&id| CATALOG.entries[id].classes);
@@ -114,8 +117,8 @@ pub(super) fn classes_of(name: &str) -> Vec<&'static str> {
     classes::NAMES.iter().filter(is_own).copied().collect()
 }
 
-/// Returns whether a command is administrative. For commands with subcommands, the subcommand
-/// decides.
+/// Returns whether a command is administrative. If the command has subcommands, this depends on the
+/// subcommand.
 pub(super) fn is_administrative(command: &CommandSpec, args: Args<'_>) -> bool {
     let asked = AccessRequest::of(command, args);
     match CATALOG.entries[asked.id].is_subcommand {
@@ -126,17 +129,17 @@ pub(super) fn is_administrative(command: &CommandSpec, args: Args<'_>) -> bool {
     }
 }
 
-/// An access to a key.
+/// What a command does with a key, in terms of permissions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyAccess {
-    /// The content of the key is disclosed.
+    /// The command discloses the value of the key.
     pub(crate) reads: bool,
-    /// The content of the key is changed.
+    /// The command changes the value of the key.
     pub(crate) writes: bool,
 }
 
 impl KeyAccess {
-    /// Only the existence of the key or the length of its value is disclosed.
+    /// The command discloses at most the existence of the key or the length of its value.
     pub(crate) const ANY: KeyAccess = KeyAccess::new(false, false);
     pub(crate) const READ: KeyAccess = KeyAccess::new(true, false);
     pub(crate) const WRITE: KeyAccess = KeyAccess::new(false, true);
@@ -147,7 +150,8 @@ impl KeyAccess {
     }
 }
 
-/// Returns the access of a command to its first key, and to all others, as Redis defines it.
+/// Returns how a command accesses its first key, and how it accesses its other keys, as Redis
+/// defines it.
 fn needs(command: &CommandSpec, args: Args<'_>) -> (KeyAccess, KeyAccess) {
     let both = |need| (need, need);
     match command.name {
@@ -171,7 +175,7 @@ fn needs(command: &CommandSpec, args: Args<'_>) -> (KeyAccess, KeyAccess) {
     }
 }
 
-/// Returns the access of a command to keys that are not among its arguments.
+/// Returns how a command accesses keys that are not among its arguments, or `None` if it does not.
 fn need_of_all(command: &CommandSpec, args: Args<'_>) -> Option<KeyAccess> {
     match command.name {
         "range" | "revrange" => Some(KeyAccess::READ),
@@ -181,21 +185,21 @@ fn need_of_all(command: &CommandSpec, args: Args<'_>) -> Option<KeyAccess> {
     }
 }
 
-/// A request, reduced to what permissions depend on.
+/// A request, reduced to the properties on which its permission depends.
 #[derive(Debug)]
 pub(crate) struct AccessRequest<'a> {
     pub(crate) id: CatalogId,
-    /// Whether every client may execute it, even an unauthenticated one.
+    /// Whether every client may execute the request, even without authentication.
     pub(crate) is_free: bool,
-    /// The first argument after the command's name.
+    /// The first argument, which follows the name of the command.
     pub(crate) first_arg: Option<&'a [u8]>,
     pub(crate) keys: SmallVec<[(&'a [u8], KeyAccess); 4]>,
-    /// The access to keys that are not named.
+    /// The access to keys that are not named in the request, if there is any.
     pub(crate) of_all: Option<KeyAccess>,
 }
 
 impl<'a> AccessRequest<'a> {
-    /// Describes a Redis command with its arguments.
+    /// Creates the access request of a Redis command with its arguments.
     pub(super) fn of(command: &CommandSpec, args: Args<'a>) -> AccessRequest<'a> {
         let own = CATALOG.by_name.get(command.name);
         let own = *own.expect("the catalog has every command of the table");
@@ -217,7 +221,7 @@ impl<'a> AccessRequest<'a> {
         }
     }
 
-    /// Describes an operation on another port.
+    /// Creates the access request of an operation on a port of another protocol.
     pub(crate) fn elsewhere(name: &str, keys: SmallVec<[(&'a [u8], KeyAccess); 4]>) -> AccessRequest<'a> {
         let id = CATALOG.by_name.get(name);
         AccessRequest {

@@ -1,4 +1,4 @@
-//! The commands of a cache, and the functions that execute them.
+//! The commands that a cache supports, and the functions that execute them.
 
 use super::super::args::is;
 use super::super::table::CommandSpec;
@@ -13,15 +13,16 @@ use alluvium::cache::MAX_KEY_BYTES;
 
 type CommandResult = Result<(), CommandError>;
 
-/// Executes a command on keys.
+/// A function that executes a command on keys of a cache.
 pub(super) type CachedStringHandler =
     fn(&mut CachedTexts<'_>, Args<'_>, &mut ReplyWriter<'_>) -> CommandResult;
 
-/// Executes a command on the connection, the server or the whole cache.
+/// A function that executes a command that concerns the connection, the server or the whole cache.
 pub(super) type CachedSessionHandler =
     fn(&mut CachedSession, Args<'_>, &mut ReplyWriter<'_>) -> CommandResult;
 
-/// Returns the function of a command on strings, if a cache supports it.
+/// Returns the function that executes a command on strings, or `None` if a cache does not support
+/// the command or it is of another kind.
 pub(super) fn on_texts(name: &str) -> Option<CachedStringHandler> {
     Some(match name {
         "get" => |t, a, r| strings::get(t, a, r),
@@ -60,7 +61,8 @@ pub(super) fn on_texts(name: &str) -> Option<CachedStringHandler> {
     })
 }
 
-/// Returns the function of another command, if a cache supports it.
+/// Returns the function that executes a command on the connection, the server or the whole cache,
+/// or `None` if a cache does not support the command or it is of another kind.
 pub(super) fn on_session(name: &str) -> Option<CachedSessionHandler> {
     Some(match name {
         "ping" => connection::ping,
@@ -81,14 +83,15 @@ pub(super) fn on_session(name: &str) -> Option<CachedSessionHandler> {
     })
 }
 
-/// Returns whether a cache supports a command.
+/// Returns whether a cache supports the command with this name.
 pub(super) fn has(name: &str) -> bool {
     on_texts(name).is_some() || on_session(name).is_some()
 }
 
-/// Refuses keys and values that are too long for a cache, before any is stored (S11).
+/// Rejects a command if any of its keys or values is too long for a cache. It runs before the
+/// command stores anything (S11).
 pub(super) fn check(content: &ItemCache, command: &CommandSpec, args: Args<'_>) -> CommandResult {
-    // Anything short enough for a key is also short enough for a value.
+    // An argument that is short enough to be a key is also short enough to be a value.
     if args.iter().all(|arg| arg.len() <= MAX_KEY_BYTES) {
         return Ok(());
     }
@@ -116,7 +119,7 @@ pub(super) fn unknown(name: &[u8]) -> String {
     )
 }
 
-/// Returns whether the subcommand is `word`.
+/// Returns whether the first argument, which is the subcommand, equals `word`.
 pub(super) fn verb(args: Args<'_>, word: &str) -> bool {
     is(args.at(1), word)
 }

@@ -1,4 +1,5 @@
-//! Commands on a connection to a cache: authentication, protocol version, properties.
+//! Commands on a connection to a cache: authentication, protocol version, and properties of the
+//! connection.
 
 use super::super::args::{OptionParser, integer, is, wrong_number};
 use super::session::CachedSession;
@@ -52,7 +53,7 @@ pub(super) fn select(
     Ok(())
 }
 
-/// Authenticates the connection. The reply to a wrong password is delayed.
+/// Authenticates the connection. If the password is wrong, the error reply is delayed.
 fn identify(session: &mut CachedSession, user: &[u8], password: &[u8]) -> CommandResult {
     let access = &session.cached.common.access;
     match access.log_in(
@@ -143,7 +144,7 @@ pub(super) fn reset(
     Ok(())
 }
 
-/// CLIENT, to the extent that client libraries use it.
+/// The CLIENT command. Supports only the subcommands that client libraries use.
 pub(super) fn client(
     session: &mut CachedSession,
     args: Args<'_>,

@@ -1,4 +1,4 @@
-//! INFO for a cache.
+//! The INFO command for a cache.
 
 use super::super::args::is;
 use super::session::CachedSession;
@@ -121,7 +121,7 @@ fn processor(_cached: &CacheContext, text: &mut String) {
     line(text, "used_cpu_user", seconds(times.user_us));
 }
 
-/// Items set by memcached clients count as keys, too.
+/// Adds the section Keyspace. The keys include items that memcached clients have stored.
 fn keyspace(cached: &CacheContext, text: &mut String) {
     let items = cached.content.figures().items;
     if items > 0 {

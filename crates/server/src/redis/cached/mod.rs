@@ -1,6 +1,6 @@
-//! The Redis commands of a cache: strings, expiry, the connection.
+//! The Redis commands of a cache: commands on strings, expiry times and the connection.
 //!
-//! *Scope*: the supported commands, their locks, the batched lookup of GETs.
+//! *Scope*: the set of supported commands, the locks they need, and the batched lookup of GETs.
 //!
 //! *Must not depend on*: sockets; the layout of an item in memory (`crate::cache`).
 

@@ -1,4 +1,4 @@
-//! Server commands of a cache: settings, and operations on all keys.
+//! Commands on the server in cache mode: settings, and operations on all keys.
 
 use super::super::args::integer;
 use super::commands::{has, verb};
@@ -55,7 +55,7 @@ pub(super) fn command(
     Ok(())
 }
 
-/// Returns the settings by name.
+/// Returns the names and values of all settings.
 fn settings(cached: &CacheContext) -> Vec<(&'static str, String)> {
     let CacheContext { common, content } = cached;
     vec![
@@ -72,7 +72,8 @@ fn settings(cached: &CacheContext) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// CONFIG: the settings that clients read at startup, and those that can change.
+/// The CONFIG command. It supports the settings that clients read at startup, and those that can be
+/// changed.
 pub(super) fn config(
     session: &mut CachedSession,
     args: Args<'_>,

@@ -1,4 +1,5 @@
-//! One connection: parses and executes requests. Consecutive GETs are looked up together.
+//! One Redis connection to a cache. It parses and executes requests, and looks up consecutive GETs
+//! together.
 
 use super::super::args::{is, wrong_number};
 use super::super::{names, subcommands, table::CommandSpec};
@@ -16,10 +17,10 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
-/// Largest number of GETs that are looked up together.
+/// Maximum number of GETs that are looked up together.
 const AT_ONCE: usize = 64;
 
-/// GETs with longer replies than this, in bytes, are looked up singly.
+/// If the replies to GETs are longer than this, in bytes, the next GETs are looked up individually.
 const LONG: usize = 16 << 10;
 
 /// The state of one connection.
@@ -27,36 +28,36 @@ pub(crate) struct CachedSession {
     pub(super) cached: Arc<CacheContext>,
     pub(super) client: Arc<ClientHandle>,
     pub(super) version: RespVersion,
-    /// Whether the client has authenticated or need not.
+    /// Whether the client has authenticated successfully or need not authenticate.
     pub(super) is_authenticated: bool,
-    /// Wrong passwords on this connection. Each lengthens the next delay.
+    /// Number of wrong passwords on this connection. The login delay grows with it.
     pub(super) failed_logins: u32,
-    /// Time at which the reply to a wrong password is due.
+    /// The time at which the reply to a wrong password must be sent.
     pub(super) hold: Option<Duration>,
     pub(super) is_ending: bool,
     parser: RequestParser,
     requests: ParsedRequests,
-    /// A parse error after the requests that were parsed.
+    /// The parse error that follows the parsed requests, if there is one.
     bad: Option<BadRequest>,
     /// Index of the next request to execute.
     next: usize,
-    /// End of a login delay, and the reply to send then.
+    /// The time at which the current login delay ends, and the reply that is sent then.
     pause: Option<(Duration, Vec<u8>)>,
-    /// Number of GETs to look up together next.
+    /// Number of GETs that are looked up together next time.
     at_once: usize,
-    /// Whether the next request is refused instead of waiting for memory, because it has waited too
-    /// long.
+    /// Whether the next request that needs memory is refused instead of waiting, because it has
+    /// already waited too long.
     refuses: bool,
 }
 
-/// Whether all requests are executed, and otherwise when execution continues.
+/// Whether all requests have been executed, or when the execution continues.
 enum CachedExecutionFlow {
     Done,
-    /// After the replies have been sent.
+    /// It continues after the replies have been sent.
     Send,
-    /// After the delay of a wrong password.
+    /// It continues after the login delay for a wrong password.
     Wait,
-    /// After memory of clients has been freed.
+    /// It continues when other clients have released memory.
     Full,
 }
 
@@ -80,7 +81,8 @@ impl CachedSession {
         }
     }
 
-    /// Executes requests in order, until one must wait or the replies exceed [`HIGH_WATER`] bytes.
+    /// Executes requests in order. Stops when a request must wait, or when the replies exceed
+    /// [`HIGH_WATER`] bytes.
     fn execute(
         &mut self,
         requests: &ParsedRequests,
@@ -145,7 +147,7 @@ impl CachedSession {
         CachedExecutionFlow::Done
     }
 
-    /// Executes a command on strings under the locks it needs.
+    /// Executes a command on strings while holding the locks that it needs.
     fn run(
         &self,
         texts: &mut CachedTexts<'_>,
@@ -170,14 +172,15 @@ impl CachedSession {
         }
     }
 
-    /// Returns whether a request must wait because clients hold too much memory and its reply may
-    /// be long.
+    /// Returns whether a request must wait because clients use too much memory. A plain SET need
+    /// not wait, because its reply is short.
     fn must_wait(&self, args: Args<'_>) -> bool {
         let sets_only = is(args.at(0), "set") && args.len() == 3;
         self.cached.common.budget.is_full() && !sets_only
     }
 
-    /// Executes GETs of these keys until their replies become long. Returns the number executed.
+    /// Executes GETs of these keys until their replies become long. Returns the number of executed
+    /// GETs.
     fn get(&mut self, keys: &[&[u8]], output: &mut Vec<u8>) -> usize {
         let (version, before) = (self.version, output.len());
         let (mut done, mut hits, mut longest) = (0, 0, 0);
@@ -203,7 +206,8 @@ impl CachedSession {
         done
     }
 
-    /// Returns the action of a request, or the reason for its refusal.
+    /// Returns the function with which to execute a request, or the error if the request is
+    /// rejected.
     fn admit(&self, args: Args<'_>) -> Result<CachedRequestAction, String> {
         let found = names::find(args.at(0)).filter(|command| commands::has(command.name));
         let Some(command) = found else {
@@ -223,7 +227,7 @@ impl CachedSession {
         Ok(CachedRequestAction::Session(run))
     }
 
-    /// Suspends the connection until the reply to a wrong password is due.
+    /// Suspends the connection until the reply to a wrong password must be sent.
     fn hold_up(
         &mut self,
         until: Duration,
@@ -245,7 +249,8 @@ impl CachedSession {
         ReplyWriter::new(output, self.version).error(text);
     }
 
-    /// Returns how this turn ends if a login delay is still in force.
+    /// Checks the current login delay. Returns the outcome with which to end this turn if the delay
+    /// is not over. Sends the delayed reply and returns `None` if it is over.
     fn resume(&mut self, output: &mut Vec<u8>) -> Option<ServeOutcome> {
         let (until, reply) = self.pause.take()?;
         let delays = &self.cached.common.access.delays;
@@ -267,7 +272,7 @@ impl CachedSession {
         }
     }
 
-    /// Updates the properties that other connections see.
+    /// Updates the properties of this connection that CLIENT LIST shows to other connections.
     fn note(&self, requests: &ParsedRequests, buffer: &[u8]) {
         let Some(last) = requests.len().checked_sub(1) else {
             return;
@@ -285,13 +290,13 @@ impl CachedSession {
     }
 }
 
-/// The action of a request.
+/// The function with which to execute a request.
 enum CachedRequestAction {
     Texts(&'static CommandSpec, CachedStringHandler),
     Session(commands::CachedSessionHandler),
 }
 
-/// Returns the keys of the next requests as long as they are valid GETs.
+/// Returns the keys of consecutive requests that are valid GETs, beginning with request `from`.
 fn plain_gets<'a>(
     requests: &'a ParsedRequests,
     from: usize,

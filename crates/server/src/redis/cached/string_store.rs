@@ -5,13 +5,14 @@ use crate::cache::{CachedItemHeader, ItemCache};
 use crate::error::CommandError;
 use crate::store::model::{StringValue, TypedValue};
 
-/// The strings of a cache at one time. Before a change, the caller locks the keys.
+/// Gives commands access to the strings of a cache, at one point in time. Before a command changes
+/// a key, its caller must lock the key.
 pub(super) struct CachedTexts<'c> {
     content: &'c ItemCache,
     now_ms: u64,
-    /// The last item that was read.
+    /// The item that was read last.
     read: Vec<u8>,
-    /// Buffer for encoding an item.
+    /// Buffer in which items are encoded.
     stored: Vec<u8>,
 }
 
@@ -86,7 +87,7 @@ impl<'c> StringStore for CachedTexts<'c> {
         if self.content.read(key, &mut self.read).is_none() {
             return Ok(false);
         }
-        // Keep the flags and the CAS value, as memcached's touch does.
+        // Write the item back with its previous flags and CAS value, as memcached's touch does.
         self.content.write(key, &self.read, expires_ms)?;
         Ok(true)
     }
@@ -100,7 +101,7 @@ impl<'c> StringStore for CachedTexts<'c> {
     }
 }
 
-/// Refuses a string that is too long for the cache.
+/// Returns an error if a string of this length is too long for the cache.
 pub(super) fn fits(content: &ItemCache, bytes: usize) -> Result<(), CommandError> {
     let most = content.most_value_bytes();
     if bytes > most {

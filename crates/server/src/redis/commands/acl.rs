@@ -1,4 +1,4 @@
-//! ACL: users, their permissions, and the log of denials.
+//! The ACL command: users, their permissions, and the log of denied requests.
 
 use crate::access::{AccessDenial, AclSelector, AclUser, DenialReason, describe, hex};
 use crate::error::CommandError;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 type CommandResult = Result<(), CommandError>;
 
-/// Largest password that GENPASS generates, in bits.
+/// Maximum size of a password that ACL GENPASS generates, in bits.
 const MOST_BITS: i64 = 4096;
 
 const HELP: [&str; 24] = [
@@ -45,7 +45,7 @@ const HELP: [&str; 24] = [
     "HELP",
 ];
 
-/// Returns an error with a formatted text.
+/// Returns an error with the given text.
 fn refused(text: impl std::fmt::Display) -> CommandError {
     CommandError::Refused(Cow::Owned(format!("ERR {text}")))
 }
@@ -103,7 +103,7 @@ pub(crate) fn acl(session: &mut RedisSession, args: Args<'_>, reply: &mut ReplyW
     Ok(())
 }
 
-/// Executes the subcommands that change users.
+/// Executes the subcommands that change or delete users.
 fn change(
     session: &mut RedisSession,
     verb: &[u8],
@@ -147,7 +147,7 @@ fn change(
     Ok(())
 }
 
-/// Replies with the properties of a user for GETUSER.
+/// Writes the reply to ACL GETUSER, which contains the properties of a user.
 fn show(user: &AclUser, reply: &mut ReplyWriter<'_>) {
     let shown = user.shown();
     reply.map(6);
@@ -167,7 +167,7 @@ fn show(user: &AclUser, reply: &mut ReplyWriter<'_>) {
     }
 }
 
-/// Replies with the three fields of a selector.
+/// Writes the three fields of a selector: its commands, keys and channels.
 fn show_selector(selector: &AclSelector, reply: &mut ReplyWriter<'_>) {
     let parts = [
         ("commands", selector.commands()),
@@ -192,7 +192,7 @@ fn cat(name: &[u8], reply: &mut ReplyWriter<'_>) -> CommandResult {
     Ok(())
 }
 
-/// Generates a password of this many bits, in hexadecimal.
+/// Generates a random password of at least `bits` bits, as a hexadecimal number.
 fn password(bits: usize) -> Result<String, CommandError> {
     let digits = bits.div_ceil(4);
     let mut bytes = vec![0; digits.div_ceil(2)];

@@ -1,4 +1,5 @@
-//! Administration of the server: settings, durability, slow commands.
+//! Commands for the administration of the server: settings, durability, and the log of slow
+//! commands.
 
 use super::limits;
 use crate::access::glob;
@@ -20,7 +21,8 @@ use std::time::Duration;
 
 type CommandResult = Result<(), CommandError>;
 
-/// A setting: its name, how it is read, and how it is changed, if it can be.
+/// A setting: its name, the function that reads it, and the function that changes it if it can be
+/// changed.
 struct ConfigParameter {
     name: &'static str,
     read: fn(&StoreContext) -> String,
@@ -185,7 +187,7 @@ pub(crate) fn config(
     Ok(())
 }
 
-/// Changes all settings or none: if one is refused, the earlier ones are restored.
+/// Changes all settings or none. If a setting is rejected, those changed before it are restored.
 fn change_all(shared: &StoreContext, args: Args<'_>) -> CommandResult {
     let mut before: Vec<(&ConfigParameter, String)> = Vec::new();
     for index in (0..args.len()).step_by(2) {
@@ -243,7 +245,8 @@ pub(crate) fn debug(
     args: Args<'_>,
     reply: &mut ReplyWriter<'_>,
 ) -> CommandResult {
-    // Redis crashes. Here only the connection is closed, as after any panic in a command.
+    // This command crashes a Redis server. Here it only closes the connection, as does every panic
+    // in a command.
     assert!(args.len() != 2 || !args.is(1, "PANIC"), "DEBUG PANIC");
     if args.len() != 3 || !args.is(1, "SLEEP") {
         return Err(unknown_subcommand("debug", args));
@@ -274,7 +277,7 @@ pub(crate) fn slowlog(
             let most = most.ok_or(CommandError::say(
                 "ERR count should be greater than or equal to -1",
             ))?;
-            // Minus one requests all entries.
+            // The number -1 requests all entries.
             let entries = slow.newest(usize::try_from(most).unwrap_or(usize::MAX));
             reply.array(entries.len());
             for entry in entries {

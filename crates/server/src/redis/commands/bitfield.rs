@@ -1,4 +1,4 @@
-//! BITFIELD and BITFIELD_RO: integers of arbitrary width within strings.
+//! The commands BITFIELD and BITFIELD_RO, which access integers of arbitrary width within strings.
 
 use super::strings::to_change;
 use crate::error::CommandError;
@@ -15,22 +15,22 @@ const BAD_TYPE: CommandError = CommandError::say(
 const BAD_OFFSET: CommandError = CommandError::say("ERR bit offset is not an integer or out of range");
 const READ_ONLY: CommandError = CommandError::say("ERR BITFIELD_RO only supports the GET subcommand");
 
-/// How to treat a result that overflows the integer.
+/// What to do if the result of an operation does not fit into the integer.
 #[derive(Clone, Copy)]
 enum OverflowPolicy {
     Wrap,
-    /// Use the nearest representable value.
+    /// Use the representable value that is nearest to the result.
     Saturate,
-    /// Write nothing, and reply null.
+    /// Do not write anything, and reply null.
     Fail,
 }
 
-/// An integer within a string.
+/// The location of an integer within a string.
 #[derive(Clone, Copy)]
 struct BitField {
     is_signed: bool,
     bits: u32,
-    /// Index of its first bit.
+    /// Index of the integer's first bit within the string.
     offset: u64,
 }
 
@@ -59,13 +59,13 @@ impl BitField {
         Ok(field)
     }
 
-    /// Returns the length of the shortest string that contains the field.
+    /// Returns the minimum length in bytes of a string that contains the whole field.
     fn end(&self) -> Result<usize, CommandError> {
         let bits = self.offset.checked_add(u64::from(self.bits)).ok_or(BAD_OFFSET)?;
         usize::try_from(bits.div_ceil(8)).map_err(|_| BAD_OFFSET)
     }
 
-    /// Returns the smallest and the largest value of the field.
+    /// Returns the minimum and the maximum value that the field can represent.
     fn range(&self) -> (i128, i128) {
         match self.is_signed {
             true => (-(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1),
@@ -73,7 +73,7 @@ impl BitField {
         }
     }
 
-    /// Converts the bits of the field to its value.
+    /// Converts the bits of the field to an integer, with a sign if the field is signed.
     fn with_sign(&self, bits: u64) -> i128 {
         let value = i128::from(bits);
         match self.is_signed && bits >> (self.bits - 1) & 1 == 1 {
@@ -82,7 +82,7 @@ impl BitField {
         }
     }
 
-    /// Returns the value of the field. Bits beyond the end of the string are zero.
+    /// Reads the value of the field from a string. Bits beyond the end of the string are zero.
     fn get(&self, text: &[u8]) -> i128 {
         let mut bits = 0;
         for at in self.offset..self.offset + u64::from(self.bits) {
@@ -92,7 +92,7 @@ impl BitField {
         self.with_sign(bits)
     }
 
-    /// Writes a value to a string that is long enough.
+    /// Writes a value into a string. The string must contain the whole field.
     fn set(&self, text: &mut [u8], value: i128) {
         for index in 0..u64::from(self.bits) {
             let at = self.offset + index;
@@ -103,7 +103,8 @@ impl BitField {
         }
     }
 
-    /// Returns the value to store after overflow handling, or `None` to store nothing.
+    /// Applies overflow handling to a result. Returns the value to store, or `None` if nothing must
+    /// be stored.
     fn fitted(&self, value: i128, overflow: OverflowPolicy) -> Option<i128> {
         let (least, most) = self.range();
         if (least..=most).contains(&value) {
@@ -120,7 +121,7 @@ impl BitField {
     }
 }
 
-/// An operation on a field.
+/// An operation on an integer within a string.
 #[derive(Clone, Copy)]
 enum BitFieldOperation {
     Get,
@@ -128,7 +129,8 @@ enum BitFieldOperation {
     Add(i64),
 }
 
-/// Parses all operations in order.
+/// Parses the operations of a command. Each one is returned with its field and overflow policy, in
+/// order.
 fn steps(args: Args<'_>) -> Result<Vec<(BitField, BitFieldOperation, OverflowPolicy)>, CommandError> {
     let (mut steps, mut overflow) = (Vec::new(), OverflowPolicy::Wrap);
     let mut options = OptionParser::new(args, 2);
@@ -191,7 +193,8 @@ pub(crate) fn bit_field(
                 reply.integer(old as i64);
                 continue;
             }
-            // As in Redis, a negative number is reinterpreted for an unsigned field.
+            // As in Redis, a negative number that is written to an unsigned field is reinterpreted
+            // as unsigned.
             BitFieldOperation::Set(number) if field.is_signed => i128::from(number),
             BitFieldOperation::Set(number) => i128::from(number as u64),
             BitFieldOperation::Add(number) => old + i128::from(number),
@@ -230,7 +233,7 @@ pub(crate) fn bit_field_ro(
     read_all(transaction, args.at(1), &steps, reply)
 }
 
-/// Returns whether the command only reads.
+/// Returns whether a command contains only read operations.
 pub(crate) fn only_reads(args: Args<'_>) -> bool {
     steps(args).is_ok_and(|steps| {
         steps

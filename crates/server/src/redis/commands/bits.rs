@@ -1,4 +1,4 @@
-//! Bit operations on strings. The first bit is the most significant bit of the first byte.
+//! Bit operations on strings. Bit 0 of a string is the most significant bit of its first byte.
 
 use super::strings::to_change;
 use crate::error::CommandError;
@@ -12,10 +12,12 @@ type CommandResult = Result<(), CommandError>;
 const BAD_OFFSET: CommandError = CommandError::say("ERR bit offset is not an integer or out of range");
 const BAD_BIT: CommandError = CommandError::say("ERR bit is not an integer or out of range");
 
-/// Longest string in Redis. Bits up to its end may be read, although strings here are shorter.
+/// Maximum length of a string in Redis, in bytes. Bits up to this length may be read, although
+/// strings of this server are shorter.
 const MOST_BYTES_OF_REDIS: usize = 512 << 20;
 
-/// Parses a bit index that may be read, and returns the byte and the mask.
+/// Parses the index of a bit to be read. Returns the index of its byte and a mask that selects the
+/// bit.
 fn readable_place(text: &[u8]) -> Result<(usize, u8), CommandError> {
     let number = integer(text).map_err(|_| BAD_OFFSET)?;
     let number = u64::try_from(number).map_err(|_| BAD_OFFSET)?;
@@ -25,7 +27,8 @@ fn readable_place(text: &[u8]) -> Result<(usize, u8), CommandError> {
     Ok((byte.ok_or(BAD_OFFSET)?, 0x80 >> (number % 8)))
 }
 
-/// Parses a bit index that may be written.
+/// Parses the index of a bit to be written. Returns the index of its byte and a mask that selects
+/// the bit.
 fn place(text: &[u8]) -> Result<(usize, u8), CommandError> {
     let (byte, mask) = readable_place(text)?;
     fits(byte.saturating_add(1)).map_err(|_| BAD_OFFSET)?;
@@ -71,14 +74,14 @@ pub(crate) fn set_bit(
     Ok(())
 }
 
-/// A half-open range of bits within a string.
+/// A half-open range of bit indexes within a string.
 #[derive(Clone, Copy)]
 struct BitRange {
     start: u64,
     end: u64,
 }
 
-/// The unit of a range.
+/// The unit of the positions in a range.
 #[derive(Clone, Copy)]
 enum BitRangeUnit {
     Byte,
@@ -94,8 +97,8 @@ fn unit(word: Option<&[u8]>) -> Result<BitRangeUnit, CommandError> {
     }
 }
 
-/// Returns the bits between two positions, of which negative ones count from the end; `None` if the
-/// range is empty.
+/// Converts an inclusive range of positions to a range of bits. Negative positions count from the
+/// end of the string. Returns `None` if the range is empty.
 fn span(start: i64, end: i64, unit: BitRangeUnit, bytes: usize) -> Option<BitRange> {
     let width = match unit {
         BitRangeUnit::Byte => 8,
@@ -116,8 +119,9 @@ fn span(start: i64, end: i64, unit: BitRangeUnit, bytes: usize) -> Option<BitRan
     })
 }
 
-/// Calls `each` with the bytes of a range and the position of each byte, until it returns a value.
-/// Bits outside of the range are replaced by `filler`.
+/// Calls `each` with every byte of a range and the bit index at which the byte begins. Stops when
+/// `each` returns a value, and returns this value. Bits of the bytes that are outside of the range
+/// are replaced by `filler`.
 fn bytes_of<T>(
     text: &[u8],
     span: BitRange,
@@ -147,7 +151,7 @@ pub(crate) fn bit_count(
     args: Args<'_>,
     reply: &mut ReplyWriter<'_>,
 ) -> CommandResult {
-    // As in Redis, an invalid range is an error only if the string exists.
+    // As in Redis, an invalid range is reported as an error only if the string exists.
     let Some(text) = transaction.text(args.at(1))? else {
         reply.integer(0);
         return Ok(());
@@ -155,7 +159,8 @@ pub(crate) fn bit_count(
     let (start, end, unit) = match args.len() {
         2 => (0, -1, BitRangeUnit::Byte),
         4 | 5 => match (integer(args.at(2))?, integer(args.at(3))?) {
-            // The range is empty in any unit, so the unit is not parsed.
+            // The range is empty whatever its unit is. As in Redis, the unit is not parsed in this
+            // case.
             (start, end) if start < 0 && end < 0 && start > end => (start, end, BitRangeUnit::Byte),
             (start, end) => (start, end, unit(args.get(4))?),
         },
@@ -182,9 +187,9 @@ pub(crate) fn bit_pos(
         1 => true,
         _ => return Err(CommandError::say("ERR The bit argument must be 1 or 0.")),
     };
-    // As for BITCOUNT.
+    // As in Redis, an invalid range is reported as an error only if the string exists.
     let Some(text) = transaction.text(args.at(1))? else {
-        // A missing string counts as infinitely many zeros.
+        // If the string does not exist, it is treated as an infinite sequence of zero bits.
         reply.integer(if wanted { -1 } else { 0 });
         return Ok(());
     };
@@ -208,7 +213,7 @@ pub(crate) fn bit_pos(
     });
     reply.integer(match found {
         Some(at) => at as i64,
-        // Without an explicit end, the bits after the string count as zeros.
+        // If the command names no end, the string is treated as being followed by zero bits.
         None if !wanted && end.is_none() => text.len() as i64 * 8,
         None => -1,
     });
@@ -233,7 +238,8 @@ pub(crate) fn bit_op(
         _ => return Err(CommandError::SYNTAX),
     };
     let key = name(args.at(2))?;
-    // Read one source at a time, so that a string named several times is in memory once.
+    // Read one source at a time, so that a string that is named several times is in memory only
+    // once.
     let mut made = Vec::new();
     let store = transaction.store;
     let mut _working = WorkingMemory::new(store);
@@ -241,7 +247,7 @@ pub(crate) fn bit_op(
         let source = transaction.text(source)?;
         let bytes = source.as_deref().unwrap_or_default();
         if bytes.len() > made.len() {
-            // This charge covers the result of the sources so far.
+            // Charge the memory of the new result before releasing the charge of the previous one.
             _working = room_to_grow(store, bytes.len())?;
         }
         if index == 0 {
@@ -267,7 +273,7 @@ pub(crate) fn bit_op(
     Ok(())
 }
 
-/// Largest table of LCS in cells of four bytes.
+/// Maximum size of the table that LCS computes, in cells of four bytes.
 const MOST_CELLS: usize = 64 << 20;
 
 pub(crate) fn lcs(
@@ -343,14 +349,15 @@ pub(crate) fn lcs(
     Ok(())
 }
 
-/// A common substring, with its position in each string.
+/// A substring that two strings have in common, with its position in each of them.
 struct SubstringMatch {
     one: usize,
     other: usize,
     length: usize,
 }
 
-/// The longest common subsequence of two strings, and its substrings, the last one first.
+/// The longest common subsequence of two strings, and the common substrings of which it consists,
+/// the last one first.
 struct CommonSubsequence {
     text: Vec<u8>,
     matches: Vec<SubstringMatch>,

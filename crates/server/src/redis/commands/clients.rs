@@ -1,4 +1,4 @@
-//! CLIENT: information about connections, and operations on them.
+//! The CLIENT command: information about connections, and operations on them.
 
 use super::connection::set_name;
 use crate::access::{AclUser, UserRegistry};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 type CommandResult = Result<(), CommandError>;
 
-/// The flag of CLIENT LIST for a connection without any other.
+/// The flag that CLIENT LIST shows for a connection that has no other flag.
 const NO_FLAG: &str = "N";
 
 const HELP: [&str; 17] = [
@@ -116,7 +116,7 @@ pub(crate) fn client(
     Ok(())
 }
 
-/// Formats a connection as one line.
+/// Formats the properties of a connection as a line of CLIENT LIST.
 pub(crate) fn line(client: &ClientHandle) -> String {
     let age_ms = client.age_ms();
     let idle_ms = age_ms.saturating_sub(client.last_ms.load(Ordering::Relaxed));
@@ -140,8 +140,8 @@ pub(crate) fn line(client: &ClientHandle) -> String {
     let unread = load.unread.load(Ordering::Relaxed);
     let output = load.output.load(Ordering::Relaxed);
     let library = client.library.lock().clone();
-    // After MULTI, the memory besides buffers belongs to the transaction; otherwise to arguments
-    // and watched keys.
+    // After MULTI, all memory besides the buffers is counted as the transaction's; otherwise it is
+    // counted as that of arguments and watched keys.
     let (held, has_begun) = (load.queued.load(Ordering::Relaxed), queued >= 0);
     format!(
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 ssub=0 multi={queued} \
@@ -168,14 +168,14 @@ pub(crate) fn line(client: &ClientHandle) -> String {
     )
 }
 
-/// Returns the connections with the Redis protocol.
+/// Returns all connections that use the Redis protocol.
 fn redis_clients(session: &RedisSession) -> Vec<Arc<ClientHandle>> {
     let mut all = session.shared.clients.list();
     all.retain(|client| client.language == WireProtocol::Redis);
     all
 }
 
-/// Returns whether a TYPE argument selects the existing connections, all of which are normal.
+/// Returns whether a TYPE argument selects any connections. All connections have the type `normal`.
 fn means_normal(word: &[u8]) -> Result<bool, CommandError> {
     if is(word, "normal") {
         return Ok(true);
@@ -345,7 +345,7 @@ fn kill(session: &mut RedisSession, args: Args<'_>, reply: &mut ReplyWriter<'_>)
         if is_itself && victims.skips_itself {
             continue;
         }
-        // Close this connection after its reply is sent.
+        // This connection is closed after its reply has been sent.
         if is_itself {
             session.is_ending = true;
         } else {

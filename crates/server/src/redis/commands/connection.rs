@@ -1,4 +1,4 @@
-//! Commands on the connection: authentication, protocol version, database, name.
+//! Commands on the connection: authentication, protocol version, selected database, and name.
 
 use super::keys::database;
 use super::monitor_commands;
@@ -66,13 +66,14 @@ pub(crate) fn auth(session: &mut RedisSession, args: Args<'_>, reply: &mut Reply
 
 pub(crate) struct HelloRequest<'a> {
     pub(crate) version: RespVersion,
-    /// A user and a password.
+    /// The name and the password of the user, if the client authenticates with this command.
     pub(crate) login: Option<(&'a [u8], &'a [u8])>,
     pub(crate) name: Option<&'a [u8]>,
 }
 
 impl<'a> HelloRequest<'a> {
-    /// Parses the arguments of HELLO. `now` is the current version.
+    /// Parses the arguments of HELLO. `now` is the protocol version that the connection uses at
+    /// present.
     pub(crate) fn read(args: Args<'a>, now: RespVersion) -> Result<HelloRequest<'a>, CommandError> {
         let mut version = now;
         if let Some(text) = args.get(1) {
@@ -104,7 +105,7 @@ impl<'a> HelloRequest<'a> {
         Ok(HelloRequest { version, login, name })
     }
 
-    /// Refuses a client that is not authenticated.
+    /// Returns an error if the client has not authenticated. `is_known` tells whether it has.
     pub(crate) fn check(&self, is_known: bool) -> CommandResult {
         if is_known {
             return Ok(());
@@ -115,7 +116,8 @@ impl<'a> HelloRequest<'a> {
         ))
     }
 
-    /// Records the chosen version and replies in it.
+    /// Sets the requested protocol version for the connection, and writes the reply in this
+    /// version.
     pub(crate) fn reply(&self, client: &ClientHandle, reply: &mut ReplyWriter<'_>) {
         let number = if self.version == RespVersion::Three { 3 } else { 2 };
         client.version.store(number, Ordering::Relaxed);
@@ -141,7 +143,7 @@ pub(crate) fn hello(
     Ok(())
 }
 
-/// Writes the reply to HELLO in the chosen version.
+/// Writes the reply to HELLO in the requested protocol version.
 fn describe(client: &ClientHandle, reply: &mut ReplyWriter<'_>, version: RespVersion) {
     let mut out = Vec::new();
     let mut map = ReplyWriter::new(&mut out, version);
@@ -192,14 +194,16 @@ pub(crate) fn reset(
     Ok(())
 }
 
-/// Releases what a session holds elsewhere.
+/// Releases the resources that a session has acquired: its transaction, and the keys that it
+/// watches.
 pub(crate) fn forget(session: &mut RedisSession) {
     session.multi.end(&session.shared.store);
     session.interactive = None;
     session.client.queued.store(-1, Ordering::Relaxed);
 }
 
-/// Refuses a name that would make a line of CLIENT LIST ambiguous.
+/// Returns an error if a client name contains characters that would make a line of CLIENT LIST
+/// ambiguous.
 pub(crate) fn check_name(name: &[u8]) -> CommandResult {
     if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         return Err(CommandError::say(

@@ -1,4 +1,4 @@
-//! COMMAND and OBJECT: descriptions of commands, and of the encoding of values.
+//! The commands COMMAND and OBJECT, which describe commands and the encoding of values.
 
 use crate::access::glob;
 use crate::error::CommandError;
@@ -58,10 +58,11 @@ pub(crate) fn command(
     Ok(())
 }
 
-/// A subcommand and its arity.
+/// The name of a subcommand and its arity.
 type SubcommandArity = (&'static str, i32);
 
-/// Returns the command of a name, or of `command|subcommand`.
+/// Returns the command with a name. If the name has the form `command|subcommand`, also returns the
+/// subcommand.
 fn named(name: &[u8]) -> Option<(&'static CommandSpec, Option<&'static SubcommandArity>)> {
     let Some(at) = name.iter().position(|&byte| byte == b'|') else {
         return Some((names::find(name)?, None));
@@ -72,12 +73,12 @@ fn named(name: &[u8]) -> Option<(&'static CommandSpec, Option<&'static Subcomman
     Some((command, Some(part)))
 }
 
-/// The filter of COMMAND LIST.
+/// The filter of COMMAND LIST, which selects commands.
 enum CommandFilter<'a> {
     None,
     Category(&'a [u8]),
     Pattern(Vec<u8>),
-    /// By module. There are none, so the filter matches nothing.
+    /// Selects the commands of a module. There are no modules, so it selects nothing.
     Nothing,
 }
 
@@ -143,11 +144,12 @@ fn docs(args: Args<'_>, reply: &mut ReplyWriter<'_>) {
     }
 }
 
-/// The index of the key in subcommands that have one.
+/// The index of the key argument in subcommands that have a key.
 const KEY_OF_SUBCOMMAND: u32 = 2;
 
-/// Returns the command that the arguments begin with, and its keys. Errors are detected in Redis'
-/// order: the name, whether the command can have keys, the number of arguments, the keys.
+/// Returns the command with which the arguments begin, and its keys. Errors are detected in the
+/// same order as in Redis: unknown command, command that cannot have keys, wrong number of
+/// arguments, invalid keys.
 fn keys_of<'a>(args: Args<'a>) -> Result<(&'static CommandSpec, Vec<&'a [u8]>), CommandError> {
     const UNKNOWN: CommandError = CommandError::say("ERR Invalid command specified");
     let command = names::find(args.at(0)).ok_or(UNKNOWN)?;
@@ -244,7 +246,7 @@ fn describe_part(command: &CommandSpec, (word, arity): &SubcommandArity, reply: 
     reply.set(0);
 }
 
-/// Writes a description except for the subcommands.
+/// Writes the description of a command except for its subcommands.
 fn begin(command: &CommandSpec, name: &str, arity: i32, reply: &mut ReplyWriter<'_>) {
     let flags = flags(command);
     reply.array(10);
@@ -261,12 +263,13 @@ fn begin(command: &CommandSpec, name: &str, arity: i32, reply: &mut ReplyWriter<
     classes
         .iter()
         .for_each(|class| reply.simple(&format!("@{class}")));
-    // Hints and key specifications, which are empty.
+    // The hints and the key specifications are empty.
     reply.set(0);
     reply.set(0);
 }
 
-/// Limits up to which Redis uses a compact encoding: elements, and bytes of an element.
+/// Limits up to which Redis uses compact encodings: the number of elements, and the length of an
+/// element in bytes.
 const LISTPACK_ELEMENTS: u64 = 128;
 const LISTPACK_BYTES: usize = 64;
 const INTSET_ELEMENTS: u64 = 512;
@@ -321,7 +324,8 @@ pub(crate) fn object(
     Ok(())
 }
 
-/// Returns the encoding that Redis would use for a collection. Here all are stored alike.
+/// Returns the name of the encoding that Redis would use for a collection. This server encodes all
+/// collections in the same way.
 fn encoding(
     transaction: &CommandTransaction<'_>,
     collection: &CollectionHeader,

@@ -1,11 +1,13 @@
-//! Uniform random sampling of elements of hashes, sets and sorted sets.
+//! Selects uniformly distributed random elements of hashes, sets and sorted sets.
 //!
-//! Elements are ordered by hash, and hashes are uniform over 64 bits. The range of hashes is
-//! divided into windows that contain a few elements on average. A window and an index are drawn. If
-//! the window has an element at that index, it is the result; otherwise both are drawn again. All
-//! elements therefore have the same probability, and the expected work does not depend on the size
-//! of the collection. If a large part of a collection is wanted, it is walked once, and each
-//! element is selected with its probability of being among those still wanted.
+//! Elements are ordered by their hashes, which are uniformly distributed over 64 bits. The range of
+//! hashes is divided into windows of equal width that contain a few elements on average. To select
+//! an element, a random window and a random index are generated. If the window has an element at
+//! this index, that element is the result; otherwise, both are generated again. Therefore all
+//! elements have the same probability, and the expected cost does not depend on the size of the
+//! collection. If a large part of a collection is requested, the collection is iterated once, and
+//! each element is selected with the probability that it is among the elements still to be
+//! selected.
 
 use crate::error::CommandError;
 use crate::protocol::resp::ReplyWriter;
@@ -15,21 +17,24 @@ use crate::store::model::{CollectionHeader, CollectionKind};
 use crate::store::{CommandTransaction, OwnedPair, WalkDirection};
 use std::collections::BTreeSet;
 
-/// Average number of elements in a window, and a bound that is practically never exceeded.
+/// Average number of elements in a window, and an upper bound that is exceeded only with negligible
+/// probability.
 const EXPECTED: u64 = 16;
 const MOST: u64 = 40;
 
-/// Collections up to this size are one window.
+/// Collections of up to this many elements are treated as a single window.
 const SMALL: u64 = MOST;
 
-/// Failed draws after which the next element after a random position is returned: hashes chosen by
-/// a client may be concentrated in few windows.
+/// Number of failed attempts after which the element that follows a random hash is returned
+/// instead. This is needed because a client can choose elements whose hashes are concentrated in
+/// few windows.
 const TRIES: usize = 200;
 
-/// Number of walked elements that take as long as one draw.
+/// Number of elements whose iteration takes about as long as selecting one random element.
 const WALKED: u64 = 256;
 
-/// Returns the key range of the elements to draw from. For a sorted set these are its member keys.
+/// Returns the key range of a collection's elements. For a sorted set, this is the range of its
+/// member keys.
 fn whole(transaction: &CommandTransaction<'_>, collection: &CollectionHeader) -> (InnerKey, InnerKey) {
     let (database, number) = (transaction.database, collection.number);
     if collection.kind == CollectionKind::SortedSet {
@@ -41,7 +46,7 @@ fn whole(transaction: &CommandTransaction<'_>, collection: &CollectionHeader) ->
     (start, end)
 }
 
-/// Returns the smallest key of elements with this hash or a larger one.
+/// Returns the smallest possible key of the elements whose hashes are at least `place`.
 fn at(transaction: &CommandTransaction<'_>, collection: &CollectionHeader, place: u64) -> InnerKey {
     match collection.kind {
         CollectionKind::SortedSet => format::sorted_place_key(transaction.database, collection.number, place),
@@ -49,7 +54,8 @@ fn at(transaction: &CommandTransaction<'_>, collection: &CollectionHeader, place
     }
 }
 
-/// Draws one element, possibly one that was drawn before. Returns its key and value.
+/// Selects a random element, and returns its key and value. Successive calls may select the same
+/// element.
 fn one(
     transaction: &CommandTransaction<'_>,
     collection: &CollectionHeader,
@@ -92,7 +98,7 @@ fn one(
     }
 }
 
-/// Calls `each` with `count` elements, with repetitions.
+/// Selects `count` random elements, of which some may be equal, and calls `each` with each of them.
 pub(super) fn with_repetitions(
     transaction: &CommandTransaction<'_>,
     collection: &CollectionHeader,
@@ -142,7 +148,8 @@ fn walk(
     Ok(())
 }
 
-/// Calls `each` with `count` distinct elements, or with all if there are fewer.
+/// Selects `count` distinct random elements, or all if there are fewer, and calls `each` with each
+/// of them.
 pub(crate) fn different(
     transaction: &CommandTransaction<'_>,
     collection: &CollectionHeader,
@@ -165,8 +172,8 @@ pub(crate) fn different(
         });
     }
     let mut seen = BTreeSet::new();
-    // With hashes chosen by a client, drawing every element could take too long. Then fewer are
-    // returned, and the caller asks for the rest.
+    // If a client has chosen the hashes, it could take too long to find all elements by random
+    // selection. In this case fewer elements are returned, and the caller can request the rest.
     let mut tries = wanted.saturating_mul(TRIES as u64);
     while (seen.len() as u64) < wanted && tries > 0 {
         tries -= 1;
@@ -181,9 +188,10 @@ pub(crate) fn different(
     Ok(())
 }
 
-/// Fails early if a reply of this many elements would be too long in any case.
+/// Returns an error if a reply of `count` elements would exceed the output limit even if all
+/// elements were empty.
 pub(super) fn check_count(reply: &ReplyWriter<'_>, count: u64) -> Result<(), CommandError> {
-    /// The shortest element of a reply.
+    /// Length in bytes of the shortest possible element of a reply.
     const LEAST: u64 = b"$0\r\n\r\n".len() as u64;
     if count.saturating_mul(LEAST) > reply.most() as u64 {
         return Err(crate::redis::args::too_long(reply.most()));

@@ -1,4 +1,4 @@
-//! Expiry of keys.
+//! Commands on the expiry times of keys.
 
 use crate::error::CommandError;
 use crate::protocol::resp::{Args, ReplyWriter};
@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 type CommandResult = Result<(), CommandError>;
 
-/// The unit and reference of an expiry time.
+/// The unit of an expiry time, and whether the time is absolute or relative to the current time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExpiryUnit {
     InSeconds,
@@ -19,7 +19,8 @@ pub(crate) enum ExpiryUnit {
 }
 
 impl ExpiryUnit {
-    /// Returns the unit of an option of SET or GETEX.
+    /// Returns the time unit of an expiry option (EX, PX and so on) of SET or GETEX, or `None` if
+    /// the word is another option.
     pub(super) fn of_option(word: &[u8]) -> Option<ExpiryUnit> {
         [
             ("EX", ExpiryUnit::InSeconds),
@@ -31,7 +32,7 @@ impl ExpiryUnit {
         .find_map(|(name, unit)| is(word, name).then_some(unit))
     }
 
-    /// Returns the time in milliseconds since 1970, or `None` on overflow.
+    /// Converts an expiry time to milliseconds since 1970. Returns `None` on overflow.
     fn moment(self, value: i64, now_ms: u64) -> Option<i64> {
         let now_ms = i64::try_from(now_ms).ok()?;
         match self {
@@ -49,7 +50,8 @@ fn invalid(command: &str) -> CommandError {
     )))
 }
 
-/// Returns the expiry time for a new value. The number must be positive.
+/// Parses the expiry time of a new value and converts it to milliseconds since 1970. Returns an
+/// error if the number is not positive.
 pub(crate) fn moment(
     value: &[u8],
     unit: ExpiryUnit,
@@ -63,7 +65,8 @@ pub(crate) fn moment(
         .ok_or_else(|| invalid(command))
 }
 
-/// The conditions of EXPIRE: NX, XX, GT and LT, in the order of the fields.
+/// The conditions of EXPIRE under which the expiry time is changed: NX, XX, GT and LT, in the order
+/// of the fields.
 #[derive(Default)]
 struct ExpiryConditions {
     if_never: bool,
@@ -106,8 +109,8 @@ fn conditions(args: Args<'_>) -> Result<ExpiryConditions, CommandError> {
 }
 
 impl ExpiryConditions {
-    /// Returns whether the conditions hold for a key that expires at `now` (0 for never) and is to
-    /// expire at `then`.
+    /// Returns whether the conditions permit changing the expiry time of a key from `now` (0 if the
+    /// key never expires) to `then`. Both are in milliseconds since 1970.
     fn hold(&self, now: u64, then: i64) -> bool {
         let now = i64::try_from(now).unwrap_or(i64::MAX);
         let never = now == 0;
@@ -125,7 +128,7 @@ fn set_expiry(
     unit: ExpiryUnit,
     command: &str,
 ) -> CommandResult {
-    // Errors are detected in Redis' order.
+    // Errors are detected in the same order as in Redis.
     let conditions = conditions(args)?;
     let value = integer(args.at(2))?;
     let now_ms = transaction.now_ms();
@@ -192,7 +195,8 @@ pub(crate) fn persist(
     Ok(())
 }
 
-/// Replies to TTL and related commands: -2 without a key, -1 without an expiry time.
+/// Writes the reply to TTL and related commands. It is -2 if the key does not exist, and -1 if the
+/// key never expires.
 fn report(
     transaction: &mut impl StringStore,
     args: Args<'_>,

@@ -1,4 +1,4 @@
-//! Hashes: one record per field.
+//! Commands on hashes. Each field of a hash is stored as a separate key.
 
 use super::draw;
 use super::scan_commands::{self, ScanOptions};
@@ -26,7 +26,7 @@ fn place(transaction: &CommandTransaction<'_>, hash: &CollectionHeader, field: &
     format::member_key(transaction.database, hash.number, field)
 }
 
-/// Sets fields and returns the number of new ones.
+/// Sets fields of a hash and returns how many of them are new.
 fn set_all(
     transaction: &mut CommandTransaction<'_>,
     args: Args<'_>,
@@ -44,7 +44,7 @@ fn set_all(
         .step_by(2)
         .map(|index| place(transaction, &hash, args.at(index)))
         .collect();
-    // A new hash has no fields to look up.
+    // An empty hash has no fields that need to be looked up.
     let there = match hash.count {
         0 => SmallVec::new(),
         _ => transaction.are_there(&places)?,
@@ -53,7 +53,7 @@ fn set_all(
     let mut count = 0;
     for (index, place) in places.into_iter().enumerate() {
         let was_there = there.get(index) == Some(&true);
-        // A field may be named twice.
+        // If a field occurs twice in the command, count it only once.
         if !was_there && (is_one || transaction.own_value(&place).is_none()) {
             count += 1;
         }
@@ -84,7 +84,7 @@ pub(crate) fn hmset(
     Ok(())
 }
 
-/// Returns a hash and the value of one of its fields.
+/// Returns a hash and the value of one of its fields. Returns `None` for whatever does not exist.
 fn field(
     transaction: &mut CommandTransaction<'_>,
     key: &[u8],
@@ -98,7 +98,7 @@ fn field(
     Ok((Some(hash), value))
 }
 
-/// Sets one field of a hash, which is created if necessary.
+/// Sets a field of a hash. Creates the hash if it does not exist.
 fn set_one(
     transaction: &mut CommandTransaction<'_>,
     key: &[u8],
@@ -172,7 +172,8 @@ pub(crate) fn hmget(
         fields.iter().for_each(|_| reply.null());
         return Ok(());
     };
-    // Read some at a time: a field may be named often and have a long value.
+    // Read only some of the fields at a time, because a command can name a field with a long value
+    // many times.
     let mut start = 0;
     while start < fields.len() {
         let at_once = AT_ONCE.min(transaction.store.sizes.most());
@@ -198,7 +199,7 @@ pub(crate) fn hlen(
     Ok(())
 }
 
-/// Writes `what` of all fields.
+/// Writes the part `what` (field, value or both) of all fields of a hash.
 fn write_all(
     transaction: &CommandTransaction<'_>,
     reply: &mut ReplyWriter<'_>,
@@ -209,7 +210,7 @@ fn write_all(
     pages::write(transaction, reply, whole, what)
 }
 
-/// Returns the number of fields for a reply.
+/// Returns the number of fields as the length of a reply.
 fn count(hash: Option<&CollectionHeader>) -> usize {
     hash.map_or(0, |hash| usize::try_from(hash.count).unwrap_or(usize::MAX))
 }
@@ -319,7 +320,7 @@ pub(crate) fn hscan(
     reply: &mut ReplyWriter<'_>,
 ) -> CommandResult {
     let cursor = scan_commands::cursor(args.at(2))?;
-    // As in Redis, options are parsed only if the key exists.
+    // As in Redis, the options are parsed only if the key exists.
     let Some(hash) = hash(transaction, args.at(1))? else {
         scan_commands::begin(reply, 0, 0);
         return Ok(());
@@ -350,7 +351,7 @@ pub(crate) fn hrandfield(
         Some(word) if is(word, "WITHVALUES") && options.left() == 0 => true,
         Some(_) => return Err(CommandError::SYNTAX),
     };
-    // Redis counts fields and values together in one integer.
+    // As in Redis, the number of fields plus the number of values must fit into one integer.
     if with_values && count.is_some_and(|count| count.unsigned_abs() > i64::MAX as u64 / 2) {
         return Err(CommandError::OUT_OF_RANGE);
     }
@@ -400,7 +401,8 @@ pub(crate) fn hrandfield(
         reply.array(head(hash.count));
         return write_all(transaction, reply, &hash, what);
     }
-    // The number of elements is known only after drawing.
+    // The number of selected elements, which the reply states first, is known only after the
+    // selection.
     let mut body = Vec::new();
     let mut drawn = ReplyWriter::new(&mut body, reply.version()).at_most(reply.most());
     let mut many = 0;
@@ -413,7 +415,8 @@ pub(crate) fn hrandfield(
     Ok(())
 }
 
-/// Parses the number of elements to draw; negative if repetitions are allowed.
+/// Parses the number of random elements to select. If it is negative, elements may be selected
+/// repeatedly.
 pub(super) fn random_count(text: &[u8]) -> Result<i64, CommandError> {
     match integer(text)? {
         i64::MIN => Err(CommandError::OUT_OF_RANGE),

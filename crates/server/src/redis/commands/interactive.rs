@@ -1,4 +1,5 @@
-//! BEGIN, COMMIT and ABORT: interactive transactions, in which each command is answered at once.
+//! The commands BEGIN, COMMIT and ABORT. They control interactive transactions, in which each
+//! command is executed and answered immediately.
 
 use crate::error::CommandError;
 use crate::protocol::resp::{Args, ReplyWriter};
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 
 type CommandResult = Result<(), CommandError>;
 
-/// Default and largest timeout of a transaction in milliseconds.
+/// Default timeout and maximum timeout of a transaction, in milliseconds.
 const TIMEOUT_MS: u64 = 60_000;
 const MOST_TIMEOUT_MS: u64 = 600_000;
 
@@ -61,17 +62,17 @@ fn timeout(text: &[u8]) -> Result<Duration, CommandError> {
     }
 }
 
-/// A transaction begun with BEGIN.
+/// A transaction that a client has started with BEGIN.
 pub(crate) struct SessionTransaction {
     interactive: InteractiveTransaction,
-    /// The commands that have written in it, with the permissions they needed.
+    /// The write commands of the transaction, with the permissions that they needed.
     asked: WriteAccessLog,
-    /// Whether a command was refused, which makes COMMIT fail.
+    /// Whether a command was rejected, in which case COMMIT fails.
     has_failed: bool,
 }
 
 impl SessionTransaction {
-    /// Records that a command was refused.
+    /// Makes COMMIT fail, because a command of the transaction was rejected.
     pub(crate) fn fail(&mut self) {
         self.has_failed = true;
     }
@@ -139,8 +140,8 @@ pub(crate) fn abort(
     Ok(())
 }
 
-/// Returns whether a command is allowed between BEGIN and COMMIT: its reads and writes must all go
-/// through the transaction.
+/// Returns whether a command is permitted between BEGIN and COMMIT. It is if all its reads and
+/// writes go through the transaction.
 fn runs_within(command: &CommandSpec) -> bool {
     match command.group {
         "string" | "bitmap" | "hash" | "list" | "set" | "sorted-set" => true,
@@ -176,14 +177,14 @@ fn runs_within(command: &CommandSpec) -> bool {
 }
 
 impl RedisSession {
-    /// Returns the memory of the transaction in bytes.
+    /// Returns the memory used by the transaction, in bytes.
     pub(crate) fn within_held(&self) -> usize {
         self.interactive
             .as_ref()
             .map_or(0, |begun| begun.interactive.held() + begun.asked.held())
     }
 
-    /// Makes the current transaction fail at EXEC or COMMIT, because a command was refused.
+    /// Makes EXEC or COMMIT of the current transaction fail, because a command was rejected.
     pub(crate) fn fail_transaction(&mut self) {
         self.multi.fail();
         if let Some(begun) = &mut self.interactive {
@@ -191,8 +192,8 @@ impl RedisSession {
         }
     }
 
-    /// Ends the transaction whose EXEC or COMMIT was refused, as Redis does, and returns the error
-    /// for the client.
+    /// Ends the transaction if its EXEC or COMMIT was rejected, as Redis does. Returns the error
+    /// reply for the client, or `None` if the command is neither.
     pub(in crate::redis) fn refused_end(&mut self, command: &CommandSpec, why: &str) -> Option<String> {
         match command.name {
             "exec" => {
@@ -211,8 +212,8 @@ impl RedisSession {
         }
     }
 
-    /// Executes a command between BEGIN and COMMIT. A command that fails has changed nothing. If it
-    /// was refused before execution, COMMIT will fail.
+    /// Executes a command between BEGIN and COMMIT. If the command fails, it has changed nothing.
+    /// If the command is rejected before its execution, COMMIT will fail.
     pub(in crate::redis) fn run_within(
         &mut self,
         command: &'static CommandSpec,
@@ -253,7 +254,7 @@ impl RedisSession {
             let text = no_room("the transaction", &self.shared.budget);
             return Err(CommandError::Refused(Cow::Owned(text)));
         }
-        // A command that panics destroys the transaction.
+        // Take the transaction out of the session, so that it is dropped if the command panics.
         let mut begun = self.interactive.take().expect("BEGIN has begun it");
         let refusals = self.paging.refusals;
         let done = self.apply_within(command, args, &mut begun.interactive, output);

@@ -1,5 +1,5 @@
-//! Arguments with a number of keys before them, as in `ZUNION 2 a b`; and commands that pop from
-//! the first non-empty one of several keys.
+//! Arguments in which the keys are preceded by their number, as in `ZUNION 2 a b`, and the commands
+//! that pop elements from the first of several keys that is not empty.
 
 use super::{lists, sorted};
 use crate::error::CommandError;
@@ -10,7 +10,8 @@ use std::borrow::Cow;
 
 type CommandResult = Result<(), CommandError>;
 
-/// Returns the keys whose number is at index `at`, and the index after them.
+/// Parses a number of keys at index `at`, followed by the keys. Returns the keys, and the index of
+/// the argument after them.
 pub(super) fn keys_at<'a>(
     args: Args<'a>,
     at: usize,
@@ -31,7 +32,7 @@ pub(super) fn keys_at<'a>(
 
 const NO_KEYS: &str = "ERR numkeys should be greater than 0";
 
-/// Parses the arguments after the keys: a word, and the number of elements wanted.
+/// Parses the arguments after the keys: a word, and optionally the number of elements to pop.
 fn wish<'a>(args: Args<'a>, at: usize) -> Result<(&'a [u8], u64), CommandError> {
     let word = args.get(at).ok_or(CommandError::SYNTAX)?;
     let count = match args.len() - at {

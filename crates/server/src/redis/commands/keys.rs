@@ -1,4 +1,4 @@
-//! Commands on keys of any type.
+//! Commands on keys with values of any type.
 
 use crate::error::CommandError;
 use crate::protocol::resp::{Args, ReplyWriter};
@@ -47,7 +47,7 @@ pub(crate) fn type_of(
     Ok(())
 }
 
-/// The content of a key, independent of the transaction's borrow.
+/// The value of a key, copied so that it does not borrow the transaction.
 enum OwnedTypedValue {
     Text(Vec<u8>, u64),
     Collection(CollectionHeader),
@@ -75,8 +75,9 @@ fn move_to(
     match held {
         OwnedTypedValue::Text(text, expires_ms) => transaction.overwrite_text(to, &[&text], expires_ms),
         OwnedTypedValue::Collection(mut collection) => {
-            // The elements stay under the collection's number. The reaper, which deletes them at
-            // expiry, must find the new key.
+            // The elements stay where they are, because they are stored under the collection's
+            // number. Only the mark and the expiry index must refer to the new key, from which the
+            // reaper finds the collection when it expires.
             let expires_ms = collection.expires_ms;
             transaction.unmark(from, collection.number);
             transaction.mark(to, collection.number);
@@ -147,8 +148,8 @@ pub(crate) fn copy(
     Ok(())
 }
 
-/// Returns whether a COPY command targets a database other than `here`. Invalid arguments are left
-/// to COPY itself.
+/// Returns whether a COPY command has a target database other than `here`. Returns false if its
+/// arguments are invalid, because COPY itself reports the error.
 pub(crate) fn copies_beyond(args: Args<'_>, here: u8) -> bool {
     let mut options = OptionParser::new(args, 3);
     while let Some(word) = options.next() {
@@ -160,7 +161,8 @@ pub(crate) fn copies_beyond(args: Args<'_>, here: u8) -> bool {
     false
 }
 
-/// MOVE: moves a key to another database, unless the key exists there.
+/// The MOVE command. Moves a key to another database, unless that database already contains the
+/// key.
 pub(crate) fn move_key(
     transaction: &mut CommandTransaction<'_>,
     args: Args<'_>,
@@ -186,7 +188,7 @@ pub(crate) fn move_key(
     Ok(())
 }
 
-/// SWAPDB: swaps two databases for all clients at once.
+/// The SWAPDB command. Swaps two databases for all clients atomically.
 pub(crate) fn swap_db(
     transaction: &mut CommandTransaction<'_>,
     args: Args<'_>,
@@ -269,7 +271,7 @@ fn copy_elements(
     Ok(())
 }
 
-/// Parses the number of a database, 0 to 15.
+/// Parses the number of a database, which must be from 0 to 15.
 pub(crate) fn database(text: &[u8]) -> Result<u8, CommandError> {
     let number = integer(text)?;
     let number = u8::try_from(number).ok().filter(|&number| number < DATABASES);

@@ -1,4 +1,4 @@
-//! LATENCY: slow events, and latency histograms of commands.
+//! The LATENCY command: slow events, and latency histograms of commands.
 
 use crate::error::CommandError;
 use crate::observe::latency::{LatencyHistory, LatencySample};
@@ -86,8 +86,8 @@ fn event(shared: &StoreContext, name: &[u8]) -> Option<LatencyHistory> {
     found.map(|(_, event)| event)
 }
 
-/// Replies with the latency histograms of commands that were called: all, or the named ones. A name
-/// includes its subcommands.
+/// Writes the latency histograms of all commands that were called, or of the commands named in the
+/// arguments. The name of a command also selects its subcommands.
 fn histogram(shared: &StoreContext, args: Args<'_>, reply: &mut ReplyWriter<'_>) {
     let is_wanted = |name: &str| {
         args.len() == 2
@@ -119,7 +119,8 @@ fn histogram(shared: &StoreContext, args: Args<'_>, reply: &mut ReplyWriter<'_>)
     }
 }
 
-/// Draws the samples of an event as bars from oldest to newest, each with its duration and age.
+/// Formats the samples of an event as a bar chart, from oldest to newest. Each bar shows the
+/// duration and the age of a sample.
 fn graph(event: &LatencyHistory, now_s: u64) -> String {
     const WIDTH: u64 = 40;
     let most = event
@@ -140,7 +141,7 @@ fn graph(event: &LatencyHistory, now_s: u64) -> String {
     text
 }
 
-/// Returns the slow events with advice.
+/// Returns a description of the slow events, with advice.
 fn doctor(shared: &StoreContext) -> String {
     let threshold = shared.latencies.threshold_ms.load(Ordering::Relaxed);
     if threshold == 0 {

@@ -1,4 +1,4 @@
-//! Client limits, as settings of CONFIG.
+//! The limits on clients, as settings of the CONFIG command.
 
 use crate::error::CommandError;
 use crate::net::LEAST_BUDGET;
@@ -15,7 +15,7 @@ const BAD_CLASS: CommandError = CommandError::say(
 );
 const BAD_SECONDS: CommandError = CommandError::say("argument must be a number of seconds, or 0 to disable");
 
-/// Parses a size in bytes as in the settings of Redis: a number with an optional unit.
+/// Parses a size in bytes in the syntax of Redis settings: a number that may be followed by a unit.
 pub(super) fn memory(text: &[u8]) -> Result<i64, CommandError> {
     let lower = text.to_ascii_lowercase();
     let digits = lower.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -34,12 +34,13 @@ pub(super) fn memory(text: &[u8]) -> Result<i64, CommandError> {
         .ok_or(CommandError::NOT_INTEGER)
 }
 
-/// Returns the memory limit of all connections.
+/// Returns the limit on the memory of all connections together, in bytes.
 pub(crate) fn client_memory(shared: &StoreContext) -> String {
     shared.budget.limit().to_string()
 }
 
-/// Sets the memory limit: a size, a percentage of the store's memory, or 0 for the default.
+/// Sets the limit on the memory of all connections. The text is a size, a percentage of the store's
+/// memory, or 0 for the default.
 pub(crate) fn set_client_memory(shared: &StoreContext, text: &[u8]) -> CommandResult {
     let bytes = match text.strip_suffix(b"%") {
         Some(digits) => {
@@ -57,7 +58,7 @@ pub(crate) fn set_client_memory(shared: &StoreContext, text: &[u8]) -> CommandRe
     Ok(())
 }
 
-/// Returns the limit on unread output of a connection, in Redis' syntax.
+/// Returns the limit on the output that a client has not read yet, in the syntax of Redis.
 pub(super) fn client_output(shared: &StoreContext) -> String {
     format!(
         "normal {} 0 0 slave 0 0 0 pubsub 0 0 0",
@@ -77,7 +78,7 @@ pub(super) fn set_client_output(shared: &StoreContext, text: &[u8]) -> CommandRe
         return Err(BAD_CLASS);
     }
     let bytes = usize::try_from(memory(hard)?).map_err(|_| BAD_CLASS)?;
-    // As in Redis, 0 disables the limit.
+    // As in Redis, the value 0 removes the limit.
     shared
         .config
         .set_max_output(if bytes == 0 { usize::MAX } else { bytes });
@@ -91,20 +92,21 @@ fn seconds(text: &[u8]) -> Result<u64, CommandError> {
     seconds.map(|seconds| seconds as u64).ok_or(BAD_SECONDS)
 }
 
-/// Returns the idle timeout in seconds.
+/// Returns the idle timeout of connections in seconds.
 pub(crate) fn idle_timeout(shared: &StoreContext) -> String {
     shared.config.idle_timeout().as_secs().to_string()
 }
 
 pub(crate) fn set_idle_timeout(shared: &StoreContext, text: &[u8]) -> CommandResult {
     shared.config.set_idle_timeout(seconds(text)?);
-    // Wake the reaper, which sleeps until the next connection could have been idle for long enough.
+    // Wake the reaper, which otherwise sleeps until the earliest time at which a connection could
+    // have reached the previous timeout.
     shared.budget.wake_reaper();
     Ok(())
 }
 
-/// Returns the silence before TCP keepalive probes in seconds. It applies to connections accepted
-/// from now on.
+/// Returns the time in seconds after which TCP keepalive probes are sent on an idle connection. A
+/// change applies only to connections that are accepted afterwards.
 pub(crate) fn keepalive(shared: &StoreContext) -> String {
     shared.config.keepalive().as_secs().to_string()
 }

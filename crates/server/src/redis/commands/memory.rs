@@ -1,4 +1,4 @@
-//! MEMORY: memory usage of keys and of the store.
+//! The MEMORY command: memory usage of keys and of the store.
 
 use crate::error::CommandError;
 use crate::observe::process;
@@ -12,7 +12,7 @@ use crate::store::{CommandTransaction, DATABASES, WalkDirection};
 
 type CommandResult = Result<(), CommandError>;
 
-/// Default number of elements that MEMORY USAGE samples.
+/// Number of elements that MEMORY USAGE samples by default.
 const SAMPLES: u64 = 5;
 
 const HELP: [&str; 7] = [
@@ -75,8 +75,8 @@ fn usage(session: &RedisSession, args: Args<'_>, reply: &mut ReplyWriter<'_>) ->
     Ok(())
 }
 
-/// Returns the size of a collection's elements in bytes, estimated from the first `samples` ones,
-/// or computed from all if that is 0.
+/// Returns the total size of a collection's elements in bytes. It is estimated from the first
+/// `samples` elements, or computed from all of them if `samples` is 0.
 fn elements(
     transaction: &CommandTransaction<'_>,
     collection: &CollectionHeader,
@@ -84,7 +84,7 @@ fn elements(
 ) -> Result<u64, CommandError> {
     let start = format::elements(transaction.database, collection.number);
     let end = format::behind(&start);
-    // A sorted set has two records per member: by member and by score.
+    // A member of a sorted set is stored twice, once by member and once by score.
     let places = match collection.kind {
         CollectionKind::SortedSet => 2,
         CollectionKind::List | CollectionKind::Set | CollectionKind::Hash => 1,
@@ -159,7 +159,7 @@ fn stats(shared: &StoreContext, reply: &mut ReplyWriter<'_>) {
     }
 }
 
-/// Returns the memory of the parts of the store, one per line.
+/// Returns the memory used by each part of the store, one part per line.
 fn parts(shared: &StoreContext) -> String {
     let stats = shared.store.db.stats();
     let memory = &stats.memory;

@@ -1,6 +1,7 @@
-//! The functions of the commands of Redis, a file or folder for each family.
+//! The functions that execute the commands of Redis, with one file or folder for each family of
+//! commands.
 //!
-//! *Scope*: the arguments of each command, its reads and writes, its reply.
+//! *Scope*: for each command, its arguments, its reads and writes, and its reply.
 //!
 //! *Must not depend on*: how commands are found, checked and executed together (`redis/`).
 

@@ -1,4 +1,4 @@
-//! MONITOR and SHUTDOWN, and the redaction of secrets in displayed commands.
+//! The commands MONITOR and SHUTDOWN, and the redaction of secrets in commands that are displayed.
 
 use crate::error::CommandError;
 use crate::net::wait_hooks;
@@ -13,10 +13,10 @@ use std::sync::atomic::Ordering;
 
 type CommandResult = Result<(), CommandError>;
 
-/// Replaces a password in what MONITOR and SLOWLOG show.
+/// The text that MONITOR and SLOWLOG show in place of a password.
 const REDACTED: &[u8] = b"(redacted)";
 
-/// Returns the arguments that are or may be secrets.
+/// Returns the indexes of the arguments that are secrets or may be secrets.
 fn secrets(command: &CommandSpec, args: Args<'_>) -> Range<usize> {
     match command.name {
         "auth" => 1..args.len(),
@@ -35,7 +35,7 @@ fn secrets(command: &CommandSpec, args: Args<'_>) -> Range<usize> {
     }
 }
 
-/// Returns the words of a command with secrets redacted.
+/// Returns the name and the arguments of a command, with secrets replaced by a placeholder.
 pub(crate) fn words<'a>(
     command: &CommandSpec,
     args: Args<'a>,
@@ -48,7 +48,8 @@ pub(crate) fn words<'a>(
 }
 
 impl RedisSession {
-    /// Sends a command to monitoring connections, unless it is administrative.
+    /// Sends a command to all connections that execute MONITOR, unless the command is
+    /// administrative.
     pub(in crate::redis) fn show(&self, command: &CommandSpec, args: Args<'_>) {
         if !self.shared.monitors.are_there() || catalog::is_administrative(command, args) {
             return;
@@ -73,7 +74,7 @@ pub(crate) fn monitor(
     Ok(())
 }
 
-/// Writes the output of MONITOR that is still pending.
+/// Writes the output of MONITOR that the connection has not received yet.
 pub(super) fn show_rest(session: &RedisSession, reply: &mut ReplyWriter<'_>) {
     let mut lines = Vec::new();
     if let Some(feed) = &session.feed {
@@ -82,7 +83,7 @@ pub(super) fn show_rest(session: &RedisSession, reply: &mut ReplyWriter<'_>) {
     reply.raw(&lines);
 }
 
-/// Ends MONITOR for the connection.
+/// Ends MONITOR on this connection.
 pub(crate) fn stop_monitoring(session: &mut RedisSession) {
     if let Some(feed) = session.feed.take() {
         session.shared.monitors.leave(&feed);

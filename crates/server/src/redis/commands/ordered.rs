@@ -1,4 +1,4 @@
-//! Extensions to Redis: ranges of keys in order, and snapshots.
+//! Extensions to Redis: commands on ranges of ordered keys, and on snapshots.
 
 use super::scan_commands::read;
 use crate::error::CommandError;
@@ -12,10 +12,10 @@ use std::borrow::Cow;
 
 type CommandResult = Result<(), CommandError>;
 
-/// Default limit of RANGE in keys.
+/// Maximum number of keys that RANGE returns by default.
 const USUAL: i64 = 1000;
 
-/// One end of a range, in the syntax of ZRANGEBYLEX: `-`, `+`, `[key` or `(key`.
+/// One end of a range of keys, in the syntax of ZRANGEBYLEX: `-`, `+`, `[key` or `(key`.
 enum KeyRangeEnd<'a> {
     Lowest,
     Highest,
@@ -39,7 +39,7 @@ fn behind(database: u8, key: &[u8]) -> InnerKey {
     inner
 }
 
-/// Returns the record keys between two ends.
+/// Returns the range of record keys between two ends.
 fn bounds(database: u8, low: &[u8], high: &[u8]) -> Result<(InnerKey, InnerKey), CommandError> {
     let (first, last) = format::records(database);
     let low = match end(low)? {
@@ -57,7 +57,7 @@ fn bounds(database: u8, low: &[u8], high: &[u8]) -> Result<(InnerKey, InnerKey),
     Ok((low, high))
 }
 
-/// Fails if keys are unordered.
+/// Returns an error if the store's keys are not ordered.
 fn require_order(transaction: &CommandTransaction<'_>, command: &str) -> CommandResult {
     match transaction.store.records.are_hashed() {
         false => Ok(()),
@@ -94,7 +94,7 @@ fn walk(
         true => transaction.scan(start, end, direction),
         false => transaction.scan_keys(start, end, direction),
     };
-    // As with ZRANGE, a negative limit means no limit.
+    // As with ZRANGE, a negative limit means that the number of keys is not limited.
     while most < 0 || (count as i64) < most {
         let Some((key, value)) = scan.next()? else {
             break;
@@ -146,8 +146,9 @@ pub(crate) fn rev_range(
     )
 }
 
-/// Deletes a range with one range deletion, unless the database may have collections, whose
-/// elements must be found individually.
+/// Deletes a range of keys with a single range deletion. If the database may contain collections,
+/// deletes the keys individually instead, because the elements of each collection must be deleted
+/// too.
 pub(crate) fn del_range(
     transaction: &mut CommandTransaction<'_>,
     args: Args<'_>,

@@ -1,11 +1,12 @@
-//! The sections Commandstats, Errorstats and Latencystats.
+//! The sections Commandstats, Errorstats and Latencystats of INFO.
 
 use super::line;
 use crate::observe::command_stats::CommandFigures;
 use crate::redis::counted_names;
 use crate::shared::StoreContext;
 
-/// Calls `each` for every command that was called or rejected.
+/// Calls `each` with the name and the statistics of every command that was called, rejected or
+/// failed.
 fn each_used(shared: &StoreContext, mut each: impl FnMut(&str, &CommandFigures)) {
     for (index, name) in (0..).zip(counted_names()) {
         let figures = shared.tally.of(index).figures();

@@ -1,4 +1,4 @@
-//! The section Forecast: costs predicted by the model next to measured ones.
+//! The section Forecast of INFO: costs that the cost model predicts, next to the measured costs.
 
 use super::line;
 use crate::shared::StoreContext;

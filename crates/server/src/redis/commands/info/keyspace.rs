@@ -1,9 +1,11 @@
-//! The section Keyspace: the numbers of keys and of expiring keys, and the average time to live.
+//! The section Keyspace of INFO: for each database, the number of keys, the number of keys that
+//! expire, and their average time to live.
 //!
-//! A small database is counted. For a larger one, the store estimates the number of keys, and the
-//! part that expires is estimated from a sample of records at several positions between the first
-//! key and the last. If keys are hashed, the first records of a walk are a fair sample, because
-//! hashes are independent of the content.
+//! The keys of a small database are counted. For a larger one, the store estimates the number of
+//! keys, and the proportion of keys that expire is estimated from a sample of records. With ordered
+//! keys, the sample is taken at several random positions between the first and the last key. With
+//! hashed keys, the first records of an iteration are an unbiased sample, because hashes are
+//! independent of the values.
 
 use super::line;
 use crate::redis::commands::scan_commands;
@@ -11,14 +13,14 @@ use crate::shared::StoreContext;
 use crate::store::model::{RecordBytes, TypedValue, format};
 use crate::store::{DATABASES, ServerStore};
 
-/// Number of records up to which all are counted.
+/// Maximum number of records that are counted exactly.
 const COUNTED: usize = 1024;
 
-/// Number of positions of a sample, and records read at each.
+/// Number of positions at which a sample is taken, and the number of records that are read at each.
 const PLACES: usize = 8;
 const AT_EACH: usize = 64;
 
-/// Totals of the records that were read. Expired ones count only in `records`.
+/// Totals of the records that were read. Expired records are included only in `records`.
 #[derive(Debug, Default)]
 struct KeyspaceSample {
     records: u64,
@@ -40,8 +42,8 @@ impl KeyspaceSample {
         }
     }
 
-    /// Returns the number of keys, the number of expiring keys, and their average time to live,
-    /// extrapolated to `all` records.
+    /// Extrapolates the totals to a database of `all` records. Returns the number of keys, the
+    /// number of keys that expire, and their average time to live in milliseconds.
     fn of_all(&self, all: u64) -> (u64, u64, u64) {
         let share = |part: u64| (u128::from(all) * u128::from(part) / u128::from(self.records.max(1))) as u64;
         (share(self.keys), share(self.expires), self.mean_ttl_ms())
@@ -53,7 +55,7 @@ impl KeyspaceSample {
     }
 }
 
-/// Reads records from a position on. Returns whether there were fewer than `most`.
+/// Reads up to `most` records beginning at a position. Returns whether there were fewer.
 fn look(
     store: &ServerStore,
     from: &[u8],
@@ -70,7 +72,7 @@ fn look(
     Ok(count < most)
 }
 
-/// Like [`count`], for hashed keys.
+/// Like [`count`], for a database with hashed keys.
 fn count_hashed(store: &ServerStore, database: u8) -> alluvium::Result<(u64, u64, u64)> {
     let Some(space) = store.records.existing(database) else {
         return Ok((0, 0, 0));
@@ -85,8 +87,8 @@ fn count_hashed(store: &ServerStore, database: u8) -> alluvium::Result<(u64, u64
     Ok(seen.of_all(space.approximate_len()?))
 }
 
-/// Returns the number of keys, the number of expiring keys, and their average time to live in
-/// milliseconds.
+/// Returns the number of keys in a database, the number of keys that expire, and their average time
+/// to live in milliseconds.
 fn count(store: &ServerStore, database: u8) -> alluvium::Result<(u64, u64, u64)> {
     if store.records.are_hashed() {
         return count_hashed(store, database);

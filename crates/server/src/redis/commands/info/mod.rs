@@ -1,6 +1,6 @@
-//! INFO: statistics of the server and the store.
+//! The INFO command, which reports statistics of the server and the store.
 //!
-//! *Scope*: the sections and the names of their fields.
+//! *Scope*: the sections of INFO, and the names of their fields.
 //!
 //! *Must not depend on*: how anything is counted; that is left to `observe/command_stats.rs`,
 //! `observe/sampler.rs` and the store.
@@ -19,15 +19,15 @@ use crate::redis::session::RedisSession;
 use crate::shared::StoreContext;
 use std::fmt::Write;
 
-/// The Redis version reported to clients: that of the implemented commands.
+/// The Redis version that is reported to clients. It is the version whose commands are implemented.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
 
-/// When a section is included.
+/// When a section is part of the output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SectionVisibility {
-    /// If no section is requested explicitly.
+    /// When no section is requested by name.
     ByDefault,
-    /// If `all` or `everything` is requested.
+    /// When `all` or `everything` is requested.
     WithAll,
     WithEverything,
 }
@@ -63,7 +63,7 @@ static SECTIONS: [InfoSection; 14] = [
     section("Forecast", SectionVisibility::WithEverything, forecast::forecast),
 ];
 
-/// Returns whether the arguments of INFO select a section.
+/// Returns whether the arguments of INFO request a section.
 fn is_wanted(section: &InfoSection, args: Args<'_>) -> bool {
     let by_default = section.shown == SectionVisibility::ByDefault;
     args.len() == 1 && by_default
@@ -93,12 +93,12 @@ pub(crate) fn info(
     Ok(())
 }
 
-/// Writes a field of a section.
+/// Appends a field of a section: its name and its value.
 pub(crate) fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
     let _ = write!(text, "{name}:{value}\r\n");
 }
 
-/// Formats a size for people: `1.50M`.
+/// Formats a size in bytes with a unit, such as `1.50M`.
 pub(crate) fn human(bytes: u64) -> String {
     let mut amount = bytes as f64;
     for unit in ["B", "K", "M", "G", "T"] {

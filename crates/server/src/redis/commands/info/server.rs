@@ -1,4 +1,4 @@
-//! The sections Server, Clients, Memory and Persistence.
+//! The sections Server, Clients, Memory and Persistence of INFO.
 
 use super::{REDIS_VERSION, human, line};
 use crate::net::{ConnectionMemory, WireProtocol};

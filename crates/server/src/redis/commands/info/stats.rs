@@ -1,11 +1,12 @@
-//! The sections Stats, Replication, CPU and Cluster.
+//! The sections Stats, Replication, CPU and Cluster of INFO.
 
 use super::line;
 use crate::observe::process;
 use crate::shared::StoreContext;
 use std::sync::atomic::Ordering;
 
-/// Fields of Redis that are always zero here, because the feature does not exist.
+/// Fields of Redis that are always zero here, because this server lacks the features that they
+/// describe.
 const NOTHING: [&str; 26] = [
     "sync_full",
     "sync_partial_ok",

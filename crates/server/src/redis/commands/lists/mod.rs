@@ -1,6 +1,7 @@
-//! Lists: one record per element, at consecutive positions (S5).
+//! Commands on lists. Each element is stored under its own key, and the keys contain consecutive
+//! positions (S5).
 //!
-//! *Scope*: ends, indexes, searches.
+//! *Scope*: operations at the ends of a list, access by index, and searches.
 //!
 //! *Must not depend on*: how a position is encoded in a key; that is left to
 //! `store/model/format.rs`.
@@ -20,7 +21,7 @@ use std::ops::{ControlFlow, Range};
 
 type CommandResult = Result<(), CommandError>;
 
-/// An end of a list.
+/// The end of a list at which a command works.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ListEnd {
     Left,
@@ -38,7 +39,7 @@ fn place(transaction: &CommandTransaction<'_>, list: &CollectionHeader, position
     format::position_key(transaction.database, list.number, position)
 }
 
-/// Returns the elements of a range of indexes as a range of keys.
+/// Returns the key range of the elements with a range of indexes.
 fn stretch(
     transaction: &CommandTransaction<'_>,
     list: &CollectionHeader,
@@ -55,8 +56,8 @@ fn stretch(
     }
 }
 
-/// Calls `each` with the elements of a range of indexes and the number before each, until it
-/// returns false.
+/// Calls `each` with every element in a range of indexes, and the number of elements visited before
+/// it. Stops when `each` requests it.
 pub(super) fn visit(
     transaction: &CommandTransaction<'_>,
     list: &CollectionHeader,
@@ -151,11 +152,12 @@ pub(crate) fn rpushx(
     push(transaction, args, reply, ListEnd::Right, true)
 }
 
-/// Up to this number of elements are deleted one by one; more are deleted as a range.
+/// Up to this number of elements are deleted individually; more elements are deleted with one range
+/// deletion.
 const DELETED_SINGLY: u64 = 1000;
 
-/// Removes elements from an end and passes them to `each` in order of removal. The caller saves the
-/// list.
+/// Removes `count` elements from an end of a list, and calls `each` with each of them in the order
+/// of removal. The caller must save the list's header.
 fn take(
     transaction: &mut CommandTransaction<'_>,
     list: &mut CollectionHeader,
@@ -190,8 +192,8 @@ fn take(
     Ok(())
 }
 
-/// Removes an element from an end of a non-empty list. Looks it up by key, because it may have been
-/// prefetched with those of neighbouring commands.
+/// Removes an element from an end of a list that is not empty. The element is looked up by its key,
+/// because it may have been prefetched together with the elements of neighbouring commands.
 fn take_one(
     transaction: &mut CommandTransaction<'_>,
     list: &mut CollectionHeader,
@@ -247,7 +249,8 @@ fn pop(
     pop_and_show(transaction, args.at(1), list, taken, end, reply)
 }
 
-/// Removes elements from an end of a list that has at least as many, and replies with them.
+/// Removes elements from an end of a list and writes them as the reply. The list must have at least
+/// as many elements.
 fn pop_and_show(
     transaction: &mut CommandTransaction<'_>,
     key: &[u8],
@@ -256,7 +259,7 @@ fn pop_and_show(
     end: ListEnd,
     reply: &mut ReplyWriter<'_>,
 ) -> CommandResult {
-    // The command fails before it has changed anything if the reply becomes too long.
+    // If the reply becomes too long, the command fails here, before it has changed anything.
     take(transaction, &mut list, taken, end, |element| {
         reply.bulk(element);
         check_room(reply)
@@ -267,8 +270,8 @@ fn pop_and_show(
     Ok(())
 }
 
-/// Removes up to a number of elements from an end of a list and replies with its key and the
-/// elements. Returns false if the list does not exist.
+/// Removes up to `count` elements from an end of a list, and writes the key and the elements as the
+/// reply. Returns false, without a reply, if the list does not exist.
 pub(super) fn pop_from(
     transaction: &mut CommandTransaction<'_>,
     key: &[u8],
@@ -333,7 +336,8 @@ pub(crate) fn lrange(
     pages::write(transaction, reply, found, ElementProjection::Value)
 }
 
-/// Returns the key of the element at an index, which counts from the end if it is negative.
+/// Returns the key of the element at an index, or `None` if the index is out of range. A negative
+/// index counts from the end.
 fn at_index(transaction: &CommandTransaction<'_>, list: &CollectionHeader, index: i64) -> Option<InnerKey> {
     let index = if index < 0 {
         index.checked_add_unsigned(list.count)?
@@ -450,7 +454,8 @@ pub(crate) fn linsert(
     Ok(())
 }
 
-/// RANK, COUNT and MAXLEN of LPOS. A negative rank counts from the end of the list.
+/// The options RANK, COUNT and MAXLEN of LPOS. A negative rank counts matches from the end of the
+/// list.
 struct LposOptions {
     rank: i64,
     count: Option<usize>,

@@ -1,5 +1,5 @@
-//! LINSERT and LREM, which move the elements on one side of the place of change. If much would have
-//! to move, the list is rewritten under a new number.
+//! The commands LINSERT and LREM. They move the elements on one side of the changed position. If
+//! these elements are too large, the list is instead rewritten under a new collection number.
 
 use super::{CommandResult, place, stretch, visit};
 use crate::error::CommandError;
@@ -7,13 +7,14 @@ use crate::store::model::{CollectionHeader, format};
 use crate::store::{CommandTransaction, StagingWriter, WalkDirection};
 use std::ops::{ControlFlow, Range};
 
-/// Largest total size of elements that are moved in place, in bytes.
+/// Maximum total size, in bytes, of elements that are moved in place.
 const MOVED: usize = 1 << 20;
 
-/// Memory of an element besides its bytes.
+/// Memory overhead of an element, in bytes, besides its content.
 const ELEMENT_BYTES: usize = 64;
 
-/// Returns the elements of a range of indexes, unless they are too large to be moved in place.
+/// Returns the elements in a range of indexes, or `None` if they are too large to be moved in
+/// place.
 fn few(
     transaction: &CommandTransaction<'_>,
     list: &CollectionHeader,
@@ -41,7 +42,7 @@ fn few(
     Ok((bytes <= MOVED).then_some(found))
 }
 
-/// Stores elements at consecutive positions.
+/// Stores elements at consecutive positions, beginning with `position`.
 fn put_all(
     transaction: &mut CommandTransaction<'_>,
     list: &CollectionHeader,
@@ -56,7 +57,7 @@ fn put_all(
     }
 }
 
-/// A list that is being rewritten under a new number.
+/// A copy of a list that is being written under a new collection number.
 struct ListRewrite<'s> {
     staging: StagingWriter<'s>,
     new: CollectionHeader,
@@ -82,7 +83,7 @@ impl<'s> ListRewrite<'s> {
         self.staging.put(place, element)
     }
 
-    /// Replaces the list of the key by the copy.
+    /// Completes the copy, and replaces the list stored under the key by it.
     fn finish(
         self,
         transaction: &mut CommandTransaction<'s>,
@@ -95,7 +96,7 @@ impl<'s> ListRewrite<'s> {
     }
 }
 
-/// Inserts an element before an index. Returns the new length.
+/// Inserts an element before the element with an index. Returns the new length of the list.
 pub(super) fn insert(
     transaction: &mut CommandTransaction<'_>,
     key: &[u8],
@@ -142,14 +143,16 @@ pub(super) fn insert(
     Ok(list.count)
 }
 
-/// The elements to remove: those equal to a value, all from an index on or the first ones from
-/// there.
+/// The elements to remove: `count` elements that equal a value, of which the first one has the
+/// index `first`.
 struct ListMatches {
     count: u64,
     first: u64,
 }
 
-/// Finds `count` matches from the beginning, from the end if it is negative, or all if it is 0.
+/// Finds the elements that equal a value. If `count` is positive, finds at most that many from the
+/// beginning of the list; if it is negative, finds them from the end; if it is 0, finds all.
+/// Returns `None` if there is no such element.
 fn matches(
     transaction: &CommandTransaction<'_>,
     list: &CollectionHeader,
@@ -182,7 +185,7 @@ fn matches(
     let Some(first) = first else {
         return Ok(None);
     };
-    // In a backward search, the last match found has the lowest index.
+    // In a backward search, the match found last is the one with the lowest index.
     let first = match direction {
         WalkDirection::Forward => first,
         WalkDirection::Backward => list.count - 1 - last,
@@ -190,7 +193,8 @@ fn matches(
     Ok(Some(ListMatches { count: taken, first }))
 }
 
-/// Removes elements equal to a value. Returns their number.
+/// Removes elements that equal a value. Returns the number of removed elements. `count` has the
+/// same meaning as in `matches`.
 pub(super) fn remove(
     transaction: &mut CommandTransaction<'_>,
     key: &[u8],
