@@ -4,7 +4,6 @@
 //! A new backup is written under a temporary name next to the previous one. It replaces the
 //! previous one only after it has been read back and verified. Therefore, once the first backup has
 //! succeeded, a complete backup exists at all times.
-//! exists at all times.
 
 use crate::error::CommandError;
 use crate::shared::StoreContext;

@@ -1,4 +1,4 @@
-//! Prefetching of the elements that the commands of a batch name.
+//! Prefetches the elements that are named by the commands of a batch.
 
 use super::table::CommandSpec;
 use crate::error::CommandError;
@@ -7,7 +7,8 @@ use crate::store::CommandTransaction;
 use crate::store::model::format::{self, InnerKey};
 use crate::store::model::{CollectionHeader, CollectionKind};
 
-/// Where a command names elements of its key: the index of the first, and the step.
+/// Describes which arguments of a command are elements of its key: the index of the first element,
+/// and the distance between the elements.
 struct ElementArguments {
     kind: CollectionKind,
     first: usize,
@@ -15,9 +16,10 @@ struct ElementArguments {
 }
 
 impl ElementArguments {
-    /// Returns where a command with these arguments names elements, if it looks any up.
+    /// Returns which arguments of a command are elements, or `None` if the command looks up no
+    /// elements.
     fn of(command: &CommandSpec, args: Args<'_>) -> Option<ElementArguments> {
-        // The step for a single element.
+        // A distance with which only the first element is within the arguments.
         let alone = args.len();
         let (kind, first, step) = match command.name {
             "hset" | "hmset" => (CollectionKind::Hash, 2, 2),
@@ -28,7 +30,7 @@ impl ElementArguments {
             "sadd" | "srem" | "sismember" | "smismember" => (CollectionKind::Set, 2, 1),
             "zscore" | "zmscore" | "zrem" => (CollectionKind::SortedSet, 2, 1),
             "zincrby" => (CollectionKind::SortedSet, 3, alone),
-            // Options precede the scores and members, which are pairs up to the end.
+            // Scores and members are pairs at the end of the arguments, preceded by options.
             "zadd" => (CollectionKind::SortedSet, 3 + args.len() % 2, 2),
             _ => return None,
         };
@@ -36,13 +38,16 @@ impl ElementArguments {
     }
 }
 
-/// The predicted ends of a list during a batch, in terms of its stored elements.
+/// The predicted ends of a list after some commands of a batch, as far as they concern stored
+/// elements.
 struct PredictedListEnds {
     number: u64,
-    /// The range of stored elements that remain.
+    /// The position of the first stored element that remains, and the number of stored elements
+    /// that remain.
     head: i64,
     count: u64,
-    /// Number of elements added on the left and on the right by earlier commands.
+    /// Number of elements that earlier commands of the batch have added on the left and on the
+    /// right.
     added: (u64, u64),
 }
 
@@ -56,7 +61,8 @@ impl PredictedListEnds {
         }
     }
 
-    /// Returns the position of the stored element that a command pops, if it pops a stored one.
+    /// Predicts the effect of a command on the list. If the command pops an element that is stored,
+    /// returns its position.
     fn pass(&mut self, command: &CommandSpec, args: Args<'_>) -> Option<i64> {
         let more = (args.len() as u64).saturating_sub(2);
         match command.name {
@@ -65,7 +71,8 @@ impl PredictedListEnds {
             "lpop" if more == 0 => return self.take_left(),
             "rpop" if more == 0 => return self.take_right(),
             "llen" | "lindex" | "lset" | "lrange" | "lpos" => {}
-            // The effect of other commands is not predicted.
+            // The effects of other commands are not predicted, so assume that no stored elements
+            // remain.
             _ => (self.count, self.added) = (0, (0, 0)),
         }
         None
@@ -98,7 +105,7 @@ impl PredictedListEnds {
     }
 }
 
-/// Prefetches the elements that commands name, at most `most` of them.
+/// Prefetches up to `most` of the elements that the commands name.
 pub(super) fn read_ahead<'a>(
     commands: impl Iterator<Item = &'a (&'static CommandSpec, Args<'a>)>,
     transaction: &mut CommandTransaction<'_>,
@@ -108,8 +115,8 @@ pub(super) fn read_ahead<'a>(
     transaction.prefetch_elements(elements)
 }
 
-/// Returns the keys of the elements that commands name, at most `most` of them; empty if a common
-/// read is not worthwhile.
+/// Returns the keys of up to `most` elements that the commands name. Returns an empty list if there
+/// are too few to be worth a common read.
 fn named<'a>(
     commands: impl Iterator<Item = &'a (&'static CommandSpec, Args<'a>)>,
     transaction: &CommandTransaction<'_>,
@@ -168,8 +175,8 @@ mod tests {
     use crate::protocol::resp::{ParsedRequests, RequestLimits, RequestParser};
     use crate::redis::names;
 
-    /// Returns the predicted positions that commands pop from a list of three elements, from
-    /// position 10 on.
+    /// Returns the predicted positions of the elements that the commands pop. The list has three
+    /// stored elements, of which the first is at position 10.
     fn taken(lines: &str) -> Vec<Option<i64>> {
         let list = CollectionHeader {
             kind: CollectionKind::List,

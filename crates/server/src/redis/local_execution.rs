@@ -1,5 +1,5 @@
-//! Execution of commands without a connection, for the command line, with the same command table,
-//! locks and transactions as for clients.
+//! Executes commands without a connection, for the command-line interface. Uses the same command
+//! table, locks and transactions as for clients.
 
 use super::table::{self, CommandHandler, CommandSpec};
 use super::{names, subcommands};
@@ -8,7 +8,7 @@ use crate::protocol::resp::{Args, ReplyWriter, RespVersion};
 use crate::store::{CommandTransaction, KeyLockRequest, Mode, ServerStore};
 use alluvium::WriteBatch;
 
-/// A command with the positions of its arguments.
+/// A command with its arguments, which are stored as positions in one buffer.
 struct PreparedCommand {
     command: &'static CommandSpec,
     run: table::DataHandler,
@@ -22,8 +22,9 @@ impl PreparedCommand {
     }
 }
 
-/// Executes commands in one commit, together with the changes that `also` adds, and returns their
-/// replies. If a command is refused, nothing is committed, and its reply is the last one.
+/// Executes commands in one commit, which also contains the changes that `also` adds. Returns the
+/// replies of the commands. If a command is refused, commits nothing; the last reply is then the
+/// error.
 pub(crate) fn execute(
     store: &ServerStore,
     database: u8,
@@ -34,7 +35,7 @@ pub(crate) fn execute(
     for words in commands {
         match prepare(words, database) {
             Ok(command) => prepared.push(command),
-            // Empty replies for the commands before it.
+            // Return empty replies for the preceding commands, which are not executed.
             Err(text) => {
                 let mut replies = vec![Vec::new(); prepared.len()];
                 replies.push(error(&text));
@@ -54,7 +55,8 @@ pub(crate) fn execute(
             }
         }
         let held = store.locks.lock(wanted);
-        // The database may have been swapped before the locks were acquired (S24).
+        // The database may have been swapped before the locks were acquired (S24); in that case,
+        // retry.
         if store.databases.number_of(database) == number {
             break (held, number);
         }
@@ -87,7 +89,8 @@ fn error(text: &str) -> Vec<u8> {
     out
 }
 
-/// Looks up a command, and checks its number of arguments and that it changes no other database.
+/// Looks up a command and checks that it can be executed here: it must work on keys, have a valid
+/// number of arguments, and not change databases other than `database`.
 fn prepare(words: &[Vec<u8>], database: u8) -> Result<PreparedCommand, String> {
     let (mut bytes, mut places) = (Vec::new(), Vec::with_capacity(words.len()));
     for word in words {

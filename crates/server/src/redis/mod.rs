@@ -1,12 +1,13 @@
-//! The commands of Redis.
+//! The Redis commands of the server.
 //!
-//! *Scope*: the commands, their arguments, their reads and writes, their replies.
+//! *Scope*: the commands, with their arguments, their reads and writes, and their replies.
 //!
 //! *Must not depend on*: sockets, the bytes of requests, the encoding of types in keys.
 //!
 //! Invariants:
 //!
-//! - **S11** A command that fails has written nothing: it validates all its arguments first.
+//! - **S11** A command that fails has written nothing. Commands therefore validate all arguments
+//!   before they write.
 
 mod args;
 pub(crate) mod backups;

@@ -1,19 +1,19 @@
-//! Lookup of commands by name. Every request needs it, so names are compared in words of eight
-//! bytes, and the table is indexed by a cheap hash.
+//! Finds commands by name. Because every request needs this, names are compared in words of eight
+//! bytes, and the hash table uses a cheap hash function.
 
 use super::table::{CommandSpec, all};
 use std::sync::LazyLock;
 
-/// Slots of the table, more than twice the number of commands.
+/// Number of slots of the hash table, which must be more than twice the number of commands.
 const SLOTS: usize = 1 << 10;
 
-/// Longest name in words of eight bytes.
+/// Maximum length of a command name, in words of eight bytes.
 const NAME_WORDS: usize = 3;
 
-/// A lower-case name in words, padded with zeros.
+/// A name in lower case, packed into words and padded with zeros.
 type PackedName = [u64; NAME_WORDS];
 
-/// All commands by name: an open-addressing hash table with linear probing.
+/// All commands by name, in an open-addressing hash table with linear probing.
 static BY_NAME: LazyLock<Vec<Option<(PackedName, &'static CommandSpec)>>> = LazyLock::new(|| {
     let mut slots = vec![None; SLOTS];
     assert!(all().count() * 2 < SLOTS, "most names stand in their own slots");
@@ -28,7 +28,8 @@ static BY_NAME: LazyLock<Vec<Option<(PackedName, &'static CommandSpec)>>> = Lazy
     slots
 });
 
-/// Converts a name to words, unless it is too long for any command. No name ends with a zero.
+/// Converts a name to lower case and packs it into words. Returns `None` if it is longer than every
+/// command name, or ends with a zero byte.
 #[inline]
 fn folded(name: &[u8]) -> Option<PackedName> {
     let mut lower = [0; NAME_WORDS * 8];
@@ -39,7 +40,7 @@ fn folded(name: &[u8]) -> Option<PackedName> {
     (!is_padded).then(|| std::array::from_fn(|word| u64::from_ne_bytes(words[word])))
 }
 
-/// Returns the first slot to probe for a name.
+/// Returns the slot at which the search for a name begins.
 #[inline]
 fn slot_of(name: &PackedName) -> usize {
     const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -49,11 +50,11 @@ fn slot_of(name: &PackedName) -> usize {
     (mixed >> 54) as usize % SLOTS
 }
 
-/// Returns the command of a name, ignoring case.
+/// Returns the command with a name, ignoring case, or `None` if there is none.
 pub(super) fn find(name: &[u8]) -> Option<&'static CommandSpec> {
     let name = folded(name)?;
     let mut slot = slot_of(&name);
-    // An empty slot ends the search, and most slots are empty.
+    // The search ends at an empty slot. It is short because most slots are empty.
     while let Some((found, command)) = &BY_NAME[slot] {
         if *found == name {
             return Some(command);

@@ -1,11 +1,11 @@
-//! Replies as long as a collection, read and written in pages so that they are never in memory as a
-//! whole.
+//! Replies that contain a whole collection. They are read and written in pages, so that the whole
+//! reply is never in memory.
 //!
-//! The first page is written when the command is executed. If more follows and replies are
-//! delivered at once, the rest becomes a [`ReplyTail`]: an iterator over the state of the store at
-//! the release of the command's locks, since an iterator reads a snapshot. It is written page by
-//! page as the client reads. Between MULTI and EXEC a reply is needed as a whole and must fit the
-//! limit of a client's output.
+//! The first page is written when the command is executed. If there are more pages and the reply
+//! may be sent in parts, the rest becomes a [`ReplyTail`]. It contains an iterator, which reads a
+//! snapshot of the store from the time when the command's locks were released, and writes a page
+//! whenever the client has read the previous one. Between MULTI and EXEC a reply cannot be sent in
+//! parts, so it must fit into the output limit of a client.
 
 use super::args::check_room;
 use crate::error::CommandError;
@@ -18,18 +18,18 @@ use alluvium::{Iter, Keyspace};
 /// Approximate size of a page in bytes.
 pub(super) const PAGE: usize = 64 << 10;
 
-/// The part of each element that a reply contains.
+/// Which part of each element a reply contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ElementProjection {
-    /// The value: of a list, or of a hash for HVALS.
+    /// The value of the element: of a list, or of a hash for HVALS.
     Value,
-    /// A member of a set or a field of a hash.
+    /// The member of a set, or the field of a hash.
     Member,
-    /// A field and its value.
+    /// The field of a hash and its value.
     Pair,
-    /// A member, read in score order.
+    /// The member of a sorted set, in score order.
     Ranked,
-    /// A member with its score, read in score order.
+    /// The member of a sorted set and its score, in score order.
     Scored,
 }
 
@@ -55,7 +55,8 @@ impl ElementProjection {
     }
 }
 
-/// Consecutive elements: `count` of them after the first `skip`.
+/// A range of consecutive elements: of the keys between `start` and `end`, `count` elements after
+/// the first `skip`.
 #[derive(Clone, Debug)]
 pub(super) struct ElementRange {
     pub(super) start: InnerKey,
@@ -66,7 +67,7 @@ pub(super) struct ElementRange {
 }
 
 impl ElementRange {
-    /// Returns all elements of a list, a set or a hash.
+    /// Returns the range of all elements of a list, a set or a hash.
     pub(super) fn whole(database: u8, number: u64, count: u64) -> ElementRange {
         let start = format::elements(database, number);
         ElementRange {
@@ -78,7 +79,7 @@ impl ElementRange {
         }
     }
 
-    /// Removes everything up to an element.
+    /// Removes from the range all elements up to and including the one with this key.
     fn behind(&mut self, key: &[u8]) {
         match self.direction {
             WalkDirection::Forward => {
@@ -96,7 +97,7 @@ fn missing(left: u64) -> CommandError {
     )))
 }
 
-/// Writes elements. Their number has been written already.
+/// Writes the elements of a range as a reply. The caller must have written their number already.
 pub(super) fn write(
     transaction: &CommandTransaction<'_>,
     reply: &mut ReplyWriter<'_>,
@@ -132,7 +133,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The pages of a reply after the first.
+/// The pages of a reply that are still to be sent.
 struct CollectionReplyTail {
     data: Keyspace,
     stretch: ElementRange,

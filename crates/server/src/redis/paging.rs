@@ -1,5 +1,5 @@
-//! Flow control of a pipeline: replies are sent before further ones are produced, and a reply that
-//! does not fit into the memory of clients waits or is refused.
+//! Flow control of a pipeline. Replies are sent before further replies are produced, and a reply
+//! that does not fit into the memory of the clients waits or is refused.
 
 use super::session::RedisSession;
 use crate::net::{ConnectionBudget, HIGH_WATER, SMALL_HOLDER};
@@ -7,31 +7,32 @@ use crate::protocol::resp::{Args, ReplyWriter};
 use crate::store::ValueSizeStats;
 use std::sync::atomic::Ordering;
 
-/// Records read by the first batch of a connection, and the most that any batch reads. All records
-/// of a batch are in memory together, whatever their size.
+/// Maximum number of records that the first batch of a connection reads, and that any batch reads.
+/// All records of a batch are in memory at the same time, whatever their size.
 const FIRST: usize = 16;
 const MOST: usize = 64;
 
-/// Adaptive state of a connection, learnt from the replies to its pipelines.
+/// The flow control state of a connection. It adapts to the sizes of previous replies.
 #[derive(Debug)]
 pub(super) struct PipelineFlowControl {
-    /// Number of records that a batch may read.
+    /// Maximum number of records that the next batch may read.
     records: usize,
-    /// Number of executed commands of a batch that ended early.
+    /// Number of executed commands of the current batch, if the batch ended early.
     cut: Option<usize>,
-    /// Number of upcoming requests to execute one by one.
+    /// Number of following requests that must be executed one by one.
     alone: usize,
-    /// Number of executed commands of a batch whose other commands are to be executed one by one.
+    /// Number of executed commands of a batch that has failed. The remaining commands of the batch
+    /// will be executed one by one.
     divided: Option<usize>,
-    /// Whether the next reply does not fit.
+    /// Whether the next reply does not fit into the memory of the clients.
     is_full: bool,
-    /// Whether replies that do not fit are refused instead of waiting for memory.
+    /// Whether a reply that does not fit is refused instead of waiting for memory.
     pub(super) refuses: bool,
-    /// Number of commands that were refused for lack of memory.
+    /// Total number of commands that were refused because there was not enough memory.
     pub(super) refusals: u64,
-    /// The request to continue with.
+    /// Index of the request with which execution continues, if it was paused.
     paused: Option<usize>,
-    /// Length of the output when execution began.
+    /// Length of the output buffer when the current execution began.
     before: usize,
 }
 
@@ -52,19 +53,20 @@ impl Default for PipelineFlowControl {
 }
 
 impl PipelineFlowControl {
-    /// Returns the request to begin with. `output` is the current length of the output.
+    /// Begins or continues execution. Returns the index of the first request to execute. `output`
+    /// is the current length of the output buffer.
     pub(super) fn begin(&mut self, output: usize) -> usize {
         self.before = output;
         self.paused.take().unwrap_or(0)
     }
 
-    /// Returns whether parsed requests wait for execution.
+    /// Returns whether some parsed requests have not been executed yet.
     pub(super) fn is_paused(&self) -> bool {
         self.paused.is_some()
     }
 
-    /// Returns whether replies should be sent before execution continues. If so, it will continue
-    /// at request `index`.
+    /// Returns whether execution must pause until the replies have been sent, because they are
+    /// long. If so, execution will continue with request `index`.
     pub(super) fn pauses(&mut self, index: usize, output: usize) -> bool {
         let has_enough = output.saturating_sub(self.before) > HIGH_WATER;
         if has_enough {
@@ -73,13 +75,13 @@ impl PipelineFlowControl {
         has_enough
     }
 
-    /// Returns the number of records that the next batch may read.
+    /// Returns the maximum number of records that the next batch may read.
     pub(super) fn max_records(&self, sizes: &ValueSizeStats) -> usize {
         self.records.min(sizes.most())
     }
 
-    /// Returns whether a batch of `all` commands must end after the first `executed`, whose replies
-    /// have `bytes` bytes.
+    /// Returns whether a batch of `all` commands must end after `executed` commands, because their
+    /// replies, which have `bytes` bytes, are long or the last reply does not fit.
     pub(super) fn should_end_batch(&mut self, executed: usize, all: usize, bytes: usize) -> bool {
         if self.is_full {
             self.cut = Some(executed - 1);
@@ -89,45 +91,47 @@ impl PipelineFlowControl {
         self.cut.is_some()
     }
 
-    /// Returns the number of executed commands in a batch of `all`.
+    /// Returns the number of commands that were executed in a batch of `all` commands.
     pub(super) fn executed(&self, all: usize) -> usize {
         self.cut.unwrap_or(all)
     }
 
-    /// Returns whether the reply to the last command was discarded, to be produced again.
+    /// Returns whether the reply to the last command was discarded, so that the command must be
+    /// executed again.
     pub(super) fn has_taken_back(&self) -> bool {
         self.is_full
     }
 
-    /// Schedules the last command to be executed again when memory is available.
+    /// Ensures that the last command is executed again when memory is available.
     pub(super) fn wait_for_room(&mut self) {
         self.is_full = true;
     }
 
-    /// Schedules the whole batch to be executed again when memory for its reads is available.
+    /// Ensures that the whole batch is executed again when memory for its reads is available.
     pub(super) fn wait_before_all(&mut self) {
         (self.is_full, self.cut) = (true, Some(0));
     }
 
-    /// Records that the batch failed as a whole.
+    /// Cancels the early end of the batch, because the batch has failed.
     pub(super) fn forget_cut(&mut self) {
         self.cut = None;
         self.is_full = false;
     }
 
-    /// Records that the batch failed because of a fault that may not affect all of its commands:
-    /// the first `executed` are final, and the `rest` are executed one by one.
+    /// Notes that a batch has failed because of an error that may not affect all of its commands.
+    /// The results of the first `executed` commands are final; the other `rest` commands will be
+    /// executed one by one.
     pub(super) fn divide(&mut self, executed: usize, rest: usize) {
         (self.divided, self.alone) = (Some(executed), rest);
     }
 
-    /// Returns whether the next command is executed alone.
+    /// Returns whether the next command must be executed alone.
     pub(super) fn is_alone(&self) -> bool {
         self.alone > 0
     }
 
-    /// Adapts to the result of a batch of `all` commands that began at request `at`. Returns the
-    /// next request, and whether its reply fits.
+    /// Updates the state after a batch of `all` commands that began with request `at`. Returns the
+    /// index of the next request, and whether its reply fits into memory.
     pub(super) fn adapt_to_result(&mut self, at: usize, all: usize) -> (usize, ReplyFit) {
         if let Some(executed) = self.divided.take() {
             return (at + executed, ReplyFit::Yes);
@@ -149,14 +153,15 @@ impl PipelineFlowControl {
     }
 }
 
-/// Whether the next reply fits.
+/// Whether the reply to the next request fits into the memory of the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplyFit {
     Yes,
     NotYet,
 }
 
-/// Returns the error for something that does not fit into memory.
+/// Returns the error for `what` (for example, a reply) that does not fit into the memory of the
+/// clients.
 pub(super) fn no_room(what: &str, budget: &ConnectionBudget) -> String {
     format!(
         "OOM {what} does not fit into the client memory, {} bytes for all clients; make it smaller, or \
@@ -166,12 +171,13 @@ pub(super) fn no_room(what: &str, budget: &ConnectionBudget) -> String {
 }
 
 impl RedisSession {
-    /// Returns the largest reply of a command that only reads.
+    /// Returns the maximum size in bytes of the reply to a command that only reads.
     pub(super) fn reply_room(&self) -> usize {
         self.shared.budget.reply_room()
     }
 
-    /// Discards a reply that does not fit into memory. It is produced again later, or refused.
+    /// Discards a reply that does not fit into memory. The command is executed again later, or the
+    /// reply is replaced by an error.
     pub(super) fn discard_reply(&mut self, reply: &mut ReplyWriter<'_>, start: usize) {
         let bytes = reply.position() - start;
         reply.rewind(start);
@@ -186,12 +192,13 @@ impl RedisSession {
         reply.error(&text);
     }
 
-    /// Returns whether a command waits for `bytes` of memory; otherwise it is refused.
+    /// Returns whether a command may wait until `bytes` bytes of memory are available. If not, it
+    /// is refused.
     pub(super) fn may_wait_for(&self, bytes: usize) -> bool {
         bytes <= self.shared.budget.limit() && !self.paging.refuses
     }
 
-    /// Returns whether memory permits queueing a command after MULTI.
+    /// Returns whether there is enough memory to queue a command after MULTI.
     pub(super) fn has_room_in_queue(&self, args: Args<'_>) -> bool {
         let bytes = args.iter().map(<[u8]>::len).sum::<usize>();
         let budget = &self.shared.budget;
@@ -199,8 +206,9 @@ impl RedisSession {
         self.multi.held() + self.within_held() + bytes <= SMALL_HOLDER || bytes <= free
     }
 
-    /// Returns whether memory permits watching another key of `bytes` bytes. Watches added in this
-    /// turn are counted explicitly, because they are charged only at its end.
+    /// Returns whether there is enough memory to watch another key, which needs `bytes` bytes. Keys
+    /// that were watched during the current turn are added to the used memory here, because they
+    /// are charged only at the end of the turn.
     pub(super) fn has_room_to_watch(&self, bytes: usize) -> bool {
         let budget = &self.shared.budget;
         let held = self.multi.held() + bytes;
@@ -209,7 +217,7 @@ impl RedisSession {
         held <= SMALL_HOLDER || budget.used().saturating_add(more) <= budget.limit()
     }
 
-    /// Refuses the incomplete request and skips its remaining bytes.
+    /// Rejects the incomplete request and skips its remaining bytes.
     pub(super) fn refuse_begun(&mut self, output: &mut Vec<u8>) {
         self.is_ending |= !self.reader.skip_begun();
         self.fail_transaction();

@@ -1,12 +1,12 @@
-//! CLIENT PAUSE: suspends commands of all connections until a deadline or until a client ends the
-//! pause.
+//! CLIENT PAUSE suspends the commands of all connections, until a deadline or until a client ends
+//! the pause.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// The commands that a pause suspends.
+/// Which commands a pause suspends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PauseScope {
     Writes,
@@ -20,7 +20,7 @@ struct PauseState {
     is_over: bool,
 }
 
-/// The current pause, if any, and the wakers of suspended connections.
+/// The current pause, if there is one, and the wakers of the connections that it suspends.
 #[derive(Debug, Default)]
 pub(crate) struct PauseControl {
     is_on: AtomicBool,
@@ -29,7 +29,7 @@ pub(crate) struct PauseControl {
 }
 
 impl PauseControl {
-    /// Begins a pause, or extends the current one.
+    /// Begins a pause of the given length, or extends the current pause.
     pub(crate) fn begin(&self, length: Duration, scope: PauseScope) {
         let mut state = self.state.lock();
         let now = Instant::now();
@@ -44,12 +44,12 @@ impl PauseControl {
         self.changed.notify_all();
     }
 
-    /// Ends the pause and resumes suspended commands.
+    /// Ends the pause, and wakes the suspended connections.
     pub(crate) fn end(&self) {
         PauseControl::release(&self.is_on, &mut self.state.lock());
     }
 
-    /// Ends the pause and prevents further ones.
+    /// Ends the pause and ensures that no further pause begins.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.is_over = true;
@@ -63,12 +63,13 @@ impl PauseControl {
         state.waiting.drain(..).for_each(Waker::wake);
     }
 
-    /// Returns whether a pause is active.
+    /// Returns whether a pause is in force.
     pub(crate) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Returns whether a command must wait. If so, the waker is called when the pause ends.
+    /// Returns whether a command must wait for the end of the pause. If so, the waker is called
+    /// then. `writes` tells whether the command is a write.
     pub(crate) fn holds(&self, writes: impl FnOnce() -> bool, waker: &Waker) -> bool {
         if !self.is_on() {
             return false;
@@ -85,8 +86,8 @@ impl PauseControl {
         holds
     }
 
-    /// Waits for `most` and ends a pause whose deadline passes in that time. Returns false once the
-    /// pause is closed.
+    /// Waits for the duration `most`, and ends a pause if its deadline passes in the meantime.
+    /// Returns false if [`PauseControl::close`] was called.
     pub(crate) fn watch(&self, most: Duration) -> bool {
         let end = Instant::now() + most;
         let mut state = self.state.lock();

@@ -1,4 +1,5 @@
-//! Permission checks of a connection's requests, their error messages, and authentication.
+//! Checks the permissions of a connection's requests, formats the errors for denied requests, and
+//! authenticates the connection.
 
 use super::catalog::AccessRequest;
 use super::commands::clients;
@@ -18,7 +19,7 @@ pub(super) struct NotAllowed {
 }
 
 impl NotAllowed {
-    /// Returns the error reply, which may name the command but never a key.
+    /// Returns the error reply. It may contain the name of the command but never a key.
     pub(super) fn text(&self) -> String {
         match &self.why {
             AccessDenial::Command => format!(
@@ -32,17 +33,18 @@ impl NotAllowed {
     }
 }
 
-/// How to treat the current connection when the connections of its user are closed.
+/// What to do with the current connection when all connections of its user are closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnConnectionPolicy {
-    /// Close it after its reply is sent.
+    /// Close the connection after its reply has been sent.
     Ends,
-    /// Keep it open, so that the change can be reverted.
+    /// Keep the connection open, so that the client can revert the change.
     Stays,
 }
 
 impl RedisSession {
-    /// Checks whether the user may execute a command. Skipped for users that may do everything.
+    /// Checks whether the user may execute a command. The caller can skip this check for users who
+    /// may do everything.
     pub(super) fn permit(&self, command: &CommandSpec, args: Args<'_>) -> Result<(), NotAllowed> {
         let asked = AccessRequest::of(command, args);
         self.identity.user.check(&asked).map_err(|why| NotAllowed {
@@ -51,7 +53,7 @@ impl RedisSession {
         })
     }
 
-    /// Records a denial for ACL LOG.
+    /// Adds a denied request to the log that ACL LOG shows.
     pub(super) fn note_denied(&self, denied: &NotAllowed) {
         let (reason, object) = match &denied.why {
             AccessDenial::Command => (DenialReason::Command, denied.command.as_bytes().to_vec()),
@@ -76,7 +78,8 @@ impl RedisSession {
         });
     }
 
-    /// Returns the error for a queued command that the user may no longer execute.
+    /// Returns the error for a queued command that the user may no longer execute, or `None` if the
+    /// user still may.
     pub(super) fn no_longer_allowed(&self, command: &CommandSpec, args: Args<'_>) -> Option<String> {
         if self.identity.user.allows_all() {
             return None;
@@ -93,8 +96,8 @@ impl RedisSession {
         ))
     }
 
-    /// Returns COMMIT's error if a command that has written in the transaction is no longer
-    /// allowed.
+    /// Returns the error with which COMMIT fails if a write command of the transaction is no longer
+    /// permitted, or `None` if all are.
     pub(super) fn first_denied(&self, asked: &WriteAccessLog) -> Option<String> {
         let (command, why, user) = asked.first_denied()?;
         let text = match &why {
@@ -116,7 +119,7 @@ impl RedisSession {
         ))
     }
 
-    /// Authenticates the connection. The reply to a wrong password is delayed.
+    /// Authenticates the connection. If the password is wrong, the error reply is delayed.
     pub(super) fn identify(
         &mut self,
         command: &[u8],
@@ -139,13 +142,14 @@ impl RedisSession {
         }
     }
 
-    /// Changes the user of the connection.
+    /// Sets the user whose permissions the connection has.
     pub(super) fn become_user(&mut self, user: Arc<AclUser>) {
         *self.client.user.lock() = Arc::clone(&user);
         self.identity.user = user;
     }
 
-    /// Closes the connections of removed or disabled users; this connection as `own` specifies.
+    /// Closes the connections of users who were deleted or disabled. If this connection is one of
+    /// them, `own` determines what happens to it.
     pub(super) fn end_connections_of(&mut self, users: &[Arc<AclUser>], own: OwnConnectionPolicy) {
         if users.is_empty() {
             return;

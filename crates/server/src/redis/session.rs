@@ -1,8 +1,9 @@
-//! One connection: requests are parsed, checked and executed in batches; replies are sent in order
-//! (S9).
+//! One Redis connection to a store. Requests are parsed, checked, and executed in batches, and
+//! replies are sent in the order of the requests (S9).
 //!
-//! Its parts: `settings.rs` and `reply_mode.rs` (choices of the client), `identity.rs`, `reader.rs`
-//! (requests), `suspension.rs` (reasons to wait), `activity.rs` (times of activity).
+//! Its parts: `settings.rs` and `reply_mode.rs` (settings that the client chooses), `identity.rs`
+//! (authentication), `reader.rs` (parsing of requests), `suspension.rs` (reasons to wait), and
+//! `activity.rs` (times of activity).
 
 mod activity;
 mod identity;
@@ -37,8 +38,8 @@ use std::task::{Context, Waker};
 use std::time::Instant;
 use suspension::Suspension;
 
-/// Largest delayed reply that is held until it is due, in bytes. A longer one is sent at once to
-/// free its memory; later requests are delayed all the same.
+/// Maximum size in bytes of a delayed reply that is kept until its time. A longer reply is sent
+/// immediately to free its memory, but the requests that follow it are delayed nevertheless.
 const MOST_HELD: usize = 64 << 10;
 
 /// The state of one connection.
@@ -48,36 +49,36 @@ pub(crate) struct RedisSession {
     pub(super) settings: SessionSettings,
     pub(super) identity: SessionIdentity,
     pub(super) multi: MultiState,
-    /// The transaction begun with BEGIN.
+    /// The transaction that the client has started with BEGIN, if there is one.
     pub(super) interactive: Option<Box<SessionTransaction>>,
     pub(super) paging: PipelineFlowControl,
     pub(super) feed: Option<Arc<MonitorBacklog>>,
     pub(super) activity: SessionActivity,
     pub(super) reader: RequestReader,
     suspension: Option<Suspension>,
-    /// The memory charge of a completed read, held until the batch is executed.
+    /// The memory charge of a completed read, which is kept until the batch is executed.
     pub(super) reservation: Option<ReadReservation>,
     pub(super) is_ending: bool,
     pub(super) wants_sync: bool,
 }
 
-/// The reason for not executing a request.
+/// Why a request is rejected without being executed.
 enum RequestRefusal {
     Say(Cow<'static, str>),
     NotAllowed(NotAllowed),
 }
 
-/// How execution continues after a request.
+/// Whether all requests have been executed, or why the execution stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExecutionFlow {
     Done,
-    /// The rest waits for a read of the store.
+    /// The remaining requests wait for a read from the store.
     Wait,
-    /// The rest waits until the client has read a part of a long reply.
+    /// The remaining requests wait until the client has received a part of a long reply.
     PartialReply,
-    /// The rest continues after the replies have been sent.
+    /// The remaining requests are executed after the replies have been sent.
     Send,
-    /// The rest waits for memory of clients.
+    /// The remaining requests wait until other clients have released memory.
     OutOfMemory,
 }
 
@@ -101,8 +102,8 @@ impl RedisSession {
         }
     }
 
-    /// Executes requests in order, consecutive ones as a batch if possible. Resumes after a
-    /// suspension.
+    /// Executes requests in order. Consecutive requests are combined into batches if possible. If
+    /// execution was suspended, continues where it stopped.
     fn execute(
         &mut self,
         requests: &ParsedRequests,
@@ -123,7 +124,7 @@ impl RedisSession {
             index += 1;
             let command = match self.admit(args) {
                 Ok(command) => command,
-                // No command has such a name.
+                // No command has such a name, so an HTTP line always reaches this branch.
                 Err(_) if is_http(args) => {
                     self.drop_http();
                     break;
@@ -171,8 +172,8 @@ impl RedisSession {
         ExecutionFlow::Done
     }
 
-    /// Executes a batch that begins at request `at`. Returns the next request, or the reason to
-    /// stop there.
+    /// Executes a batch that begins with request `at`. Returns the index of the next request, or
+    /// the reason why execution stops there.
     fn run_batch(
         &mut self,
         batch: &CommandBatch<'_>,
@@ -201,7 +202,7 @@ impl RedisSession {
         }
     }
 
-    /// Refuses a request before execution.
+    /// Rejects a request before its execution and writes an error reply.
     fn refuse_request(&mut self, args: Args<'_>, refusal: &RequestRefusal, output: &mut Vec<u8>) {
         let text = match refusal {
             RequestRefusal::Say(text) => Cow::Borrowed(&**text),
@@ -224,8 +225,8 @@ impl RedisSession {
         self.reply(output, |reply| reply.error(&text));
     }
 
-    /// Closes a connection that sends HTTP, because a web page could make a browser send commands
-    /// in the body of a request.
+    /// Closes a connection on which HTTP was received. Otherwise a malicious web page could make a
+    /// browser send commands in the body of an HTTP request.
     fn drop_http(&mut self) {
         self.is_ending = true;
         tracing::warn!(
@@ -235,8 +236,9 @@ impl RedisSession {
         );
     }
 
-    /// Returns whether CLIENT PAUSE suspends a command. Commands queued by MULTI wait with their
-    /// EXEC, and writes since BEGIN with their COMMIT.
+    /// Returns whether CLIENT PAUSE suspends a command. Commands that MULTI queues are not
+    /// suspended, but their EXEC is. Likewise, commands after BEGIN are not suspended, but their
+    /// COMMIT is.
     fn is_paused(&self, command: &CommandSpec, context: &Context<'_>) -> bool {
         let is_queued = self.multi.is_begun() && !command.runs_in_multi();
         let is_within = self.interactive.is_some() && matches!(command.action, CommandHandler::Data(_));
@@ -248,7 +250,7 @@ impl RedisSession {
                 .holds(|| command.waits_for_writers(), context.waker())
     }
 
-    /// Executes a command on the connection or the server.
+    /// Executes a command that concerns the connection or the server.
     fn run_alone(
         &mut self,
         (command, run): (&CommandSpec, SessionHandler),
@@ -261,8 +263,9 @@ impl RedisSession {
         } = self.settings;
         let counted_as = command.counted_as(args);
         self.client.set_last_command(counted_as);
-        // MONITOR shows EXEC after the commands it executes; authentication may be suspended and
-        // executed later; RESET ends the monitoring.
+        // MONITOR shows EXEC after the commands that it executes, authentication after its
+        // execution because it may be suspended and executed later, and RESET after it has ended
+        // this connection's own MONITOR.
         let shows_first = command.is_seen() && !matches!(command.name, "auth" | "hello" | "reset");
         if shows_first {
             self.show(command, args);
@@ -286,7 +289,8 @@ impl RedisSession {
         self.settings.reply_mode.apply(reply_mode, output, start);
     }
 
-    /// Returns the command of a request if it can join the batch before it.
+    /// Returns the command of a request if the request can be executed in the same batch as the
+    /// requests before it. Otherwise returns `None`.
     pub(super) fn joins(&self, args: Args<'_>) -> Option<&'static CommandSpec> {
         if self.multi.is_begun() {
             return None;
@@ -295,7 +299,7 @@ impl RedisSession {
         (matches!(command.action, CommandHandler::Data(_)) && command.joins_batches()).then_some(command)
     }
 
-    /// Returns the command of a request, if it is valid and allowed.
+    /// Returns the command of a request, or the reason for rejecting the request.
     fn admit(&self, args: Args<'_>) -> Result<&'static CommandSpec, RequestRefusal> {
         let say = |text| RequestRefusal::Say(Cow::Owned(text));
         let Some(command) = names::find(args.at(0)) else {
@@ -348,7 +352,7 @@ impl RedisSession {
         });
     }
 
-    /// Updates the properties that other connections see.
+    /// Updates the properties of this connection that CLIENT LIST shows to other connections.
     fn note(&mut self, count: usize) {
         if count == 0 {
             return;
@@ -383,7 +387,7 @@ impl ProtocolSession for RedisSession {
         let mut context = Context::from_waker(waker);
         let flow = self.execute(&requests, input.bytes(), output, &mut context);
         if flow == ExecutionFlow::OutOfMemory {
-            // A discarded reply has made the buffer large.
+            // Shrink the buffer, which has become large because of a reply that was discarded.
             output.shrink_to_fit();
         }
         if self.feed.is_some() && !self.append_pushed(output, waker) {
@@ -439,7 +443,7 @@ impl ProtocolSession for RedisSession {
             return true;
         };
         feed.is_woken_by(waker);
-        // Nothing may be inserted between the parts of a long reply.
+        // Do not insert MONITOR output between the parts of a long reply.
         self.is_in_reply() || feed.take(output)
     }
 
@@ -483,7 +487,8 @@ impl Drop for RedisSession {
     }
 }
 
-/// Returns whether a request is a line of HTTP: `POST …` or `Host: …`, as Redis detects it.
+/// Returns whether a request is a line of HTTP: `POST …` or `Host: …`. Redis uses the same
+/// criterion.
 fn is_http(args: Args<'_>) -> bool {
     args.is(0, "post") || args.is(0, "host:")
 }

@@ -1,13 +1,14 @@
-//! Access of commands to strings, in a store or in a cache.
+//! Access of commands to strings. It is implemented for strings in a store and in a cache.
 
 use crate::error::CommandError;
 use crate::store::model::{StringValue, TypedValue};
 use crate::store::{CommandTransaction, ServerStore, WorkingMemory};
 
-/// Largest number of values read at once.
+/// Maximum number of values that are read at the same time.
 pub(super) const AT_ONCE: usize = 64;
 
-/// Longest string in bytes. The rest of the store's limit is for the header of its record.
+/// Maximum length of a string in bytes. The store accepts slightly longer values; the difference is
+/// needed for the header of the string's record.
 const MAX_TEXT: usize = alluvium::MAX_VALUE - 16;
 
 pub(super) fn fits(bytes: usize) -> Result<(), CommandError> {
@@ -19,14 +20,15 @@ pub(super) fn fits(bytes: usize) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Copies of a string in memory while a command extends it: the old value, the new value, the
-/// record, and the batch of the commit.
+/// Number of copies of a string that are in memory while a command extends it: the old value, the
+/// new value, the encoded record, and the batch of the commit.
 const COPIES: usize = 4;
 
-/// Charges memory for a string that grows to this size, as a SET of the same string would.
+/// Charges the memory for a string that grows to `bytes` bytes, which is as much as for a SET of a
+/// string of that length.
 ///
 /// # Errors
-/// The string would exceed the longest string or the memory of clients.
+/// The string would exceed the maximum length of a string or the memory budget of the clients.
 pub(super) fn room_to_grow(store: &ServerStore, bytes: usize) -> Result<WorkingMemory<'_>, CommandError> {
     fits(bytes)?;
     let mut working = WorkingMemory::new(store);
@@ -34,50 +36,54 @@ pub(super) fn room_to_grow(store: &ServerStore, bytes: usize) -> Result<WorkingM
     Ok(working)
 }
 
-/// Reads and writes strings. Keys may also hold other types.
+/// Reads and writes string values. Keys may also have values of other types.
 pub(crate) trait StringStore {
-    /// The source of memory for a change.
+    /// The source of the memory for a change.
     type MemorySource;
-    /// The memory charge of a change.
+    /// The memory charge for a change. Dropping it releases the charge.
     type ChangeMemory;
 
-    /// Returns the time for all operations, in milliseconds since 1970.
+    /// Returns the current time for all operations, in milliseconds since 1970.
     fn now_ms(&self) -> u64;
 
-    /// Returns the largest number of values to read at once.
+    /// Returns the maximum number of values to read at the same time.
     fn at_once(&self) -> usize;
 
-    /// Returns the content of a key.
+    /// Returns the value of a key, or `None` if the key does not exist.
     fn entry(&mut self, key: &[u8]) -> Result<Option<TypedValue<'_>>, CommandError>;
 
-    /// Returns the string of a key.
+    /// Returns the string stored under a key, or `None` if the key does not exist. Fails if the
+    /// value has another type.
     fn text(&mut self, key: &[u8]) -> Result<Option<StringValue<'_>>, CommandError>;
 
-    /// Reads the content of several keys in one request, unless it was prefetched.
+    /// Reads the values of several keys in a single request. Does nothing if values were prefetched
+    /// already.
     fn fetch_records<'a>(
         &mut self,
         keys: impl ExactSizeIterator<Item = &'a [u8]>,
     ) -> Result<(), CommandError>;
 
-    /// Prefetches the content of keys, replacing everything prefetched before.
+    /// Prefetches the values of keys. Discards all values that were prefetched earlier.
     fn fetch_these<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]>) -> Result<(), CommandError>;
 
-    /// Sets a key to a string, whatever it held.
+    /// Sets a key to a string, regardless of its previous value. The string is the concatenation of
+    /// `parts`.
     fn set_text(&mut self, key: &[u8], parts: &[&[u8]], expires_ms: u64) -> Result<(), CommandError>;
 
-    /// Sets a key to a string. The key must hold a string or nothing.
+    /// Sets a key to a string. The key must hold a string or not exist.
     fn overwrite_text(&mut self, key: &[u8], parts: &[&[u8]], expires_ms: u64) -> Result<(), CommandError>;
 
-    /// Deletes a key. Returns whether it existed.
+    /// Deletes a key and its value. Returns whether the key existed.
     fn remove(&mut self, key: &[u8]) -> Result<bool, CommandError>;
 
-    /// Sets the expiry time of a key; 0 for never. Returns whether the key exists.
+    /// Sets the expiry time of a key in milliseconds since 1970, where 0 means that it never
+    /// expires. Returns whether the key exists.
     fn expire(&mut self, key: &[u8], expires_ms: u64) -> Result<bool, CommandError>;
 
-    /// Returns the source of memory.
+    /// Returns the source of the memory for changes.
     fn memory(&self) -> Self::MemorySource;
 
-    /// Charges memory for a string that grows to this size.
+    /// Charges the memory for a string that grows to `bytes` bytes.
     fn room_to_grow(from: Self::MemorySource, bytes: usize) -> Result<Self::ChangeMemory, CommandError>;
 }
 

@@ -1,11 +1,11 @@
-//! Commands with subcommands, and the errors for unknown subcommands and wrong numbers of
+//! The subcommands of commands, and the errors for unknown subcommands and wrong numbers of
 //! arguments.
 
 use crate::error::CommandError;
 use crate::protocol::resp::Args;
 use std::borrow::Cow;
 
-/// The subcommands of a command with their arities, as in the command table.
+/// The names of a command's subcommands, with their arities as defined in the command table.
 pub(super) type SubcommandList = &'static [(&'static str, i32)];
 
 #[rustfmt::skip]
@@ -78,7 +78,8 @@ static MODULE: SubcommandList = &[
 
 static SNAPSHOT: SubcommandList = &[("create", 3), ("drop", 3), ("get", 4), ("list", 2)];
 
-/// Returns whether a number of arguments matches an arity, which is a minimum if it is negative.
+/// Returns whether a command with an arity accepts `count` arguments. A negative arity means that
+/// its absolute value is the minimum number.
 pub(super) fn fits(arity: i32, count: usize) -> bool {
     let least = arity.unsigned_abs() as usize;
     if arity < 0 { count >= least } else { count == least }
@@ -100,19 +101,20 @@ pub(super) fn of(command: &str) -> Option<SubcommandList> {
     })
 }
 
-/// Returns the subcommands of a command; empty if it has none.
+/// Returns the subcommands of a command, or an empty list if it has none.
 pub(super) fn names(command: &str) -> SubcommandList {
     of(command).unwrap_or_default()
 }
 
-/// Returns the index of a subcommand.
+/// Returns the position of a subcommand in the list of the command's subcommands.
 pub(super) fn position(command: &str, word: &[u8]) -> Option<u16> {
     let mut names = names(command).iter();
     let position = names.position(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()));
     position.map(|position| position as u16)
 }
 
-/// Checks the subcommand of a command, if it has any. Errors are worded as in Redis.
+/// Checks the subcommand and its number of arguments, if the command has subcommands. Errors have
+/// the same text as in Redis.
 pub(super) fn check(command: &str, args: Args<'_>) -> Result<(), String> {
     let (Some(subcommands), Some(word)) = (of(command), args.get(1)) else {
         return Ok(());
@@ -133,7 +135,8 @@ pub(super) fn check(command: &str, args: Args<'_>) -> Result<(), String> {
     }
 }
 
-/// Returns the error for an unknown subcommand or a wrong number of arguments, as Redis words it.
+/// Returns the error for an unknown subcommand or a wrong number of arguments, in the words of
+/// Redis.
 pub(super) fn unknown_subcommand(command: &str, args: Args<'_>) -> CommandError {
     CommandError::Refused(Cow::Owned(format!(
         "ERR unknown subcommand or wrong number of arguments for '{}'. Try {} HELP.",

@@ -1,5 +1,5 @@
-//! The table of all commands: arguments, keys, flags, functions. COMMAND reports from the same
-//! table that validates arguments.
+//! The table of all commands: their arguments, keys, flags and functions. The COMMAND command
+//! reports from the same table that is used to validate requests.
 
 use super::commands::{
     acl, admin, bitfield, bits, clients, connection, describe, expiry, hashes, info, interactive,
@@ -18,71 +18,78 @@ pub(super) type DataHandler =
 pub(super) type SessionHandler =
     fn(&mut RedisSession, Args<'_>, &mut ReplyWriter<'_>) -> Result<(), CommandError>;
 
-/// The function of a command.
+/// The function that executes a command.
 #[derive(Clone, Copy)]
 pub(super) enum CommandHandler {
-    /// Works on keys and values, in the transaction of its batch.
+    /// Executes a command on keys and values, within the transaction of its batch.
     Data(DataHandler),
-    /// Works on the connection or the server.
+    /// Executes a command that concerns the connection or the server.
     Session(SessionHandler),
 }
 
-/// It writes, and locks its keys exclusively.
+/// The command writes. It locks its keys exclusively.
 const WRITE: u16 = 1;
-/// It reads more than records, or several that must be consistent, and locks its keys against
-/// writers.
+/// The command reads several items that must be consistent with each other, such as a record and
+/// elements. It locks its keys against writers.
 const LOCKED: u16 = 2;
-/// It usually does not read the records of its keys.
+/// The command usually does not read the records of its keys.
 const BLIND: u16 = 4;
-/// It is executed alone, not in a batch.
+/// The command is executed alone instead of in a batch.
 const ALONE: u16 = 8;
-/// It locks all keys of all databases.
+/// The command locks all keys of all databases.
 const ALL: u16 = 16;
-/// An unauthenticated client may send it.
+/// The command is allowed before the client has authenticated.
 const STRANGER: u16 = 32;
-/// It is executed, not queued, between MULTI and EXEC.
+/// The command is executed immediately between MULTI and EXEC instead of being queued.
 const IN_MULTI: u16 = 64;
-/// Its time does not depend much on the size of values.
+/// The execution time of the command depends little on the size of the values.
 const FAST: u16 = 128;
-/// With arguments besides its keys it may access another database, and locks all keys.
+/// The command may access another database if it has arguments besides its keys. In this case it
+/// locks all keys.
 const ELSEWHERE: u16 = 256;
-/// It is refused between MULTI and EXEC.
+/// The command is rejected between MULTI and EXEC.
 const NOT_IN_MULTI: u16 = 512;
-/// It is administrative. MONITOR does not show it.
+/// The command is administrative. MONITOR does not show it.
 const ADMIN: u16 = 1024;
-/// Neither MONITOR nor SLOWLOG shows it, because the commands that it executes are shown.
+/// Neither MONITOR nor SLOWLOG shows the command. They show the commands that it executes instead.
 const UNSEEN: u16 = 2048;
-/// Its options may name a destination key, and keys by pattern. With these it locks all keys.
+/// The options of the command may name a destination key, and patterns of keys to read. With a
+/// pattern, it locks all keys.
 const SORTS: u16 = 4096;
-/// It inspects its keys only, which does not count as a use.
+/// The command only inspects its keys, which does not count as a use of the keys.
 const LOOKS: u16 = 8192;
-/// It changes databases other than the selected one.
+/// The command changes databases other than the selected one.
 const ACROSS: u16 = 16384;
-/// It accesses the record of its only key as a collection, does not touch the expiry time, and does
-/// not walk over records.
+/// The command accesses the record of its only key as a collection, does not change the key's
+/// expiry time, and does not iterate over records.
 const KEEPS: u16 = 32768;
 
 #[derive(Clone, Copy)]
 pub(super) struct CommandSpec {
     pub(super) name: &'static str,
-    /// Number of arguments including the name; a minimum if negative.
+    /// Number of arguments including the name of the command. If it is negative, its absolute value
+    /// is the minimum number.
     pub(super) arity: i32,
     flags: u16,
-    /// The first key, the last (from the end if negative), and the step; all 0 without keys. If
-    /// only the step is 0, the second number is the index of the argument that gives the number of
-    /// keys; a separate key precedes it if the first number is not 0.
+    /// The positions of the keys among the arguments: index of the first key, index of the last key
+    /// (counted from the end if negative), and distance between keys. All three are 0 if there are
+    /// no keys. If only the distance is 0, the second number is instead the index of the argument
+    /// that states the number of keys, and the keys follow it. In this case the first number is the
+    /// index of a separate key, or 0 if there is none.
     pub(super) keys: (i32, i32, i32),
     pub(super) group: &'static str,
     pub(super) summary: &'static str,
     pub(super) action: CommandHandler,
-    /// Its index in the statistics.
+    /// The index of the command in the statistics.
     index: u16,
-    /// Index of its first subcommand in the statistics, or 0.
+    /// The index of the command's first subcommand in the statistics, or 0 if it has no
+    /// subcommands.
     subcommands_at: u16,
 }
 
 impl CommandSpec {
-    /// Returns the index under which a call is counted: that of the subcommand, if any.
+    /// Returns the index in the statistics under which a call is counted. It is the index of the
+    /// subcommand if there is one, otherwise that of the command.
     #[inline]
     pub(super) fn counted_as(&self, args: Args<'_>) -> u16 {
         if self.subcommands_at == 0 {
@@ -94,7 +101,7 @@ impl CommandSpec {
         position.map_or(self.index, |position| self.subcommands_at + position)
     }
 
-    /// Checks its subcommand, if it has subcommands.
+    /// Checks the subcommand in the arguments, if the command has subcommands.
     #[inline]
     pub(super) fn check_subcommand(&self, args: Args<'_>) -> Result<(), String> {
         match self.subcommands_at {
@@ -111,7 +118,7 @@ impl CommandSpec {
         self.has(ADMIN)
     }
 
-    /// Returns whether it counts as a use of its keys.
+    /// Returns whether the command counts as a use of its keys.
     pub(super) fn uses_keys(&self) -> bool {
         !self.has(LOOKS)
     }
@@ -120,7 +127,7 @@ impl CommandSpec {
         !self.has(UNSEEN)
     }
 
-    /// Returns whether CLIENT PAUSE WRITE suspends it.
+    /// Returns whether CLIENT PAUSE WRITE suspends the command.
     pub(super) fn waits_for_writers(&self) -> bool {
         self.has(WRITE) || matches!(self.name, "exec" | "commit")
     }
@@ -133,7 +140,7 @@ impl CommandSpec {
         self.flags & flag != 0
     }
 
-    /// Returns whether the record of its key may be kept decoded for the next command.
+    /// Returns whether the record of the command's key may stay decoded for the next command.
     pub(super) fn keeps_record(&self) -> bool {
         self.has(KEEPS)
     }
@@ -164,12 +171,12 @@ impl CommandSpec {
             || (self.has(ELSEWHERE) && args.len() > 1 + self.keys.1.unsigned_abs() as usize)
     }
 
-    /// Returns whether it changes a database other than `here`.
+    /// Returns whether the command changes a database other than `here`.
     pub(super) fn reaches_beyond(&self, args: Args<'_>, here: u8) -> bool {
         self.has(ACROSS) || (self.has(ELSEWHERE) && keys::copies_beyond(args, here))
     }
 
-    /// Returns how it locks its keys.
+    /// Returns the mode in which the command locks its keys, or `None` if it locks none.
     pub(super) fn mode(&self) -> Option<Mode> {
         match (self.has(WRITE), self.has(LOCKED)) {
             (true, _) => Some(Mode::Exclusive),
@@ -178,8 +185,8 @@ impl CommandSpec {
         }
     }
 
-    /// Returns whether it writes its keys without reading them, provided that none may have a
-    /// collection.
+    /// Returns whether the command writes its keys without reading them. The caller must also check
+    /// that none of the keys may have a collection.
     pub(super) fn is_blind(&self, args: Args<'_>) -> bool {
         self.has(BLIND) && (self.name != "set" || args.len() == 3)
     }
@@ -188,7 +195,7 @@ impl CommandSpec {
         !self.has(BLIND | ALONE)
     }
 
-    /// Returns the number of records to prefetch for it.
+    /// Returns the number of records that should be prefetched for the command.
     pub(super) fn records(&self, args: Args<'_>) -> usize {
         match args.len() {
             _ if !self.reads_records() => 0,
@@ -197,13 +204,13 @@ impl CommandSpec {
         }
     }
 
-    /// Returns the keys among its arguments.
+    /// Returns an iterator over the keys among the arguments.
     pub(super) fn keys<'a>(&self, args: Args<'a>) -> CommandKeys<'a> {
         let (first, last, step) = self.keys;
         let (alone, first, count, step) = match self.keys {
             (_, 1.., 0) => {
-                // An argument gives the number of keys. If it is invalid there are no keys; the
-                // command refuses it.
+                // An argument states the number of keys. If the number is invalid, return no keys;
+                // the command itself reports the error.
                 let said = number::integer(args.at(last as usize)).unwrap_or(0);
                 let most = args.len() as i64 - i64::from(last) - 1;
                 let count = if (0..=most).contains(&said) {
@@ -230,10 +237,10 @@ impl CommandSpec {
         }
     }
 
-    /// Calls `look` with each key among its arguments.
+    /// Calls `look` with each key among the arguments.
     #[inline]
     pub(super) fn each_key<'a>(&self, args: Args<'a>, mut look: impl FnMut(&'a [u8])) {
-        // Most commands have one key after their name.
+        // Most commands have a single key, which follows the name.
         if self.keys == ONE && !self.has(SORTS) {
             args.get(1).into_iter().for_each(look);
         } else {
@@ -241,18 +248,19 @@ impl CommandSpec {
         }
     }
 
-    /// Returns whether any of its arguments can be a key.
+    /// Returns whether the command can have keys among its arguments.
     pub(super) fn may_have_keys(&self) -> bool {
         self.keys != NONE
     }
 
-    /// Returns whether an argument gives the number of keys.
+    /// Returns whether the positions of the keys depend on the values of the arguments.
     pub(super) fn has_movable_keys(&self) -> bool {
         matches!(self.keys, (_, 1.., 0)) || self.has(SORTS)
     }
 
-    /// Returns the first key, the last and the step for COMMAND INFO; zeros if an argument gives
-    /// the number of keys.
+    /// Returns the index of the first key, the index of the last key and the distance between keys,
+    /// as COMMAND INFO reports them. All are 0 if an argument states the number of keys and no key
+    /// precedes it.
     pub(super) fn told_keys(&self) -> (i32, i32, i32) {
         match self.keys {
             (0, _, 0) => (0, 0, 0),
@@ -265,13 +273,13 @@ impl CommandSpec {
 /// An iterator over the keys among the arguments of a command.
 pub(super) struct CommandKeys<'a> {
     args: Args<'a>,
-    /// Index of a separate key before the others, or 0.
+    /// Index of a separate key that is returned before the others, or 0 if there is none.
     alone: usize,
-    /// Index of the next key, the number of remaining keys, and the step.
+    /// Index of the next key, number of remaining keys, and distance between keys.
     next: usize,
     left: usize,
     step: usize,
-    /// A destination key named by an option, which comes last.
+    /// The destination key that an option names, if any. It is returned last.
     stored: Option<&'a [u8]>,
 }
 
@@ -290,7 +298,7 @@ impl<'a> Iterator for CommandKeys<'a> {
             if key.is_some() {
                 return key;
             }
-            // There are too few arguments.
+            // The arguments end before the last expected key.
             self.left = 0;
         }
         self.stored.take()
@@ -303,12 +311,14 @@ const TWO: (i32, i32, i32) = (1, 2, 1);
 const ALL_KEYS: (i32, i32, i32) = (1, -1, 1);
 const PAIRS: (i32, i32, i32) = (1, -1, 2);
 
-/// Keys whose number is at an index.
+/// Returns the key positions of a command in which the argument at index `at` states the number of
+/// keys.
 const fn numbered(at: i32) -> (i32, i32, i32) {
     (0, at, 0)
 }
 
-/// Keys whose number is at an index, after a destination key.
+/// Returns the key positions of a command whose first argument is a destination key, and in which
+/// the argument at index `at` states the number of the other keys.
 const fn stored(at: i32) -> (i32, i32, i32) {
     (1, at, 0)
 }
@@ -358,7 +368,7 @@ const fn session(
     }
 }
 
-/// A command of the connection that has keys.
+/// Adds key positions to a command that concerns the connection or the server.
 const fn with_keys(keys: (i32, i32, i32), command: &CommandSpec) -> CommandSpec {
     CommandSpec { keys, ..*command }
 }
@@ -568,7 +578,7 @@ static SERVER: &[CommandSpec] = &[
     with_keys(ALL_KEYS, &session("transactions", "watch", -2, IN_MULTI | FAST, transactions::watch, "Watches keys: EXEC fails if one of them changes before.")),
 ];
 
-/// All commands with their indexes, and the names under which calls are counted.
+/// All commands with their indexes in the statistics, and the names under which calls are counted.
 static NUMBERED: LazyLock<(Vec<CommandSpec>, Vec<String>)> = LazyLock::new(|| {
     let tables = [STRINGS, KEYS, HASHES, SETS, LISTS, SORTED, SERVER];
     let mut commands: Vec<CommandSpec> = tables.into_iter().flatten().copied().collect();
@@ -592,7 +602,8 @@ pub(super) fn all() -> impl Iterator<Item = &'static CommandSpec> {
     NUMBERED.0.iter()
 }
 
-/// Returns the names under which calls are counted, by index.
+/// Returns the names under which calls are counted. The position of a name is its index in the
+/// statistics.
 pub(crate) fn counted_names() -> &'static [String] {
     &NUMBERED.1
 }
@@ -641,7 +652,7 @@ mod tests {
         assert_eq!(keys_of("SORT a BY STORE GET STORE"), ["a"]);
     }
 
-    /// Returns the table of docs/commands.md.
+    /// Returns the table of commands in the format of docs/commands.md.
     fn page() -> String {
         let mut groups: std::collections::BTreeMap<&str, Vec<String>> = std::collections::BTreeMap::new();
         for command in super::all() {

@@ -1,27 +1,27 @@
-//! The permissions that the writing commands of a transaction needed. COMMIT checks them again.
+//! The permissions that the write commands of a transaction needed. COMMIT checks them again.
 //!
-//! Users' rules may change while a transaction is open, for up to ten minutes. Commands that only
-//! read were answered while they were allowed. Writes take effect at COMMIT and must be allowed by
-//! the rules of that time.
+//! The permissions of a user may change while a transaction is open, which can take up to ten
+//! minutes. Commands that only read were answered while they were permitted. Writes take effect at
+//! the COMMIT, so they must still be permitted at that time.
 
 use super::catalog::{AccessRequest, CatalogId, KeyAccess};
 use crate::access::{AccessDenial, AclUser};
 use std::sync::Arc;
 
-/// The first argument of a command, which rules may refer to.
+/// The first argument of a command, which the permissions of a user can refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FirstArgument {
     None,
-    /// The first argument is the first key.
+    /// The first argument is also the first key.
     Key,
-    /// The first argument is not a key. Its length in bytes.
+    /// The first argument is not a key. Contains its length in bytes.
     Apart(usize),
 }
 
-/// A command without the data that it wrote.
+/// A write command, without the values that it has written.
 #[derive(Debug)]
 struct WriteAccess {
-    /// The index of its user.
+    /// The index of the user who sent the command, in the list of users.
     user: usize,
     id: CatalogId,
     of_all: Option<KeyAccess>,
@@ -29,18 +29,18 @@ struct WriteAccess {
     keys: usize,
 }
 
-/// Commands that were allowed, in order.
+/// The write commands of a transaction that were permitted, in order.
 #[derive(Debug, Default)]
 pub(super) struct WriteAccessLog {
     users: Vec<Arc<AclUser>>,
     commands: Vec<WriteAccess>,
-    /// The length of each key, and the access to it.
+    /// The length of each key in bytes, and how it is accessed. The keys themselves are in `bytes`.
     keys: Vec<(usize, KeyAccess)>,
     bytes: Vec<u8>,
 }
 
 impl WriteAccessLog {
-    /// Records a command of a user.
+    /// Adds a command that a user has executed.
     pub(super) fn note(&mut self, user: &Arc<AclUser>, asked: &AccessRequest<'_>) {
         if !self.users.last().is_some_and(|last| Arc::ptr_eq(last, user)) {
             self.users.push(Arc::clone(user));
@@ -67,14 +67,15 @@ impl WriteAccessLog {
         });
     }
 
-    /// Returns its memory in bytes.
+    /// Returns the memory used by the log, in bytes.
     pub(super) fn held(&self) -> usize {
         self.bytes.capacity()
             + self.keys.capacity() * size_of::<(usize, KeyAccess)>()
             + self.commands.capacity() * size_of::<WriteAccess>()
     }
 
-    /// Returns the first command that is no longer allowed, with its user.
+    /// Returns the first command that is no longer permitted: its name, the reason, and its user.
+    /// Returns `None` if all commands are still permitted.
     pub(super) fn first_denied(&self) -> Option<(&'static str, AccessDenial, &Arc<AclUser>)> {
         let (mut keys, mut bytes) = (&self.keys[..], &self.bytes[..]);
         let mut part = |len: usize| {

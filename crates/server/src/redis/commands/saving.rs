@@ -1,4 +1,5 @@
-//! BGSAVE, SAVE and LASTSAVE: backups into the directory set by `--backup-dir` or `CONFIG SET dir`.
+//! The commands BGSAVE, SAVE and LASTSAVE. They write backups into the directory that
+//! `--backup-dir` or `CONFIG SET dir` names.
 
 use crate::error::CommandError;
 use crate::net::wait_hooks;
@@ -33,7 +34,7 @@ pub(crate) fn bgsave(
     let turn = BackupManager::begin(&session.shared)?;
     std::thread::Builder::new()
         .name("alluvium-save".to_owned())
-        // The outcome is recorded and logged by `run`.
+        // Ignore the result here, because `run` stores and logs the outcome.
         .spawn(move || drop(turn.run()))
         .map_err(|error| {
             CommandError::Refused(Cow::Owned(format!(

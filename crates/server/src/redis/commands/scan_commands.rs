@@ -1,9 +1,10 @@
-//! Walks over all keys, and over the elements of hashes, sets and sorted sets.
+//! Commands that iterate over all keys, or over the elements of hashes, sets and sorted sets.
 //!
-//! Both use an order that concurrent writes do not change, so every element that exists throughout
-//! is returned: keys in byte order, or by hash if they are hashed; elements by hash. The cursor of
-//! an element walk is the hash to continue at. The cursor of a key walk is a number that denotes a
-//! key (`store/cursors.rs`).
+//! Keys are iterated in byte order, or in the order of their hashes if keys are hashed. Elements
+//! are iterated in the order of their hashes. Concurrent writes do not change these orders, so a
+//! scan returns everything that exists during the whole scan. The cursor of a scan over elements is
+//! the hash at which the scan continues. The cursor of a scan over keys is a number that stands for
+//! a key (`store/cursors.rs`).
 
 use crate::access::glob;
 use crate::error::CommandError;
@@ -18,7 +19,7 @@ use alluvium::{Iter, Snapshot, UnorderedScan};
 
 type CommandResult = Result<(), CommandError>;
 
-/// The options MATCH, COUNT and TYPE.
+/// The options MATCH, COUNT and TYPE of a scan.
 pub(super) struct ScanOptions<'a> {
     pub(crate) pattern: Option<&'a [u8]>,
     pub(crate) count: usize,
@@ -26,7 +27,7 @@ pub(super) struct ScanOptions<'a> {
 }
 
 impl<'a> ScanOptions<'a> {
-    /// Parses the options of a walk, starting at an argument.
+    /// Parses the options of a scan, which begin with the argument at index `at`.
     pub(crate) fn new(args: Args<'a>, at: usize) -> Result<ScanOptions<'a>, CommandError> {
         let mut wish = ScanOptions {
             pattern: None,
@@ -61,10 +62,10 @@ impl<'a> ScanOptions<'a> {
     }
 }
 
-/// Size of a reply in bytes at which a walk stops before COUNT elements.
+/// When the reply reaches this size in bytes, a scan returns fewer than COUNT elements.
 const MOST_BYTES: usize = 1 << 20;
 
-/// Parses a cursor: a decimal number without a sign.
+/// Parses a cursor, which must be a decimal number without a sign.
 pub(crate) fn cursor(text: &[u8]) -> Result<u64, CommandError> {
     let text = std::str::from_utf8(text).ok();
     let plain = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
@@ -73,14 +74,15 @@ pub(crate) fn cursor(text: &[u8]) -> Result<u64, CommandError> {
         .ok_or(CommandError::say("ERR invalid cursor"))
 }
 
-/// Writes a cursor and the number of elements.
+/// Writes the beginning of a scan's reply: the cursor, and the number of elements that follow.
 pub(crate) fn begin(reply: &mut ReplyWriter<'_>, cursor: u64, count: usize) {
     reply.array(2);
     reply.bulk(cursor.to_string().as_bytes());
     reply.array(count);
 }
 
-/// Returns the range of records that may match a pattern.
+/// Returns the range of record keys that contains all keys matching a pattern. The range is
+/// narrowed by the literal prefix of the pattern.
 fn bounds(database: u8, pattern: Option<&[u8]>) -> (InnerKey, InnerKey) {
     let (mut start, mut end) = format::records(database);
     let prefix = pattern.map_or(&[][..], glob::literal_prefix);
@@ -140,10 +142,11 @@ fn separator<'k>(last: &[u8], next: &'k [u8]) -> &'k [u8] {
     &next[..next.len().min(common + 1)]
 }
 
-/// Largest number of keys that a walk looks up at once.
+/// Maximum number of keys of a scan that are looked up together.
 const LOOKED_UP: usize = 256;
 
-/// SCAN over hashed keys. Looks up each key of the walk, which may read an old snapshot.
+/// Executes SCAN over hashed keys. Looks up each key again, because the iterator may read an old
+/// snapshot.
 fn scan_hashed(
     transaction: &mut CommandTransaction<'_>,
     cursor: u64,
@@ -169,8 +172,8 @@ fn scan_hashed(
     Ok(())
 }
 
-/// SCAN over hashed keys in a client's transaction. It returns all keys at once, because keys
-/// written by the transaction have no position among the hashes.
+/// Executes SCAN over hashed keys in a client's transaction. Returns all keys in one reply, because
+/// keys that the transaction has written have no position in the hash order.
 fn scan_all_hashed(
     transaction: &CommandTransaction<'_>,
     wish: &ScanOptions<'_>,
@@ -189,8 +192,9 @@ fn scan_all_hashed(
     Ok(())
 }
 
-/// Decodes a record from a walk over keys. An empty one stands for the long record of a string:
-/// records of collections are short, and the store does not return expired ones.
+/// Decodes a record from an iteration in which long values may be replaced by empty ones. An empty
+/// value stands for the long record of a string: the records of collections are short, and the
+/// store does not return expired records. Returns `None` if the record has expired.
 pub(crate) fn read(value: &[u8], now_ms: u64) -> Result<Option<TypedValue<'_>>, CommandError> {
     if value.is_empty() {
         return Ok(Some(TypedValue::Text(StringValue::of(value, 0))));
@@ -198,7 +202,7 @@ pub(crate) fn read(value: &[u8], now_ms: u64) -> Result<Option<TypedValue<'_>>, 
     Ok(TypedValue::read(RecordBytes::Borrowed(value), now_ms)?)
 }
 
-/// Calls `each` with every key that may match a pattern, until it asks to stop.
+/// Calls `each` with every existing key that may match a pattern. Stops when `each` requests it.
 fn each_key(
     transaction: &CommandTransaction<'_>,
     pattern: Option<&[u8]>,
@@ -241,8 +245,8 @@ pub(crate) fn keys(
         listed.iter().for_each(|key| reply.bulk(key));
         return Ok(());
     }
-    // The number of keys must be known first: if they exceed a page, they are walked twice, to
-    // count and to send them.
+    // The reply must begin with the number of keys. If the keys do not fit into a page, they are
+    // iterated twice: once to count them, and once to send them.
     let snapshot = transaction.store.db.snapshot();
     let mut keys = MatchingKeys::new(transaction, pattern, &snapshot);
     while keys.next(|key| {
@@ -265,17 +269,17 @@ pub(crate) fn keys(
     Ok(())
 }
 
-/// The keys of a snapshot that match a pattern.
+/// An iterator over the keys of a snapshot that match a pattern.
 struct MatchingKeys {
     pattern: Vec<u8>,
     now_ms: u64,
     walk: SnapshotRecordIter,
 }
 
-/// A walk over records in a snapshot.
+/// An iterator over the records of a database in a snapshot.
 enum SnapshotRecordIter {
     Ordered(Box<Iter>),
-    /// `None` if the database never had records.
+    /// Hashed records, or `None` if no hashed record was ever written to the database.
     Hashed(Option<Box<UnorderedScan>>),
 }
 
@@ -297,7 +301,7 @@ impl MatchingKeys {
         }
     }
 
-    /// Calls `each` with the next key. Returns whether there was one.
+    /// Calls `each` with the next key. Returns false if there are no more keys.
     fn next(&mut self, each: impl FnOnce(&[u8])) -> Result<bool, CommandError> {
         let _may_wait = wait_hooks::may_wait();
         let now_ms = self.now_ms;
@@ -328,7 +332,7 @@ impl MatchingKeys {
     }
 }
 
-/// Keys to send after they were counted.
+/// The keys of a KEYS reply that are still to be sent, after all keys have been counted.
 struct RestOfKeys {
     keys: MatchingKeys,
     left: usize,
@@ -345,8 +349,8 @@ impl ReplyTail for RestOfKeys {
                 return Ok(ReplyProgress::More);
             }
             let last = &mut self.last;
-            // A key that has expired since it was counted is missing, but the length of the reply
-            // has been sent. Repeat the previous key in its place.
+            // If a key has expired since the keys were counted, there are fewer keys than the reply
+            // has announced. Repeat the last key in place of each missing one.
             self.keys.next(|key| {
                 last.clear();
                 last.extend_from_slice(key);
@@ -372,7 +376,7 @@ pub(crate) fn size(
     Ok(())
 }
 
-/// Number of keys up to which a random key is drawn from all of them.
+/// If a database has at most this number of keys, RANDOMKEY selects uniformly from all of them.
 const DRAWN_FROM: usize = 512;
 
 pub(crate) fn random_key(
@@ -400,7 +404,7 @@ pub(crate) fn random_key(
     Ok(())
 }
 
-/// Returns a random key between two keys, as if keys were uniformly distributed.
+/// Returns a random position between two keys, interpolating as if keys were uniformly distributed.
 pub(super) fn place_between(database: u8, first: &[u8], last: &[u8]) -> InnerKey {
     let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
     let part = |key: &[u8]| {
@@ -413,7 +417,8 @@ pub(super) fn place_between(database: u8, first: &[u8], last: &[u8]) -> InnerKey
     from
 }
 
-/// Returns the first key after a random position between the first key and the last.
+/// Returns the first key that follows a random position in the database. Returns `None` if no key
+/// follows.
 fn drawn(transaction: &mut CommandTransaction<'_>, first: &[u8]) -> Result<Option<Vec<u8>>, CommandError> {
     if transaction.store.records.are_hashed() {
         let mut random = [0; 16];
@@ -439,8 +444,9 @@ fn drawn(transaction: &mut CommandTransaction<'_>, first: &[u8]) -> Result<Optio
     Ok(None)
 }
 
-/// Returns at least `count` elements in hash order from a position on, if there are as many,
-/// including all with the last hash; and the position to continue at, or 0.
+/// Returns about `count` elements in hash order from a range, and the hash at which the scan
+/// continues, or 0 if the range has ended. Elements with equal hashes are never separated, so there
+/// may be more elements than requested; there are fewer if they are long.
 pub(super) fn some_elements(
     transaction: &CommandTransaction<'_>,
     (start, end): (InnerKey, InnerKey),
@@ -462,14 +468,14 @@ pub(super) fn some_elements(
     Ok((0, found))
 }
 
-/// Formats a score for replies without a type for floating-point numbers.
+/// Formats a score for replies in which scores are not sent as floating-point numbers.
 pub(crate) fn score_text(score: f64) -> Vec<u8> {
     let mut text = Vec::with_capacity(24);
     number::write_double(&mut text, score);
     text
 }
 
-/// Formats a score for ZSCAN: integers with all their digits.
+/// Formats a score for ZSCAN. Integers are written with all their digits.
 pub(super) fn scanned_score(score: f64) -> Vec<u8> {
     let mut text = Vec::with_capacity(24);
     if score.trunc() == score && score.abs() <= LARGEST_PLAIN {
@@ -480,5 +486,5 @@ pub(super) fn scanned_score(score: f64) -> Vec<u8> {
     text
 }
 
-/// Largest magnitude up to which Redis formats integers exactly.
+/// The largest absolute value for which Redis writes an integral score with all its digits.
 const LARGEST_PLAIN: f64 = (i64::MAX / 2) as f64;

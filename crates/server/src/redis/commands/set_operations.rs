@@ -1,5 +1,5 @@
-//! Unions, intersections and differences of sets, computed in pages. The members of all sets are
-//! ordered by hash, so a page begins where the last one ended.
+//! Unions, intersections and differences of sets, computed in pages. All sets are sorted by the
+//! hashes of their members, so each page can begin where the previous one has ended.
 
 use crate::error::CommandError;
 use crate::net::wait_hooks;
@@ -10,7 +10,7 @@ use crate::store::model::format::{self, InnerKey};
 use crate::store::{CommandTransaction, ServerStore, WalkDirection};
 use alluvium::{Keyspace, Snapshot};
 
-/// Number of members that are looked up in other sets at once.
+/// Maximum number of members per page, which are looked up together in the other sets.
 const AT_ONCE: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,16 +20,16 @@ pub(crate) enum SetOperation {
     Difference,
 }
 
-/// The source of sets: a transaction or a snapshot.
+/// A view of the store from which sets are read: a transaction or a snapshot.
 pub(crate) trait SetSource {
-    /// Calls `next` with the keys of a range in order, until it returns false.
+    /// Calls `next` with the keys of a range, in order, until it returns false.
     fn keys(
         &self,
         range: (InnerKey, InnerKey),
         next: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), CommandError>;
 
-    /// Returns which of the keys exist.
+    /// Returns for each key whether it exists.
     fn which(&self, keys: &[InnerKey]) -> Result<Vec<bool>, CommandError>;
 }
 
@@ -79,27 +79,29 @@ impl SetSource for SetSnapshot {
     }
 }
 
-/// The state of a paged set operation.
+/// The state of a set operation that is computed in pages.
 #[derive(Clone, Debug)]
 pub(super) struct SetOperationState {
     sum: SetOperation,
     database: u8,
     sets: Vec<CollectionHeader>,
-    /// Where it continues: the part of an element key after the set's number.
+    /// The position at which the next page begins. It is the part of an element key that follows
+    /// the collection number.
     from: Vec<u8>,
     is_over: bool,
 }
 
-/// Members, as the part of their keys after the set's number.
+/// A page of members. Each is represented by the part of its element key that follows the
+/// collection number.
 type MemberPage = Vec<Vec<u8>>;
 
-/// Returns the member from such a part of a key.
+/// Returns the member contained in the part of an element key that follows the collection number.
 pub(crate) fn member(part: &[u8]) -> &[u8] {
     part.get(size_of::<u64>()..).unwrap_or_default()
 }
 
 impl SetOperationState {
-    /// Starts an operation on sets. Missing sets count as empty.
+    /// Creates an operation on sets. Sets that do not exist are treated as empty.
     pub(crate) fn new(
         sum: SetOperation,
         database: u8,
@@ -113,7 +115,8 @@ impl SetOperationState {
         };
         let mut sets: Vec<CollectionHeader> = sets.iter().flatten().copied().collect();
         if sum == SetOperation::Intersection {
-            // The smallest set is read; the members are looked up in the others.
+            // The members of the first set are read and looked up in the other sets, so begin with
+            // the smallest set.
             sets.sort_by_key(|set| set.count);
         }
         SetOperationState {
@@ -125,7 +128,7 @@ impl SetOperationState {
         }
     }
 
-    /// Returns the next page of members, which may be empty, or `None` at the end.
+    /// Returns the next page of members, or `None` if there are no more pages. A page may be empty.
     pub(super) fn next_page(&mut self, source: &impl SetSource) -> Result<Option<MemberPage>, CommandError> {
         if self.is_over {
             return Ok(None);
@@ -138,7 +141,7 @@ impl SetOperationState {
         .map(Some)
     }
 
-    /// Returns some members of a set from the current position.
+    /// Returns the next members of one set, beginning at the current position.
     fn some(&self, source: &impl SetSource, set: &CollectionHeader) -> Result<MemberPage, CommandError> {
         let whole = format::elements(self.database, set.number);
         let mut start = whole.clone();
@@ -153,7 +156,8 @@ impl SetOperationState {
         Ok(page)
     }
 
-    /// Continues at the smallest member after `last`, which is `last` and a zero byte.
+    /// Sets the position to the smallest one after the member `last`, which is `last` followed by a
+    /// zero byte.
     fn go_on_behind(&mut self, last: &[u8]) {
         self.from.clear();
         self.from.extend_from_slice(last);
@@ -162,7 +166,8 @@ impl SetOperationState {
 
     fn union_page(&mut self, source: &impl SetSource) -> Result<MemberPage, CommandError> {
         let mut all = MemberPage::new();
-        // All sets are fully known up to the smallest of their last members.
+        // The pages read from the sets are complete only up to the smallest of their last members.
+        // Members beyond it belong to a later page.
         let mut known: Option<Vec<u8>> = None;
         for set in &self.sets {
             let page = self.some(source, set)?;
@@ -208,7 +213,8 @@ impl SetOperationState {
     }
 }
 
-/// The rest of a set operation whose number of results is known.
+/// The part of a set operation's reply that is still to be sent. The number of members has already
+/// been sent.
 struct SetOperationTail {
     data: Keyspace,
     db: alluvium::Db,
@@ -216,7 +222,7 @@ struct SetOperationTail {
     moment: Option<SetSnapshot>,
 }
 
-/// Returns a tail that replies with all members of an operation.
+/// Returns an object that writes all members of a set operation as the rest of a reply.
 pub(super) fn tail(store: &ServerStore, combination: SetOperationState) -> Box<dyn ReplyTail> {
     Box::new(SetOperationTail {
         data: store.data.clone(),

@@ -1,4 +1,4 @@
-//! Sets: one record without a value per member.
+//! Commands on sets. Each member of a set is stored as a separate key with an empty value.
 
 use super::draw;
 use super::hashes::random_count;
@@ -16,8 +16,9 @@ use smallvec::SmallVec;
 type CommandResult = Result<(), CommandError>;
 type MemberList = Vec<Vec<u8>>;
 
-/// Memory of a drawn member: copies of its bytes (here, in the reply, and for removal in the
-/// transaction and its batch), and overhead.
+/// Number of copies of a randomly selected member that are in memory (in this list, in the reply,
+/// and, if it is removed, in the transaction and its write batch), and overhead per member in
+/// bytes.
 const COPIES: usize = 4;
 const PER_MEMBER: usize = 192;
 
@@ -41,7 +42,7 @@ fn has(
     Ok(transaction.get(&place)?.is_some())
 }
 
-/// Returns which of some members a set has.
+/// Returns for each of some members whether the set contains it.
 fn which<'a>(
     transaction: &mut CommandTransaction<'_>,
     set: &CollectionHeader,
@@ -65,7 +66,7 @@ fn add<'a>(
     let mut count = 0;
     for (index, place) in places.into_iter().enumerate() {
         let was_there = there.get(index) == Some(&true);
-        // A member may be named twice.
+        // If a member occurs twice in the command, count it only once.
         if !was_there && (is_one || transaction.own_value(&place).is_none()) {
             count += 1;
             transaction.put(place, Vec::new(), 0);
@@ -206,14 +207,14 @@ pub(crate) fn smove(
         Some(target) => target,
         None => transaction.new_collection(CollectionKind::Set)?,
     };
-    // Watchers of the target are notified only if it has changed.
+    // Notify the watchers of the target only if the member was not in it before.
     if add(transaction, &mut target, std::iter::once(member))? > 0 {
         transaction.save(to, &target);
     }
     Ok(())
 }
 
-/// Draws distinct members, as many as fit into a reply.
+/// Selects up to `count` distinct random members, but no more than fit into a reply.
 fn drawn<'s>(
     transaction: &CommandTransaction<'s>,
     set: &CollectionHeader,
@@ -319,7 +320,7 @@ pub(crate) fn sscan(
     reply: &mut ReplyWriter<'_>,
 ) -> CommandResult {
     let cursor = scan_commands::cursor(args.at(2))?;
-    // As in Redis, options are parsed only if the key exists.
+    // As in Redis, the options are parsed only if the key exists.
     let Some(set) = set(transaction, args.at(1))? else {
         scan_commands::begin(reply, 0, 0);
         return Ok(());
@@ -350,8 +351,9 @@ fn combination(
     Ok(SetOperationState::new(sum, transaction.database, &sets))
 }
 
-/// Replies with the result of a set operation. The number of members must be known first: if they
-/// exceed a page, they are computed twice, to count and to send them.
+/// Writes the result of a set operation as the reply, which must begin with the number of members.
+/// If the members do not fit into a page, they are computed twice: once to count them, and once to
+/// send them.
 fn show(
     transaction: &mut CommandTransaction<'_>,
     args: Args<'_>,

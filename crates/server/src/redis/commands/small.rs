@@ -1,4 +1,4 @@
-//! Minor commands that tools send: ROLE, WAIT, MODULE, LOLWUT.
+//! Minor commands that client tools send: ROLE, WAIT, MODULE and LOLWUT.
 
 use crate::error::CommandError;
 use crate::protocol::resp::{Args, ReplyWriter};
@@ -20,7 +20,7 @@ pub(crate) fn role(
     Ok(())
 }
 
-/// There are no replicas, so WAIT returns at once.
+/// The WAIT command. It replies immediately, because there are no replicas.
 pub(crate) fn wait(
     _session: &mut RedisSession,
     args: Args<'_>,
@@ -61,7 +61,7 @@ pub(crate) fn module(
     Ok(())
 }
 
-/// Layers of sediment, drawn from random numbers.
+/// The LOLWUT command. Draws layers of sediment from random numbers.
 pub(crate) fn lolwut(
     _session: &mut RedisSession,
     _args: Args<'_>,

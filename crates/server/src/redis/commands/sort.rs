@@ -1,5 +1,5 @@
-//! SORT and SORT_RO: sort the elements of a list, a set or a sorted set, by themselves or by values
-//! of other keys.
+//! The commands SORT and SORT_RO. They sort the elements of a list, a set or a sorted set, either
+//! by the elements themselves or by the values of other keys.
 
 use super::lists;
 use crate::error::CommandError;
@@ -14,30 +14,30 @@ use std::ops::{ControlFlow, Range};
 
 type CommandResult = Result<(), CommandError>;
 
-/// Memory of an element besides its bytes: its entries here and in the order, an allocation, and
-/// its frame in the reply.
+/// Memory overhead of an element, in bytes: its entries in the lists of elements and sort keys, an
+/// allocation, and its framing in the reply.
 const PER_ELEMENT: usize = 160;
 
-/// Whether a command may store its result.
+/// Whether a command may store its result in a key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SortAccess {
     Stores,
     OnlyReads,
 }
 
-/// A pattern of BY or GET.
+/// A pattern of the option BY or GET.
 #[derive(Clone, Copy)]
 enum SortPattern<'a> {
-    /// The element itself, written as `#`.
+    /// The pattern `#`, which stands for the element itself.
     Element,
-    /// The value of a key or of a hash's field. The element is inserted between two parts of the
-    /// name.
+    /// The value of a key or of a hash field. The name of the key is formed by inserting the
+    /// element between the two parts of the pattern.
     Key {
         before: &'a [u8],
         behind: &'a [u8],
         field: Option<&'a [u8]>,
     },
-    /// A name without a placeholder, which yields nothing.
+    /// A pattern that has no placeholder and therefore yields no value.
     Nothing,
 }
 
@@ -66,15 +66,16 @@ impl<'a> SortPattern<'a> {
     }
 }
 
-/// The arguments of the command.
+/// The parsed arguments of the command.
 struct SortRequest<'a> {
-    /// The sort key, if it is not the element itself.
+    /// The pattern that determines the sort key, or `None` if elements are sorted by themselves.
     by: Option<SortPattern<'a>>,
-    /// Whether elements keep their order.
+    /// Whether the elements are not sorted at all.
     is_unsorted: bool,
     is_text: bool,
     is_backward: bool,
-    /// Number of elements to skip, and to return; all if negative.
+    /// Number of elements to skip, and maximum number of elements to return. A negative maximum
+    /// means that there is no limit.
     limit: (i64, i64),
     gets: Vec<SortPattern<'a>>,
     stored: Option<&'a [u8]>,
@@ -117,7 +118,7 @@ impl<'a> SortRequest<'a> {
         Ok(wish)
     }
 
-    /// Returns the range of wanted elements.
+    /// Returns the range of indexes to return, given that there are `count` elements.
     fn window(&self, count: u64) -> Range<u64> {
         let start = u64::try_from(self.limit.0).unwrap_or(0).min(count);
         let end = match u64::try_from(self.limit.1) {
@@ -128,23 +129,23 @@ impl<'a> SortRequest<'a> {
     }
 }
 
-/// Returns the key in which a command stores its result.
+/// Returns the key in which a command stores its result, if it has this option.
 pub(crate) fn stored_key<'a>(args: Args<'a>) -> Option<&'a [u8]> {
     SortRequest::read(args, SortAccess::Stores).ok()?.stored
 }
 
-/// Returns whether a command reads keys that are not among its arguments.
+/// Returns whether a command reads keys that are not among its arguments, because it has a pattern.
 pub(crate) fn reads_other_keys(args: Args<'_>) -> bool {
     let is_key = |pattern: &SortPattern<'_>| matches!(pattern, SortPattern::Key { .. });
     SortRequest::read(args, SortAccess::Stores)
         .is_ok_and(|wish| wish.by.as_ref().is_some_and(is_key) || wish.gets.iter().any(is_key))
 }
 
-/// The sort key of an element.
+/// The value by which an element is sorted.
 enum SortKey {
     Number(f64),
     Text(Option<Vec<u8>>),
-    /// The element itself, as text.
+    /// The element is sorted by itself, as text.
     Itself,
 }
 
@@ -157,7 +158,8 @@ impl SortKey {
     }
 }
 
-/// Compares two elements. Elements with equal numbers are compared themselves.
+/// Compares two elements by their sort keys. If both have the same numeric sort key, compares the
+/// elements themselves.
 fn compare((one, one_weight): &(Vec<u8>, SortKey), (other, other_weight): &(Vec<u8>, SortKey)) -> Ordering {
     match (one_weight, other_weight) {
         (SortKey::Number(one_number), SortKey::Number(other_number)) => one_number
@@ -169,7 +171,7 @@ fn compare((one, one_weight): &(Vec<u8>, SortKey), (other, other_weight): &(Vec<
     }
 }
 
-/// Evaluates a pattern for some elements.
+/// Returns the value of a pattern for each of some elements.
 fn look_up(
     transaction: &CommandTransaction<'_>,
     pattern: &SortPattern<'_>,
@@ -213,7 +215,7 @@ fn look_up(
     Ok(found)
 }
 
-/// Collected elements with their memory charge.
+/// The elements to sort, and the charge for their memory.
 struct CollectedElements<'s> {
     elements: Vec<Vec<u8>>,
     working: WorkingMemory<'s>,
@@ -227,7 +229,7 @@ impl CollectedElements<'_> {
     }
 }
 
-/// Collects the elements of a range of a collection, in its order.
+/// Reads the elements in a range of indexes of a collection, in the order of the collection.
 fn gather<'s>(
     transaction: &CommandTransaction<'s>,
     collection: &CollectionHeader,
@@ -315,12 +317,13 @@ fn order(
     Ok(())
 }
 
-/// Returns the number of elements to look up at once.
+/// Returns the number of values that may be looked up together.
 fn at_once(transaction: &CommandTransaction<'_>) -> usize {
     AT_ONCE.min(transaction.store.sizes.most())
 }
 
-/// Calls `each` with the results of all GET patterns for some elements, in order.
+/// For each element in order, calls `each` with the value of every GET pattern. Without GET
+/// patterns, calls it with the element.
 fn results(
     transaction: &CommandTransaction<'_>,
     gets: &[SortPattern<'_>],
@@ -336,7 +339,8 @@ fn results(
         let (some, others) = rest.split_at(rows);
         rest = others;
         if let [element] = some {
-            // Read one value at a time: there may be many long ones.
+            // Look up one value at a time, because the element may have many patterns with long
+            // values.
             for pattern in gets {
                 let mut values = look_up(transaction, pattern, &[element])?;
                 each(values.pop().flatten().as_deref())?;
@@ -357,7 +361,7 @@ fn results(
     Ok(())
 }
 
-/// Stores the results as a list. Returns their number.
+/// Stores the values of the GET patterns as a list. Returns their number.
 fn store(
     transaction: &mut CommandTransaction<'_>,
     key: &[u8],
@@ -398,7 +402,8 @@ fn run(
     if let Some(collection) = &collection
         && (wish.is_unsorted && stored.is_some() && collection.kind == CollectionKind::Set)
     {
-        // A set has no order that a stored list could keep, so its elements are sorted.
+        // Sort the elements of a set by themselves, because a set has no order in which they could
+        // be stored.
         (wish.is_unsorted, wish.is_text, wish.by) = (false, true, None);
     }
     let elements = match &collection {
@@ -425,7 +430,7 @@ fn run(
     finish(transaction, &wish, stored, &elements, reply)
 }
 
-/// Replies with the results, or stores them.
+/// Writes the result as the reply, or stores it if the command has this option.
 fn finish(
     transaction: &mut CommandTransaction<'_>,
     wish: &SortRequest<'_>,

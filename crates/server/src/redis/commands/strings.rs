@@ -1,4 +1,4 @@
-//! Strings: one record per key.
+//! Commands on strings. A string is stored in the record of its key.
 
 use super::expiry::{ExpiryUnit, moment};
 use crate::error::CommandError;
@@ -9,16 +9,16 @@ use crate::store::model::TypedValue;
 
 type CommandResult = Result<(), CommandError>;
 
-/// A string that a command changes; empty if it does not exist.
+/// A copy of a string that a command is going to change. It is empty if the key does not exist.
 pub(super) struct StringUpdate<M> {
     pub(crate) text: Vec<u8>,
     pub(crate) expires_ms: u64,
-    /// The memory charge of the new value.
+    /// The memory charge for the new value.
     _working: M,
 }
 
-/// Copies the string of a key, with a memory charge for the new value. `grown` computes the new
-/// length from the old one.
+/// Copies the string stored under a key, and charges the memory for its new value. `grown` returns
+/// the new length of the string, given its old length.
 pub(super) fn to_change<T: StringStore>(
     transaction: &mut T,
     key: &[u8],
@@ -27,7 +27,7 @@ pub(super) fn to_change<T: StringStore>(
     let memory = transaction.memory();
     let old = transaction.text(key)?;
     let old_len = old.as_ref().map_or(0, |text| text.len());
-    // Charge before copying.
+    // Charge the memory before the value is copied.
     let working = T::room_to_grow(memory, grown(old_len).max(old_len))?;
     Ok(StringUpdate {
         expires_ms: old.as_ref().map_or(0, |text| text.expires_ms),
@@ -196,10 +196,10 @@ pub(crate) fn pset_ex(
     set_until(transaction, args, reply, ExpiryUnit::InMilliseconds, "psetex")
 }
 
-/// A key and its new value.
+/// A key, and the value that is assigned to it.
 type StringAssignment<'a> = (&'a [u8], &'a [u8]);
 
-/// Returns the pairs of MSET and MSETNX.
+/// Returns the keys and values of MSET or MSETNX. Returns an error if a value is missing.
 fn pairs<'a>(args: Args<'a>, command: &str) -> Result<Vec<StringAssignment<'a>>, CommandError> {
     if args.len().is_multiple_of(2) {
         return Err(wrong_number(command));
@@ -443,7 +443,8 @@ pub(crate) fn decr_by(
     add(transaction, args.at(1), by, reply)
 }
 
-/// Returns the sum of two decimal numbers, or an error.
+/// Returns the sum of two decimal numbers, or an error if either is invalid or the sum is not
+/// finite.
 pub(super) fn float_sum(old: &[u8], by: &[u8]) -> Result<Vec<u8>, CommandError> {
     double(by)?;
     double(old)?;

@@ -1,19 +1,21 @@
-//! MULTI and EXEC: commands are queued, then executed as one batch, unless a watched key was
-//! changed.
+//! The commands MULTI and EXEC. After MULTI, commands are queued. EXEC executes them as one batch,
+//! unless a watched key has been changed.
 //!
-//! EXEC locks all queued and watched keys, executes the commands one after another under the locks,
-//! and commits one atomic batch. It does not use a transaction of the store, as BEGIN does
-//! (`interactive.rs`), for three reasons. First, a batch is already atomic, and under the locks no
-//! other client writes to its keys, so there is nothing to validate. Second, WATCH is a flag that
-//! each writer of a watched key sets while it holds the key's lock. EXEC checks the flag under the
-//! same lock, however long ago WATCH was. Third, replies match those of Redis: an EXEC without
-//! WATCH never fails because of other clients.
+//! EXEC locks all queued and watched keys, executes the commands one after another while it holds
+//! the locks, and commits one atomic batch. Unlike BEGIN (`interactive.rs`), it does not use a
+//! transaction of the store, for three reasons. First, the batch is already atomic, and while the
+//! locks are held no other client can write to the keys, so there is nothing to validate. Second,
+//! WATCH needs no validation either: it registers a flag, which every writer of a watched key sets
+//! while it holds the key's lock. EXEC checks the flag while it holds the same lock, however long
+//! ago the WATCH was. Third, replies are the same as in Redis: an EXEC without WATCH never fails
+//! because of other clients.
 //!
-//! With a transaction of the store, each EXEC would keep its read set in memory and validate it at
-//! the commit. A conflict would either run the queue again, unknown to the client and with
-//! different replies, or be an error that clients of Redis do not know. A transaction as old as
-//! WATCH would also retain old versions while a client is silent. It would not allow more
-//! concurrency: the locks already order the commands of all clients.
+//! With a transaction of the store, each EXEC would have to keep its read set in memory and
+//! validate it at the commit. On a conflict, EXEC would either have to execute the queue again,
+//! unknown to the client and with different replies, or return an error that Redis clients do not
+//! know. A transaction that began with WATCH would also retain old versions while the client is
+//! idle. It would not increase concurrency, because the locks determine the order of the commands
+//! of all clients anyway.
 
 use super::keys;
 use crate::error::CommandError;
@@ -31,7 +33,7 @@ use std::time::Instant;
 
 type CommandResult = Result<(), CommandError>;
 
-/// A command queued by MULTI.
+/// A command that was queued after MULTI.
 struct QueuedCommand {
     command: &'static CommandSpec,
     bytes: Vec<u8>,
@@ -57,19 +59,20 @@ impl QueuedCommand {
     }
 }
 
-/// Approximate memory of a watched key besides its bytes, here and in the table of watchers.
+/// Approximate memory overhead of a watched key, in bytes, in this connection and in the table of
+/// watchers.
 const PER_WATCH: usize = 200;
 
-/// The state of MULTI and WATCH for a connection.
+/// The MULTI and WATCH state of a connection.
 #[derive(Default)]
 pub(crate) struct MultiState {
     queue: Option<Vec<QueuedCommand>>,
     bytes: usize,
     has_failed: bool,
-    /// Whether EXEC is executing the queued commands.
+    /// Whether EXEC is executing the queued commands at present.
     pub(crate) is_executing: bool,
-    /// The watched keys by database, each with its expiry time or 0. Expiry changes a key without
-    /// any command.
+    /// The watched keys and their databases, each with the key's expiry time or 0. The time is
+    /// needed because a key that expires changes without being written.
     watched: BTreeMap<(u8, Box<[u8]>), u64>,
     watched_bytes: usize,
     is_touched: Arc<AtomicBool>,
@@ -84,12 +87,12 @@ impl MultiState {
         self.queue.as_ref().map_or(0, Vec::len)
     }
 
-    /// Returns its memory in bytes.
+    /// Returns the memory used by the queue and the watched keys, in bytes.
     pub(crate) fn held(&self) -> usize {
         self.bytes + self.watched_bytes
     }
 
-    /// Makes EXEC fail, because a command could not be queued.
+    /// Makes EXEC fail, because a command could not be queued. Has no effect without MULTI.
     pub(crate) fn fail(&mut self) {
         self.has_failed |= self.is_begun();
     }
@@ -113,7 +116,7 @@ impl MultiState {
         Ok(())
     }
 
-    /// Ends MULTI and WATCH: drops the queue and all watches.
+    /// Ends MULTI and WATCH. Discards the queued commands and removes all watches.
     pub(crate) fn end(&mut self, store: &ServerStore) {
         self.queue = None;
         self.bytes = 0;
@@ -129,8 +132,8 @@ impl MultiState {
         self.is_touched.store(false, Ordering::Release);
     }
 
-    /// Returns whether a watched key has changed. The caller holds the locks of all watched keys,
-    /// or needs none.
+    /// Returns whether a watched key has been changed or has expired. The caller must hold the
+    /// locks of all watched keys.
     fn is_stale(&self, now_ms: u64) -> bool {
         let is_gone = |&expires_ms: &u64| expires_ms != 0 && expires_ms <= now_ms;
         self.is_touched.load(Ordering::Acquire) || self.watched.values().any(is_gone)
@@ -198,7 +201,7 @@ pub(crate) fn watch(
                 .fetch_add(1, Ordering::Relaxed);
             return Err(CommandError::Refused(Cow::Owned(text)));
         }
-        // Watch first, then read: a write in between is noticed.
+        // Register the watch before reading the key, so that a write in between is noticed.
         let number = watch_locked(&store, database, key, &session.multi.is_touched);
         session.multi.watched_bytes += PER_WATCH + key.len();
         session.multi.watched.insert(place.clone(), 0);
@@ -210,14 +213,15 @@ pub(crate) fn watch(
     Ok(())
 }
 
-/// Watches a key under its lock. Returns the stored number of its database.
+/// Registers a watch while holding the key's lock. Returns the stored number of the key's database.
 fn watch_locked(store: &ServerStore, database: u8, key: &[u8], is_touched: &Arc<AtomicBool>) -> u8 {
     loop {
         let number = store.databases.number_of(database);
         let mut wanted = KeyLockRequest::default();
         wanted.key(number, key, Mode::Shared);
         let _held = store.locks.lock(wanted);
-        // The database may have been swapped before the lock was acquired (S24).
+        // The database may have been swapped before the lock was acquired (S24); in that case,
+        // retry.
         if store.databases.number_of(database) == number {
             store.locks.watch(database, key, is_touched);
             return number;
@@ -267,7 +271,8 @@ fn execute(
     let held = loop {
         let numbers = store.databases.numbers();
         let held = store.locks.lock(wanted(session, queue, &numbers));
-        // Databases may have been swapped before the locks were acquired (S24).
+        // Databases may have been swapped before the locks were acquired (S24); in that case,
+        // retry.
         if store.databases.numbers() == numbers {
             break held;
         }
@@ -280,7 +285,8 @@ fn execute(
         return Ok(());
     }
     let (mut output, mut working) = (Vec::new(), WorkingMemory::new(store));
-    // The queued commands are charged already, and most of the written data comes from them.
+    // The memory of the queued commands is already charged, and most of the data that EXEC writes
+    // comes from them. Charge only what exceeds it.
     let (sent, mut charged) = (queue.iter().map(|queued| queued.bytes.len()).sum::<usize>(), 0);
     for queued in queue {
         let (command, args) = (queued.command, queued.args());
@@ -315,8 +321,9 @@ fn execute(
     Ok(())
 }
 
-/// Returns the locks for all queued and watched keys, given the stored numbers of databases. Reads
-/// are locked, too, because the reads of a transaction must be consistent.
+/// Returns the set of locks for all queued and watched keys. `numbers` contains the stored number
+/// of each database. Keys that are only read are locked too, because all reads of a transaction
+/// must be consistent.
 fn wanted(session: &RedisSession, queue: &[QueuedCommand], numbers: &[u8]) -> KeyLockRequest {
     let number_of = |database: u8| numbers[usize::from(database)];
     let mut wanted = KeyLockRequest::default();

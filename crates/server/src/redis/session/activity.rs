@@ -1,37 +1,38 @@
-//! Execution times of a connection's requests, for latency statistics and CLIENT LIST.
+//! The times at which a connection executes requests, for latency statistics and CLIENT LIST.
 
 use std::time::Instant;
 
-/// The times of a connection's last batch.
+/// The times of a connection's current and previous batches.
 #[derive(Default)]
 pub(in crate::redis) struct SessionActivity {
-    /// Start of the current batch, which may be suspended in between.
+    /// The start of the current batch. It remains set while the batch is suspended.
     began: Option<Instant>,
-    /// End of the last batch, until it is published.
+    /// The end of the previous batch. It is cleared when the activity is published.
     ended: Option<Instant>,
-    /// Whether activity was published since the last [`SessionActivity::take_noted`].
+    /// Whether activity was published since the last call of [`SessionActivity::take_noted`].
     has_noted: bool,
 }
 
 impl SessionActivity {
-    /// Returns the start of the current batch, which is now unless the batch was suspended.
+    /// Begins a batch and returns its start time. If the batch was suspended, returns its original
+    /// start time.
     pub(in crate::redis) fn begin(&mut self) -> Instant {
         *self.began.get_or_insert_with(Instant::now)
     }
 
-    /// Abandons the current batch, whose commands are executed again in smaller batches.
+    /// Cancels the current batch, because its commands will be executed again in smaller batches.
     pub(in crate::redis) fn cancel(&mut self) {
         self.began = None;
     }
 
-    /// Ends the current batch and returns the time.
+    /// Ends the current batch and returns the current time.
     pub(in crate::redis) fn end(&mut self) -> Instant {
         let now = Instant::now();
         (self.began, self.ended) = (None, Some(now));
         now
     }
 
-    /// Publishes activity and returns its time.
+    /// Notes that activity is being published, and returns the time of that activity.
     pub(super) fn note(&mut self) -> Instant {
         self.has_noted = true;
         self.ended.take().unwrap_or_else(Instant::now)

@@ -1,21 +1,22 @@
-//! Authentication of a connection.
+//! The identity of a connection's user, and its authentication.
 
 use crate::access::{AclUser, ClientOrigin, LoginResult, UserRegistry};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The user of a connection.
+/// The user of a connection, and the state of its authentication.
 pub(in crate::redis) struct SessionIdentity {
-    /// Whether the client has authenticated or need not.
+    /// Whether the client has authenticated successfully or need not authenticate.
     pub(in crate::redis) is_authenticated: bool,
     pub(in crate::redis) user: Arc<AclUser>,
     failed_logins: u32,
-    /// Time at which the reply to a wrong password is due, until the session takes it.
+    /// The time at which the reply to a wrong password must be sent. The session takes it to delay
+    /// the reply.
     delay: Option<Duration>,
 }
 
 impl SessionIdentity {
-    /// Returns the identity of a new connection.
+    /// Returns the identity of a new connection, which has the default user.
     pub(in crate::redis) fn new(access: &UserRegistry) -> SessionIdentity {
         SessionIdentity {
             is_authenticated: access.is_open(),
@@ -25,8 +26,8 @@ impl SessionIdentity {
         }
     }
 
-    /// Authenticates a client at `peer` and returns the user. The reply to a wrong password is
-    /// delayed.
+    /// Authenticates the client, which is connected from `peer`, and returns its user. If the
+    /// password is wrong, determines the delay of the reply.
     pub(in crate::redis) fn check(
         &mut self,
         access: &UserRegistry,
@@ -42,7 +43,8 @@ impl SessionIdentity {
         }
     }
 
-    /// Returns the time at which the reply to the last command is due, if it was a wrong password.
+    /// Returns the time at which the reply to the last command must be sent, if that command
+    /// contained a wrong password.
     pub(super) fn take_delay(&mut self) -> Option<Duration> {
         self.delay.take()
     }

@@ -1,14 +1,14 @@
-//! Parsing of a connection's input into requests.
+//! Parses the input of a connection into requests.
 
 use crate::options;
 use crate::protocol::resp::{BadRequest, ParsedRequests, RequestLimits, RequestParser};
 
-/// The parsed requests of a connection, and the state of the parser.
+/// The parsed requests of a connection, and the state of its parser.
 pub(in crate::redis) struct RequestReader {
     parser: RequestParser,
-    /// `None` while they are executed.
+    /// The parsed requests, or `None` while they are being executed.
     requests: Option<ParsedRequests>,
-    /// The parse error after these requests.
+    /// The parse error that follows these requests, if there is one.
     error: Option<BadRequest>,
 }
 
@@ -23,18 +23,18 @@ impl Default for RequestReader {
 }
 
 impl RequestReader {
-    /// Takes the requests for execution.
+    /// Removes the parsed requests in order to execute them.
     pub(super) fn take(&mut self) -> ParsedRequests {
         self.requests.take().unwrap_or_default()
     }
 
-    /// Puts the requests back after execution.
+    /// Puts the parsed requests back after their execution.
     pub(super) fn put_back(&mut self, requests: ParsedRequests) {
         debug_assert!(self.requests.is_none(), "requests are taken out once");
         self.requests = Some(requests);
     }
 
-    /// Parses up to `most` requests.
+    /// Parses requests from the input until there are `most` of them.
     pub(super) fn read(
         &mut self,
         input: &mut [u8],
@@ -45,17 +45,19 @@ impl RequestReader {
         self.error = self.parser.parse(input, requests, limits, most).err();
     }
 
-    /// Returns the parse error, once the requests before it have been executed.
+    /// Returns the parse error, if there is one. Called when the requests that precede the error
+    /// have been executed.
     pub(super) fn take_error(&mut self) -> Option<BadRequest> {
         self.error.take()
     }
 
-    /// Returns the total size of the incomplete request, as far as it is known.
+    /// Returns the size of the incomplete request in bytes, as far as it is known.
     pub(super) fn announced(&self) -> usize {
         self.parser.announced()
     }
 
-    /// Skips the incomplete request. Returns whether further requests can be parsed after it.
+    /// Skips the incomplete request, whose remaining bytes may arrive later. Returns whether
+    /// further requests can be parsed after it.
     pub(in crate::redis) fn skip_begun(&mut self) -> bool {
         let mut requests = self.take();
         let can_go_on = self.parser.refuse(&mut requests);
@@ -63,14 +65,14 @@ impl RequestReader {
         can_go_on
     }
 
-    /// Returns the memory of the requests in bytes.
+    /// Returns the memory used by the parsed requests, in bytes.
     pub(super) fn memory(&self) -> usize {
         self.requests.as_ref().map_or(0, ParsedRequests::memory)
     }
 }
 
 impl options::ServerLimits {
-    /// Returns the limits for the parser of the Redis protocol.
+    /// Returns the limits on requests that the parser of the Redis protocol must enforce.
     pub(crate) fn of_requests(&self) -> RequestLimits {
         RequestLimits {
             bytes: self.request,

@@ -1,4 +1,4 @@
-//! CLIENT REPLY: suppression of replies.
+//! The suppression of replies by CLIENT REPLY.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::redis) enum ReplyMode {
@@ -9,11 +9,11 @@ pub(in crate::redis) enum ReplyMode {
 }
 
 impl ReplyMode {
-    /// Discards the replies of a command, which begin at `start`, if they are suppressed. `before`
-    /// is the mode before the command.
+    /// Discards the reply of a command if replies are suppressed. The reply begins at `start` in
+    /// the output, and `before` is the mode that was in force before the command.
     pub(in crate::redis) fn apply(&mut self, before: ReplyMode, output: &mut Vec<u8>, start: usize) {
         match before {
-            // CLIENT REPLY ON is answered in any mode.
+            // The reply to CLIENT REPLY ON is always sent.
             ReplyMode::Off | ReplyMode::SkipNext if *self == ReplyMode::On => {}
             ReplyMode::Off => output.truncate(start),
             ReplyMode::SkipNext => {

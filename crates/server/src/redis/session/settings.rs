@@ -1,17 +1,17 @@
-//! Per-connection settings that a client chooses.
+//! Settings of a connection that its client chooses.
 
 use super::reply_mode::ReplyMode;
 use crate::protocol::resp::RespVersion;
 
-/// The settings of a client. RESET restores the defaults.
+/// The settings that the client of a connection has chosen. RESET restores the defaults.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::redis) struct SessionSettings {
-    /// The database chosen with SELECT, 0 to 15.
+    /// The database selected with SELECT, from 0 to 15.
     pub(in crate::redis) database: u8,
-    /// The protocol version chosen with HELLO.
+    /// The protocol version selected with HELLO.
     pub(in crate::redis) version: RespVersion,
     pub(in crate::redis) reply_mode: ReplyMode,
-    /// Whether reads count as uses of keys, as set by CLIENT NO-TOUCH.
+    /// Whether reads count as uses of keys. CLIENT NO-TOUCH ON sets this to false.
     pub(in crate::redis) touches_keys: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The reasons for which a connection suspends the execution of requests.
+//! The reasons why a connection suspends the execution of requests.
 
 use super::{ExecutionFlow, RedisSession};
 use crate::protocol::resp::{ReplyProgress, ReplyTail, ReplyWriter};
@@ -7,33 +7,35 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// The reason for which request `next` is not executed yet. At most one exists at a time.
+/// Why the execution of request `next` is suspended. A session is suspended for only one reason at
+/// a time.
 pub(super) enum Suspension {
-    /// The reply to a wrong password is not due yet.
+    /// The reply to a wrong password must not be sent yet.
     LoginDelay {
         until: Duration,
         reply: Vec<u8>,
         next: usize,
     },
-    /// CLIENT PAUSE delays the request. On resumption the pause is checked again.
+    /// A pause by CLIENT PAUSE suspends the request. When execution resumes, the pause is checked
+    /// again.
     ClientPause { next: usize },
-    /// A batch of `count` requests waits for a read. When it is resumed, its number may differ,
-    /// because users' rules may have changed.
+    /// A batch of `count` requests waits for a read. After the read, the batch may have a different
+    /// number of requests, because the permissions of the user may have changed in the meantime.
     Read {
         awaited: Box<PendingRead>,
         next: usize,
         count: usize,
     },
-    /// The client has not read the written part of a long reply.
+    /// The client has not yet received the part of a long reply that was written.
     PartialReply { tail: Box<dyn ReplyTail>, next: usize },
 }
 
-/// Where a session continues: the next request; and after a suspended batch, its number of requests
-/// and the completed read.
+/// Where execution continues: the index of the next request, and, if it was suspended for a read,
+/// the number of requests in the batch and the result of the read.
 pub(super) type ResumePoint = (usize, Option<(usize, ReadResult)>);
 
 impl RedisSession {
-    /// Returns where to continue after a suspension, or the reason to keep waiting.
+    /// Returns where execution continues after a suspension, or why it must remain suspended.
     pub(super) fn resume(
         &mut self,
         output: &mut Vec<u8>,
@@ -78,8 +80,8 @@ impl RedisSession {
         }
     }
 
-    /// Writes the next part of a long reply. If the reply cannot be completed, the connection is
-    /// closed, because its first part has been sent already.
+    /// Writes the next part of a long reply. If the reply cannot be completed, closes the
+    /// connection, because the beginning of the reply has already been sent.
     fn write_part(
         &mut self,
         mut tail: Box<dyn ReplyTail>,
@@ -97,7 +99,7 @@ impl RedisSession {
         ExecutionFlow::PartialReply
     }
 
-    /// Suspends execution until the reply to a wrong password is due.
+    /// Suspends execution until the time at which the reply to a wrong password must be sent.
     pub(super) fn delay(
         &mut self,
         until: Duration,
@@ -110,7 +112,7 @@ impl RedisSession {
         self.suspend(Suspension::LoginDelay { until, reply, next })
     }
 
-    /// Suspends execution until `resume` finds that the reason has ended.
+    /// Suspends execution until `resume` finds that the reason for the suspension no longer exists.
     pub(super) fn suspend(&mut self, suspension: Suspension) -> ExecutionFlow {
         assert!(
             self.suspension.is_none(),
@@ -120,7 +122,7 @@ impl RedisSession {
         ExecutionFlow::Wait
     }
 
-    /// Returns whether a long reply is written only in part.
+    /// Returns whether a long reply has been written only in part.
     pub(super) fn is_in_reply(&self) -> bool {
         matches!(self.suspension, Some(Suspension::PartialReply { .. }))
     }

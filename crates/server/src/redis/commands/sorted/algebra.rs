@@ -1,5 +1,5 @@
-//! Unions, intersections and differences of sorted sets. Plain sets count as sorted sets with all
-//! scores 1.
+//! Unions, intersections and differences of sorted sets. Each input may also be a plain set, whose
+//! members have the score 1.
 
 use super::super::key_count_arguments;
 use super::merge::{ScoreAggregate, SortedSetOperation, VisitControl, WeightedSets, visit};
@@ -13,18 +13,19 @@ use crate::store::model::{CollectionHeader, CollectionKind, TypedValue};
 use crate::store::{CommandTransaction, WorkingMemory};
 use std::cmp::Ordering;
 
-/// Memory of a collected member besides its bytes: its entry in a list that doubles as it grows, an
-/// allocation, and its frame and score in the reply.
+/// Memory overhead of a member of the result, in bytes: its entry in a list whose capacity doubles
+/// when it grows, an allocation, and its framing and score in the reply.
 const PER_MEMBER: usize = 2 * size_of::<ScoredMember>() + 16 + 48;
 
-/// The arguments of a command: sets with weights, and the aggregation of scores.
+/// The parsed arguments of a command: the input sets with their weights, and how scores are
+/// combined.
 struct SetOperationRequest {
     inputs: WeightedSets,
     aggregate: ScoreAggregate,
     with_scores: bool,
 }
 
-/// Whether a command replies with its result or stores it.
+/// Whether a command writes its result as the reply or stores it in a key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ResultDestination {
     Shows,
@@ -32,8 +33,8 @@ enum ResultDestination {
 }
 
 impl SetOperationRequest {
-    /// Parses the arguments from the number of keys at `at` on. As in Redis, a key of the wrong
-    /// type is reported before an invalid option.
+    /// Parses the arguments, beginning with the number of keys at index `at`. As in Redis, a key
+    /// with a value of the wrong type is reported before an invalid option.
     fn read(
         transaction: &mut CommandTransaction<'_>,
         args: Args<'_>,
@@ -42,7 +43,8 @@ impl SetOperationRequest {
         what_for: ResultDestination,
         none: &'static str,
     ) -> Result<SetOperationRequest, CommandError> {
-        // Redis reports different errors for an invalid number and for zero.
+        // Redis reports an invalid number and the number zero as different errors, so check the
+        // number first.
         integer(args.at(at))?;
         let (keys, rest) = key_count_arguments::keys_at(args, at, none)?;
         let mut inputs = Vec::with_capacity(keys.len());
@@ -80,7 +82,8 @@ impl SetOperationRequest {
     }
 }
 
-/// Returns a set or sorted set.
+/// Returns the set or sorted set stored under a key. Returns `None` if the key does not exist, and
+/// an error if it has another type.
 fn input(
     transaction: &mut CommandTransaction<'_>,
     key: &[u8],
@@ -96,8 +99,8 @@ fn input(
     }
 }
 
-/// Replies with the result in score order. It is computed in hash order, so all of it is held in
-/// memory, charged to the clients' memory.
+/// Writes the result in score order as the reply. The result is computed in hash order, so all of
+/// it must be in memory to be sorted; its memory is charged to the clients' memory budget.
 fn show(
     transaction: &mut CommandTransaction<'_>,
     wish: SetOperationRequest,
@@ -111,12 +114,12 @@ fn show(
         if bytes > reply.most() {
             return Err(too_long(reply.most()));
         }
-        // One copy here, one in the reply.
+        // Each member is in memory twice: in this list and in the reply.
         working.add(2 * member.len() + PER_MEMBER)?;
         made.push((member.to_vec(), score));
         Ok(VisitControl::GoesOn)
     })?;
-    // -0 and 0 are equal, and no score is NaN.
+    // Scores that compare as equal include -0 and 0. No score is NaN.
     made.sort_by(|(one, score), (other, other_score)| {
         let by_score = score.partial_cmp(other_score).unwrap_or(Ordering::Equal);
         by_score.then(one.cmp(other))
@@ -174,7 +177,8 @@ sums! {
     zdiff, zdiff_store, Difference, "zdiff";
 }
 
-/// ZINTERCARD and SINTERCARD: count the common members up to a limit.
+/// The commands ZINTERCARD and SINTERCARD. They count the members that all sets have in common, up
+/// to a limit.
 fn count_common(
     transaction: &mut CommandTransaction<'_>,
     args: Args<'_>,
@@ -200,8 +204,8 @@ fn count_common(
     if count > args.len() - 2 {
         return Err(too_many);
     }
-    // As in Redis, ZINTERCARD reports a key of the wrong type before an invalid option, SINTERCARD
-    // after it.
+    // As in Redis, ZINTERCARD reports a key of the wrong type before an invalid option, but
+    // SINTERCARD reports it afterwards.
     let of_both = match kinds {
         AcceptedKinds::Sets => None,
         AcceptedKinds::SetsAndSorted => Some(sets_at(transaction, args, count, kinds)?),
@@ -242,7 +246,7 @@ fn count_common(
     Ok(())
 }
 
-/// Returns the sets that follow their number.
+/// Returns the `count` sets whose keys follow the number of keys in the arguments.
 fn sets_at(
     transaction: &mut CommandTransaction<'_>,
     args: Args<'_>,
@@ -260,7 +264,7 @@ fn sets_at(
     Ok(sets)
 }
 
-/// The types of keys that a command accepts.
+/// The types of values that a command accepts as inputs.
 #[derive(Clone, Copy)]
 enum AcceptedKinds {
     Sets,

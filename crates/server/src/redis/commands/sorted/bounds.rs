@@ -1,4 +1,4 @@
-//! Bounds of score ranges and of member ranges.
+//! The bounds of ranges of scores and of members.
 
 use crate::error::CommandError;
 use crate::protocol::resp::number;
@@ -6,7 +6,7 @@ use crate::store::CommandTransaction;
 use crate::store::model::CollectionHeader;
 use crate::store::model::format::{self, InnerKey};
 
-/// Returns the keys in score order between two bounds.
+/// Returns the range of score keys between two score bounds.
 pub(super) fn scores(
     transaction: &CommandTransaction<'_>,
     set: &CollectionHeader,
@@ -27,14 +27,14 @@ pub(super) fn scores(
     (start, end)
 }
 
-/// A bound of a score range.
+/// One bound of a range of scores. It may be exclusive.
 #[derive(Clone, Copy)]
 pub(super) struct ScoreEnd {
     score: f64,
     is_open: bool,
 }
 
-/// Parses a bound: a number, or `(` and a number for an exclusive bound.
+/// Parses a bound of a range of scores: a number, or `(` and a number for an exclusive bound.
 pub(super) fn score_end(text: &[u8]) -> Result<ScoreEnd, CommandError> {
     let (digits, is_open) = match text.split_first() {
         Some((b'(', rest)) => (rest, true),
@@ -44,7 +44,7 @@ pub(super) fn score_end(text: &[u8]) -> Result<ScoreEnd, CommandError> {
     Ok(ScoreEnd { score, is_open })
 }
 
-/// A bound of a member range.
+/// One bound of a range of members.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum MemberEnd<'a> {
     Lowest,
@@ -53,7 +53,7 @@ pub(super) enum MemberEnd<'a> {
     Beside(&'a [u8]),
 }
 
-/// Parses a bound: `-`, `+`, `[member` or `(member`.
+/// Parses a bound of a range of members: `-`, `+`, `[member` or `(member`.
 pub(super) fn member_end(text: &[u8]) -> Result<MemberEnd<'_>, CommandError> {
     match text.split_first() {
         Some((b'-', [])) => Ok(MemberEnd::Lowest),
@@ -65,7 +65,7 @@ pub(super) fn member_end(text: &[u8]) -> Result<MemberEnd<'_>, CommandError> {
 }
 
 impl MemberEnd<'_> {
-    /// Returns whether a member satisfies this lower bound.
+    /// Returns whether a member is within the range if this is the lower bound.
     pub(super) fn is_below(self, member: &[u8]) -> bool {
         match self {
             MemberEnd::Lowest => true,
@@ -75,7 +75,7 @@ impl MemberEnd<'_> {
         }
     }
 
-    /// Returns whether a member satisfies this upper bound.
+    /// Returns whether a member is within the range if this is the upper bound.
     pub(super) fn is_above(self, member: &[u8]) -> bool {
         match self {
             MemberEnd::Lowest => false,

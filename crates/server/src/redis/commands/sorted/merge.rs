@@ -1,5 +1,6 @@
-//! Paged reads of the members of several sets. Members of sets and of sorted sets are both ordered
-//! by hash, so a page begins where the last one ended.
+//! Computes set operations from pages of members that are read from several sets. The members of
+//! sets and of sorted sets are both sorted by hash, so each page can begin where the previous one
+//! has ended.
 
 use super::ScoredMember;
 use crate::error::CommandError;
@@ -8,7 +9,8 @@ use crate::store::model::{CollectionHeader, CollectionKind};
 use crate::store::{CommandTransaction, WalkDirection};
 use std::collections::VecDeque;
 
-/// Memory of all pages together in bytes, and members per page.
+/// Maximum memory of the pages of all sets together, in bytes, and maximum number of members in a
+/// page.
 const BYTES: usize = 1 << 20;
 const MEMBERS: usize = 1024;
 
@@ -20,7 +22,7 @@ pub(super) enum SortedSetOperation {
     Difference,
 }
 
-/// The aggregation of a member's scores.
+/// How the scores that a member has in several sets are combined.
 #[derive(Clone, Copy)]
 pub(super) enum ScoreAggregate {
     Sum,
@@ -31,7 +33,7 @@ pub(super) enum ScoreAggregate {
 impl ScoreAggregate {
     fn of(self, one: f64, other: f64) -> f64 {
         match self {
-            // The sum of opposite infinities is NaN and becomes 0.
+            // The sum of opposite infinities is NaN, which is replaced by 0.
             ScoreAggregate::Sum => not_nan(one + other),
             ScoreAggregate::Least => one.min(other),
             ScoreAggregate::Most => one.max(other),
@@ -43,10 +45,11 @@ fn not_nan(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score }
 }
 
-/// Sets, some of which may be missing, with the weights of their scores.
+/// The input sets, each with the weight of its scores. A set that does not exist is `None`.
 pub(super) type WeightedSets = Vec<(Option<CollectionHeader>, f64)>;
 
-/// Returns the part of an element key before the hash of the member.
+/// Returns the part of an element key that precedes the hash of the member. It is the same for all
+/// members of a set.
 fn prefix(database: u8, set: &CollectionHeader) -> InnerKey {
     let mut prefix = format::sorted_place_key(database, set.number, 0);
     if set.kind == CollectionKind::Set {
@@ -56,12 +59,12 @@ fn prefix(database: u8, set: &CollectionHeader) -> InnerKey {
     prefix
 }
 
-/// Returns the member from the part of a key after that prefix.
+/// Returns the member contained in the part of an element key that follows this prefix.
 fn member(part: &[u8]) -> &[u8] {
     part.get(size_of::<u64>()..).unwrap_or_default()
 }
 
-/// Returns the score of an element; 1 for plain sets.
+/// Returns the score that is stored with an element, or 1 if it is an element of a plain set.
 fn score_of(set: &CollectionHeader, value: &[u8]) -> Result<f64, CommandError> {
     match set.kind {
         CollectionKind::Set => Ok(1.0),
@@ -69,20 +72,21 @@ fn score_of(set: &CollectionHeader, value: &[u8]) -> Result<f64, CommandError> {
     }
 }
 
-/// A walk over the members of one set, by the part of their keys after the set's number.
+/// An iterator over the members of one set, in hash order. Members are represented by the part of
+/// their keys that follows the common prefix.
 struct MemberCursor {
     set: CollectionHeader,
     weight: f64,
     prefix: InnerKey,
     from: Vec<u8>,
-    /// The current page: members with weighted scores.
+    /// The members of the current page that have not been consumed yet, with their weighted scores.
     page: VecDeque<ScoredMember>,
     bytes: usize,
     is_over: bool,
 }
 
 impl MemberCursor {
-    /// Starts a walk with a memory limit for its page, in bytes.
+    /// Creates an iterator whose pages use at most about `bytes` bytes.
     fn new(database: u8, set: CollectionHeader, weight: f64, bytes: usize) -> MemberCursor {
         MemberCursor {
             set,
@@ -95,7 +99,7 @@ impl MemberCursor {
         }
     }
 
-    /// Reads the next page if the current one is empty.
+    /// Reads the next page if all members of the current page have been consumed.
     fn fill(&mut self, transaction: &CommandTransaction<'_>) -> Result<(), CommandError> {
         if !self.page.is_empty() || self.is_over {
             return Ok(());
@@ -122,7 +126,8 @@ impl MemberCursor {
     }
 }
 
-/// Returns the scores of some members in another set.
+/// Looks up some members in another set. Returns their scores there, or `None` for those that are
+/// not in it.
 fn scores_in(
     transaction: &CommandTransaction<'_>,
     set: &CollectionHeader,
@@ -140,7 +145,8 @@ fn scores_in(
     found.into_iter().map(score).collect()
 }
 
-/// Calls `each` with the result of a set operation in hash order, until it asks to stop.
+/// Computes a set operation. Calls `each` with every member of the result and its score, in hash
+/// order, and stops when `each` requests it.
 pub(super) fn visit(
     transaction: &CommandTransaction<'_>,
     mut sets: WeightedSets,
@@ -149,7 +155,8 @@ pub(super) fn visit(
     mut each: impl FnMut(&[u8], f64) -> Result<VisitControl, CommandError>,
 ) -> Result<(), CommandError> {
     if sum != SortedSetOperation::Difference {
-        // As in Redis, scores are added from the smallest set to the largest.
+        // As in Redis, combine scores in the order from the smallest set to the largest, which
+        // affects rounding.
         sets.sort_by_key(|(set, _)| set.map_or(0, |set| set.count));
     }
     if sum == SortedSetOperation::Union {
@@ -188,7 +195,7 @@ pub(super) fn visit(
     }
 }
 
-/// Whether the visitor wants more.
+/// Whether the caller of an iteration wants more members.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum VisitControl {
     GoesOn,

@@ -1,4 +1,5 @@
-//! Sorted sets: two records per member, one by member with its score, and one in score order.
+//! Commands on sorted sets. Each member is stored under two keys: one contains the member and
+//! stores its score, the other one contains score and member and sorts in score order.
 //!
 //! *Scope*: scores, ranks, and ranges of scores, ranks and members.
 //!
@@ -43,7 +44,7 @@ fn sorted_set(
     transaction.collection(key, CollectionKind::SortedSet)
 }
 
-/// Returns the score of a member.
+/// Returns the score of a member, or `None` if the set does not contain the member.
 fn score(
     transaction: &mut CommandTransaction<'_>,
     set: &CollectionHeader,
@@ -56,7 +57,7 @@ fn score(
     }
 }
 
-/// Sets the score of a member.
+/// Sets the score of a member, and adds the member to the set if it is new.
 fn put(
     transaction: &mut CommandTransaction<'_>,
     set: &mut CollectionHeader,
@@ -71,7 +72,7 @@ fn put(
         transaction.count_removed(set, &place)?;
     }
     let name = format::sorted_member_key(database, number, member);
-    // Store minus zero as zero.
+    // Adding 0.0 turns minus zero into zero.
     transaction.put(name, format::encode_score(new + 0.0).to_vec(), 0);
     let place = format::score_key(database, number, new, member);
     transaction.put(place.clone(), Vec::new(), 0);
@@ -80,7 +81,7 @@ fn put(
     Ok(())
 }
 
-/// Removes a member, given its current score.
+/// Removes a member, whose current score must be given.
 fn remove(
     transaction: &mut CommandTransaction<'_>,
     set: &mut CollectionHeader,
@@ -96,7 +97,8 @@ fn remove(
     Ok(())
 }
 
-/// Saves a set whose members have changed.
+/// Saves the header of a set after its members have changed, and creates or deletes its chunk
+/// counts.
 fn save(transaction: &mut CommandTransaction<'_>, key: &[u8], set: &mut CollectionHeader) -> CommandResult {
     transaction.settle_order(set)?;
     transaction.save(key, set);

@@ -1,5 +1,5 @@
-//! Ranges of members by rank, by score and by member: read or counted. A long range is not read but
-//! located: its position and its length.
+//! Ranges of members by rank, by score and by member. A short range is read into memory; for a long
+//! range, only its position and its length are determined.
 
 use super::bounds::{MemberEnd, ScoreEnd, member_end, score_end, scores};
 use super::{CommandResult, ScoredMember, sorted_set};
@@ -12,7 +12,7 @@ use crate::store::model::format::{self, InnerKey};
 use crate::store::{CommandTransaction, WalkDirection, WorkingMemory};
 use std::ops::{ControlFlow, Range};
 
-/// Replies with members, or with members and scores.
+/// Writes members as the reply, with their scores if requested.
 pub(super) fn reply_scored(reply: &mut ReplyWriter<'_>, found: &[ScoredMember], with_scores: bool) {
     let nests = with_scores && reply.version() == RespVersion::Three;
     reply.array(if with_scores && !nests {
@@ -33,9 +33,9 @@ pub(super) fn reply_scored(reply: &mut ReplyWriter<'_>, found: &[ScoredMember], 
 
 /// The members of a range.
 pub(super) enum RangeMembers {
-    /// Members that were read: few, or not consecutive.
+    /// Members in memory. Either they are few, or they are not consecutive in score order.
     Listed(Vec<ScoredMember>),
-    /// The location of consecutive members.
+    /// The position of consecutive members that have not been read.
     Stretch(ElementRange),
 }
 
@@ -48,7 +48,8 @@ impl RangeMembers {
     }
 }
 
-/// Calls `each` with the members of an element range, until it returns false.
+/// Calls `each` with the members of an element range and their scores. Stops when `each` requests
+/// it.
 pub(super) fn visit(
     transaction: &CommandTransaction<'_>,
     stretch: &ElementRange,
@@ -71,7 +72,7 @@ pub(super) fn visit(
     Ok(())
 }
 
-/// Returns the members of an element range, or `None` if they exceed a page.
+/// Returns the members of an element range, or `None` if they do not fit into a page.
 fn few(
     transaction: &CommandTransaction<'_>,
     stretch: &ElementRange,
@@ -89,7 +90,8 @@ fn few(
     Ok((bytes <= PAGE).then_some(found))
 }
 
-/// Locates the members at these ranks, which count from the last member if backward.
+/// Returns the element range of the members with a range of ranks. If the direction is backward,
+/// ranks count from the last member.
 pub(super) fn by_rank(
     transaction: &mut CommandTransaction<'_>,
     set: &CollectionHeader,
@@ -111,7 +113,7 @@ pub(super) fn by_rank(
     })
 }
 
-/// Reads the first members from an end, as many as fit into a reply.
+/// Reads up to `count` members from an end of a set, but no more than fit into a reply.
 pub(super) fn first<'s>(
     transaction: &mut CommandTransaction<'s>,
     set: &CollectionHeader,
@@ -138,15 +140,17 @@ pub(super) fn first<'s>(
     Ok((found, working))
 }
 
-/// Memory of a popped member: copies of its bytes (here, in the reply, and for the removal of its
-/// three records in the transaction and its batch), and overhead.
+/// Number of copies of a popped member that are in memory (in this list, in the reply, and, because
+/// up to three keys are changed to remove it, in the transaction and its write batch), and overhead
+/// per member in bytes.
 const COPIES: usize = 6;
 const PER_MEMBER: usize = 384;
 
-/// Largest number of elements to step over one by one in a counted set.
+/// Maximum number of elements that are skipped one by one. To skip more, their rank is used.
 const STEPPED_OVER: u64 = 512;
 
-/// Locates members between two keys in score order: `count` of them after the first `skip`.
+/// Returns the members whose score keys are in a range: `count` members after skipping the first
+/// `skip`.
 fn between(
     transaction: &mut CommandTransaction<'_>,
     set: &CollectionHeader,
@@ -190,7 +194,8 @@ fn between(
     )?))
 }
 
-/// Returns the first member from an end, with its score.
+/// Returns the first member from an end of a set, with its score. Returns `None` if the set is
+/// empty.
 fn end_of(
     transaction: &CommandTransaction<'_>,
     set: &CollectionHeader,
@@ -204,11 +209,12 @@ fn end_of(
     }))
 }
 
-/// A range of keys in score order.
+/// A range of score keys, which sort in score order.
 type ScoreKeyRange = (InnerKey, InnerKey);
 
-/// Locates a range of members by name. It is defined for sets with equal scores. In other sets
-/// Redis returns the first consecutive run that matches, and this function searches for it.
+/// Returns the range of score keys of the members between two member bounds. Redis defines this
+/// only for sets in which all scores are equal. For other sets, it returns the first run of
+/// consecutive members that match, and so does this function.
 fn member_places(
     transaction: &CommandTransaction<'_>,
     set: &CollectionHeader,
@@ -257,7 +263,7 @@ fn member_places(
     Ok(start.map(|start| (start, end)))
 }
 
-/// The interpretation of a range's bounds.
+/// What the bounds of a range refer to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RangeBoundKind {
     Rank,
@@ -265,7 +271,7 @@ pub(super) enum RangeBoundKind {
     Member,
 }
 
-/// The arguments of ZRANGE and related commands.
+/// The parsed arguments of ZRANGE and related commands.
 pub(super) struct ZrangeArguments<'a> {
     by: RangeBoundKind,
     direction: WalkDirection,
@@ -304,7 +310,8 @@ impl<'a> ZrangeArguments<'a> {
         }
     }
 
-    /// Parses the options after the bounds. Only ZRANGE has options for the kind and the direction.
+    /// Parses the options that follow the bounds. Only ZRANGE has options that state what the
+    /// bounds refer to and the direction.
     fn read(self, args: Args<'a>, says_by_what: bool) -> Result<ZrangeArguments<'a>, CommandError> {
         self.read_from(args, 4, says_by_what)
     }
@@ -347,7 +354,7 @@ impl<'a> ZrangeArguments<'a> {
         Ok(self)
     }
 
-    /// Returns the bounds, lower one first. Reverse commands name the upper one first.
+    /// Returns the lower and the upper bound. Commands in reverse order name the upper bound first.
     fn low_and_high(&self) -> (&'a [u8], &'a [u8]) {
         match self.direction {
             WalkDirection::Forward => self.ends,
@@ -355,7 +362,7 @@ impl<'a> ZrangeArguments<'a> {
         }
     }
 
-    /// Returns how many members to skip and to take.
+    /// Returns the number of members to skip and the maximum number of members to return.
     fn skip_and_count(&self) -> (u64, u64) {
         match self.limit {
             None => (0, u64::MAX),
@@ -367,7 +374,7 @@ impl<'a> ZrangeArguments<'a> {
     }
 }
 
-/// The parsed bounds, before anything is looked up.
+/// The bounds of a range after parsing, before any members are looked up.
 enum ParsedBounds<'a> {
     Ranks(i64, i64),
     Scores(ScoreEnd, ScoreEnd),

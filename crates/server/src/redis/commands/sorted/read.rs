@@ -1,4 +1,4 @@
-//! Reads of a set or of single members: scores, ranks, walks.
+//! Commands that read a sorted set or individual members: scores, ranks, and scans.
 
 use super::super::scan_commands::{self, ScanOptions, scanned_score};
 use super::{CommandResult, score, sorted_set};
@@ -53,7 +53,8 @@ pub(crate) fn zmscore(
     Ok(())
 }
 
-/// Replies with the number of members before one, from an end.
+/// Writes the rank of a member as the reply, which is the number of members between an end of the
+/// set and this member.
 fn rank(
     transaction: &mut CommandTransaction<'_>,
     args: Args<'_>,
@@ -101,7 +102,7 @@ pub(crate) fn zscan(
     reply: &mut ReplyWriter<'_>,
 ) -> CommandResult {
     let cursor = scan_commands::cursor(args.at(2))?;
-    // As in Redis, options are parsed only if the key exists.
+    // As in Redis, the options are parsed only if the key exists.
     let Some(set) = sorted_set(transaction, args.at(1))? else {
         scan_commands::begin(reply, 0, 0);
         return Ok(());

@@ -1,5 +1,5 @@
-//! Removal of ranges of members. If many are removed, the remaining ones are rewritten under a new
-//! number.
+//! Removes ranges of members. If many members are removed, the remaining ones are instead rewritten
+//! under a new collection number.
 
 use super::range::{RangeBoundKind, RangeMembers, ZrangeArguments, find, visit};
 use super::{CommandResult, ScoredMember, remove, save, sorted_set};
@@ -11,7 +11,7 @@ use crate::store::model::format::{self, InnerKey};
 use crate::store::{ChunkCounter, CommandTransaction, StagingWriter, WalkDirection};
 use std::ops::ControlFlow;
 
-/// Rewrites a set without the members of an element range.
+/// Rewrites a set under a new collection number, without the members of an element range.
 fn without(
     transaction: &mut CommandTransaction<'_>,
     key: &[u8],
@@ -41,7 +41,8 @@ fn without(
     Ok(())
 }
 
-/// Returns the first key of an element range, and the key after its last one.
+/// Returns the score keys that delimit an element range: the first key of the range, and the
+/// smallest key after its last one.
 fn ends(
     transaction: &CommandTransaction<'_>,
     stretch: &ElementRange,
@@ -66,14 +67,15 @@ fn ends(
     Ok((start, end))
 }
 
-/// Largest total size of members that are removed one by one, in bytes. Beyond it, the remaining
-/// members are rewritten.
+/// Maximum total size, in bytes, of members that are removed individually. If the members are
+/// larger, the remaining members are rewritten.
 const REMOVED_SINGLY: usize = 2 << 20;
 
-/// Memory of a member besides its bytes.
+/// Memory overhead of a member, in bytes, besides its content.
 const MEMBER_BYTES: usize = 64;
 
-/// Returns the members of an element range, unless they are too large to be removed one by one.
+/// Returns the members of an element range, or `None` if they are too large to be removed
+/// individually.
 fn few(
     transaction: &CommandTransaction<'_>,
     stretch: &ElementRange,

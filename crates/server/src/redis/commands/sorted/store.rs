@@ -1,4 +1,4 @@
-//! Writing of a new sorted set, for ZRANGESTORE and set operations.
+//! Writes new sorted sets, which are the results of ZRANGESTORE and set operations.
 
 use super::CommandResult;
 use super::range::{RangeMembers, ZrangeArguments, find, visit};
@@ -9,7 +9,7 @@ use crate::store::model::{CollectionHeader, CollectionKind, format};
 use crate::store::{CommandTransaction, StagingWriter};
 use std::ops::ControlFlow;
 
-/// A sorted set that is being written. Only a part of it is in memory.
+/// Builds a sorted set that is larger than memory permits: elements are written in parts.
 pub(super) struct SortedSetBuilder<'s> {
     set: CollectionHeader,
     database: u8,
@@ -29,19 +29,20 @@ impl<'s> SortedSetBuilder<'s> {
         })
     }
 
-    /// Adds a member that is not in the set yet.
+    /// Adds a member. The caller must ensure that the set does not contain it yet.
     pub(super) fn add(&mut self, member: &[u8], score: f64) -> CommandResult {
         let (database, number) = (self.database, self.set.number);
         let key = format::sorted_member_key(database, number, member);
         let place = format::score_key(database, number, score, member);
         self.set.count += 1;
-        // Store minus zero as zero.
+        // Adding 0.0 turns minus zero into zero.
         self.staging
             .put(key, format::encode_score(score + 0.0).to_vec())?;
         self.staging.put(place, Vec::new())
     }
 
-    /// Replaces the content of a key by the set. Returns the number of members.
+    /// Completes the set and stores it under a key, replacing the key's previous value. Returns the
+    /// number of members.
     pub(super) fn finish(
         mut self,
         transaction: &mut CommandTransaction<'s>,
