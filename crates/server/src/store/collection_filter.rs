@@ -5,9 +5,9 @@
 //! mark is written and deleted together with the collection. Opening the store loads all marks into
 //! hash tables of 32-bit hashes; every later commit updates both the marks and the tables. A key
 //! may have a collection if its hash is in the table. With n collections in the table, one other
-//! key in 2³² / n is a false positive and costs a read. A table entry occupies 5 to 8 bytes. When
-//! the tables exceed their share of the memory, the database that is growing gives up its tables,
-//! and from then on each of its keys is treated as if it may have a collection.
+//! key in 2³² / n is a false positive and costs a read. A table entry occupies 5 to 8 bytes. If the
+//! tables exceed their share of the memory when a mark is added, the tables of the mark's database
+//! are freed. From then on, each key of this database is treated as if it may have a collection.
 
 use super::DATABASES;
 use super::model::format;
@@ -114,7 +114,7 @@ impl HashMultiset {
 #[derive(Debug, Default)]
 struct DatabaseFilter {
     count: AtomicI64,
-    /// Whether this database has given up its tables because all tables together exceeded the
+    /// Whether the tables of this database were freed because all tables together exceeded the
     /// memory limit.
     is_over: AtomicBool,
     shards: [RwLock<HashMultiset>; SHARDS],
@@ -199,8 +199,8 @@ impl CollectionFilter {
         of.count.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Gives up the tables of a database. Each of its keys is then treated as if it may have a
-    /// collection.
+    /// Frees the tables of a database. From then on, each of its keys is treated as if it may have
+    /// a collection.
     fn give_up(&self, database: u8) {
         let of = &self.databases[usize::from(database)];
         of.is_over.store(true, Ordering::SeqCst);

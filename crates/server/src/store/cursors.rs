@@ -3,14 +3,16 @@
 //!
 //! If the key has at most six bytes, the cursor itself encodes it and no memory is needed. For a
 //! longer key, a table entry is created, and the cursor is a hash of the key. The hash function is
-//! seeded randomly at each start of the server. Therefore equal keys always have equal cursors, and
-//! a cursor from before a restart is reported as unknown instead of being mistaken for another key.
-//! All cursors are below 2^53, so that clients may store them as floating-point numbers.
+//! seeded randomly at each start of the server. During a run of the server, equal keys therefore
+//! have equal cursors. A cursor from before a restart is reported as unknown instead of being
+//! mistaken for another key. All cursors are below 2^53, so that clients may store them as
+//! floating-point numbers.
 //!
 //! The memory of the table is charged to the clients' memory budget and limited to a fixed share of
-//! it. When the table exceeds its limit, it first evicts entries from which clients have already
-//! continued. After those, it evicts the oldest entry of the client that has the most entries, so
-//! that a client that opens many cursors interrupts only its own scans.
+//! it. A client is a *holder* of an entry if it has received the cursor and has not continued from
+//! it yet. When the table exceeds its limit, it first evicts entries from which their holders have
+//! already continued. After those, it evicts the oldest entry of the client that holds the most
+//! entries, so that a client that opens many cursors interrupts only its own scans.
 
 use crate::net::ConnectionBudget;
 use parking_lot::Mutex;
@@ -29,7 +31,7 @@ const REMEMBERED: u64 = 1 << 52;
 /// Divisor of the clients' memory budget: the quotient is the memory limit of the table.
 const SHARE: usize = 16;
 
-/// Approximate overhead in bytes of a table entry, and of each client that holds the entry.
+/// Approximate overhead in bytes of a table entry, and of each holder of an entry.
 const PER_PLACE: usize = 160;
 const PER_HOLDING: usize = 120;
 
@@ -55,7 +57,7 @@ pub(crate) struct CursorTable {
 struct ScanCursor {
     database: u8,
     key: Box<[u8]>,
-    /// The clients that hold this cursor, each with the stamp at which it began to hold it.
+    /// The clients that are holders of this entry, each with the stamp at which it became one.
     holders: Vec<(u64, u64)>,
 }
 
@@ -68,7 +70,7 @@ impl ScanCursor {
 #[derive(Debug, Default)]
 struct CursorTableState {
     places: HashMap<u64, ScanCursor>,
-    /// For each client, the cursors that it holds, sorted by stamp (oldest first).
+    /// For each client, the cursors of which it is a holder, sorted by stamp (oldest first).
     held: BTreeMap<u64, BTreeMap<u64, u64>>,
     /// The number of cursors of each client, in ascending order, to find the client with the most
     /// cursors.
@@ -185,8 +187,8 @@ impl CursorTable {
 }
 
 impl CursorTableState {
-    /// Adds a client to the holders of a cursor. The cursor must be in the table, and the client
-    /// must not hold it yet.
+    /// Makes a client a holder of the entry with a cursor. The cursor must be in the table, and the
+    /// client must not be a holder yet.
     fn hold(&mut self, client: u64, number: u64) {
         self.last_stamp += 1;
         let stamp = self.last_stamp;

@@ -34,8 +34,8 @@ impl VacantRanges {
         (start, end)
     }
 
-    /// Records that a key range is empty. Ranges that are not within one collection are ignored,
-    /// because the lock of a key protects only the elements of its own collection.
+    /// Adds a key range that was found to be empty. Ranges that are not within one collection are
+    /// ignored, because the lock of a key protects only the elements of its own collection.
     pub(super) fn note(&self, start: &[u8], end: &[u8]) {
         if start >= end || !format::are_of_one_collection(start, end) {
             return;

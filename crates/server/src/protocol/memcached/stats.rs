@@ -19,8 +19,8 @@ const COUNTED: usize = 4096;
 /// Maximum size of the reply to `stats cachedump` in bytes, as in memcached.
 const MOST_DUMPED: usize = 2 << 20;
 
-/// Counters of memcached that are always zero here, because this server lacks the features that
-/// they count.
+/// Counters of memcached that are always zero here, because this server has none of the features
+/// that they count.
 const NOTHING: [&str; 17] = [
     "evictions",
     "reclaimed",

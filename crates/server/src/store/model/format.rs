@@ -33,7 +33,7 @@
 //! has no 'k' keys. Instead, the records of database D are in the unordered keyspace
 //! `redis.keys.D`, where the key of a record is the user's key without a prefix.
 //!
-//! Records of user keys have the following format. Integers are little-endian.
+//! The record of a user's key has the following format. Its integers are little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING

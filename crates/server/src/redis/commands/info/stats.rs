@@ -5,8 +5,8 @@ use crate::observe::process;
 use crate::shared::StoreContext;
 use std::sync::atomic::Ordering;
 
-/// Fields of Redis that are always zero here, because this server lacks the features that they
-/// describe.
+/// Fields of Redis that are always zero here, because this server has none of the features that
+/// they describe.
 const NOTHING: [&str; 26] = [
     "sync_full",
     "sync_partial_ok",
