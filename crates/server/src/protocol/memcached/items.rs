@@ -99,12 +99,11 @@ pub(crate) trait ItemStore: Sized {
     fn put(&mut self, key: &[u8], stored: Vec<u8>) -> Result<(), CommandError>;
 
     /// Charges the memory for an item that grows to `bytes` bytes, which is as much as for a `set`
-    /// of that size.
+    /// of that size. Returns an error if the item or the memory in use would become too large.
     fn room_to_grow(&self, bytes: usize) -> Result<Self::ChangeMemory, CommandError>;
 
     /// Charges the memory for reading and rewriting an item of `bytes` bytes, even if the limit is
-    /// exceeded; other commands then have to wait. Returns `None` if the item is too small to be
-    /// charged.
+    /// exceeded; other commands then have to wait. Returns `None` if no charge is necessary.
     fn room_to_touch(&self, bytes: usize) -> Option<Self::ChangeMemory>;
 
     /// Commits the preceding writes if they use much memory. A request that changes several items

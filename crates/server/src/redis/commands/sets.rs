@@ -214,7 +214,8 @@ pub(crate) fn smove(
     Ok(())
 }
 
-/// Selects up to `count` distinct random members, but no more than fit into a reply.
+/// Selects up to `count` distinct random members. Returns them with the charge for their memory, or
+/// an error if they do not fit into a reply or into memory.
 fn drawn<'s>(
     transaction: &CommandTransaction<'s>,
     set: &CollectionHeader,

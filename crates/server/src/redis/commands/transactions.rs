@@ -286,7 +286,7 @@ fn execute(
     }
     let (mut output, mut working) = (Vec::new(), WorkingMemory::new(store));
     // The memory of the queued commands is already charged, and most of the data that EXEC writes
-    // comes from them. Charge only what exceeds it.
+    // comes from these commands. Charge only the memory that exceeds it.
     let (sent, mut charged) = (queue.iter().map(|queued| queued.bytes.len()).sum::<usize>(), 0);
     for queued in queue {
         let (command, args) = (queued.command, queued.args());

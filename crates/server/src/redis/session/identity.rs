@@ -27,7 +27,7 @@ impl SessionIdentity {
     }
 
     /// Authenticates the client, which is connected from `peer`, and returns its user. If the
-    /// password is wrong, determines the delay of the reply.
+    /// password is wrong, returns `None` and determines the time at which the reply must be sent.
     pub(in crate::redis) fn check(
         &mut self,
         access: &UserRegistry,

@@ -177,8 +177,8 @@ pub(crate) fn zrem(
     Ok(())
 }
 
-/// Removes up to `count` members from an end of a sorted set, and returns them. Returns `None` if
-/// the set does not exist.
+/// Removes up to `count` members from an end of a sorted set. Returns them with the charge for
+/// their memory. The list is empty if the set does not exist.
 pub(crate) fn pop_some<'s>(
     transaction: &mut CommandTransaction<'s>,
     key: &[u8],

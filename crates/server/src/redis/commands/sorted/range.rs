@@ -113,7 +113,8 @@ pub(super) fn by_rank(
     })
 }
 
-/// Reads up to `count` members from an end of a set, but no more than fit into a reply.
+/// Reads up to `count` members from an end of a set. Returns them with the charge for their memory,
+/// or an error if they do not fit into a reply or into memory.
 pub(super) fn first<'s>(
     transaction: &mut CommandTransaction<'s>,
     set: &CollectionHeader,

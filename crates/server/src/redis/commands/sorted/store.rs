@@ -9,7 +9,8 @@ use crate::store::model::{CollectionHeader, CollectionKind, format};
 use crate::store::{CommandTransaction, StagingWriter};
 use std::ops::ControlFlow;
 
-/// Builds a sorted set that is larger than memory permits: elements are written in parts.
+/// Builds a new sorted set. If it is large, its elements are written in several parts, so that only
+/// some of them are in memory.
 pub(super) struct SortedSetBuilder<'s> {
     set: CollectionHeader,
     database: u8,
