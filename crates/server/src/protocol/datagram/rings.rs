@@ -355,8 +355,8 @@ fn decode_reply(bytes: &[u8]) -> std::io::Result<(DatagramOutcome, &[u8])> {
         {
             Ok((outcome, value))
         }
-        // A port sends no reply only when it is stopped, and requests of this client are always
-        // valid.
+        // Requests of this client are never rejected as invalid, and a port omits a reply only when
+        // it is being stopped.
         _ => Err(stopped()),
     }
 }

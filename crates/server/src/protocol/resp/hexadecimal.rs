@@ -78,7 +78,7 @@ impl HexFloat {
     }
 
     /// Returns the number times `scale`, which must be below 2⁶⁴, rounded to the nearest integer
-    /// with ties to even. Returns `None` if the result has too many bits for the return type.
+    /// with ties to even. Returns `None` if the result has more than 127 bits.
     pub(super) fn scaled(self, scale: u64) -> Option<u128> {
         let product = u128::from(self.mantissa) * u128::from(scale);
         if product == 0 {

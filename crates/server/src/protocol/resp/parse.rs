@@ -13,8 +13,8 @@ pub struct RequestLimits {
     pub argument: usize,
     pub arguments: usize,
     /// Maximum length in bytes of an incomplete line, which is an inline request, a count or a
-    /// length. If a line arrives completely at once, it may exceed the limit by the number of bytes
-    /// that Redis receives at once.
+    /// length. A line that is already complete when it is first parsed may exceed this limit, by up
+    /// to the number of bytes that Redis receives at once.
     pub line: usize,
 }
 

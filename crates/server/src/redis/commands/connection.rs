@@ -116,7 +116,7 @@ impl<'a> HelloRequest<'a> {
         ))
     }
 
-    /// Sets the requested protocol version for the connection, and writes the reply in this
+    /// Writes the reply to HELLO in the requested protocol version, and makes CLIENT LIST show this
     /// version.
     pub(crate) fn reply(&self, client: &ClientHandle, reply: &mut ReplyWriter<'_>) {
         let number = if self.version == RespVersion::Three { 3 } else { 2 };

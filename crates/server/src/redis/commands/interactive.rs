@@ -193,7 +193,7 @@ impl RedisSession {
     }
 
     /// Ends the transaction if its EXEC or COMMIT was rejected, as Redis does. Returns the error
-    /// reply for the client, or `None` if the command is neither.
+    /// reply that replaces `why`, or `None` if the reply remains `why`.
     pub(in crate::redis) fn refused_end(&mut self, command: &CommandSpec, why: &str) -> Option<String> {
         match command.name {
             "exec" => {
