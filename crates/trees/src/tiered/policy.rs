@@ -1,19 +1,20 @@
-//! Every decision of the tree, as pure functions of their arguments.
+//! The policy of the tree: every choice of what to flush, split, compact and merge, as pure
+//! functions of their arguments.
 //!
-//! *F* is the fan-out, *m* the bytes of a memtable (SplinterDB, Conway 2020, §3.3). A node flushes
-//! when it holds more than *F m* live bytes, when one child has gathered more than half of that, or
-//! when more than *3 F* runs are live for one child. The last rule bounds the runs on a path of
-//! height *h* to *3 h F*.
+//! *F* is the fan-out and *m* the size of a memtable in bytes (SplinterDB, Conway 2020, §3.3). A
+//! node flushes in three cases: it contains more than *F m* live bytes; more than half of that is
+//! for one child; or more than *3 F* runs are live for one child. The third case bounds the number
+//! of runs on a path of height *h* to *3 h F*.
 
 use crate::run::{RangeWeight, bytes_per_probe};
 use alluvium_base::DeviceProfile;
 use std::cmp::Reverse;
 use std::ops::Range;
 
-/// The shape of a tree.
+/// The parameters that determine the shape of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrunkShape {
-    /// Maximum number of children of a node; the root may have twice as many.
+    /// Maximum number of children of an index node. The root may have twice as many.
     pub fanout: usize,
     /// Size of a memtable in bytes.
     pub memtable: u64,
@@ -29,49 +30,51 @@ impl Default for TrunkShape {
 }
 
 impl TrunkShape {
-    /// Returns the number of live bytes above which a node flushes or a leaf splits.
+    /// Returns the maximum number of live bytes of a node. An index node with more live bytes
+    /// flushes; a leaf with more is split or rewritten.
     #[must_use]
     pub fn node_bytes(&self) -> u64 {
         debug_assert!(self.fanout >= 2 && self.memtable > 0, "{self:?}");
         self.fanout as u64 * self.memtable
     }
 
-    /// Returns the maximum number of runs that may be live for one child in one node.
+    /// Returns the maximum number of runs of one node that may be live for one child.
     #[must_use]
     pub fn most_runs(&self) -> usize {
         3 * self.fanout
     }
 
-    /// Returns the maximum number of children of a node; the root may have twice as many.
+    /// Returns the maximum number of children of an index node. The root may have twice as many as
+    /// other nodes.
     #[must_use]
     pub fn most_children(&self, is_root: bool) -> usize {
         if is_root { 2 * self.fanout } else { self.fanout }
     }
 }
 
-/// The rule by which a node selects the child to flush to.
+/// The rule by which a node selects the child that it flushes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum VictimPolicy {
     /// The child with the most live bytes.
     #[default]
     Fullest,
-    /// The child of a randomly drawn message. Better if few keys receive most updates (Conway 2020,
-    /// §5).
+    /// The child of a randomly selected message. This rule is better if a few keys receive most
+    /// updates (Conway 2020, §5).
     RandomMessage,
     RoundRobin,
 }
 
-/// The facts about a child's pivot that a flush decision uses.
+/// The properties of a child's pivot that determine whether the node flushes to this child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChildView {
-    /// Number of live bytes.
+    /// Number of live bytes in the node for this child.
     pub bytes: u64,
-    /// Number of live runs.
+    /// Number of runs of the node that are live for this child.
     pub runs: usize,
 }
 
-/// Selects the child that the node flushes to next, or `None` if no flush is needed. `draw` is a
-/// random number, `turn` the number of flushes so far.
+/// Returns the index of the child that a node should flush to next, or `None` if no flush is
+/// needed. `draw` is a random number, and `turn` is the number of flushes so far.
 #[must_use]
 pub fn flush(
     shape: &TrunkShape,
@@ -87,8 +90,8 @@ pub fn flush(
     let fullest = (0..children.len())
         .rev()
         .max_by_key(|&index| children[index].bytes)?;
-    // A large amount of data for one child is worth a flush by itself. A local load thus passes
-    // through a node without delay.
+    // Flush to a child with a large amount of data even if the node is not full, so that a load on
+    // a small key range passes through the node without delay.
     if children[fullest].bytes > shape.node_bytes() / 2 {
         return Some(fullest);
     }
@@ -115,32 +118,34 @@ pub fn flush(
     }
 }
 
-/// The action for a leaf that has just received a bundle.
+/// What to do with a leaf that has just received a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeafAction {
-    /// Only compact the received bundle.
+    /// Compact only the received bundle.
     Keep,
-    /// Split the key range into this many pieces, which share the leaf's runs.
+    /// Split the leaf's key range into this number of pieces, which share the leaf's runs.
     Split(usize),
     /// Compact the whole leaf, because many of its records are superseded versions.
     Rewrite,
 }
 
-/// The facts that a leaf decision uses.
+/// The properties of a leaf that determine its [`LeafAction`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LeafView {
-    /// Live bytes, including superseded versions.
+    /// Number of live bytes, including superseded versions.
     pub bytes: u64,
     /// Percentage of records that are known to be superseded.
     pub stale_percent: u64,
 }
 
-/// Splits a leaf that is too large, unless a rewrite would make it small again.
+/// Returns what to do with a leaf that has just received a bundle. A leaf that is too large is
+/// split, unless a rewrite would make it small enough again.
 #[must_use]
 pub(super) fn leaf(shape: &TrunkShape, view: &LeafView) -> LeafAction {
     let most = shape.node_bytes();
     if view.bytes > most && (view.stale_percent < STALE_PERCENT || view.bytes > 2 * most) {
-        // Pieces of half a leaf: each can double before it splits again.
+        // Each piece is about half the maximum size of a leaf, so it can double before it splits
+        // again.
         return LeafAction::Split(
             usize::try_from(view.bytes.div_ceil(most / 2).max(2)).unwrap_or(usize::MAX),
         );
@@ -152,16 +157,19 @@ pub(super) fn leaf(shape: &TrunkShape, view: &LeafView) -> LeafAction {
     }
 }
 
-/// Returns whether a leaf is worth splitting, given the weight of its heaviest piece. Data that
-/// overlaps a cut counts on both sides; if nearly all of it does, splitting would never end.
+/// Returns whether it is useful to split a leaf whose largest piece would have `piece_bytes` bytes.
+/// Data that overlaps a boundary is counted in the pieces on both sides. If nearly all data
+/// overlaps the boundaries, the pieces are hardly smaller, and splitting would never end.
 #[must_use]
 pub(super) fn cuts_well(leaf_bytes: u64, piece_bytes: u64) -> bool {
     piece_bytes <= leaf_bytes - leaf_bytes / 8
 }
 
-/// Returns whether a compaction of a leaf rewrites the whole leaf. It does if the leaf would have
-/// to be split otherwise. It also does if the leaf is stale, to free the space of superseded
-/// versions, unless the tree is so crowded that other compactions are more urgent.
+/// Returns whether a compaction of a leaf rewrites the whole leaf. There are two cases. If the leaf
+/// is too large but a rewrite would make it small enough, the rewrite avoids a split. If many
+/// versions in the leaf are superseded, the rewrite frees their space; this happens only while the
+/// tree is not so crowded that other compactions are more urgent. `crowding` is the crowding of the
+/// tree in percent.
 #[must_use]
 pub(super) fn rewrites(shape: &TrunkShape, view: &LeafView, crowding: u64) -> bool {
     let is_large = view.bytes > shape.node_bytes();
@@ -169,30 +177,33 @@ pub(super) fn rewrites(shape: &TrunkShape, view: &LeafView, crowding: u64) -> bo
     leaf(shape, view) == LeafAction::Rewrite || !is_large && is_stale && crowding < BUSY_CROWDING
 }
 
-/// Returns whether a leaf merges its oldest runs because a lookup may have to ask `depth` runs.
+/// Returns whether a leaf should merge its oldest runs. `depth` is the maximum number of the leaf's
+/// runs that a lookup may have to search.
 #[must_use]
 pub(super) fn is_crowded(shape: &TrunkShape, depth: usize) -> bool {
     depth > 2 * shape.fanout
 }
 
-/// Crowding in percent above which no compaction runs for space alone.
+/// Maximum crowding of the tree, in percent, at which compactions run merely to free space.
 /// Tuning: `75` since 2026-11-23.
 const BUSY_CROWDING: u64 = 75;
 const _: () = assert!(BUSY_CROWDING <= 100 && STALE_PERCENT <= 100);
 
-/// Percentage of superseded versions from which a leaf is rewritten. It bounds their share to about
-/// a third. If overwrites are uniform, every new record causes two others to be rewritten.
+/// Minimum percentage of superseded versions at which a leaf is rewritten. This limit keeps their
+/// share of a leaf to about a third. If overwrites are uniform, every new record causes about two
+/// other records to be rewritten.
 /// Tuning: `34` since 2026-11-21.
 pub(super) const STALE_PERCENT: u64 = 34;
 
-/// Approximate number of a new run's keys that are looked up in the receiving leaf, to estimate how
-/// many of them the leaf already holds.
+/// Approximate number of keys of a new run that are looked up in the receiving leaf, to estimate
+/// how many of the run's keys the leaf already contains.
 /// Tuning: `256` since 2026-11-23.
 pub(super) const SAMPLE: u64 = 256;
 
-/// Returns how many of a leaf's own parts, given oldest first as (runs, bytes), are merged into one
-/// run when there are too many. It selects the oldest parts, which splits have left small, until
-/// only *F* runs remain, and further parts while they are small compared with those already
+/// Returns how many of a leaf's own parts to merge into one run, or 0 if there are not too many
+/// runs. `parts` lists the number of runs and the number of bytes of each part, oldest first. The
+/// oldest parts are selected first, because splits have left them small. Parts are added until only
+/// *F* runs remain, and then as long as the next part is small compared with those already
 /// selected.
 #[must_use]
 pub(super) fn oldest_parts(shape: &TrunkShape, parts: &[(usize, u64)]) -> usize {
@@ -212,8 +223,8 @@ pub(super) fn oldest_parts(shape: &TrunkShape, parts: &[(usize, u64)]) -> usize 
     count
 }
 
-/// Returns the approximate number of bytes that a compaction leaves of `weight` if each delete
-/// removes another record. The weight of the deletes themselves is ignored.
+/// Returns the approximate number of bytes that remain of `weight` after a compaction, assuming
+/// that each delete removes one other record. The size of the deletes themselves is ignored.
 #[must_use]
 pub(super) fn left_by_deletes(weight: &RangeWeight) -> u64 {
     let others = weight.records.saturating_sub(weight.tombstones);
@@ -221,13 +232,14 @@ pub(super) fn left_by_deletes(weight: &RangeWeight) -> u64 {
     (u128::from(weight.bytes) * u128::from(left) / u128::from(others.max(1))) as u64
 }
 
-/// Returns the priority of a compaction. Jobs with the lowest value run first; ties run in the
-/// order of planning. Normally, nodes nearest the root come first, because other compactions wait
-/// for the data that is flushed from there. If a path has too many runs and writers wait, the job
-/// comes first that removes most of that path's runs, `crowd`. While space is scarce, jobs that
-/// free space come first, smallest first; failed jobs come last, in the order of planning, so that
-/// none blocks the others. `None`: the job frees nothing and the disk has no space for it, so it
-/// must wait.
+/// Returns the priority of a compaction. Jobs with the lowest value run first, and ties run in the
+/// order in which they were planned. While space is not scarce, jobs run in order of `crowd`,
+/// largest first. `crowd` is the number of runs that the job removes from a path with too many runs
+/// while writers wait, and 0 otherwise. Among jobs with equal `crowd`, those nearest the root run
+/// first, because other compactions wait for the data that is flushed from there. While space is
+/// scarce, jobs that free space run first, smallest first. Failed jobs run last, in the order in
+/// which they were planned, so that no failed job blocks the others. Returns `None` if the job
+/// frees nothing and the disk has no space for it; the job must then wait.
 #[must_use]
 pub(super) fn priority(scarce: Option<&LowSpace>, crowd: usize, height: u8) -> Option<Priority> {
     let Some(scarce) = scarce else {
@@ -241,20 +253,22 @@ pub(super) fn priority(scarce: Option<&LowSpace>, crowd: usize, height: u8) -> O
 /// Priority of a compaction; the lowest value runs first.
 pub(super) type Priority = (bool, bool, u64, Reverse<(usize, u8)>);
 
-/// The facts about a compaction that matter while space is scarce.
+/// The properties of a compaction that determine its priority while space is scarce.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LowSpace {
-    /// Approximate number of free bytes that it needs.
+    /// Approximate number of free bytes that the compaction needs.
     pub takes_bytes: u64,
-    /// Whether it frees about as much as it needs. If so, it may use the whole reserve.
+    /// Whether the compaction frees about as much space as it needs. If so, it may use the whole
+    /// space reserve.
     pub frees: bool,
-    /// Whether the disk has any space for jobs that free nothing.
+    /// Whether the disk has space for a job that frees nothing.
     pub has_room: bool,
-    /// Whether it has failed before.
+    /// Whether the compaction has failed before.
     pub has_failed: bool,
 }
 
-/// Returns the number of nodes a node is split into, each filled to about three quarters.
+/// Returns the number of nodes into which a node with this many children is split; 1 means no
+/// split. Each resulting node is filled to about three quarters.
 #[must_use]
 pub(super) fn pieces(shape: &TrunkShape, children: usize, is_root: bool) -> usize {
     if children <= shape.most_children(is_root) {
@@ -263,10 +277,10 @@ pub(super) fn pieces(shape: &TrunkShape, children: usize, is_root: bool) -> usiz
     children.div_ceil((shape.fanout * 3 / 4).max(2))
 }
 
-/// Returns whether the oldest pending runs of a pivot may be adopted without a rewrite. This
-/// requires that none of them overlaps another run of the stack, that they are not too small, and
-/// that the pivot has few enough parts that searching the list of parts costs no more than asking
-/// one run.
+/// Returns whether the oldest pending runs of a pivot may be adopted without being rewritten. Three
+/// conditions must be met: no adopted run overlaps another run of the stack, the runs are not too
+/// small, and the pivot does not end up with too many parts. With too many parts, searching the
+/// list of parts would cost more than searching one run.
 #[must_use]
 pub(super) fn adopts(shape: &TrunkShape, overlaps: bool, bytes: u64, runs: usize, own_runs: usize) -> bool {
     if overlaps || runs == 0 {
@@ -276,14 +290,16 @@ pub(super) fn adopts(shape: &TrunkShape, overlaps: bool, bytes: u64, runs: usize
     bytes / runs as u64 >= least && own_runs + runs <= MOST_SIDE_BY_SIDE * shape.fanout
 }
 
-/// Maximum number of a pivot's own runs that may lie side by side, per child of the fan-out.
+/// Maximum number of non-overlapping runs that a pivot itself may have, as a multiple of the
+/// fan-out.
 /// Tuning: `8` since 2026-11-23.
 const MOST_SIDE_BY_SIDE: usize = 8;
 
-/// Selects the newest maplets of a pivot that are merged with a new run's fingerprints. `runs`
-/// gives the number of runs in each maplet, `shares` whether enough of the maplet lies in the
-/// pivot's range. Maplets are merged in size tiers, four at a time, like runs, so a fingerprint is
-/// written once per tier.
+/// Selects the maplets of a pivot that are merged with the fingerprints of a new run. Returns their
+/// index range, which always ends with the newest maplet and may be empty. `runs[i]` is the number
+/// of runs in maplet i. `shares[i]` is true if a sufficient part of maplet i is within the pivot's
+/// key range. Like runs, maplets are merged in size tiers, four at a time, so a fingerprint is
+/// rewritten once per tier.
 #[must_use]
 pub(super) fn maplets_to_merge(runs: &[usize], shares: &[bool]) -> Range<usize> {
     assert_eq!(runs.len(), shares.len(), "a share for each maplet");
@@ -306,7 +322,7 @@ pub(super) fn maplets_to_merge(runs: &[usize], shares: &[bool]) -> Range<usize> 
     }
 }
 
-/// Number of maplets of one size that are merged into one.
+/// Number of maplets of similar size that are merged into one maplet.
 /// Tuning: `4` since 2026-11-21.
 const TIER: usize = 4;
 const _: () = assert!(TIER >= 2 && MOST_RUNS_OF_A_MAPLET >= TIER);
@@ -314,7 +330,8 @@ const _: () = assert!(TIER >= 2 && MOST_RUNS_OF_A_MAPLET >= TIER);
 /// Tuning: `64` since 2026-11-21.
 pub(super) const MOST_RUNS_OF_A_MAPLET: usize = 64;
 
-/// Returns whether two neighbouring nodes are merged into one.
+/// Returns whether two neighbouring nodes should be merged into one node, which would have
+/// `children` children.
 #[must_use]
 pub(super) fn merges(
     shape: &TrunkShape,
@@ -332,49 +349,51 @@ pub(super) fn merges(
     }
 }
 
-/// The facts that decide about the full compaction of a leaf.
+/// The properties of a leaf that determine whether a full compaction is worthwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CompactionCandidate {
-    /// Bytes on the whole path: the rewrite reads them all and writes at most as many.
+    /// Number of bytes on the whole path from the root to the leaf. The compaction reads all of
+    /// them and writes at most as many.
     pub bytes: u64,
-    /// Number of runs on the path, including the leaf's.
+    /// Number of runs on the path from the root to the leaf, including the leaf's own.
     pub runs: usize,
-    /// Number of these runs that a lookup may have to ask.
+    /// Number of runs on the path that a lookup may have to search.
     pub depth: usize,
     /// Number of records on the path.
     pub records: u64,
-    /// Number of deletes among them.
+    /// Number of deletes among the records on the path.
     pub tombstones: u64,
-    /// Number of range deletes on the path that touch the leaf.
+    /// Number of range deletes on the path that overlap the leaf.
     pub range_deletes: u64,
-    /// Whether every reader sees the newest message on the path. Only then can all deletes be
+    /// Whether every reader sees the newest message on the path. Only if so can all deletes be
     /// dropped.
     pub is_settled: bool,
     /// Percentage of superseded versions among the leaf's records.
     pub stale_percent: u64,
     /// Number of short scans that started in the leaf since its last rewrite.
     pub scans: u64,
-    /// Number of lookups of the leaf's keys since then.
+    /// Number of lookups of the leaf's keys since its last rewrite.
     pub gets: u64,
     /// Whether a seek had to skip many deleted records in the leaf.
     pub skipped_tombstones: bool,
-    /// Whether the disk is full, so that any job that frees space is worth running.
+    /// Whether the disk is full, so that any job that frees space is worthwhile.
     pub is_scarce: bool,
-    /// Whether values of the leaf must be copied to free sparsely used extents.
+    /// Whether values of the leaf must be copied, so that sparsely used extents can be freed.
     pub copies: bool,
-    /// Whether the rewritten data stays in the cache and need not be read from the device again.
+    /// Whether the rewritten data stays in the cache, so that it need not be read from the device
+    /// again.
     pub fits_cache: bool,
-    /// The device, which determines the cost of reading the data again.
+    /// The performance profile of the device, which determines the cost of reading the data again.
     pub device: DeviceProfile,
 }
 
-/// Returns the value of a full compaction of a leaf: the cost saved per byte written. Zero if it is
-/// not worthwhile.
+/// Returns the benefit of a full compaction of a leaf: the cost that it saves per byte written.
+/// Returns 0 if the compaction is not worthwhile.
 #[must_use]
 pub(super) fn full_compaction(wish: &CompactionCandidate) -> u64 {
     let deletes = wish.tombstones + wish.range_deletes;
-    // A full compaction results in one run. Compacting a single run again pays only if it drops
-    // deletes that had to be kept for a reader before.
+    // A full compaction produces one run. Compacting a single run again is worthwhile only if it
+    // drops deletes that previously had to be kept for a reader, or if values must be copied.
     if wish.runs <= 1 && (deletes == 0 || !wish.is_settled) && !wish.copies {
         return 0;
     }

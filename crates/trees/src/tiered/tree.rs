@@ -1,4 +1,4 @@
-//! The public interface of the tree. Its components share one trunk.
+//! The public interface of the tree. All components of the tree share one trunk.
 
 use super::compact::{CompactionJob, Compactor, MaintenanceLimits, TreeStep};
 use super::disk::{self, Checkpointer, LostRange, TreeSalvage};
@@ -30,8 +30,8 @@ use alluvium_storage::store::Store;
 use std::fmt;
 use std::sync::Arc;
 
-/// A size-tiered Bε-tree. All methods may be called from any thread. Background work is handed out
-/// as steps and runs on the thread that polls them.
+/// A size-tiered Bε-tree. All methods may be called from any thread. The tree starts no threads: it
+/// returns background work as steps, and each step runs on the thread that polls it.
 #[derive(Clone)]
 pub struct TieredTree {
     pub(super) trunk: Arc<Trunk>,
@@ -69,8 +69,8 @@ impl TieredTree {
         }
     }
 
-    /// Opens the tree with this root, taken from a [`CheckpointRoot`], containing every commit up
-    /// to `cut`.
+    /// Opens the tree with the given root, which [`CheckpointRoot`] returned when the checkpoint
+    /// was written. `cut` is the sequence number up to which the checkpoint contains every commit.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt),
@@ -84,13 +84,13 @@ impl TieredTree {
         disk::open(store, options, root, cut).map(TieredTree::over)
     }
 
-    /// Opens a damaged tree, in a store whose extents are those that [`TreeSalvage::reached`]
-    /// lists. The next checkpoint makes the repaired tree durable. Returns the losses, and
-    /// descriptions of the repairs that lost nothing.
+    /// Opens a damaged tree. The extents of the store must be those that [`TreeSalvage::reached`]
+    /// lists. Returns the tree, the key ranges whose data was lost, and descriptions of the repairs
+    /// that lost no data. The next checkpoint makes the repaired tree durable.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the tree cannot be opened even so; a
-    /// full disk; I/O errors.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the tree cannot be opened even
+    /// without the damaged parts; an error if the disk is full; I/O errors.
     pub fn open_salvaged(
         store: &Arc<Store>,
         options: TreeOptions,
@@ -102,12 +102,13 @@ impl TieredTree {
         Ok((TieredTree::over(trunk), lost, mended))
     }
 
-    /// Compacts every range whose compaction fails on damaged leaves, index nodes or values, and
-    /// omits the damaged data, which is lost. Reads the whole tree. The caller must prevent all
-    /// other changes to the tree until it returns. The next checkpoint makes the result durable.
+    /// Repairs the tree: reads all of it, and compacts every range whose compaction fails because a
+    /// leaf, an index node or a value is damaged. The compaction omits the damaged data, which is
+    /// lost. The caller must prevent all other changes to the tree until this returns. The next
+    /// checkpoint makes the result durable.
     ///
     /// # Errors
-    /// I/O errors. Ranges that were mended before the error stay mended.
+    /// I/O errors. Ranges that were repaired before the error stay repaired.
     pub fn repair(&self) -> Result<RunRepairResult> {
         disk::repair(&self.trunk, &self.compactor)
     }
@@ -124,13 +125,14 @@ impl TieredTree {
         &self.trunk.options
     }
 
-    /// Returns the horizon, below which old versions may be dropped.
+    /// Returns the horizon: versions of a key that are older than the horizon may be dropped.
     #[must_use]
     pub fn horizon(&self) -> &GcHorizon {
         &self.trunk.horizon
     }
 
-    /// Returns the current version. The caller must hold a guard that it pinned before the call.
+    /// Returns the current version of the trunk. Before the call, the caller must pin a guard, and
+    /// must keep it as long as it reads data of the version.
     #[must_use]
     pub fn version(&self) -> Arc<TreeVersion> {
         self.trunk.version()
@@ -142,20 +144,20 @@ impl TieredTree {
         self.trunk.peek().cut()
     }
 
-    /// Returns the height of the trunk: 1 for a single leaf.
+    /// Returns the height of the trunk. A trunk that is a single leaf has height 1.
     #[must_use]
     pub fn height(&self) -> u8 {
         self.trunk.peek().root.height + 1
     }
 
-    /// Returns the maximum number of runs that a lookup may have to ask on a path from the root to
-    /// a leaf.
+    /// Returns the maximum number of runs that a single lookup may have to search, on any path from
+    /// the root to a leaf.
     #[must_use]
     pub fn longest_path(&self) -> usize {
         longest_path(&self.version().root).0
     }
 
-    /// Returns the key range of the leaf for `key` in the current version.
+    /// Returns the key range of the leaf that contains `key` in the current version.
     #[must_use]
     pub fn leaf_range(&self, key: &[u8]) -> KeyRange {
         leaf_for(&self.version().root, key).range.clone()
@@ -164,9 +166,10 @@ impl TieredTree {
 
 /// Writes: flushes of memtables, and ingests.
 impl TieredTree {
-    /// Starts to flush a sealed memtable, which contains every commit after the cut of the previous
-    /// memtable up to `cut`. Memtables must be incorporated in order. `class` selects whether the
-    /// flush may use the space reserve, which is meant for memtables that contain only deletes.
+    /// Starts to flush a sealed memtable. The memtable must contain every commit after the cut of
+    /// the previous memtable, up to and including `cut`, and memtables must be flushed in that
+    /// order. `class` determines whether the flush may use the space reserve; only memtables that
+    /// contain nothing but deletes should use it.
     ///
     /// # Errors
     /// See [`RunBuilder::new`](crate::run::RunBuilder::new).
@@ -179,7 +182,7 @@ impl TieredTree {
         self.incorporate_share(MemtableSlice::whole(memtable, cut), class)
     }
 
-    /// Like [`TieredTree::incorporate`], for a share of a memtable.
+    /// Like [`TieredTree::incorporate`], but flushes only a slice of a memtable.
     ///
     /// # Errors
     /// See [`RunBuilder::new`](crate::run::RunBuilder::new).
@@ -191,7 +194,8 @@ impl TieredTree {
         TreeIncorporation::new(&self.trunk, share, class)
     }
 
-    /// Starts an ingest. `class` selects whether it may use the space reserve.
+    /// Starts an ingest of sorted records. `class` determines whether the ingest may use the space
+    /// reserve.
     ///
     /// ```
     /// use alluvium_base::Message;
@@ -226,7 +230,8 @@ impl TieredTree {
         Ok(LayerIngest::new(self.clone(), writer))
     }
 
-    /// Advances the cut without new data: the commits up to `cut` contain nothing for this tree.
+    /// Advances the cut to `cut` without adding data. The caller must ensure that the commits after
+    /// the current cut, up to `cut`, contain no writes to this tree.
     pub(super) fn advance(&self, cut: SequenceNumber) -> Result<()> {
         self.trunk
             .change(Some(cut), |_, _, root| Ok(Some(root.draft())))?;
@@ -236,7 +241,7 @@ impl TieredTree {
 
 /// Reads: lookups, scans, and the root filter.
 impl TieredTree {
-    /// Returns a reader of the current version.
+    /// Returns a reader of the current version of the tree.
     ///
     /// ```
     /// # use alluvium_base::{Message, message::MAX_SEQUENCE};
@@ -277,7 +282,7 @@ impl TieredTree {
         TreeReader::new(&self.trunk)
     }
 
-    /// Returns the value of a key for a reader at `at`.
+    /// Returns the value of a key that is visible at sequence number `at`.
     ///
     /// ```
     /// use alluvium_base::{Message, message::MAX_SEQUENCE};
@@ -305,8 +310,8 @@ impl TieredTree {
         lookup::get(&self.trunk, key, at, now_ms)
     }
 
-    /// Returns the values of many keys for a reader at `at`, in the order of `keys`. Reads all
-    /// required leaves concurrently.
+    /// Returns the values of many keys that are visible at sequence number `at`, in the order of
+    /// `keys`. Reads all required leaves concurrently.
     ///
     /// # Errors
     /// See [`TieredTree::get`].
@@ -314,13 +319,15 @@ impl TieredTree {
         lookup::multi_get(&self.trunk, keys, at, now_ms)
     }
 
-    /// Returns a pollable lookup of a key for a reader at `at`.
+    /// Returns a lookup of a key at sequence number `at`. The caller polls the lookup, which does
+    /// not block on I/O.
     #[must_use]
     pub fn lookup(&self, key: &[u8], at: SequenceNumber, now_ms: u64) -> PolledTreeLookup {
         PolledTreeLookup::new(&self.trunk, None, key, at, now_ms)
     }
 
-    /// Like [`TieredTree::lookup`], through memtables and the tree below them.
+    /// Like [`TieredTree::lookup`], but also searches the memtables, whose messages are newer than
+    /// the tree.
     #[must_use]
     pub fn lookup_with(
         &self,
@@ -332,8 +339,8 @@ impl TieredTree {
         PolledTreeLookup::new(&self.trunk, Some(memtables), key, at, now_ms)
     }
 
-    /// Returns an iterator over `range` in the given direction, for a reader at `at`. Puts that
-    /// expire at or before `now_ms` are invisible.
+    /// Returns an iterator over `range` in the given direction, which sees the values visible at
+    /// sequence number `at`. Puts that expire at or before `now_ms` are invisible.
     #[must_use]
     pub fn iter(
         &self,
@@ -345,7 +352,8 @@ impl TieredTree {
         TreeIter::new(&self.scans, None, range, direction, at, now_ms)
     }
 
-    /// Like [`TieredTree::iter`], over memtables and the tree below them.
+    /// Like [`TieredTree::iter`], but also iterates over the memtables, whose messages are newer
+    /// than the tree.
     ///
     /// ```
     /// # use alluvium_base::Message;
@@ -387,8 +395,8 @@ impl TieredTree {
         TreeIter::new(&self.scans, Some(memtables), range, direction, at, now_ms)
     }
 
-    /// Limits the memory that all scans together retain between calls to `bytes` bytes. Each scan
-    /// may also retain a small minimum.
+    /// Sets the maximum number of bytes that all scans together may retain between calls. In
+    /// addition, each scan may always retain a small minimum.
     pub fn limit_scans(&self, bytes: u64) {
         self.scans.limit(bytes);
     }
@@ -399,8 +407,8 @@ impl TieredTree {
         self.scans.hold_bytes()
     }
 
-    /// Starts the construction of a root filter, if lookups have asked enough maplets in vain to
-    /// pay for it.
+    /// Starts to build a root filter, if it is worth its cost. It is once lookups have searched
+    /// enough maplets without finding their key. Returns `None` if it is not.
     ///
     /// ```
     /// # use alluvium_device::memory::MemoryDirectory;
@@ -417,8 +425,8 @@ impl TieredTree {
         RootFilterBuilder::due(&self.trunk)
     }
 
-    /// Starts the construction of a root filter, regardless of its cost. Returns `None` if there is
-    /// a root filter already, or if none is possible.
+    /// Starts to build a root filter, regardless of its cost. Returns `None` if there already is a
+    /// root filter, or if none can be built.
     #[must_use]
     pub fn digest(&self) -> Option<RootFilterBuilder> {
         RootFilterBuilder::begin(&self.trunk)
@@ -427,8 +435,8 @@ impl TieredTree {
 
 /// Background work: compactions, merges of small neighbours, and checkpoints.
 impl TieredTree {
-    /// Returns the next step that is due, if any: compactions first, then merges of small
-    /// neighbours.
+    /// Returns the next step of background work that is due, or `None` if none is due. Compactions
+    /// are returned before merges of small neighbouring nodes.
     ///
     /// # Errors
     /// I/O errors, or [`Error::Full`](alluvium_storage::Error::Full).
@@ -436,24 +444,25 @@ impl TieredTree {
         self.compactor.next_step()
     }
 
-    /// Returns the next compaction that is due, if any, in the order of `policy::priority`.
+    /// Returns the compaction that is due and has the highest priority according to
+    /// `policy::priority`, or `None` if none is due.
     ///
     /// # Errors
-    /// I/O errors, or [`Error::Full`](alluvium_storage::Error::Full). The compaction then becomes
-    /// due again.
+    /// I/O errors, or [`Error::Full`](alluvium_storage::Error::Full). After an error the compaction
+    /// is due again.
     pub fn next_job(&self) -> Result<Option<CompactionJob>> {
         self.compactor.next_job()
     }
 
-    /// Returns whether a compaction is running, or is due and not known to need more space than is
-    /// free.
+    /// Returns whether a compaction is running, or is due and may have enough free space to run.
     #[must_use]
     pub fn may_compact(&self) -> bool {
         self.compactor.may_compact()
     }
 
-    /// Requests the full compaction of the most worthwhile leaf, if any is worthwhile and the
-    /// budget allows it. The compaction itself runs as a step.
+    /// Requests a full compaction of the leaf for which it is most worthwhile. Returns whether it
+    /// requested one: it does not if no leaf is worthwhile or if the budget is exhausted. The
+    /// compaction itself runs as a later step.
     ///
     /// # Errors
     /// I/O errors.
@@ -461,8 +470,9 @@ impl TieredTree {
         self.compactor.maintain(maintenance)
     }
 
-    /// Requests the full compaction of the leaf for `key`: all data above the leaf is flushed down
-    /// to it, then the leaf is compacted into one run. The compaction itself runs as a step.
+    /// Requests a full compaction of the leaf that contains `key`: a flush of all data above the
+    /// leaf down to it, and then a compaction of the leaf into one run. The compaction itself runs
+    /// as a later step.
     ///
     /// # Errors
     /// I/O errors.
@@ -470,24 +480,26 @@ impl TieredTree {
         self.compactor.compact_fully(key)
     }
 
-    /// Returns whether a compaction is due or running.
+    /// Returns whether any compaction is due or running.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.trunk.lock().inflight.len() > 0
     }
 
-    /// Writes most of a checkpoint while other steps continue, so the following cut has little left
-    /// to write. Only one checkpoint may run at a time.
+    /// Writes most of a checkpoint while other steps may continue, so that
+    /// [`TieredTree::checkpoint_root`] has little left to write. Only one checkpoint may run at a
+    /// time.
     ///
     /// # Errors
-    /// A full disk leaves the tree unchanged. After a failed write the store refuses changes.
+    /// If the disk is full, returns an error and leaves the tree unchanged. After a failed write
+    /// the store refuses changes.
     pub fn prepare(&self) -> Result<()> {
         self.checkpointer.prepare()
     }
 
-    /// Writes the rest of a checkpoint and returns the root for [`TieredTree::open`]. No change to
-    /// the trunk is possible until the cut is dropped, so that the extents can be cut at the same
-    /// point.
+    /// Writes the rest of a checkpoint and returns the root to pass to [`TieredTree::open`]. As
+    /// long as the returned value exists, the trunk cannot be changed, so that the caller can
+    /// record the state of the extents at the same point.
     ///
     /// # Errors
     /// See [`TieredTree::prepare`].
@@ -498,13 +510,14 @@ impl TieredTree {
 
 /// Statistics, estimates for key ranges, outlines and checks.
 impl TieredTree {
-    /// Returns the counters since the store was opened.
+    /// Returns the tree's counters, which start at zero when the store is opened.
     #[must_use]
     pub fn stats(&self) -> TreeStats {
         self.trunk.stats()
     }
 
-    /// Returns the memory in use. Costs only a few loads, so it may be called frequently.
+    /// Returns the memory that the tree uses. The call costs only a few memory loads, so it may be
+    /// made frequently.
     ///
     /// ```
     /// # use alluvium_device::memory::MemoryDirectory;
@@ -525,15 +538,16 @@ impl TieredTree {
         }
     }
 
-    /// Returns the due and running compactions. Costs one acquisition of the trunk's lock.
+    /// Returns the number and size of the due and running compactions. The call acquires the
+    /// trunk's lock once.
     #[must_use]
     pub fn debt(&self) -> TreeDebt {
         self.trunk.lock().inflight.debt()
     }
 
-    /// Returns the approximate number of bytes, records and deletes in a range, including
-    /// superseded versions. The error is at most one leaf at each end of each run. Only index nodes
-    /// are read.
+    /// Returns the approximate number of bytes, records and deletes in a key range, including
+    /// superseded versions. For each run, the error is at most one leaf at each end of the range.
+    /// Only index nodes are read.
     ///
     /// # Errors
     /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
@@ -541,7 +555,8 @@ impl TieredTree {
         show::weigh(&self.trunk, range)
     }
 
-    /// Returns the approximate number of bytes of a range on disk, including its share of maplets.
+    /// Returns the approximate number of bytes on disk that a key range occupies, including a
+    /// proportional share of the maplets.
     ///
     /// # Errors
     /// See [`TieredTree::weigh`].
@@ -549,8 +564,9 @@ impl TieredTree {
         show::size_on_disk(&self.trunk, range)
     }
 
-    /// Returns the approximate number of keys in a range, counted as records that are not deletes.
-    /// A key with several retained versions or merge operands counts several times.
+    /// Returns the approximate number of keys in a range, as the number of records that are not
+    /// deletes. A key with several retained versions or merge operands is counted once for each of
+    /// them.
     ///
     /// # Errors
     /// See [`TieredTree::weigh`].
@@ -558,7 +574,8 @@ impl TieredTree {
         show::approximate_len(&self.trunk, range)
     }
 
-    /// Returns the contents of a range by purpose, with the accuracy of [`TieredTree::weigh`].
+    /// Returns the approximate contents of a key range, grouped by purpose, with the accuracy of
+    /// [`TieredTree::weigh`].
     ///
     /// # Errors
     /// See [`TieredTree::weigh`].
@@ -572,30 +589,32 @@ impl TieredTree {
         self.version().to_string()
     }
 
-    /// Returns the current shape. Copies the keys of the trunk and reads nothing from the device.
+    /// Returns an outline of the current version. This copies the keys of the trunk and performs no
+    /// I/O.
     #[must_use]
     pub fn outline(&self) -> Outline {
         Outline::of(&self.trunk)
     }
 
-    /// Returns the storage tier of each run, without I/O.
+    /// Returns the storage tier of each run in the current version. This performs no I/O.
     #[must_use]
     pub fn places(&self) -> Vec<RunPlace> {
         show::places(&self.version())
     }
 
-    /// Returns the run with this place in this group, numbered as in
-    /// [`OutlineLayer`](super::OutlineLayer). `None` if the tree does not contain it (any more).
-    /// Performs no I/O.
+    /// Returns the run at the given place of the given group, numbered as in
+    /// [`OutlineLayer`](super::OutlineLayer). Returns `None` if the tree does not contain the run,
+    /// or no longer contains it. This performs no I/O.
     #[must_use]
     pub fn outline_run(&self, group: u64, place: usize) -> Option<OutlineRun> {
         OutlineRun::of(&self.version(), group, place)
     }
 
-    /// Returns all errors found in the tree and the extents that it uses. No step may run during
-    /// the call. `jobs` lists the started, unfinished jobs, because they use extents too. `durable`
-    /// is the root of the durable generation, if there is one. `tell` receives the progress after
-    /// each run or maplet and may abort the check by failing.
+    /// Checks the tree, and returns all errors found in it together with the extents that it uses.
+    /// No step may run during the call. `jobs` lists the jobs that have started and not finished,
+    /// because they use extents too. `durable` is the root of the durable generation, if there is
+    /// one. `tell` receives the progress after each run or maplet, and may abort the check by
+    /// returning an error.
     ///
     /// # Errors
     /// I/O errors and errors of `tell`. Damage is reported in the result, not returned as an error.
@@ -610,7 +629,7 @@ impl TieredTree {
         self.examine_with(depth, &jobs, durable, tell)
     }
 
-    /// Like [`TieredTree::examine`], with job numbers.
+    /// Like [`TieredTree::examine`], but takes job numbers instead of jobs.
     pub(super) fn examine_with(
         &self,
         depth: CheckLevel,
@@ -621,8 +640,8 @@ impl TieredTree {
         disk::examine(&self.trunk, depth, jobs, durable, tell)
     }
 
-    /// Returns, for each pivot with a non-empty stack, the estimated and the actual number of
-    /// records. Counts every record.
+    /// Returns the estimated and the actual number of records for each pivot whose stack is not
+    /// empty. This reads and counts every record.
     ///
     /// # Errors
     /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).

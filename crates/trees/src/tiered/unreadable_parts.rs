@@ -1,12 +1,13 @@
-//! Selects the parts to merge in a leaf whose older parts are currently unreadable: a pure function
-//! of the sizes of the other parts.
+//! Selection of the parts to merge in a leaf whose older parts are currently unreadable. The
+//! selection is a pure function of the sizes of the other parts.
 
 use super::policy::TrunkShape;
 
-/// Returns how many of a leaf's own parts, given oldest first as (runs, bytes), are merged into one
-/// run while older parts are unreadable. It selects the newest parts: while there are too many
-/// runs, and as long as each part is at most twice as large as all newer ones. `None` if that
-/// selects a single part.
+/// Returns how many of a leaf's own parts to merge into one run while older parts are unreadable.
+/// `parts` lists the number of runs and the number of bytes of each readable part, oldest first.
+/// The newest parts are selected. Older parts are added while too many runs remain, and then as
+/// long as the next part is at most twice as large as all newer parts together. Returns `None` if
+/// fewer than two parts are selected.
 #[must_use]
 pub(super) fn newest_parts(shape: &TrunkShape, parts: &[(usize, u64)]) -> Option<usize> {
     let mut left: usize = parts.iter().map(|part| part.0).sum();

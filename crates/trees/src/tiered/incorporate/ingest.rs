@@ -1,7 +1,7 @@
-//! Ingest: adds layers of runs to a tree as its newest bundles, in one change.
+//! Ingest: adds layers of runs to a tree as its newest bundles, in a single change.
 //!
-//! The runs store sequence number 0; the trunk assigns the real numbers in its references to the
-//! runs (T10).
+//! Records in the ingested runs have sequence number 0. The trunk assigns the actual sequence
+//! numbers in its references to the runs (T10).
 
 use crate::ingest_layers::{IngestRunLayers, LayerOptions, LayerRunWriter};
 use crate::tiered::trunk::{MapletGroup, NodeRank, Trunk, TrunkPart};
@@ -11,7 +11,8 @@ use alluvium_storage::extents::AllocationClass;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Returns a writer of layers for a tree. `class` selects whether it may use the space reserve.
+/// Returns a writer that writes layers of runs for a tree. `class` determines whether the writer
+/// may use the space reserve.
 pub(crate) fn layer_writer(trunk: &Trunk, class: AllocationClass) -> Result<LayerRunWriter> {
     trunk.store.health()?;
     Ok(LayerRunWriter::new(LayerOptions {
@@ -20,12 +21,14 @@ pub(crate) fn layer_writer(trunk: &Trunk, class: AllocationClass) -> Result<Laye
         run: trunk.run_options(Purpose::Incorporate, class, 0),
         maplet: trunk.maplet_spec(Purpose::Incorporate, class, 0),
         is_placed: trunk.options.compacted_tier.is_none(),
-        // Leaves of the tree can adopt runs that are not larger than a leaf.
+        // Limit a run to the size of a leaf, so that leaves of the tree can adopt the run without
+        // rewriting it.
         run_bytes: trunk.options.shape.node_bytes(),
     }))
 }
 
-/// Attaches layers to the tree as the commits from `first` to `last`, oldest layer first.
+/// Attaches layers to the tree, oldest first, as the commits with the sequence numbers from `first`
+/// to `last`.
 pub(crate) fn attach_layers(
     trunk: &Trunk,
     layers: &mut IngestRunLayers,
@@ -52,15 +55,15 @@ pub(crate) fn attach_layers(
     let at_once = trunk.options.shape.fanout;
     trunk.change(Some(last), |_, shaper, root| {
         let mut root = root.draft();
-        // Adds a few parts at a time, and lets each batch settle before the next, so that no node
-        // lists all parts at once.
+        // Add a few parts at a time, and let each batch settle before the next is added, so that no
+        // node ever lists all parts at once.
         for parts in parts.chunks(at_once) {
             let received = shaper.receive(&root, parts.to_vec())?;
             let nodes = shaper.flush_and_split(received, NodeRank::Root)?;
             root = shaper.add_root_levels(nodes);
         }
-        // No operation can fail from here on. The extents become part of the generation being
-        // built.
+        // No operation can fail from here on. The extents become part of the generation that is
+        // being built.
         for piece in layers.layers().flat_map(|(_, pieces)| pieces) {
             trunk.install_extents(&piece.built.run, &piece.built.extents, &piece.maplet.extents);
         }

@@ -1,4 +1,4 @@
-//! Flush of a sealed memtable: writes a run with its maplet, and adds it as the newest bundle of
+//! Flush of a sealed memtable: writes a run and its maplet, and adds them as the newest bundle of
 //! the root.
 
 use crate::maplet::{self, Maplet};
@@ -15,11 +15,11 @@ use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The flush of one memtable. Dropping it unfinished discards its output.
+/// The flush of one memtable. If it is dropped before it is finished, its output is discarded.
 #[derive(Debug)]
 pub struct TreeIncorporation {
     trunk: Arc<Trunk>,
-    /// The cut of the share.
+    /// The sequence number up to which the tree contains every commit once this flush is published.
     cut: SequenceNumber,
     class: AllocationClass,
     taking: Option<MemtableRunWriter>,
@@ -27,19 +27,20 @@ pub struct TreeIncorporation {
     state: FlushState,
 }
 
-/// The progress of an incorporation.
+/// The progress of a flush.
 #[derive(Debug)]
 enum FlushState {
     Writing,
-    /// All messages are written and ready to be published. `None` if there were none.
+    /// All messages have been written, and the run is ready to be published. `None` if there were
+    /// no messages.
     Complete(Option<Box<ProvisionalBundle>>),
-    /// The messages are visible in the tree.
+    /// The messages have become visible in the tree.
     Published,
-    /// The incorporation failed while it was being published.
+    /// The flush failed while its result was being published.
     Broken,
 }
 
-/// A run and its maplet that are not in the tree yet.
+/// A run and its maplet that have been written but are not in the tree yet.
 #[derive(Debug)]
 struct ProvisionalBundle {
     built: BuiltRun,
@@ -48,11 +49,11 @@ struct ProvisionalBundle {
 }
 
 impl TreeIncorporation {
-    /// Starts to flush a share of a sealed memtable, which contains every commit after the cut of
-    /// the previous memtable up to its own cut.
+    /// Starts to flush a slice of a sealed memtable. The slice must contain every commit after the
+    /// cut of the previous memtable, up to its own cut.
     ///
     /// # Errors
-    /// A full disk; I/O errors.
+    /// An error if the disk is full; I/O errors.
     pub(crate) fn new(
         trunk: &Arc<Trunk>,
         share: MemtableSlice,
@@ -81,12 +82,11 @@ impl TreeIncorporation {
         })
     }
 
-    /// Runs a slice of the work: about `records` records. When it returns `StepProgress::Done`, the
-    /// tree contains the messages, and the memtable may be dropped.
+    /// Runs one slice of the flush, which processes about `records` records. Once it returns
+    /// `StepProgress::Done`, the tree contains all messages, and the memtable may be dropped.
     ///
     /// # Errors
-    /// [`Error::Full`], and I/O errors. The tree is unchanged, and
-    /// the caller must start again.
+    /// [`Error::Full`] or I/O errors. The tree is unchanged, and the caller must start a new flush.
     pub fn poll(&mut self, records: usize) -> Result<StepProgress> {
         if self.take(records)? == StepProgress::More {
             return Ok(StepProgress::More);
@@ -95,8 +95,8 @@ impl TreeIncorporation {
         Ok(StepProgress::Done)
     }
 
-    /// Like [`TreeIncorporation::poll`], without the publication, which is left to
-    /// [`TreeIncorporation::publish`].
+    /// Like [`TreeIncorporation::poll`], but does not publish the messages. The caller must call
+    /// [`TreeIncorporation::publish`] once this returns `StepProgress::Done`.
     ///
     /// # Errors
     /// See [`TreeIncorporation::poll`].
@@ -108,19 +108,19 @@ impl TreeIncorporation {
         self.trunk.poison_on_error(result)
     }
 
-    /// Publishes the messages in the tree, after all of them were read.
+    /// Publishes the messages in the tree. All messages must have been written before the call.
     ///
     /// # Errors
     /// See [`TreeIncorporation::poll`].
     ///
     /// # Panics
-    /// If messages are left to read.
+    /// If not all messages have been written.
     pub fn publish(&mut self) -> Result<()> {
         let result = self.install();
         self.trunk.poison_on_error(result)
     }
 
-    /// Returns the number of messages read so far.
+    /// Returns the number of messages read from the memtable so far.
     #[must_use]
     pub fn taken(&self) -> usize {
         self.taken
@@ -140,7 +140,7 @@ impl TreeIncorporation {
         Ok(StepProgress::Done)
     }
 
-    /// Completes the run and its maplet. `None` for a share without messages.
+    /// Completes the run and its maplet. Returns `None` if the slice contains no messages.
     fn finish(&mut self) -> Result<Option<ProvisionalBundle>> {
         let trunk = &self.trunk;
         let taking = self.taking.take().expect("it is finished once");
@@ -166,7 +166,8 @@ impl TreeIncorporation {
     }
 
     fn install(&mut self) -> Result<()> {
-        // After an error or a panic before publication, only the memtable contains its messages.
+        // Mark the flush as broken first: if an error or a panic occurs before publication, only
+        // the memtable contains the messages.
         let bundle = match std::mem::replace(&mut self.state, FlushState::Broken) {
             FlushState::Complete(bundle) => bundle,
             FlushState::Published => {
@@ -201,8 +202,8 @@ impl TreeIncorporation {
         let changed = trunk.change(Some(cut), |state, shaper, root| {
             let received = shaper.receive(root, vec![part])?;
             let nodes = shaper.flush_and_split(received, NodeRank::Root)?;
-            // No operation can fail from here on. The extents become part of the generation being
-            // built.
+            // No operation can fail from here on. The extents become part of the generation that is
+            // being built.
             trunk.install_extents(&built.run, &built.extents, &written.extents);
             if let Some(digest) = &digest {
                 state.cover(digest, number);
