@@ -407,8 +407,9 @@ impl TieredTree {
         self.scans.hold_bytes()
     }
 
-    /// Starts to build a root filter, if it is worth its cost. It is once lookups have searched
-    /// enough maplets without finding their key. Returns `None` if it is not.
+    /// Starts to build a root filter if it is worth its cost, and returns `None` otherwise. The
+    /// filter is worth its cost once lookups have searched enough maplets without finding their
+    /// key.
     ///
     /// ```
     /// # use alluvium_device::memory::MemoryDirectory;

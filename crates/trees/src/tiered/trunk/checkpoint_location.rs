@@ -1,4 +1,5 @@
-//! The locations of checkpointed trunk nodes, and the extents that hold them.
+//! The locations at which checkpoints have written trunk nodes, and the extents that store those
+//! nodes.
 
 use alluvium_dictionary::value_log::ValuePointer;
 use alluvium_storage::extents::{Extent, UNIT};
@@ -7,12 +8,12 @@ use alluvium_storage::{Error, NodePointer, Result};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// Maximum ratio of the size of trunk extents to the size of the nodes in them. Above it, all nodes
-/// are written again.
+/// Maximum ratio of the total size of the trunk extents to the total size of the current nodes in
+/// them. Above this ratio, a checkpoint writes all nodes again, so that the old extents are freed.
 const SPARSE: u64 = 4;
 const _: () = assert!(SPARSE > 1, "extents that hold nothing else are never sparse");
 
-/// The location of a node in a checkpoint, if it was written.
+/// The location at which a checkpoint has written a node, if one has.
 #[derive(Debug, Default)]
 pub(crate) struct CheckpointLocation {
     state: Mutex<LocationState>,
@@ -23,12 +24,13 @@ enum LocationState {
     #[default]
     Unwritten,
     Written(NodeLocation),
-    /// The node is no longer in the current version and never will be again.
+    /// The node is no longer in the current version and will never be in a later one.
     Gone,
 }
 
 impl CheckpointLocation {
-    /// Returns the pointer that a parent stores for the node, if it is written.
+    /// Returns the pointer that a parent stores for this node, or `None` if the node has not been
+    /// written.
     pub(crate) fn at(&self) -> Option<ValuePointer> {
         match &*self.state.lock() {
             LocationState::Written(location) => Some(location.pointer),
@@ -43,14 +45,14 @@ impl CheckpointLocation {
         }
     }
 
-    /// Sets the location from which the node was read when the tree was opened.
+    /// Sets the location of a node that was read from disk when the tree was opened.
     pub(crate) fn was_read(&self, from: NodeLocation) {
         let mut state = self.state.lock();
         debug_assert!(matches!(*state, LocationState::Unwritten), "a node is read once");
         *state = LocationState::Written(from);
     }
 
-    /// Makes the next checkpoint write the node again.
+    /// Marks the node as unwritten, so that the next checkpoint writes it again.
     pub(crate) fn forget(&self) {
         let mut state = self.state.lock();
         debug_assert!(
@@ -61,28 +63,28 @@ impl CheckpointLocation {
     }
 }
 
-/// The location of a trunk node.
+/// The location of a written trunk node.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeLocation {
     pub(crate) pointer: ValuePointer,
-    /// The storage nodes that hold its bytes.
+    /// The storage nodes that contain the trunk node's bytes.
     pub(crate) nodes: Vec<NodePointer>,
 }
 
-/// The extents of checkpointed trunk nodes.
+/// The extents in which checkpoints have stored trunk nodes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TrunkExtents {
-    /// Number of trunk nodes of the current version in each extent.
+    /// Number of trunk nodes of the current version that each extent contains.
     counts: BTreeMap<Extent, u32>,
-    /// Total size of these nodes in bytes.
+    /// Total size in bytes of the written nodes of the current version.
     bytes: u64,
 }
 
 impl TrunkExtents {
-    /// Returns the extents of a trunk that was read from disk.
+    /// Creates the table of extents for a trunk that was read from disk.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a node lies outside of all extents in use.
+    /// [`Error::Corrupt`] if a node is not inside an extent that is in use.
     pub(crate) fn of<'n>(
         nodes: impl Iterator<Item = &'n CheckpointLocation>,
         store: &Store,
@@ -101,24 +103,24 @@ impl TrunkExtents {
         Ok(extents)
     }
 
-    /// Returns the extents that hold trunk nodes.
+    /// Returns the extents that contain trunk nodes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Extent> + '_ {
         self.counts.keys().copied()
     }
 
-    /// Returns the approximate memory in bytes.
+    /// Returns the approximate memory of the table in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         (self.counts.len() * 2 * size_of::<(Extent, u32)>()) as u64
     }
 
-    /// Returns whether most of the extents' contents belong to older versions.
+    /// Returns whether most of the space in the extents is occupied by nodes of older versions.
     pub(crate) fn is_sparse(&self) -> bool {
         let space: u64 = self.counts.keys().map(Extent::bytes).sum();
         space > SPARSE * self.bytes.next_multiple_of(UNIT) + 2 * UNIT
     }
 
-    /// Records the new locations of written nodes, and releases their previous locations. Nodes
-    /// that left the current version during the write are ignored.
+    /// Sets the new locations of nodes that a checkpoint has written, and releases their previous
+    /// locations. Nodes that left the current version while they were being written are ignored.
     pub(crate) fn note_written<'n>(
         &mut self,
         nodes: impl Iterator<Item = (&'n CheckpointLocation, NodeLocation)>,
@@ -155,7 +157,7 @@ impl TrunkExtents {
         }
     }
 
-    /// Records that a node left the current version, and releases its location.
+    /// Marks a node as removed from the current version, and releases its location.
     pub(super) fn node_gone(&mut self, node: &CheckpointLocation, store: &Store) {
         let state = std::mem::replace(&mut *node.state.lock(), LocationState::Gone);
         if let LocationState::Written(location) = state {
@@ -179,7 +181,8 @@ impl TrunkExtents {
         (unit < extent.end()).then_some(*extent)
     }
 
-    /// Adds a trunk node, which must be in known extents.
+    /// Counts a trunk node in the extents that contain it. All of them must already be in the
+    /// table.
     fn add(&mut self, location: &NodeLocation) {
         self.bytes += u64::from(location.pointer.len);
         for pointer in &location.nodes {
@@ -190,7 +193,7 @@ impl TrunkExtents {
         }
     }
 
-    /// Removes a trunk node, and releases the extents that become empty.
+    /// Removes a trunk node from the counts, and releases the extents that then contain no node.
     fn release(&mut self, location: &NodeLocation, store: &Store) {
         assert!(self.bytes >= u64::from(location.pointer.len), "bytes are counted");
         self.bytes -= u64::from(location.pointer.len);

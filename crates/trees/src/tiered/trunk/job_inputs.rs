@@ -1,4 +1,5 @@
-//! Selection of the inputs of a compaction from a pivot's stack, and their effect on free space.
+//! Selection of the inputs of a compaction from a pivot's stack, and the effect of the compaction
+//! on free space.
 
 use super::node::{StackEntry, TrunkNode, TrunkPart};
 use super::shape::leaf_view;
@@ -10,12 +11,13 @@ use alluvium_dictionary::merge::OlderData;
 use alluvium_storage::extents::UNIT;
 use std::ops::{Add, Range};
 
-/// The inputs of a job within a pivot's stack.
+/// The parts of a pivot's stack that a compaction job merges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JobInputs {
-    /// Indices of the pivot's own parts that the job merges.
+    /// Index range of the pivot's own parts that the job merges.
     pub(crate) own: Range<usize>,
-    /// Number of live bundles, oldest first. Zero unless `own` includes the last own part.
+    /// Number of live bundles that the job merges, starting with the oldest. Zero unless `own`
+    /// includes the last own part.
     pub(crate) bundles: usize,
     pub(crate) older: OlderData,
     pub(crate) reason: CompactionReason,
@@ -24,18 +26,19 @@ pub(crate) struct JobInputs {
 /// The reason for a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CompactionReason {
-    /// User writes: compacts the received bundles.
+    /// User writes: the job compacts the bundles that the pivot has received.
     Writes,
-    /// Too many runs in a leaf: merges its oldest runs.
+    /// Too many runs in a leaf: the job merges the leaf's oldest runs.
     Crowd,
-    /// Full compaction of a leaf, because it was requested or the leaf is stale.
+    /// Full compaction of a leaf, either because it was requested or because many of the leaf's
+    /// records are superseded.
     Full,
 }
 
 impl JobInputs {
-    /// Selects the inputs of a job for this pivot in a tree of this shape and crowding. With
-    /// `is_full`, it selects the whole stack of a leaf. `is_lost` returns whether a part is
-    /// currently unreadable.
+    /// Selects the inputs of a job for the pivot at `index`. `shape` and `crowding` describe the
+    /// tree. If `is_full` is set, the whole stack of a leaf is selected. `is_lost` returns whether
+    /// a part is currently unreadable.
     pub(crate) fn of(
         node: &TrunkNode,
         index: usize,
@@ -96,8 +99,9 @@ impl JobInputs {
         }
     }
 
-    /// Selects the inputs of a job in a leaf whose part at `last` is unreadable, the newest
-    /// unreadable part. Merges the newest parts, so that writes can continue.
+    /// Selects the inputs of a job in a leaf that has unreadable parts; `last` is the index of the
+    /// newest of them. Only parts newer than that are merged, so that writes can continue. Returns
+    /// `None` if there are fewer than two parts to merge.
     fn beside_lost(node: &TrunkNode, index: usize, shape: &TrunkShape, last: usize) -> Option<JobInputs> {
         let own = &node.pivots[index].own;
         let parts: Vec<(usize, u64)> = own[last + 1..]
@@ -126,8 +130,8 @@ impl JobInputs {
         own.chain(live).fold(RangeWeight::default(), RangeWeight::add)
     }
 
-    /// Returns the parts that the job reads, oldest first. Some may have no records in the pivot's
-    /// range.
+    /// Returns the parts that the job reads, oldest first. Some of them may have no records in the
+    /// pivot's range.
     pub(crate) fn inputs<'n>(
         &self,
         node: &'n TrunkNode,
@@ -143,9 +147,9 @@ impl JobInputs {
         own.chain(bundles.iter().flat_map(|bundle| &bundle.parts))
     }
 
-    /// Returns the groups of the inputs that have at least half of their records in the pivot's
-    /// range. A compaction may adopt leaves of their runs, in which case the whole maplet
-    /// represents their keys.
+    /// Returns the numbers of the input groups that have at least half of their records in the
+    /// pivot's range. A compaction may adopt leaves of the runs in such a group. In that case it
+    /// merges the group's whole maplet, which covers the keys of the adopted leaves.
     pub(crate) fn whole(&self, node: &TrunkNode, index: usize) -> Vec<u64> {
         let own = node.own(index).take(self.own.end).skip(self.own.start);
         let bundles = node.live_bundles(index).iter().zip(&node.pivots[index].live);
@@ -166,7 +170,7 @@ impl JobInputs {
             OlderData::None => policy::left_by_deletes(&weight),
             OlderData::Elsewhere => weight.bytes,
         };
-        // One unit more for the maplet.
+        // Add one unit of space for the maplet.
         let units = if left == 0 { 0 } else { left.div_ceil(UNIT) + 1 };
         SpaceBalance {
             takes_bytes: units * UNIT,
@@ -178,14 +182,14 @@ impl JobInputs {
 /// The effect of a compaction on free space.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpaceBalance {
-    /// Approximate number of bytes that it needs.
+    /// Approximate number of bytes of free space that the compaction needs.
     pub(crate) takes_bytes: u64,
-    /// Number of bytes that become free after it and the following checkpoint.
+    /// Number of bytes that become free once the compaction and the next checkpoint have completed.
     pub(super) frees_bytes: u64,
 }
 
 impl SpaceBalance {
-    /// Returns whether it frees approximately as much space as it needs, or more.
+    /// Returns whether the compaction frees at least as much space as it needs, approximately.
     pub(crate) fn frees(self) -> bool {
         self.frees_bytes >= self.takes_bytes
     }

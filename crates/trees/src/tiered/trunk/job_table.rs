@@ -1,8 +1,9 @@
-//! The states of compactions, and their transitions while flushes, splits and merges continue.
+//! The states of compaction jobs, and how the states change while flushes, splits and merges
+//! continue.
 //!
-//! A job is made for one pivot. It records the height and range of the pivot, its first bundle and
-//! the pivot's own parts. Its result is valid only where all of these are unchanged, and is
-//! installed only there. A pivot has at most one job.
+//! A job compacts one pivot. It stores the pivot's height, range, first live bundle and own parts.
+//! The job's result is installed only if all of these are unchanged; otherwise it is discarded. A
+//! pivot has at most one job.
 //!
 //! ```text
 //!             plan           take            built           install
@@ -19,14 +20,15 @@ use std::fmt;
 
 pub(crate) type JobId = u64;
 
-/// The destination of a job's result, and the conditions that must still hold there.
+/// Identifies the pivot that a job compacts. The job's result is installed only if the pivot still
+/// has these properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JobClaim {
     pub height: u8,
     pub range: KeyRange,
-    /// The number of the first live bundle.
+    /// The number of the pivot's first live bundle.
     pub first: u64,
-    /// Identifiers of the groups of the pivot's own parts, oldest to newest.
+    /// Numbers of the groups of the pivot's own parts, oldest to newest.
     pub own: Vec<u64>,
 }
 
@@ -37,15 +39,16 @@ pub enum JobTransition {
     /// A worker has started the job.
     Taken,
     Installed,
-    /// Pivot flushed before the start.
+    /// The pivot was flushed before the job started.
     QueuedFlushed,
-    /// Pivot split or merged, or its parts changed, before the start.
+    /// The pivot was split or merged, or its parts changed, before the job started.
     QueuedReshaped,
-    /// Pivot flushed during the compaction; the output is discarded.
+    /// The pivot was flushed while the job was running; the job's output is discarded.
     RunningFlushed,
-    /// Pivot split or merged, or its parts changed, during the compaction.
+    /// The pivot was split or merged, or its parts changed, while the job was running; the job's
+    /// output is discarded.
     RunningReshaped,
-    /// Full disk or device failure.
+    /// The job failed because the disk was full or the device failed.
     Failed,
 }
 
@@ -77,20 +80,20 @@ impl fmt::Display for JobTransition {
     }
 }
 
-/// Due and running compactions: the work that writes have deferred.
+/// The compactions that are due or running: work that writes have deferred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeDebt {
-    /// Number of compactions that have not started.
+    /// Number of compactions that are due but have not started.
     pub pending_jobs: u64,
-    /// Approximate number of bytes that they will read.
+    /// Approximate number of bytes that the due compactions will read.
     pub pending_bytes: u64,
     pub running_jobs: u64,
-    /// Approximate number of bytes that they read in total.
+    /// Approximate number of bytes that the running compactions read in total.
     pub running_bytes: u64,
 }
 
 impl TreeDebt {
-    /// Returns the bytes of due and running compactions.
+    /// Returns the approximate number of bytes that all due and running compactions read.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.pending_bytes + self.running_bytes
@@ -100,7 +103,7 @@ impl TreeDebt {
 /// The progress of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactionState {
-    /// Planned, but not started by a worker yet.
+    /// The compaction is planned, but no worker has started it.
     Queued,
     Running,
 }
@@ -112,12 +115,12 @@ enum JobStatus {
     Running,
 }
 
-/// The reason why a job's result is no longer wanted.
+/// The reason why a job's result is no longer needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AbandonReason {
     /// The pivot was flushed to its child.
     Flushed,
-    /// The pivot no longer exists, or has other parts.
+    /// The pivot no longer exists, or its parts have changed.
     Reshaped,
 }
 
@@ -125,18 +128,20 @@ pub(super) enum AbandonReason {
 struct JobEntry {
     claim: JobClaim,
     state: JobStatus,
-    /// Approximate number of bytes to read.
+    /// Approximate number of bytes that the job reads.
     bytes: u64,
-    /// Whether the job has failed before, under another identifier.
+    /// Whether the same compaction has failed before. A failed job is planned again under a new
+    /// identifier.
     has_failed: bool,
 }
 
-/// The jobs of a tree.
+/// All due and running compaction jobs of a tree.
 #[derive(Debug, Default)]
 pub(crate) struct JobTable {
     next: JobId,
     jobs: BTreeMap<JobId, JobEntry>,
-    /// By height and low key; a pivot has at most one job.
+    /// The job of each pivot. A pivot is identified by its height and low key, and has at most one
+    /// job.
     pivots: BTreeMap<(u8, Box<[u8]>), JobId>,
     edges: BTreeMap<JobTransition, u64>,
     debt: TreeDebt,
@@ -147,19 +152,20 @@ impl JobTable {
         *self.edges.entry(edge).or_default() += 1;
     }
 
-    /// Returns the number of times that each transition occurred.
+    /// Returns how often each state transition has occurred.
     #[must_use]
     pub(super) fn edges(&self) -> &BTreeMap<JobTransition, u64> {
         &self.edges
     }
 
-    /// Returns the job of a pivot.
+    /// Returns the job of the pivot with this height and low key, or `None` if the pivot has no
+    /// job.
     #[must_use]
     pub(crate) fn job_of(&self, height: u8, low: &[u8]) -> Option<JobId> {
         self.pivots.get(&(height, low.into())).copied()
     }
 
-    /// Returns the progress of a pivot's job, if it has one.
+    /// Returns the progress of a pivot's job, or `None` if the pivot has no job.
     #[must_use]
     pub(crate) fn underway(&self, height: u8, low: &[u8]) -> Option<CompactionState> {
         let job = self.job_of(height, low)?;
@@ -169,13 +175,13 @@ impl JobTable {
         })
     }
 
-    /// Returns the claim of a job.
+    /// Returns the claim of a job, or `None` if the job no longer exists.
     #[must_use]
     pub(crate) fn claim(&self, job: JobId) -> Option<&JobClaim> {
         self.jobs.get(&job).map(|entry| &entry.claim)
     }
 
-    /// Returns the height and low key of each pivot with a job.
+    /// Returns the height and the low key of each pivot that has a job.
     pub(crate) fn pivots(&self) -> impl Iterator<Item = (u8, Box<[u8]>)> {
         self.pivots.keys().cloned()
     }
@@ -186,21 +192,22 @@ impl JobTable {
         (self.jobs.len() * (size_of::<JobEntry>() + 128)) as u64
     }
 
-    /// Returns the number of jobs.
+    /// Returns the number of due and running jobs.
     #[must_use]
     pub(crate) fn len(&self) -> usize {
         debug_assert_eq!(self.jobs.len(), self.pivots.len(), "a job for a pivot");
         self.jobs.len()
     }
 
-    /// Returns the due and running compactions.
+    /// Returns the number and size of the due and running compactions.
     #[must_use]
     pub(crate) fn debt(&self) -> TreeDebt {
         self.debt
     }
 
-    /// Plans a job that will read about `bytes` bytes. If the pivot already has a job, returns
-    /// `None` and, unless that job is running, updates its bytes.
+    /// Plans a job for the pivot that `claim` identifies. The job will read about `bytes` bytes. If
+    /// the pivot already has a job, returns `None`; if that job has not started, its number of
+    /// bytes is updated.
     pub(crate) fn plan(&mut self, claim: JobClaim, bytes: u64) -> Option<JobId> {
         let pivot = (claim.height, claim.range.low.clone());
         if let Some(job) = self.pivots.get(&pivot) {
@@ -230,8 +237,9 @@ impl JobTable {
         Some(self.next)
     }
 
-    /// Returns the next queued job. `prefer` maps a job's claim and whether it has failed before to
-    /// a priority, least first, or to `None` if the job must not run now. Ties go to the job
+    /// Returns the job to run next, or `None` if no queued job may run. `prefer` receives a job's
+    /// claim and whether the job has failed before. It returns the job's priority, or `None` if the
+    /// job must not run now. The job with the lowest value is selected; ties go to the job that was
     /// planned first.
     #[must_use]
     pub(crate) fn queued<K: Ord>(&self, prefer: impl Fn(&JobClaim, bool) -> Option<K>) -> Option<JobId> {
@@ -259,13 +267,13 @@ impl JobTable {
         self.count(JobTransition::Taken);
     }
 
-    /// Returns whether a job's result is still wanted.
+    /// Returns whether a job's result is still needed.
     #[must_use]
     pub(crate) fn is_wanted(&self, job: JobId) -> bool {
         self.jobs.contains_key(&job)
     }
 
-    /// Removes a job that is no longer needed.
+    /// Removes a job whose result is no longer needed.
     pub(super) fn abandon(&mut self, job: JobId, why: AbandonReason) {
         let Some(JobEntry { state, .. }) = self.remove(job) else {
             return;
@@ -278,14 +286,14 @@ impl JobTable {
         });
     }
 
-    /// Removes a job whose result was installed.
+    /// Removes a job after its result was installed.
     pub(crate) fn installed(&mut self, job: JobId) {
         self.remove(job).expect("a job that is installed was running");
         self.count(JobTransition::Installed);
     }
 
-    /// Records that a job failed or that its worker stopped. The job is planned again under another
-    /// identifier.
+    /// Removes a job that failed or whose worker stopped, and plans the same compaction again under
+    /// a new identifier.
     pub(crate) fn failed(&mut self, job: JobId) {
         if let Some(JobEntry { claim, bytes, .. }) = self.remove(job) {
             self.count(JobTransition::Failed);
@@ -311,7 +319,7 @@ impl JobTable {
         Some(entry)
     }
 
-    /// Returns every job and its claim, for comparison with the current trunk.
+    /// Returns every job with its claim, so that the claims can be compared with the current trunk.
     pub(super) fn claims(&self) -> impl Iterator<Item = (JobId, &JobClaim)> {
         self.jobs.iter().map(|(id, entry)| (*id, &entry.claim))
     }

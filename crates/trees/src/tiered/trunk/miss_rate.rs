@@ -1,40 +1,42 @@
-//! Estimates how often a lookup reaches the last run of its path and finds nothing.
+//! Estimates how often a lookup reaches the last run of its path without finding its key there.
 //!
-//! An existing key is in the last run of its path, unless a newer run has it; asking a maplet about
-//! that run is then useless. Only for absent keys does the maplet save a read. Lookups therefore
-//! ask the maplets of last runs only while absent keys are common. Otherwise the maplet pages are
-//! not used, and the cache evicts them.
+//! If a key exists and no newer run contains it, it is in the last run of its path. Searching the
+//! last run's maplet is then useless; it saves a read only for absent keys. Lookups therefore
+//! search the maplets of last runs only while absent keys are common. While they are not, the
+//! maplet pages are not used, and the cache evicts them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Added to the score for an absent key. A found key subtracts one.
+/// Amount by which the score grows for each absent key. Each key that is found lowers the score by
+/// one.
 /// Tuning: `32` since 2026-11-25; not isolated; without any such probes: uniform reads 61.0 and
 /// 68.4 -> 67.5 and 74.6 k/s.
 const ABSENT: u32 = 32;
-/// Absent keys are common from this score on.
+/// Minimum score at which absent keys are considered common.
 /// Tuning: `1024` since 2026-11-25.
 const COMMON: u32 = 1024;
-/// Upper bound of the score, so that it falls quickly when lookups of absent keys stop.
+/// Maximum score. It is low enough that the score falls quickly once lookups of absent keys stop.
 /// Tuning: `4096` since 2026-11-25.
 const MOST: u32 = 4096;
-/// Sampling interval: one in this many lookups of existing keys is counted.
+/// Sampling interval for keys that are found: one in this many lookups updates the score.
 /// Tuning: `8` since 2026-11-25.
 const SAMPLE: u32 = 8;
 const _: () = assert!(SAMPLE.is_power_of_two() && ABSENT > SAMPLE && COMMON < MOST);
 
-/// Tracks whether more than about one in 33 lookups in last runs is for an absent key.
+/// Tracks whether more than about one in 33 of the lookups that reach the last run of their path
+/// are for absent keys.
 #[derive(Debug, Default)]
 pub(crate) struct AbsentKeys(AtomicU32);
 
 impl AbsentKeys {
-    /// Returns whether absent keys are common.
+    /// Returns whether absent keys are currently common.
     #[inline]
     pub(crate) fn are_common(&self) -> bool {
         self.0.load(Ordering::Relaxed) >= COMMON
     }
 
-    /// Records the outcome of a lookup that reached the last run of its path, given the hash of its
-    /// key.
+    /// Updates the score after a lookup that reached the last run of its path. `hash` is the hash
+    /// of the lookup's key.
     #[inline]
     pub(crate) fn note(&self, hash: u64, is_absent: bool) {
         let score = self.0.load(Ordering::Relaxed);
@@ -46,7 +48,7 @@ impl AbsentKeys {
             return;
         };
         debug_assert!(next <= MOST, "a score of {next}");
-        // Concurrent updates may be lost, which changes little.
+        // A concurrent update may be lost, which hardly changes the estimate.
         self.0.store(next, Ordering::Relaxed);
     }
 }

@@ -1,4 +1,5 @@
-//! The trunk: the runs by key range and age, and the single writer that changes them.
+//! The trunk: the tree's index of all runs by key range and age, and the single writer that changes
+//! it.
 //!
 //! *Scope*: nodes and their stacks; how a node flushes, splits and merges; which extents are in
 //! use; which compactions are due; how a new version replaces the old one.

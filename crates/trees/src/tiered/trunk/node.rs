@@ -1,5 +1,5 @@
-//! Trunk nodes: immutable and shared. A change creates a new node and a new path to it from the
-//! root.
+//! Trunk nodes. Nodes are immutable and may be shared by several versions. A change creates a new
+//! copy of a node and of each node on the path to it from the root.
 //!
 //! ```text
 //!             bundles   1   2   3   4   5      shared by all pivots, oldest to newest
@@ -17,21 +17,21 @@ use alluvium_storage::extents::Extent;
 use alluvium_storage::{EpochGuard, NodeCache, Result, TierFiles};
 use std::sync::{Arc, OnceLock};
 
-/// Several runs and one maplet over all of them. The maplet's values are indices into `runs` and
-/// identify the runs that may hold a key.
+/// Several runs and one maplet that covers all of them. The maplet maps the fingerprint of a key to
+/// indices into `runs`, which identify the runs that may contain the key.
 #[derive(Debug)]
 pub(crate) struct MapletGroup {
-    /// The group's number, unique in the store.
+    /// The group's number, which is unique in the store.
     pub id: u64,
-    /// Oldest to newest. In a trunk that was read from disk, slots of unneeded runs are empty,
-    /// because those runs may have been deleted.
+    /// The runs, oldest to newest. When a trunk is read from disk, the entries of runs that it does
+    /// not need stay empty, because those runs may have been deleted.
     pub runs: Box<[OnceLock<IndexedRun>]>,
-    /// Covers all keys of all runs.
+    /// The maplet, which contains all keys of all runs.
     pub maplet: Maplet,
 }
 
 impl MapletGroup {
-    /// Creates a group of these runs, oldest to newest.
+    /// Creates a group of the given runs, ordered from oldest to newest.
     #[must_use]
     pub(crate) fn new(
         id: u64,
@@ -46,27 +46,28 @@ impl MapletGroup {
         }
     }
 
-    /// Returns the present runs with their places, oldest to newest.
+    /// Returns the runs that are present, each with its index in the group, oldest to newest.
     pub(crate) fn runs(&self) -> impl DoubleEndedIterator<Item = (usize, &IndexedRun)> {
         let runs = self.runs.iter().enumerate();
         runs.filter_map(|(place, run)| Some((place, run.get()?)))
     }
 }
 
-/// A reference from the trunk to a group. Only records in the pivot's range count, and only those
-/// in `clip` if it is set.
+/// A reference from a pivot to a group. Only records in the pivot's range are visible through it.
+/// If `clip` is set, records outside of `clip` are invisible too.
 #[derive(Clone, Debug)]
 pub(crate) struct TrunkPart {
-    /// The group, shared by all parts that refer to it.
+    /// The group, which is shared by all parts that refer to it.
     pub group: Arc<MapletGroup>,
-    /// After a merge of two nodes, parts of either node count only in that node's range: their
-    /// records outside of it were compacted or deleted there and must not reappear. An adopted run
-    /// is clipped to its own key range.
+    /// The range to which visible records are restricted, if any. After two nodes are merged, the
+    /// parts of each are restricted to that node's former range: outside of it, their records were
+    /// compacted or deleted before and must not reappear. An adopted run is restricted to its own
+    /// key range.
     pub clip: Option<Arc<KeyRange>>,
 }
 
 impl TrunkPart {
-    /// Returns the subrange of `range` in which this part counts.
+    /// Returns the subrange of `range` in which the part's records are visible.
     #[must_use]
     pub(crate) fn within(&self, range: &KeyRange) -> KeyRange {
         match &self.clip {
@@ -75,13 +76,14 @@ impl TrunkPart {
         }
     }
 
-    /// Returns whether this part counts for `key`, which must be in the pivot's range.
+    /// Returns whether the part's records for `key` are visible. `key` must be in the pivot's
+    /// range.
     #[must_use]
     pub(crate) fn counts_for(&self, key: &[u8]) -> bool {
         self.clip.as_ref().is_none_or(|clip| clip.contains(key))
     }
 
-    /// Returns the number of runs that overlap `range`.
+    /// Returns the number of runs whose visible key range overlaps `range`.
     #[must_use]
     pub(crate) fn runs_in(&self, range: &KeyRange) -> usize {
         let range = self.within(range);
@@ -89,41 +91,43 @@ impl TrunkPart {
         self.group.runs().filter(touches).count()
     }
 
-    /// Returns whether any run overlaps `range`.
+    /// Returns whether the visible key range of any run overlaps `range`.
     #[must_use]
     pub(crate) fn touches(&self, range: &KeyRange) -> bool {
         self.runs_in(range) > 0
     }
 
-    /// Returns whether one of the runs uses any of these extents, which must be sorted.
+    /// Returns whether any of the runs uses any of these extents, which must be sorted.
     pub(crate) fn lists(&self, extents: &[Extent]) -> bool {
         let mut uses = self.group.runs().flat_map(|(_, run)| run.extents());
         uses.any(|used| extents.binary_search(&used.extent).is_ok())
     }
 
-    /// Returns whether one of the runs points to values that another run wrote into any of these
+    /// Returns whether any of the runs refers to values that another run wrote to any of these
     /// extents, which must be sorted.
     pub(crate) fn inherits(&self, extents: &[Extent]) -> bool {
         let mut uses = self.group.runs().flat_map(|(_, run)| run.extents());
         uses.any(|used| used.inherited && extents.binary_search(&used.extent).is_ok())
     }
 
-    /// Returns whether `weight`, the part's weight in some range, is most of its runs' records. If
-    /// so, its maplet, which cannot be restricted to a range, may represent the part in that range.
+    /// Returns whether most records of the part's runs are in the range whose weight is `weight`.
+    /// In that case the part's maplet may represent the part in that range, although a maplet
+    /// cannot be restricted to a range.
     #[must_use]
     pub(crate) fn is_mostly(&self, weight: &RangeWeight) -> bool {
         let records = self.group.runs().map(|(_, run)| run.summary().records);
         self.clip.is_none() && weight.records * 4 >= records.sum::<u64>() * 3
     }
 
-    /// Returns whether `weight`, the part's weight in some range, is at least half of its maplet's
-    /// entries. Merging the whole maplet for that range then at most doubles the necessary size.
+    /// Returns whether `weight`, the part's weight in a range, has at least half as many records as
+    /// the part's maplet has entries. In that case, merging the whole maplet for that range makes
+    /// the result at most twice as large as necessary.
     #[must_use]
     pub(crate) fn is_half(&self, weight: &RangeWeight) -> bool {
         weight.records.saturating_mul(2) >= self.group.maplet.entries()
     }
 
-    /// Returns whether a run or the maplet is on a tier that is currently unreadable.
+    /// Returns whether any run or the maplet is on a storage tier that is currently unreadable.
     pub(crate) fn is_lost(&self, tiers: &TierFiles) -> bool {
         let runs = self.group.runs().flat_map(|(_, run)| run.extents());
         let mut of_runs = runs.map(|used| used.extent.tier);
@@ -131,7 +135,7 @@ impl TrunkPart {
         of_runs.any(|tier| tiers.is_unreadable(tier)) || of_maplet.any(|tier| tiers.is_unreadable(tier))
     }
 
-    /// Returns the part's weight in `range`.
+    /// Returns the weight of the part's visible records in `range`.
     pub(crate) fn weigh(
         &self,
         range: &KeyRange,
@@ -149,7 +153,7 @@ impl TrunkPart {
         Ok(sum)
     }
 
-    /// Returns the same part, restricted to `range`.
+    /// Returns a copy of the part that is restricted to `range` as well.
     #[must_use]
     pub(super) fn clipped(&self, range: &KeyRange) -> TrunkPart {
         TrunkPart {
@@ -159,70 +163,73 @@ impl TrunkPart {
     }
 }
 
-/// The data that a node received in one flush: parts, oldest to newest.
+/// The data that a node received in one flush, as parts from oldest to newest.
 #[derive(Debug)]
 pub(crate) struct TrunkBundle {
-    /// Sequential number within the node.
+    /// The bundle's sequential number within the node.
     pub number: u64,
-    /// Oldest to newest.
+    /// The parts, oldest to newest.
     pub parts: Vec<TrunkPart>,
 }
 
-/// A part and its weight in a pivot's range.
+/// A part, with its weight in a pivot's range.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnedPart {
     pub part: TrunkPart,
-    /// Estimate of the data that the part adds to the pivot.
+    /// Estimated weight of the data that the part adds to the pivot.
     pub weight: RangeWeight,
-    /// Approximate number of its records that supersede records of the parts before it; 0 if
-    /// unknown. Not stored on disk.
+    /// Approximate number of the part's records that supersede records of earlier parts, or 0 if
+    /// unknown. This is not stored on disk.
     pub renews: u64,
 }
 
-/// A child's range in its parent, and the data that the parent holds for it.
+/// The key range of a child within its parent node, and the data for this range that the parent has
+/// not flushed yet.
 #[derive(Clone, Debug)]
 pub(crate) struct TrunkPivot {
-    /// The smallest key of the range.
+    /// The smallest key of the pivot's range.
     pub low: Box<[u8]>,
-    /// The child; a leaf's only pivot has none.
+    /// The child node. The only pivot of a leaf has no child.
     pub child: Option<Arc<TrunkNode>>,
-    /// Parts that were compacted or adopted for this pivot, oldest to newest.
+    /// The parts that were compacted or adopted for this pivot, oldest to newest.
     pub own: Vec<OwnedPart>,
-    /// The number of the first live bundle.
+    /// The number of the first bundle that is live for this pivot.
     pub first: u64,
-    /// Weights of the parts of each live bundle in this pivot's range.
+    /// For each live bundle, the weights of its parts in this pivot's range.
     pub live: Vec<Vec<RangeWeight>>,
 }
 
 /// A node of the trunk.
 #[derive(Debug)]
 pub(crate) struct TrunkNode {
-    /// Number of levels below the node; zero for a leaf.
+    /// Number of levels below the node; 0 for a leaf.
     pub height: u8,
     /// The key range of the node.
     pub range: KeyRange,
-    /// Sorted by key; the first starts at the start of `range`.
+    /// The pivots, sorted by key. The first pivot starts at the start of `range`.
     pub pivots: Vec<TrunkPivot>,
-    /// Bundles that are live for any pivot, oldest to newest, numbered without gaps.
+    /// The bundles that are live for at least one pivot, oldest to newest. They are numbered
+    /// without gaps.
     pub bundles: Vec<Arc<TrunkBundle>>,
-    /// The number of the next bundle.
+    /// The number that the next received bundle will have.
     pub next: u64,
-    /// The node's location in a checkpoint.
+    /// The location at which a checkpoint has written the node.
     pub stored: CheckpointLocation,
-    /// Depth of each pivot, computed on first use. The node must not change afterwards.
+    /// The depth of each pivot, computed on first use. Once it has been computed, the node must not
+    /// change.
     pub depths: OnceLock<Box<[usize]>>,
 }
 
-/// An entry of a pivot's stack.
+/// One part in a pivot's stack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StackEntry<'a> {
     pub part: &'a TrunkPart,
-    /// The part's weight in the pivot's range.
+    /// The weight of the part in the pivot's range.
     pub weight: RangeWeight,
 }
 
 impl TrunkNode {
-    /// Creates a leaf with one empty pivot.
+    /// Creates a leaf for a key range, with one pivot whose stack is empty.
     #[must_use]
     pub(crate) fn leaf(range: KeyRange) -> TrunkNode {
         let pivot = TrunkPivot::empty(range.low.clone(), None, 1);
@@ -237,7 +244,7 @@ impl TrunkNode {
         }
     }
 
-    /// Returns a modifiable copy of the node, which is not stored yet.
+    /// Returns a copy of the node that may be modified and is marked as not written to disk.
     #[must_use]
     pub(crate) fn draft(&self) -> TrunkNode {
         debug_assert!(!self.pivots.is_empty(), "a node has a pivot");
@@ -252,7 +259,7 @@ impl TrunkNode {
         }
     }
 
-    /// Returns whether any run in this node or below overlaps `range`.
+    /// Returns whether any run in this node or in its descendants overlaps `range`.
     pub(crate) fn touches(&self, range: &KeyRange) -> bool {
         let first = self.pivot_for(&range.low);
         let pivots = self.pivots.iter().enumerate().skip(first);
@@ -287,7 +294,8 @@ impl TrunkNode {
         }
     }
 
-    /// Returns the index of the pivot for `key`, which must be in the node's range.
+    /// Returns the index of the pivot whose range contains `key`. `key` must be in the node's
+    /// range.
     #[must_use]
     pub(crate) fn pivot_for(&self, key: &[u8]) -> usize {
         self.pivots
@@ -317,7 +325,8 @@ impl TrunkNode {
         self.own(pivot).chain(self.pending(pivot))
     }
 
-    /// Returns a pivot's own parts, oldest to newest.
+    /// Returns the parts of a pivot's stack that were compacted or adopted for it, oldest to
+    /// newest.
     pub(crate) fn own(&self, pivot: usize) -> impl DoubleEndedIterator<Item = StackEntry<'_>> {
         self.pivots[pivot].own.iter().map(|owned| StackEntry {
             part: &owned.part,
@@ -325,8 +334,8 @@ impl TrunkNode {
         })
     }
 
-    /// Returns the parts of a pivot's live bundles, which are not compacted for it yet, oldest to
-    /// newest.
+    /// Returns the parts of the bundles that are live for a pivot, oldest to newest. These parts
+    /// have not been compacted for the pivot yet.
     pub(crate) fn pending(&self, pivot: usize) -> impl DoubleEndedIterator<Item = StackEntry<'_>> {
         let bundles = self.live_bundles(pivot).iter().zip(&self.pivots[pivot].live);
         bundles.flat_map(|(bundle, weights)| {
@@ -346,16 +355,18 @@ impl TrunkNode {
             .fold(RangeWeight::default(), |sum, layer| sum + layer.weight)
     }
 
-    /// Returns the number of runs that overlap a pivot's range, including those side by side.
+    /// Returns the number of runs in a pivot's stack that overlap the pivot's range, including runs
+    /// that do not overlap each other.
     #[must_use]
     pub(crate) fn runs(&self, pivot: usize) -> usize {
         let range = self.pivot_range(pivot);
         self.stack(pivot).map(|layer| layer.part.runs_in(&range)).sum()
     }
 
-    /// Returns every use of a part: for each pivot, the parts of its stack and the range in which
-    /// they count. The range may be empty if a clip lies outside of the pivot's range. The part
-    /// still counts as used, because the node refers to its group, and its maplet must stay.
+    /// Returns every use of a part by this node: each part of each pivot's stack, with the range in
+    /// which its records are visible. That range may be empty if the part's clip is outside of the
+    /// pivot's range. Such a part is still in use, because the node refers to its group, so the
+    /// maplet must be kept.
     pub(crate) fn uses(&self) -> impl Iterator<Item = (&TrunkPart, KeyRange)> {
         (0..self.pivots.len()).flat_map(move |pivot| {
             let range = self.pivot_range(pivot);
@@ -364,7 +375,7 @@ impl TrunkNode {
         })
     }
 
-    /// Returns the number of leaves below the node; one for a leaf.
+    /// Returns the number of leaves below the node, or 1 if the node is a leaf.
     #[must_use]
     pub(crate) fn leaves(&self) -> u64 {
         debug_assert!(
@@ -377,8 +388,8 @@ impl TrunkNode {
         self.children().map(|child| child.leaves()).sum()
     }
 
-    /// Returns the node's memory in bytes, without its children. A bundle shared by several nodes
-    /// counts for each of them.
+    /// Returns the memory of the node in bytes, without its children. A bundle that several nodes
+    /// share is counted in each of them.
     #[must_use]
     pub(crate) fn memory_bytes(&self) -> u64 {
         let key = |key: &[u8]| 16 + key.len();
@@ -413,13 +424,13 @@ impl TrunkNode {
         self.pivots.iter().filter_map(|pivot| pivot.child.as_ref())
     }
 
-    /// Returns whether the bundles are numbered without gaps up to `next`.
+    /// Returns whether the bundle numbers are consecutive and end just below `next`.
     pub(crate) fn is_numbered(&self) -> bool {
         let numbers = self.bundles.iter().rev().map(|bundle| bundle.number);
         numbers.zip(1..).all(|(number, back)| number + back == self.next)
     }
 
-    /// Removes bundles that are live for no pivot.
+    /// Removes the bundles that are no longer live for any pivot.
     pub(crate) fn drop_dead_bundles(&mut self) {
         let most = self
             .pivots
@@ -437,7 +448,7 @@ impl TrunkNode {
     }
 }
 
-/// Returns whether the nodes are adjacent and together cover exactly `range`.
+/// Returns whether the key ranges of the nodes are adjacent and together cover exactly `range`.
 pub(super) fn tile(nodes: &[TrunkNode], range: &KeyRange) -> bool {
     let meets = |pair: &[TrunkNode]| pair[0].range.high.as_ref() == Some(&pair[1].range.low);
     let begins = nodes.first().is_some_and(|first| first.range.low == range.low);
@@ -446,7 +457,7 @@ pub(super) fn tile(nodes: &[TrunkNode], range: &KeyRange) -> bool {
 }
 
 impl TrunkPivot {
-    /// Creates a pivot with an empty stack, in a node whose next bundle has the number `next`.
+    /// Creates a pivot whose stack is empty. `next` is the number of the node's next bundle.
     #[must_use]
     pub(crate) fn empty(low: Box<[u8]>, child: Option<Arc<TrunkNode>>, next: u64) -> TrunkPivot {
         debug_assert!(next > 0, "bundles are counted from 1");

@@ -1,10 +1,12 @@
-//! The root filter (*digest* in code): one Bloom filter over all bundles that wait in the root.
+//! The root filter (*digest* in code): one Bloom filter over all bundles in the root that have not
+//! been flushed yet.
 //!
-//! Every bundle has a maplet, and a lookup asks them all, nearly always in vain: a root holds two
-//! dozen bundles of a memtable each, and a hundred times as much data lies below. The root filter
-//! covers all of them, so a lookup of a key that is not in it skips the root's bundles. It is
-//! derived data, in memory only. It is built once lookups have asked enough maplets in vain to
-//! justify its cost (`lookup/root_filter_builder.rs`); without lookups, there is none.
+//! Without it, a lookup must search the maplet of every bundle in the root, and nearly all of these
+//! searches find nothing: the root has about two dozen bundles of one memtable each, while a
+//! hundred times as much data is below it. The root filter covers all bundles of the root, so a
+//! lookup whose key is not in the filter skips all of them. The filter is derived data and exists
+//! only in memory. It is built once lookups have searched so many maplets in vain that its cost is
+//! justified (`lookup/root_filter_builder.rs`). Without lookups, there is no filter.
 //!
 //! ```text
 //!   version 7 ──┐                        a version's digest covers every bundle of its root
@@ -14,15 +16,16 @@
 //!
 //! Invariants:
 //!
-//! - **D1** A root filter has no false negatives for the bundles in the root of a version that
-//!   refers to it: keys are added before the version is published, and never removed. Keys may be
-//!   added while versions use it, so a search asks it once and keeps the answer.
-//! - **D2** A root with a range delete among its bundles has no root filter, because the keys that
-//!   a range delete covers are in no filter.
+//! - **D1** A root filter has no false negatives for the bundles in the root of any version that
+//!   refers to it. Keys are added before such a version is published, and are never removed.
+//!   Because keys may be added while a version is in use, a search queries the filter once and
+//!   reuses the answer.
+//! - **D2** A root that has a range delete among its bundles has no root filter, because no filter
+//!   contains the keys that a range delete covers.
 //!
-//! The filter is blocked by cache line with six bits for each key ([`LineBlock`]), and uses the
-//! fingerprints of the maplets. The false positive rate is about 1% for a full filter and 0.05% for
-//! a new one.
+//! The filter is blocked by cache line and sets six bits per key ([`LineBlock`]). Its input are the
+//! fingerprints of the maplets. The false positive rate is about 1 % for a full filter and 0.05 %
+//! for a new one.
 
 use super::node::{MapletGroup, TrunkNode};
 use alluvium_filters::{BloomBlock as _, BloomFilter, BloomPosition, LineBlock};
@@ -31,15 +34,15 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// Filter bits per key of capacity.
+/// Size of the filter in bits, per key of its capacity.
 /// Tuning: `10` since 2026-11-22; a get of the short window fell from 12.1 to 9.0 µs with the
 /// filter; its own effect was not measured.
 const BITS_PER_KEY: u64 = 10;
 
-/// Capacity as a multiple of the number of keys at construction.
+/// Capacity of the filter, as a multiple of the number of keys that it contains when it is built.
 /// Tuning: `2` since 2026-11-22.
 const CAPACITY_FACTOR: u64 = 2;
-/// Minimum capacity of the filter, in entries.
+/// Minimum capacity of the filter, in fingerprints.
 /// Tuning: `1 << 10` since 2026-11-22.
 const MIN_CAPACITY: u64 = 1 << 10;
 const _: () = assert!(
@@ -47,12 +50,12 @@ const _: () = assert!(
     "a digest has space for keys to come"
 );
 
-/// The Bloom filter and its fill level.
+/// The Bloom filter, its capacity, and the number of fingerprints added to it.
 pub(crate) struct RootFilter {
     bloom: BloomFilter<LineBlock>,
     fingerprint_bits: u8,
     capacity: u64,
-    /// Number of added fingerprints; a thread that adds holds the lock.
+    /// Number of fingerprints added so far. A thread holds this lock while it adds fingerprints.
     added: Mutex<u64>,
 }
 
@@ -66,17 +69,19 @@ impl fmt::Debug for RootFilter {
 }
 
 impl RootFilter {
-    /// Returns the capacity, in fingerprints, of a root filter for bundles with `entries` entries.
+    /// Returns the capacity, in fingerprints, of a root filter for bundles that have `entries`
+    /// maplet entries in total.
     pub(crate) fn capacity_for(entries: u64) -> u64 {
         (entries * CAPACITY_FACTOR).max(MIN_CAPACITY)
     }
 
-    /// Returns the approximate size in bytes of a root filter for `room` fingerprints.
+    /// Returns the approximate size in bytes of a root filter with a capacity of `room`
+    /// fingerprints.
     pub(crate) fn bytes_for(room: u64) -> u64 {
         room * BITS_PER_KEY / 8
     }
 
-    /// Creates an empty root filter for `room` fingerprints.
+    /// Creates an empty root filter with a capacity of `room` fingerprints.
     pub(crate) fn new(fingerprint_bits: u8, room: u64) -> RootFilter {
         debug_assert!(room > 0, "a digest is made for some keys");
         let blocks = (room * BITS_PER_KEY).div_ceil(u64::from(LineBlock::BITS));
@@ -92,15 +97,15 @@ impl RootFilter {
         self.bloom.bytes() as u64
     }
 
-    /// Returns the filter bits of a fingerprint. A fingerprint is too short to serve as a hash, so
-    /// it is mixed again.
+    /// Returns the position of a fingerprint's bits in the filter. A fingerprint is too short to
+    /// serve as a hash itself, so it is mixed again.
     #[inline]
     fn place(&self, fingerprint: u64) -> BloomPosition<'_, LineBlock> {
         let mixed = (fingerprint ^ fingerprint >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         self.bloom.of(mixed)
     }
 
-    /// Returns the fingerprint length in bits.
+    /// Returns the length of a fingerprint in bits.
     pub(crate) fn fingerprint_bits(&self) -> u32 {
         u32::from(self.fingerprint_bits)
     }
@@ -109,20 +114,23 @@ impl RootFilter {
         hash >> (64 - self.fingerprint_bits)
     }
 
-    /// Prefetches the cache line that [`RootFilter::may_hold`] reads.
+    /// Prefetches the cache line that [`RootFilter::may_hold`] will read for this hash.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
         self.place(self.fingerprint(hash)).prefetch();
     }
 
-    /// Returns whether the key with this hash may be present.
+    /// Returns whether the bundles may contain a key with this hash. If not, none of them contains
+    /// it.
     #[inline]
     pub(crate) fn may_hold(&self, hash: u64) -> bool {
-        // A reader that sees a version sees all keys added before its publication (D1).
+        // A thread that reads a version also sees all keys that were added to the filter before the
+        // version was published (D1).
         self.place(self.fingerprint(hash)).may_contain()
     }
 
-    /// Adds fingerprints if they fit, and returns whether they did.
+    /// Adds fingerprints, and returns whether they fit within the filter's capacity. If not, none
+    /// are added, and the filter accepts no more.
     pub(crate) fn add(&self, fingerprints: impl ExactSizeIterator<Item = u64>) -> bool {
         let mut added = self.added.lock();
         *added += fingerprints.len() as u64;
@@ -130,19 +138,19 @@ impl RootFilter {
             return false;
         }
         for fingerprint in fingerprints {
-            // The lock is held, so no other thread adds.
+            // This thread holds the lock, so no other thread is adding.
             self.place(fingerprint).add_alone();
         }
         true
     }
 
-    /// Adds the keys with these hashes if they fit, and returns whether they did.
+    /// Adds the keys with these hashes, and returns whether they fit. See [`RootFilter::add`].
     pub(crate) fn add_hashes(&self, hashes: &[u64]) -> bool {
         self.add(hashes.iter().map(|&hash| self.fingerprint(hash)))
     }
 }
 
-/// A root filter and the groups that it covers.
+/// A root filter, and the numbers of the groups that it covers.
 #[derive(Debug)]
 pub(crate) struct RootFilterCoverage {
     digest: Arc<RootFilter>,
@@ -150,7 +158,7 @@ pub(crate) struct RootFilterCoverage {
 }
 
 impl RootFilterCoverage {
-    /// Creates a root filter that covers these groups.
+    /// Creates the coverage of a root filter that contains the keys of these groups.
     pub(crate) fn new(digest: Arc<RootFilter>, groups: HashSet<u64>) -> RootFilterCoverage {
         RootFilterCoverage { digest, groups }
     }
@@ -159,13 +167,15 @@ impl RootFilterCoverage {
         self.digest.bytes()
     }
 
-    /// Returns the root filter if it covers every bundle of this root (D1, D2).
+    /// Returns the root filter if it covers every bundle of this root (D1, D2), and `None`
+    /// otherwise.
     pub(super) fn digest_for(&self, root: &TrunkNode) -> Option<Arc<RootFilter>> {
         let is_covered = |group: &Arc<MapletGroup>| self.groups.contains(&group.id) && !deletes_ranges(group);
         waiting(root).all(is_covered).then(|| Arc::clone(&self.digest))
     }
 
-    /// Records that a group was added to `digest`. Ignored if `digest` is not this filter.
+    /// Notes that the keys of a group were added to `digest`. This has no effect if `digest` is no
+    /// longer the current root filter.
     pub(crate) fn add(&mut self, digest: &Arc<RootFilter>, group: u64) {
         if Arc::ptr_eq(&self.digest, digest) {
             let is_new = self.groups.insert(group);
@@ -174,13 +184,13 @@ impl RootFilterCoverage {
     }
 }
 
-/// Returns the groups of all bundles that wait in a root.
+/// Returns the groups of all bundles in a root that have not been flushed yet.
 pub(crate) fn waiting(root: &TrunkNode) -> impl Iterator<Item = &Arc<MapletGroup>> {
     let parts = root.bundles.iter().flat_map(|bundle| &bundle.parts);
     parts.map(|part| &part.group)
 }
 
-/// Returns whether a group has range deletes, which no filter covers (D2).
+/// Returns whether a group contains range deletes, whose keys no filter contains (D2).
 pub(crate) fn deletes_ranges(group: &MapletGroup) -> bool {
     group.runs().any(|(_, run)| !run.range_deletes().is_empty())
 }

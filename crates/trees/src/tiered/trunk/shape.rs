@@ -1,5 +1,5 @@
-//! Changes of the trunk's shape: receiving a bundle, flushes, splits and merges. Every function
-//! takes nodes and returns new ones. Readers see nothing before it is published.
+//! Changes of the trunk's shape: receiving a bundle, flushes, splits and merges. Each function
+//! takes nodes and returns new ones. No reader can see the new nodes before they are published.
 
 use super::node::{OwnedPart, StackEntry, TrunkBundle, TrunkNode, TrunkPart, TrunkPivot, tile};
 use super::span;
@@ -12,40 +12,42 @@ use alluvium_storage::{EpochGuard, NodeCache, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Number of pieces into which the runs of a leaf are weighed per piece of the split.
+/// When a leaf is split, the weight of its runs is determined at this many key intervals per
+/// resulting piece.
 const GRAIN: usize = 8;
 const _: () = assert!(GRAIN > 1, "a leaf is weighed more finely than it is cut");
 
-/// The context and the results of a change of shape.
+/// The context in which nodes are changed, and a record of the changes made.
 pub(crate) struct TrunkShaper<'a> {
     pub(crate) shape: TrunkShape,
     pub(crate) victim: VictimPolicy,
     pub(crate) cache: &'a NodeCache,
     pub(crate) guard: &'a EpochGuard,
-    /// Returns whether a pivot, given its height and low key, has a running compaction.
+    /// Returns whether the pivot with the given height and low key has a job.
     pub(crate) is_busy: &'a dyn Fn(u8, &[u8]) -> bool,
-    /// Number of flushes so far: the turn for round robin, and the seed for random choices.
+    /// Number of flushes so far. It determines whose turn it is under round robin, and seeds random
+    /// choices.
     pub(crate) flush_count: u64,
-    /// Pivots that were flushed, by height and range.
+    /// The pivots that were flushed, as pairs of height and key range.
     pub(super) flushed: Vec<(u8, KeyRange)>,
     pub(crate) counts: ReshapeCounts,
 }
 
-/// Counts of changes of shape.
+/// The number of changes of each kind to the trunk's shape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReshapeCounts {
-    /// Flushes of one pivot to its child.
+    /// Number of flushes of a pivot to its child.
     pub flushes: u64,
     pub leaf_splits: u64,
-    /// Index nodes that were split.
+    /// Number of index nodes that were split.
     pub index_splits: u64,
-    /// Merges of two nodes into one.
+    /// Number of times that two nodes were merged into one.
     pub merges: u64,
-    /// Bundles' parts that were adopted without reading them.
+    /// Number of parts of bundles that were adopted without being read.
     pub adoptions: u64,
-    /// New roots above the previous one.
+    /// Number of new roots added above the previous root.
     pub growths: u64,
-    /// Roots that were replaced by their only child.
+    /// Number of roots that were replaced by their only child.
     pub collapses: u64,
 }
 
@@ -61,7 +63,7 @@ impl ReshapeCounts {
     }
 }
 
-/// Whether a node is the root, which may have twice as many children, or any other node.
+/// Whether a node is the root or another node. The root may have twice as many children.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NodeRank {
     Root,
@@ -74,7 +76,7 @@ impl TrunkShaper<'_> {
         part.weigh(range, self.cache, self.guard, Purpose::Compact)
     }
 
-    /// Returns the node with these parts added as its newest bundle.
+    /// Returns a copy of the node to which these parts have been added as its newest bundle.
     pub(crate) fn receive(&self, node: &TrunkNode, parts: Vec<TrunkPart>) -> Result<TrunkNode> {
         debug_assert!(!parts.is_empty(), "a bundle has parts");
         let mut draft = node.draft();
@@ -95,8 +97,9 @@ impl TrunkShaper<'_> {
         Ok(draft)
     }
 
-    /// Flushes a node and its descendants until no flush is due, then adopts parts that need no
-    /// compaction and splits what is too large. Returns the node, or its pieces in key order.
+    /// Flushes a node and its descendants until no flush is due. Then adopts the parts that need no
+    /// compaction, and splits nodes that are too large. Returns the resulting node, or the pieces
+    /// into which it was split, in key order.
     pub(crate) fn flush_and_split(&mut self, mut node: TrunkNode, rank: NodeRank) -> Result<Vec<TrunkNode>> {
         if !node.is_leaf() {
             while let Some(index) = self.victim_of(&node) {
@@ -130,8 +133,9 @@ impl TrunkShaper<'_> {
         policy::flush(&self.shape, self.victim, &children, draw, self.flush_count)
     }
 
-    /// Moves the stack of a pivot to its child as one bundle. Reads and writes no records; only
-    /// index nodes are read, for the weights. The nodes that `then` returns replace the child.
+    /// Moves the whole stack of a pivot to its child, as one bundle. This reads index nodes to
+    /// determine the weights, but neither reads nor writes any records. The child, with the bundle
+    /// added, is passed to `then`; the nodes that `then` returns replace the child.
     pub(crate) fn flush(
         &mut self,
         node: &mut TrunkNode,
@@ -168,9 +172,10 @@ impl TrunkShaper<'_> {
         Ok(())
     }
 
-    /// Adopts the oldest pending parts of each pivot while none of their runs overlaps another run
-    /// of the stack: a compaction would produce the same records. Adopted parts are clipped to
-    /// their own key ranges, so that lookups of other keys skip them.
+    /// Adopts the oldest pending parts of each pivot, as long as none of their runs overlaps
+    /// another run of the stack. Compacting such parts would only produce the same records again.
+    /// Adopted parts are restricted to their own key ranges, so that lookups of other keys skip
+    /// them.
     fn adopt(&mut self, node: &mut TrunkNode) {
         for index in 0..node.pivots.len() {
             let range = node.pivot_range(index);
@@ -211,7 +216,7 @@ impl TrunkShaper<'_> {
         let own_runs = node.spans(index, node.own(index)).len();
         let mine = node.spans(index, node.pending(index).take(oldest));
         let stack = node.spans(index, node.stack(index));
-        // Each run of the bundle meets itself in the stack once.
+        // Each run of the bundle is itself in the stack, so it overlaps at least itself.
         let overlaps = mine
             .iter()
             .any(|one| stack.iter().filter(|other| one.meets(other)).count() > 1);
@@ -247,8 +252,9 @@ impl TrunkShaper<'_> {
         pieces
     }
 
-    /// Splits a leaf that is too large into pieces of about equal weight, unless the pieces would
-    /// hardly weigh less: the pieces share the runs, including run leaves that overlap a cut.
+    /// Splits a leaf that is too large into pieces of about equal weight, and returns the pieces.
+    /// Run leaves that overlap a boundary are shared by the pieces on both sides. If the pieces
+    /// would therefore be hardly smaller than the leaf, the leaf is not split.
     fn cut_leaf(&mut self, node: TrunkNode) -> Result<Vec<TrunkNode>> {
         let LeafAction::Split(count) = policy::leaf(&self.shape, &leaf_view(&node)) else {
             return Ok(vec![node]);
@@ -273,7 +279,7 @@ impl TrunkShaper<'_> {
         Ok(pieces)
     }
 
-    /// Returns the part of a leaf that lies in `range`, as a leaf.
+    /// Returns a leaf that contains the part of `leaf` within `range`.
     fn piece(&self, leaf: &TrunkNode, range: KeyRange) -> Result<TrunkNode> {
         debug_assert!(
             leaf.is_leaf() && leaf.range.covers(&range),
@@ -301,7 +307,8 @@ impl TrunkShaper<'_> {
         Ok(piece)
     }
 
-    /// Returns the keys that cut a leaf into `count` pieces of about equal weight.
+    /// Returns the keys at which to split a leaf into `count` pieces of about equal weight. There
+    /// may be fewer keys if the weights do not allow that many pieces.
     fn cuts(&self, leaf: &TrunkNode, count: usize) -> Result<Vec<Box<[u8]>>> {
         let mut marks: BTreeMap<Box<[u8]>, u64> = BTreeMap::new();
         for layer in leaf.stack(0) {
@@ -312,7 +319,7 @@ impl TrunkShaper<'_> {
                 }
                 let wanted = GRAIN * count;
                 for piece in run.separators(&within, wanted, self.cache, self.guard, Purpose::Compact)? {
-                    // A run has no records before its first key.
+                    // A run has no records below its lowest key.
                     let low = if *piece.low < *run.low() {
                         run.low().into()
                     } else {
@@ -337,7 +344,8 @@ impl TrunkShaper<'_> {
         Ok(cuts)
     }
 
-    /// Adds root levels above several nodes until only one root is left.
+    /// Adds levels of index nodes above the given nodes until there is a single root, and returns
+    /// the root.
     pub(crate) fn add_root_levels(&mut self, mut nodes: Vec<TrunkNode>) -> TrunkNode {
         while nodes.len() > 1 {
             self.counts.growths += 1;
@@ -358,8 +366,9 @@ impl TrunkShaper<'_> {
         nodes.pop().expect("a trunk has a root")
     }
 
-    /// Merges the two children of `node` at `left` and `left + 1`, including the data that the node
-    /// holds for them. Data of each child counts only in that child's range.
+    /// Merges the two children of `node` at `left` and `left + 1`. The data in `node` for the two
+    /// children is flushed to them first. In the merged child, the data of each original child is
+    /// visible only in that child's former range.
     pub(crate) fn merge(&mut self, node: &mut TrunkNode, left: usize) -> Result<()> {
         for index in [left, left + 1] {
             self.flush(node, index, &mut |_, child| Ok(vec![child]))?;
@@ -384,8 +393,8 @@ impl TrunkShaper<'_> {
         Ok(())
     }
 
-    /// Flushes all data above a key down to its leaf, then every node on the path that became too
-    /// large.
+    /// Flushes all data for the leaf that contains `key` down to that leaf, from all nodes above
+    /// it. Every node on the path that has become too large is then flushed or split.
     pub(crate) fn flush_path(
         &mut self,
         mut node: TrunkNode,
@@ -402,7 +411,8 @@ impl TrunkShaper<'_> {
         self.flush_and_split(node, rank)
     }
 
-    /// Replaces a root with a single child by that child, repeatedly.
+    /// Replaces a root that has only one child by that child, and repeats this until the root is a
+    /// leaf or has several children.
     pub(crate) fn collapse(&mut self, mut root: TrunkNode) -> Result<TrunkNode> {
         while !root.is_leaf() && root.pivots.len() == 1 {
             self.flush(&mut root, 0, &mut |_, child| Ok(vec![child]))?;
@@ -416,7 +426,7 @@ impl TrunkShaper<'_> {
     }
 }
 
-/// Returns the facts about a leaf that a leaf decision uses.
+/// Returns the properties of a leaf that determine whether it is split or rewritten.
 pub(super) fn leaf_view(leaf: &TrunkNode) -> LeafView {
     LeafView {
         bytes: leaf.weight(0).bytes,
@@ -424,9 +434,10 @@ pub(super) fn leaf_view(leaf: &TrunkNode) -> LeafView {
     }
 }
 
-/// Returns the percentage of a leaf's records that are superseded. The larger of two estimates: the
-/// one from maplets, which have an entry for each run that holds a key, and the one found when the
-/// runs were written.
+/// Returns the estimated percentage of a leaf's records that are superseded. It is the larger of
+/// two estimates. The first is based on the maplets, which have one entry for each run that
+/// contains a key. The second is based on the number of superseded records found when each run was
+/// written.
 pub(crate) fn stale_percent(own: &[OwnedPart]) -> u64 {
     let (mut entries, mut keys) = (0, 0);
     let (mut records, mut renews) = (0, 0);
@@ -445,7 +456,7 @@ pub(crate) fn stale_percent(own: &[OwnedPart]) -> u64 {
     known.max(100 * renews.min(records) / records.max(1))
 }
 
-/// Returns two neighbours merged into one node.
+/// Returns the node that results from merging two neighbouring nodes.
 fn join(left: &TrunkNode, right: &TrunkNode) -> TrunkNode {
     debug_assert_eq!(left.height, right.height, "neighbours of one level");
     debug_assert_eq!(left.range.high.as_ref(), Some(&right.range.low), "neighbours");
@@ -475,8 +486,8 @@ fn join(left: &TrunkNode, right: &TrunkNode) -> TrunkNode {
             .map(|bundle| vec![RangeWeight::default(); bundle.parts.len()])
             .collect()
     };
-    // A pivot's live bundles are the newest ones. The right node's bundles are placed above the
-    // left node's.
+    // A pivot's live bundles must be the newest ones of its node, so the right node's bundles are
+    // placed after the left node's. They are given weight zero in the left node's pivots.
     let of_left = left.pivots.iter().map(|pivot| TrunkPivot {
         live: [pivot.live.clone(), nothing(&right.bundles)].concat(),
         ..pivot.clone()
@@ -510,7 +521,7 @@ fn join_leaves(left: &TrunkNode, right: &TrunkNode) -> TrunkPivot {
         };
         leaf.pivots[0].own.iter().map(clipped).collect()
     };
-    // A leaf keeps only the bundles that are live for its one pivot.
+    // A leaf has a single pivot, so all of its bundles are live for that pivot.
     TrunkPivot {
         low: left.range.low.clone(),
         child: None,
@@ -520,7 +531,8 @@ fn join_leaves(left: &TrunkNode, right: &TrunkNode) -> TrunkPivot {
     }
 }
 
-/// Returns the index of the first of two adjacent children that should be merged, if any.
+/// Returns the index of the first of two adjacent children that should be merged, or `None` if no
+/// two children should be.
 pub(crate) fn neighbours(shape: &TrunkShape, node: &TrunkNode) -> Option<usize> {
     debug_assert!(!node.is_leaf(), "a leaf has no children");
     let child = |index: usize| -> ChildView {

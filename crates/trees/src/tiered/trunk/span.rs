@@ -1,17 +1,18 @@
-//! The key spans of runs within a pivot, and the maximum number of spans that overlap at one key.
+//! The key spans of runs within a pivot's range, and the maximum number of spans that overlap at
+//! any one key.
 
 use super::node::{StackEntry, TrunkNode};
 use alluvium_dictionary::range::KeyRange;
 
-/// The lowest and the highest key that a run may have in a pivot's range. Ordered by the lowest
-/// key.
+/// The lowest and the highest key that a run can have within a pivot's range. Spans are ordered by
+/// their lowest key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct KeySpan<'n> {
     low: &'n [u8],
     high: SpanEnd<'n>,
 }
 
-/// The end of a span, exclusive or inclusive.
+/// The upper end of a span, which may be exclusive or inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct SpanEnd<'n> {
     key: &'n [u8],
@@ -26,7 +27,7 @@ impl SpanEnd<'_> {
 }
 
 impl KeySpan<'_> {
-    /// Returns whether the two spans may share a key.
+    /// Returns whether there may be a key that is in both spans.
     #[must_use]
     pub(crate) fn meets(&self, other: &KeySpan<'_>) -> bool {
         !self.high.is_before(other.low) && !other.high.is_before(self.low)
@@ -40,7 +41,7 @@ impl KeySpan<'_> {
     }
 }
 
-/// Returns the smallest span that contains all of these.
+/// Returns the smallest span that contains all the given spans, or `None` if none are given.
 #[must_use]
 pub(super) fn hull<'n>(spans: &[KeySpan<'n>]) -> Option<KeySpan<'n>> {
     Some(KeySpan {
@@ -49,7 +50,7 @@ pub(super) fn hull<'n>(spans: &[KeySpan<'n>]) -> Option<KeySpan<'n>> {
     })
 }
 
-/// Returns the maximum number of spans that overlap at one key.
+/// Returns the maximum number of spans that overlap at any one key.
 #[must_use]
 pub(crate) fn depth(spans: &[KeySpan<'_>]) -> usize {
     let mut lows: Vec<&[u8]> = spans.iter().map(|span| span.low).collect();
@@ -68,7 +69,7 @@ pub(crate) fn depth(spans: &[KeySpan<'_>]) -> usize {
 }
 
 impl TrunkNode {
-    /// Returns the spans of all runs of these layers of a pivot.
+    /// Returns the key spans of all runs in the given parts of a pivot's stack.
     pub(crate) fn spans<'n>(
         &'n self,
         pivot: usize,
@@ -97,8 +98,8 @@ impl TrunkNode {
         spans
     }
 
-    /// Returns the maximum number of runs of a pivot's stack that a lookup may have to ask. Runs
-    /// that lie side by side count once.
+    /// Returns the maximum number of runs in a pivot's stack that a lookup may have to search. Runs
+    /// that do not overlap each other are counted only once.
     #[must_use]
     pub(crate) fn depth(&self, pivot: usize) -> usize {
         let of = |pivot| depth(&self.spans(pivot, self.stack(pivot)));

@@ -1,4 +1,4 @@
-//! A version of the trunk, which readers see, and the state of its single writer.
+//! A version of the trunk, which readers see, and the private state of the trunk's single writer.
 
 use super::checkpoint_location::TrunkExtents;
 use super::job_inputs::JobInputs;
@@ -19,35 +19,37 @@ use alluvium_storage::{EpochHold, Epochs, TierFiles};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Options of a tree. All may change between openings unless noted otherwise.
+/// Options of a tree. Unless noted otherwise, they may be changed whenever the tree is opened.
 #[derive(Clone, Debug)]
 pub struct TreeOptions {
-    /// Fan-out, and size of a memtable.
+    /// The fan-out and the size of a memtable.
     pub shape: TrunkShape,
-    /// The rule for the child to flush to.
+    /// The rule that selects the child to flush to.
     pub victim: VictimPolicy,
-    /// Fingerprint length in bits. Fixed when the tree is created.
+    /// Length of a fingerprint in bits. It is fixed when the tree is created.
     pub fingerprint_bits: u8,
-    /// How the records of each keyspace are stored.
+    /// The storage format of the records of each keyspace.
     pub schema: Arc<dyn KeyspaceSchema>,
-    /// The horizon below which old versions may be dropped, if shared with other dictionaries. If
-    /// absent, the tree creates its own.
+    /// The horizon below which old versions of keys may be dropped. Set it to share a horizon with
+    /// other dictionaries; otherwise the tree creates its own.
     pub horizon: Option<Arc<GcHorizon>>,
-    /// The tier to which compactions write runs, their values and maplets; flushed memtables go to
-    /// tier 0. If the store has no such tier, the first compaction fails. If absent, the placement
-    /// policy selects a tier for each run. The trunk is always on tier 0.
+    /// The storage tier to which compactions write runs, values and maplets. If it is set, flushed
+    /// memtables are written to tier 0, and the first compaction fails if the store does not have
+    /// this tier. If it is absent, the placement policy selects a tier for each run. The trunk is
+    /// always on tier 0.
     pub compacted_tier: Option<u8>,
-    /// Whether compactions adopt leaves without reading them.
+    /// Whether compactions adopt leaves of their inputs without reading them.
     pub adoption: AdoptionPolicy,
 }
 
-/// Whether compactions adopt leaves of their inputs without reading them, or copy all of them.
+/// Whether compactions adopt leaves of their inputs without reading them, or copy all leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AdoptionPolicy {
-    /// Adopt where it is cheaper on the store's device, by the affine model.
+    /// Adopt leaves where that is cheaper on the store's device, according to the affine cost
+    /// model.
     #[default]
     WhereCheaper,
-    /// Adopt any sequence of more than this many adoptable leaves.
+    /// Adopt any sequence of consecutive adoptable leaves that is longer than this.
     Above(u32),
     Never,
 }
@@ -57,8 +59,8 @@ impl Default for TreeOptions {
         TreeOptions {
             shape: TrunkShape::default(),
             victim: VictimPolicy::default(),
-            // 12 bits more than needed for the two million records of a full leaf: 256 MiB with
-            // about 120 bytes per record.
+            // 12 bits more than are needed to distinguish the two million records of a full leaf,
+            // which has 256 MiB and about 120 bytes per record.
             fingerprint_bits: 33,
             schema: Arc::new(OneKeyspace::default()),
             horizon: None,
@@ -74,7 +76,7 @@ pub struct TreeVersion {
     pub(crate) stamp: VersionStamp,
     /// The root of the trunk.
     pub(crate) root: Arc<TrunkNode>,
-    /// Covers the keys of the root's bundles, if present.
+    /// The root filter, if present. It covers the keys of the root's bundles.
     pub(crate) digest: Option<Arc<RootFilter>>,
 }
 
@@ -85,48 +87,52 @@ impl versioned::StructureVersion for TreeVersion {
 }
 
 impl TreeVersion {
-    /// Returns the number of earlier versions since the store was opened.
+    /// Returns the version's number: the number of versions published before it since the store was
+    /// opened.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.stamp.number
     }
 
-    /// Returns the cut: the version contains every commit up to it, and none above.
+    /// Returns the version's cut. The version contains every commit up to this sequence number, and
+    /// none after it.
     #[must_use]
     pub fn cut(&self) -> SequenceNumber {
         self.stamp.cut
     }
 }
 
-/// The state of the single writer.
+/// The private state of the trunk's single writer.
 #[derive(Debug)]
 pub(crate) struct WriterState {
     pub(crate) shape: TrunkShape,
-    /// Tracks which tiers are currently readable.
+    /// The state of the storage tiers, which shows which tiers are currently readable.
     tiers: Arc<TierFiles>,
     pub(crate) uses: UseCounts,
     pub(crate) inflight: JobTable,
-    /// Inputs of running compactions, by job, until the job ends or is overtaken.
+    /// Inputs of each running compaction. They are removed when the compaction ends, or when its
+    /// claim becomes invalid.
     pub(crate) pins: HashMap<JobId, Arc<[(TrunkPart, KeyRange)]>>,
-    /// Overtaken compactions that have not stopped yet. Their inputs must not be reused before they
-    /// do.
+    /// Running compactions whose claim has become invalid. Until they stop, the space of their
+    /// inputs must not be reused.
     pub(crate) overtaken: HashMap<JobId, EpochHold>,
     pub(crate) counts: ReshapeCounts,
     /// Number of flushes so far.
     pub(crate) flush_count: u64,
-    /// Low keys of leaves that are to be compacted fully once nothing above them is left.
+    /// Low keys of the leaves that are to be compacted fully.
     pub(crate) full: BTreeSet<Box<[u8]>>,
-    /// Extents of the trunk nodes that checkpoints have written.
+    /// The extents in which checkpoints have stored trunk nodes.
     pub(crate) extents: TrunkExtents,
-    /// Memory of the current version's nodes in bytes.
+    /// Memory in bytes of the nodes of the current version.
     pub(crate) memory: u64,
-    /// Number of runs on the longest path of the current version, in percent of the maximum.
+    /// Number of runs on the longest path of the current version, in percent of the maximum number.
     pub(crate) crowding: u64,
     pub(crate) digest: Option<RootFilterCoverage>,
 }
 
 impl WriterState {
-    /// Creates the state of a trunk without nodes. Its stored nodes will be in `extents`.
+    /// Creates the state of a trunk that has no nodes yet. `extents` must list the extents of all
+    /// trunk nodes on disk.
     pub(super) fn new(shape: TrunkShape, tiers: Arc<TierFiles>, extents: TrunkExtents) -> WriterState {
         WriterState {
             shape,
@@ -145,7 +151,7 @@ impl WriterState {
         }
     }
 
-    /// Returns the inputs of a job for this pivot.
+    /// Returns the inputs of a job for the pivot at `index`.
     pub(crate) fn stretch(&self, node: &TrunkNode, index: usize) -> JobInputs {
         let is_full = node.is_leaf() && self.full.contains(&node.pivots[index].low);
         let some_fail = self.tiers.has_unreadable();
@@ -153,8 +159,8 @@ impl WriterState {
         JobInputs::of(node, index, &self.shape, self.crowding, is_full, &is_lost)
     }
 
-    /// Returns the root filter for a version with this root if it covers the root's bundles.
-    /// Otherwise drops the root filter.
+    /// Returns the root filter if it covers all bundles of `root`. Otherwise drops the root filter,
+    /// if there is one, and returns `None`.
     pub(super) fn digest_for(&mut self, root: &TrunkNode) -> Option<Arc<RootFilter>> {
         let digest = self.digest.as_ref()?.digest_for(root);
         if digest.is_none() {
@@ -163,20 +169,21 @@ impl WriterState {
         digest
     }
 
-    /// Records that a group was added to a root filter.
+    /// Notes that the keys of a group were added to a root filter.
     pub(crate) fn cover(&mut self, digest: &Arc<RootFilter>, group: u64) {
         if let Some(covered) = &mut self.digest {
             covered.add(digest, group);
         }
     }
 
-    /// Counts the uses and the memory of a node.
+    /// Adds a node's uses of extents, and its memory, to the counts.
     pub(super) fn acquire_node(&mut self, node: &TrunkNode) {
         self.uses.acquire_node(node);
         self.memory += node.memory_bytes();
     }
 
-    /// Removes a node that left the current version from the counts.
+    /// Removes a node that has left the current version from the counts, and releases its location
+    /// on disk.
     pub(super) fn release_node(&mut self, node: &TrunkNode, store: &Store) {
         self.uses.release_node(node);
         let memory = node.memory_bytes();
@@ -185,15 +192,16 @@ impl WriterState {
         self.extents.node_gone(&node.stored, store);
     }
 
-    /// Plans a compaction for every pivot of these nodes with pending bundles, except the root's. A
-    /// leaf that is to be compacted fully, or that has too many runs, always gets one.
+    /// Plans a compaction for every pivot of the given nodes that has pending bundles, except for
+    /// the root's pivots. A leaf that is to be compacted fully, or that has too many runs, always
+    /// gets a compaction.
     pub(super) fn plan(&mut self, nodes: &[Arc<TrunkNode>], root: &Arc<TrunkNode>) {
         for node in nodes {
             for (index, pivot) in node.pivots.iter().enumerate() {
                 let wanted = node.is_leaf() && self.full.contains(&pivot.low);
                 let pending = !pivot.live.is_empty() && !Arc::ptr_eq(node, root);
-                // This includes a root that is a leaf: many small memtables would never make it
-                // large enough to split.
+                // A root that is a leaf is included, because many small memtables might never make
+                // it large enough to be split.
                 let crowded = node.is_leaf() && policy::is_crowded(&self.shape, node.depth(0));
                 if wanted || pending || crowded {
                     let bytes = self.stretch(node, index).weight(node, index).bytes;
@@ -203,8 +211,8 @@ impl WriterState {
         }
     }
 
-    /// Transfers requests for full compaction from leaves that are gone to the leaves that replace
-    /// them.
+    /// Transfers requests for full compaction from leaves that no longer exist to the leaves that
+    /// replace them.
     pub(super) fn transfer_full_compactions(&mut self, gone: &[Arc<TrunkNode>], made: &[Arc<TrunkNode>]) {
         for leaf in gone.iter().filter(|node| node.is_leaf()) {
             if self.full.remove(&leaf.range.low) {
@@ -215,9 +223,9 @@ impl WriterState {
         }
     }
 
-    /// Counts a running compaction as a user of its inputs. A checkpoint never sees it as the only
-    /// user: its output is not durable yet, so after a crash no user would be left to release the
-    /// inputs.
+    /// Counts a running compaction as a user of its inputs. While its claim is valid, a pivot uses
+    /// the same inputs, so a checkpoint never sees the compaction as the only user. This matters
+    /// after a crash: the output is not durable, and no user would be left to release the inputs.
     pub(crate) fn pin(&mut self, job: JobId, pins: Arc<[(TrunkPart, KeyRange)]>) {
         for (part, range) in &*pins {
             self.uses.acquire(part, range);
@@ -226,15 +234,15 @@ impl WriterState {
         self.pins.insert(job, pins);
     }
 
-    /// Ends a compaction's use of its inputs.
+    /// Removes a compaction's use of its inputs from the counts.
     pub(crate) fn unpin(&mut self, job: JobId) {
         for (part, range) in self.pins.remove(&job).iter().flat_map(|pins| &**pins) {
             self.uses.release(part, range);
         }
     }
 
-    /// Abandons the jobs whose claims no longer hold. Running jobs release their inputs now, but
-    /// the inputs are not reused until the jobs stop.
+    /// Abandons the jobs whose claims are no longer valid. A running job's inputs are released at
+    /// once, but their space is not reused until the job has stopped.
     pub(super) fn abandon_overtaken(
         &mut self,
         root: &TrunkNode,

@@ -1,4 +1,5 @@
-//! Statistics about memory and work, and counts of leaf usage for maintenance.
+//! Statistics about memory and work, and the usage of leaves, which determines when they are
+//! compacted.
 
 use super::job_table::JobTransition;
 use super::miss_rate::AbsentKeys;
@@ -12,28 +13,28 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Maximum number of keys recorded for maintenance because a seek skipped many deletes there.
+/// Maximum number of remembered keys at which a seek had to skip many deleted records.
 const MOST_WADED: usize = 64;
-/// Maximum number of leaves whose usage is counted.
+/// Maximum number of leaves whose usage is tracked.
 const MOST_USED: usize = 1 << 16;
-/// Sampling interval: one in this many lookups is counted.
+/// Sampling interval for lookups: one in this many is counted.
 const SAMPLE: u64 = 64;
 const _: () = assert!(SAMPLE.is_power_of_two(), "its multiples are told by a mask");
 
-/// Memory of a tree in bytes. Excludes pages of runs and maplets, which belong to the cache, and
-/// memtables, which belong to their owner.
+/// Memory of a tree in bytes. It does not include pages of runs and maplets, which belong to the
+/// cache, or memtables, which belong to their owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeMemory {
     pub trunk: u64,
-    /// Open runs: their roots, range deletes and lists of extents.
+    /// Memory of open runs: their root nodes, range deletes and lists of extents.
     pub runs: u64,
-    /// Open maplets: their directories.
+    /// Memory of open maplets: their directories.
     pub maplets: u64,
-    /// Estimated memory of running compactions.
+    /// Estimated memory of the running compactions.
     pub compactions: u64,
-    /// The root filter, and one under construction.
+    /// Memory of the root filter, and of a root filter that is being built.
     pub digest: u64,
-    /// Reference counts of extents, planned compactions, and usage of leaves.
+    /// Memory of the reference counts of extents, the job table, and the usage counts of leaves.
     pub tables: u64,
 }
 
@@ -44,7 +45,7 @@ impl TreeMemory {
     }
 }
 
-/// Totals that each change of the trunk stores for readers.
+/// Totals that are updated by each change of the trunk and can be read without a lock.
 #[derive(Debug, Default)]
 pub(crate) struct TrunkTotals {
     pub(crate) trunk: AtomicU64,
@@ -56,13 +57,13 @@ pub(crate) struct TrunkTotals {
     pub(crate) tables: AtomicU64,
     /// Number of due and running compactions.
     pub(crate) due: AtomicU64,
-    /// Number of runs on the longest path, in percent of the maximum.
+    /// Number of runs on the longest path, in percent of the maximum number.
     pub(crate) crowding: AtomicU64,
 }
 
 impl TrunkTotals {
-    /// Returns the memory of the trunk, of the runs and maplets that it refers to, and of running
-    /// steps.
+    /// Returns the memory of the trunk, of the runs and maplets that the trunk refers to, and of
+    /// running steps.
     pub(crate) fn memory(&self) -> TreeMemory {
         let read = |total: &AtomicU64| total.load(Ordering::Relaxed);
         TreeMemory {
@@ -76,28 +77,29 @@ impl TrunkTotals {
     }
 }
 
-/// Counters since the store was opened.
+/// The tree's counters, which start at zero when the store is opened.
 #[derive(Clone, Debug, Default)]
 pub struct TreeStats {
     pub shape: ReshapeCounts,
-    /// Number of times that each job state transition occurred.
+    /// Number of times that each state transition of a job has occurred.
     pub edges: BTreeMap<JobTransition, u64>,
-    /// Number of memtables that were flushed.
+    /// Number of memtables that have been flushed.
     pub incorporations: u64,
-    /// Records that compactions read and wrote.
+    /// Number of records that compactions have read, and number that they have written.
     pub compacted: (u64, u64),
-    /// Records read by full compactions and by merges of a leaf's oldest runs. Included in
-    /// `compacted`.
+    /// Number of records read by full compactions and by merges of a leaf's oldest runs. They are
+    /// included in `compacted`.
     pub rewritten: u64,
-    /// Bytes of runs and maplets that compactions wrote.
+    /// Number of bytes of runs and maplets that compactions have written.
     pub compacted_bytes: u64,
-    /// Bytes of runs and maplets written from memtables.
+    /// Number of bytes of runs and maplets that flushes of memtables and ingests have written.
     pub incorporated_bytes: u64,
-    /// Leaves that compactions adopted without reading them, and their bytes.
+    /// Number of leaves that compactions have adopted without reading them, and their size in
+    /// bytes.
     pub adopted: (u64, u64),
 }
 
-/// Counters that steps update without the trunk's lock.
+/// Counters that steps update without holding the trunk's lock.
 #[derive(Debug, Default)]
 pub(crate) struct StepCounters {
     pub(crate) incorporations: AtomicU64,
@@ -108,29 +110,29 @@ pub(crate) struct StepCounters {
     pub(crate) incorporated_bytes: AtomicU64,
     pub(crate) adopted_leaves: AtomicU64,
     pub(crate) adopted_bytes: AtomicU64,
-    /// Number of compactions left that copy everything, because the last one that searched for
-    /// adoptable leaves found none.
+    /// Number of further compactions that will copy everything. It is set when a compaction that
+    /// searched for adoptable leaves found none.
     pub(crate) copying: AtomicU64,
 }
 
-/// Number of compactions that copy everything after one that found no adoptable leaf. The search
-/// costs a tenth of a compaction's instructions.
+/// Number of compactions that copy everything after a compaction has found no adoptable leaf.
+/// Searching for adoptable leaves costs a tenth of a compaction's instructions.
 pub(crate) const COPYING: u64 = 15;
 
-/// Usage of leaves, as observed by lookups and scans.
+/// The usage of leaves, as observed by lookups and scans.
 #[derive(Debug, Default)]
 pub(crate) struct UsageTracker {
     leaves: Mutex<LeafUses>,
-    /// Approximate number of times that lookups asked maplets of the root's bundles without a root
-    /// filter.
+    /// Approximate number of maplets of the root's bundles that lookups have searched because there
+    /// was no root filter.
     questions: AtomicU64,
-    /// Whether absent keys are common in lookups.
+    /// Whether many lookups are for absent keys.
     pub(crate) absent: AbsentKeys,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct LeafUses {
-    /// Usage of each leaf, by low key, since its last rewrite.
+    /// The usage of each leaf since its last rewrite. A leaf is identified by its low key.
     leaves: HashMap<Box<[u8]>, LeafUse>,
     /// Keys at which a seek skipped many deleted records.
     waded: Vec<Box<[u8]>>,
@@ -138,9 +140,9 @@ pub(crate) struct LeafUses {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LeafUse {
-    /// Scans that started in the leaf.
+    /// Number of scans that started in the leaf.
     pub(crate) scans: u64,
-    /// Lookups of the leaf's keys.
+    /// Number of lookups of the leaf's keys.
     pub(crate) gets: u64,
 }
 
@@ -160,22 +162,22 @@ impl LeafUses {
         self.leaves.get(&leaf.range.low).copied().unwrap_or_default()
     }
 
-    /// Returns whether a seek skipped many deleted records in `range`.
+    /// Returns whether a seek had to skip many deleted records in `range`.
     pub(crate) fn waded_in(&self, range: &KeyRange) -> bool {
         self.waded.iter().any(|key| range.contains(key))
     }
 }
 
 impl UsageTracker {
-    /// Records that a scan starts in a leaf. Under contention a count may be lost.
+    /// Counts a scan that starts in a leaf. Under contention, the scan may remain uncounted.
     pub(crate) fn note_scan(&self, leaf: &TrunkNode) {
         if let Some(mut leaves) = self.leaves.try_lock() {
             leaves.used(leaf, |uses| uses.scans += 1);
         }
     }
 
-    /// Records a lookup of a key. Only a sample, selected by hash, is counted, and under contention
-    /// a count may be lost.
+    /// Counts a lookup of a key. Only a sample of lookups is counted, selected by the key's hash.
+    /// Under contention, a lookup may remain uncounted.
     #[inline]
     pub(crate) fn note_get(&self, version: &TreeVersion, key: LookupKey<'_>) {
         if !key.hash().is_multiple_of(SAMPLE) {
@@ -190,7 +192,7 @@ impl UsageTracker {
         }
     }
 
-    /// Records that a seek skipped many deleted records around this key.
+    /// Notes that a seek had to skip many deleted records near this key.
     pub(crate) fn note_wading(&self, key: &[u8]) {
         let mut leaves = self.leaves.lock();
         if leaves.waded.len() < MOST_WADED {
@@ -199,30 +201,30 @@ impl UsageTracker {
         assert!(leaves.waded.len() <= MOST_WADED, "a named maximum");
     }
 
-    /// Resets the usage of a leaf with this range, because it is being rewritten.
+    /// Resets the usage of the leaf with this range. It must be called when the leaf is rewritten.
     pub(crate) fn forget(&self, leaf: &KeyRange) {
         let mut leaves = self.leaves.lock();
         leaves.leaves.remove(&leaf.low);
         leaves.waded.retain(|key| !leaf.contains(key));
     }
 
-    /// Locks and returns the usage of leaves.
+    /// Locks the usage counts of the leaves and returns them.
     pub(crate) fn leaves(&self) -> MutexGuard<'_, LeafUses> {
         self.leaves.lock()
     }
 
-    /// Returns the approximate number of times that lookups asked maplets of the root's bundles
-    /// without a root filter.
+    /// Returns the approximate number of maplets of the root's bundles that lookups have searched
+    /// because there was no root filter.
     pub(crate) fn questions(&self) -> u64 {
         self.questions.load(Ordering::Relaxed)
     }
 
-    /// Resets the count of questions, because they have paid for a root filter.
+    /// Resets the number of searched maplets, once a root filter has been built because of them.
     pub(crate) fn answer_questions(&self) {
         self.questions.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the approximate memory in bytes.
+    /// Returns the approximate memory of the usage counts in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let leaves = self.leaves.lock();
         let entries = leaves.leaves.len() + leaves.waded.len();

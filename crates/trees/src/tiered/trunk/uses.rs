@@ -1,10 +1,11 @@
-//! Reference counts of extents. A run's extents are released one by one, each when the last pivot
-//! whose range needs it is gone.
+//! Reference counts of extents. The extents of a run are released individually: each one is
+//! released when no pivot remains whose range needs it.
 //!
-//! A pivot with a part in its stack uses the part's maplet and, for each run, the extents whose
-//! keys overlap the range in which the part counts. A compaction uses its inputs in the same way,
-//! until it is overtaken. The counts cover the current version only. A reader of an older version
-//! is protected by its epoch guard; the release of an extent records the epoch.
+//! A pivot that has a part in its stack uses the part's maplet. From each of the part's runs, it
+//! uses the extents whose keys overlap the range in which the part's records are visible. A
+//! compaction uses its inputs in the same way until its claim becomes invalid. The counts cover the
+//! current version only. A reader of an older version is protected by its epoch guard, because an
+//! extent is released together with the current epoch.
 
 use super::node::{TrunkNode, TrunkPart};
 use crate::run::IndexedRun;
@@ -14,9 +15,9 @@ use alluvium_storage::extents::{Extent, UNIT};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// Identifies a run: the location of its footer, the generation in which its writing began, and its
-/// checksum. Location and generation alone are ambiguous: a run may be released, and a compaction
-/// that began in the same generation may then be given the same space.
+/// Identifies a run by the location of its footer, the generation in which its writing began, and
+/// its checksum. Location and generation alone would be ambiguous: when a run is released, a
+/// compaction that began in the same generation may be given the same space.
 pub(crate) type RunKey = (u8, u64, u64, u64);
 
 pub(crate) fn key_of(pointer: &NodePointer) -> RunKey {
@@ -26,58 +27,59 @@ pub(crate) fn key_of(pointer: &NodePointer) -> RunKey {
 #[derive(Debug)]
 struct RunUses {
     run: IndexedRun,
-    /// Number of parts in use that refer to the run, whether they need any of its extents or not.
+    /// Number of uses of parts that refer to the run, including those that need none of its
+    /// extents.
     parts: u32,
-    /// Number of uses that need each of the run's extents.
+    /// For each of the run's extents, the number of uses that need it.
     counts: Vec<u32>,
-    /// Whether each extent was released.
+    /// For each of the run's extents, whether it has been released.
     gone: Vec<bool>,
     /// Memory of the run in bytes.
     memory: u64,
 }
 
 impl RunUses {
-    /// Returns the memory of the counts, including the table entry.
+    /// Returns the memory of the counts in bytes, including their entry in the table.
     fn counts_bytes(&self) -> u64 {
         (size_of::<(RunKey, RunUses)>() + self.counts.len() * 5) as u64
     }
 }
 
-/// The counts of the current version and of running compactions.
+/// The reference counts of the current version and of running compactions.
 #[derive(Debug, Default)]
 pub(crate) struct UseCounts {
     runs: HashMap<RunKey, RunUses>,
     groups: HashMap<u64, (TrunkPart, u32)>,
-    /// Entries whose counts have changed since the last sweep.
+    /// Runs whose counts have changed since the last sweep.
     touched_runs: HashSet<RunKey>,
     touched_groups: HashSet<u64>,
-    /// The combined need of all runs in use, for each extent that any of them lists.
+    /// For each extent that any run in use refers to, the total need of all runs in use.
     live: HashMap<Extent, ExtentNeed>,
     memory: ReferencedMemory,
 }
 
-/// The part of an extent that runs need.
+/// How much of an extent is needed by runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ExtentNeed {
-    /// Number of bytes. A run may need less than one byte: its share of a well compressed node can
-    /// round down to zero.
+    /// Number of bytes that are needed. A run may contribute zero bytes: its share of a well
+    /// compressed node can be less than one byte and is then rounded down.
     bytes: u64,
-    /// Number of references from runs; a run that lists the extent several times counts several
-    /// times.
+    /// Number of references from runs to the extent. A run that lists the extent several times is
+    /// counted several times.
     runs: u32,
 }
 
-/// Memory of all runs and maplets in use, in bytes.
+/// Memory in bytes of all runs and maplets in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReferencedMemory {
     pub(crate) runs: u64,
     pub(crate) maplets: u64,
-    /// Memory of the counts themselves, estimated.
+    /// Estimated memory of the counts themselves.
     pub(crate) counts: u64,
 }
 
 impl UseCounts {
-    /// Counts one use of a part in a range.
+    /// Adds one use of a part in a range to the counts.
     pub(super) fn acquire(&mut self, part: &TrunkPart, range: &KeyRange) {
         self.touch(part);
         for (_, run) in part.group.runs() {
@@ -118,15 +120,16 @@ impl UseCounts {
         *count += 1;
     }
 
-    /// Returns the run's extents of which all runs together need less than half.
+    /// Returns those of the run's extents of which less than half is needed by all runs together.
     pub(crate) fn sparse<'a>(&'a self, run: &'a IndexedRun) -> impl Iterator<Item = Extent> + 'a {
         let extents = run.extents().iter().map(|used| used.extent);
         extents.filter(|extent| 2 * self.live.get(extent).map_or(0, |needed| needed.bytes) < extent.bytes())
     }
 
-    /// Returns the extents with the smallest needed share, until their needed bytes add up to
-    /// `budget`. In each, at least [`UNIT`] bytes and an eighth of the extent are unneeded: more
-    /// than the unfilled end of an extent.
+    /// Returns the sparsest extents, sorted: those with the smallest needed share, selected until
+    /// their needed bytes add up to `budget`. In each returned extent, at least [`UNIT`] bytes and
+    /// at least an eighth of the extent are not needed. The unfilled end of an extent alone does
+    /// not reach this minimum.
     pub(crate) fn sparsest(&self, budget: u64) -> Vec<Extent> {
         let dead = |extent: &Extent, needed: &ExtentNeed| extent.bytes().saturating_sub(needed.bytes);
         let is_sparse = |(extent, needed): &(&Extent, &ExtentNeed)| {
@@ -155,8 +158,8 @@ impl UseCounts {
         chosen
     }
 
-    /// Returns the number of bytes that become free when these uses of parts in ranges end: the
-    /// size of the extents that no other run lists.
+    /// Returns the number of bytes that become free when the given uses of parts end: the total
+    /// size of the extents that nothing else uses.
     #[must_use]
     pub(crate) fn freed_bytes<'a>(&self, parts: impl Iterator<Item = (&'a TrunkPart, KeyRange)>) -> u64 {
         let mut groups: HashMap<u64, (&TrunkPart, u32)> = HashMap::new();
@@ -185,13 +188,14 @@ impl UseCounts {
             .sum()
     }
 
-    /// Returns the memory of runs, maplets and counts in use.
+    /// Returns the memory of the runs and maplets in use and of their counts.
     #[must_use]
     pub(crate) fn memory(&self) -> ReferencedMemory {
         self.memory
     }
 
-    /// Removes one use of a part. [`UseCounts::sweep`] finds what has no users left.
+    /// Removes one use of a part in a range from the counts. [`UseCounts::sweep`] later returns the
+    /// extents that have no users left.
     pub(crate) fn release(&mut self, part: &TrunkPart, range: &KeyRange) {
         self.touch(part);
         for (_, run) in part.group.runs() {
@@ -212,14 +216,14 @@ impl UseCounts {
             .1 -= 1;
     }
 
-    /// Removes all uses of a node.
+    /// Removes all uses by a node from the counts.
     pub(super) fn release_node(&mut self, node: &TrunkNode) {
         for (part, range) in node.uses() {
             self.release(part, &range);
         }
     }
 
-    /// Counts all uses of a node.
+    /// Adds all uses by a node to the counts.
     pub(super) fn acquire_node(&mut self, node: &TrunkNode) {
         for (part, range) in node.uses() {
             self.acquire(part, &range);
@@ -232,8 +236,8 @@ impl UseCounts {
             .extend(part.group.runs().map(|(_, run)| key_of(run.pointer())));
     }
 
-    /// Returns the extents whose last use ended since the last sweep, once for every run or maplet
-    /// that referred to it.
+    /// Returns the extents whose last use has ended since the last sweep. An extent is returned
+    /// once for every run or maplet that referred to it.
     pub(crate) fn sweep(&mut self) -> Vec<Extent> {
         let mut dead = Vec::new();
         for key in self.touched_runs.drain() {
@@ -273,19 +277,19 @@ impl UseCounts {
                 dead.extend(part.group.maplet.extents().map(|(extent, _)| extent));
             }
         }
-        // Sorted for determinism: a simulation with a given seed must not depend on the layout of a
-        // hash table.
+        // Sort the extents, so that a simulation with a given seed does not depend on the order of
+        // entries in a hash table.
         dead.sort_unstable();
         dead
     }
 
-    /// Completes opening: everything unused in the trunk that was read had been released before it
-    /// was written.
+    /// Completes the opening of a tree. Extents that the trunk on disk does not use were already
+    /// released before the trunk was written, so they are not released again.
     pub(crate) fn begin(&mut self) {
         self.sweep();
     }
 
-    /// Returns every extent in use with the number of runs and maplets that refer to it.
+    /// Returns every extent in use, with the number of runs and maplets that refer to it.
     #[must_use]
     pub(crate) fn reachable(&self) -> HashMap<Extent, u32> {
         let mut reachable = HashMap::new();
@@ -304,7 +308,8 @@ impl UseCounts {
         reachable
     }
 
-    /// Returns the uses of these nodes and of the running compactions, for comparison.
+    /// Returns the counts for the given nodes and compaction inputs, for comparison with the
+    /// maintained counts.
     #[must_use]
     pub(crate) fn of<'a>(
         nodes: impl IntoIterator<Item = &'a TrunkNode>,
@@ -321,7 +326,7 @@ impl UseCounts {
         uses
     }
 
-    /// Returns a sentence for each difference between the counts.
+    /// Returns one sentence for each difference between the two sets of counts.
     #[must_use]
     pub(crate) fn differences(&self, other: &UseCounts) -> Vec<String> {
         let mut found = Vec::new();

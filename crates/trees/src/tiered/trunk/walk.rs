@@ -6,7 +6,7 @@ use super::node::TrunkNode;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Returns the claim of a job for a pivot.
+/// Returns the claim of a job that would compact the pivot at `index` now.
 pub(crate) fn claim(node: &TrunkNode, index: usize) -> JobClaim {
     assert!(index < node.pivots.len(), "pivot {index}");
     debug_assert_eq!(
@@ -23,7 +23,8 @@ pub(crate) fn claim(node: &TrunkNode, index: usize) -> JobClaim {
     }
 }
 
-/// Returns the node and pivot that a claim refers to, if they still exist.
+/// Returns the node and the index of the pivot that a claim refers to, or `None` if that pivot no
+/// longer exists.
 pub(crate) fn find_claimed_pivot<'a>(
     root: &'a TrunkNode,
     claim: &JobClaim,
@@ -38,7 +39,7 @@ pub(crate) fn find_claimed_pivot<'a>(
     (node.height == claim.height && node.pivot_range(index) == claim.range).then_some((node, index))
 }
 
-/// Returns whether a claim still holds (T4).
+/// Returns whether a claim is still valid, which means that its pivot exists and is unchanged (T4).
 pub(crate) fn is_claim_valid(root: &TrunkNode, wanted: &JobClaim) -> bool {
     find_claimed_pivot(root, wanted).is_some_and(|(node, index)| claim(node, index) == *wanted)
 }
@@ -55,8 +56,8 @@ pub(crate) fn all_nodes(root: &Arc<TrunkNode>) -> Vec<Arc<TrunkNode>> {
     nodes
 }
 
-/// Returns the nodes that only the old trunk has, and those that only the new one has. Shared
-/// subtrees are skipped.
+/// Returns the nodes that are only in the old trunk, and the nodes that are only in the new trunk.
+/// Subtrees that both share are skipped.
 pub(crate) fn difference(
     old: &Arc<TrunkNode>,
     new: &Arc<TrunkNode>,
@@ -95,7 +96,8 @@ pub(crate) fn difference(
     (gone, made)
 }
 
-/// Returns a root in which `node` replaces the node at `height` that contains `key`.
+/// Returns a copy of the trunk, as its new root, in which `node` replaces the node at `height` that
+/// contains `key`.
 pub(crate) fn replace(root: &TrunkNode, height: u8, key: &[u8], node: TrunkNode) -> TrunkNode {
     if root.height == height {
         debug_assert!(
@@ -116,8 +118,8 @@ pub(crate) fn replace(root: &TrunkNode, height: u8, key: &[u8], node: TrunkNode)
     draft
 }
 
-/// Returns the path from this node to a leaf with the most runs that a lookup may have to ask: the
-/// number of these runs, and the leaf's low key.
+/// Returns the number of runs that a lookup may have to search on the worst path from this node to
+/// a leaf, and the low key of that path's leaf.
 pub(crate) fn longest_path(node: &TrunkNode) -> (usize, &[u8]) {
     let paths = node.pivots.iter().enumerate().map(|(index, pivot)| {
         let (below, low) = match pivot.child.as_deref() {
@@ -129,12 +131,12 @@ pub(crate) fn longest_path(node: &TrunkNode) -> (usize, &[u8]) {
     paths.max_by_key(|path| path.0).unwrap_or((0, &node.range.low))
 }
 
-/// Returns the leaf for a key.
+/// Returns the leaf that contains `key`.
 pub(crate) fn leaf_for<'v>(root: &'v TrunkNode, key: &[u8]) -> &'v TrunkNode {
     node_at(root, 0, key)
 }
 
-/// Returns the node at `height` for a key.
+/// Returns the node at `height` whose range contains `key`.
 pub(crate) fn node_at<'v>(root: &'v TrunkNode, height: u8, key: &[u8]) -> &'v TrunkNode {
     let mut node = root;
     debug_assert!(root.height >= height, "no node of height {height} is below");

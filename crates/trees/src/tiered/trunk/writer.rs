@@ -1,5 +1,5 @@
-//! The trunk as shared by readers and writers: its current version, and the publication of a new
-//! one by the single writer.
+//! The trunk as shared by readers and the writer: its current version, and how the single writer
+//! publishes a new version.
 
 use super::checkpoint_location::TrunkExtents;
 use super::node::TrunkNode;
@@ -25,16 +25,16 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Bytes that a compaction leaves free when it copies values, for partly filled extents and a
-/// maplet.
+/// Number of free bytes that a compaction which copies values must leave for other uses: partly
+/// filled extents and a maplet.
 const COPY_SLACK: u64 = 4 * UNIT;
 
-/// A trunk in its store. Readers obtain the current version without a lock. Changes are made
+/// The trunk of a tree. Readers obtain the current version without a lock. All changes are made
 /// through a [`TrunkWriter`], of which only one exists at a time.
 pub struct Trunk {
     pub(crate) store: Arc<Store>,
     pub(crate) options: TreeOptions,
-    /// The horizon below which old versions may be dropped.
+    /// The horizon below which old versions of keys may be dropped.
     pub(crate) horizon: Arc<GcHorizon>,
     pub(crate) versions: VersionCell<TreeVersion>,
     state: Mutex<WriterState>,
@@ -42,9 +42,9 @@ pub struct Trunk {
     pub(crate) tallies: StepCounters,
     pub(crate) totals: TrunkTotals,
     pub(crate) usage: UsageTracker,
-    /// Whether space is scarce, so that every compaction may use the reserve.
+    /// Whether space is scarce, so that every compaction may use the space reserve.
     scarce: AtomicBool,
-    /// Number of consecutive compactions that found less space than seemed to be free.
+    /// Number of consecutive compactions that failed to find the space that seemed to be free.
     refusals: AtomicU32,
 }
 
@@ -58,8 +58,9 @@ impl fmt::Debug for Trunk {
 }
 
 impl Trunk {
-    /// Creates a trunk with this root, which contains every commit up to `cut`. New groups are
-    /// numbered from `next_group`. Stored nodes are in `extents`.
+    /// Creates a trunk with the given root, which contains every commit up to `cut`. `next_group`
+    /// is the number of the next group to be created. `extents` lists the extents of the nodes that
+    /// are already on disk.
     pub(crate) fn new(
         store: Arc<Store>,
         options: TreeOptions,
@@ -103,23 +104,24 @@ impl Trunk {
         trunk
     }
 
-    /// Sets the space class of compactions. Any class except [`AllocationClass::Normal`] marks
-    /// space as scarce. Compactions that free space may then use the whole reserve, and others part
-    /// of it.
+    /// Sets the space class from which compactions allocate. Any class except
+    /// [`AllocationClass::Normal`] means that space is scarce. Compactions that free space may then
+    /// use the whole space reserve, and other compactions part of it.
     pub(crate) fn compact_from(&self, class: AllocationClass) {
         let scarce = class != AllocationClass::Normal;
         self.scarce.store(scarce, Ordering::Relaxed);
     }
 
-    /// Returns whether only the reserve is left.
+    /// Returns whether space is scarce, so that only the space reserve is left.
     pub(crate) fn is_scarce(&self) -> bool {
         self.scarce.load(Ordering::Relaxed)
     }
 
-    /// Returns the maximum number of value bytes that a compaction may copy to free sparsely used
-    /// extents while space is scarce. Zero with several tiers, where the other tiers have space
-    /// too. Half of the free space is left for the compaction's other output. The rest is halved
-    /// for each consecutive time that it was too much.
+    /// Returns the maximum number of bytes of values that a compaction may copy to free sparsely
+    /// used extents. This is 0 unless space is scarce. It is also 0 if there are several tiers,
+    /// because another tier may have space. At most half of the free space is used, so that the
+    /// other half is left for the compaction's other output. The limit is halved again for each
+    /// consecutive compaction that ran out of space.
     pub(crate) fn copied_bytes(&self) -> u64 {
         if !self.is_scarce() || self.store.tiers().count() > 1 {
             return 0;
@@ -130,7 +132,7 @@ impl Trunk {
             .unwrap_or(0)
     }
 
-    /// Records whether a compaction found as much space as seemed to be free.
+    /// Notes whether a compaction found the space that seemed to be free.
     pub(crate) fn note_space(&self, was_found: bool) {
         match was_found {
             true => self.refusals.store(0, Ordering::Relaxed),
@@ -138,19 +140,18 @@ impl Trunk {
         }
     }
 
-    /// Returns the current version. The caller must hold a guard that it pinned before the call
-    /// (T2).
+    /// Returns the current version. The caller must already hold a pinned guard (T2).
     pub(crate) fn version(&self) -> Arc<TreeVersion> {
         self.versions.load()
     }
 
-    /// Borrows the current version for a short time, without touching a reference count.
+    /// Borrows the current version for a short time, without changing a reference count.
     #[inline]
     pub(crate) fn peek(&self) -> VersionGuard<TreeVersion> {
         self.versions.peek()
     }
 
-    /// Returns the counters since the store was opened.
+    /// Returns the tree's counters, which start at zero when the store is opened.
     pub(crate) fn stats(&self) -> TreeStats {
         let state = self.state.lock();
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -167,22 +168,24 @@ impl Trunk {
         }
     }
 
-    /// Returns a new, unique group number.
+    /// Returns a new group number that has not been used before.
     pub(crate) fn next_group(&self) -> u64 {
         self.next_group.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the next group number, which is above all numbers in use.
+    /// Returns the number that the next group will have, which is higher than all numbers in use.
     pub(crate) fn group_numbers(&self) -> u64 {
         self.next_group.load(Ordering::Relaxed)
     }
 
-    /// Returns the crowding of the current version in percent, as computed by the last change.
+    /// Returns the crowding of the current version, in percent: the number of runs on its longest
+    /// path relative to the maximum. The last change has computed it.
     pub(crate) fn crowding(&self) -> u64 {
         self.totals.crowding.load(Ordering::Relaxed)
     }
 
-    /// Waits for exclusive write access to the trunk, which ends when the writer is dropped.
+    /// Waits for exclusive write access to the trunk, and returns the writer. Dropping the writer
+    /// ends the access.
     pub(crate) fn lock(&self) -> TrunkWriter<'_> {
         TrunkWriter {
             trunk: self,
@@ -190,9 +193,9 @@ impl Trunk {
         }
     }
 
-    /// Changes the trunk. `change` returns a new root, or `None` to leave the trunk as it is.
-    /// `change` must install the extents of its new data itself, after the last operation that can
-    /// fail.
+    /// Changes the trunk and publishes the result. `change` returns the new root, or `None` to
+    /// leave the trunk unchanged. `change` must also install the extents of its new data, after the
+    /// last operation that can fail. Returns whether the trunk was changed.
     pub(crate) fn change(
         &self,
         cut: Option<SequenceNumber>,
@@ -233,13 +236,14 @@ impl Trunk {
         }
     }
 
-    /// Returns `result`, and reports a failed write to the store, which then refuses changes. A
-    /// failed read has changed nothing, and the work that needed it becomes due again.
+    /// Returns `result` unchanged. If it is a failed write, the store is notified and then refuses
+    /// further changes. A failed read has changed nothing, and the work that needed the data
+    /// becomes due again.
     pub(crate) fn poison_on_error<T>(&self, result: Result<T>) -> Result<T> {
         alluvium_dictionary::structure_context::poison_on_error(&self.store, result)
     }
 
-    /// Returns the options for runs on a tier.
+    /// Returns the options for writing a run on a tier.
     pub(crate) fn run_options(&self, purpose: Purpose, class: AllocationClass, tier: u8) -> RunOptions {
         RunOptions {
             class,
@@ -249,7 +253,7 @@ impl Trunk {
         }
     }
 
-    /// Returns the options for maplets on a tier.
+    /// Returns the options for writing a maplet on a tier.
     pub(crate) fn maplet_spec(&self, purpose: Purpose, class: AllocationClass, tier: u8) -> MapletSpec {
         MapletSpec {
             fingerprint_bits: self.options.fingerprint_bits,
@@ -259,7 +263,7 @@ impl Trunk {
         }
     }
 
-    /// Returns the tier for `bytes` bytes of new data.
+    /// Returns the storage tier for `bytes` bytes of new data.
     pub(crate) fn incoming_tier(&self, bytes: u64) -> u8 {
         match self.options.compacted_tier {
             Some(_) => 0,
@@ -267,8 +271,8 @@ impl Trunk {
         }
     }
 
-    /// Returns the tier for a maplet that a compaction writes for a run on tier `beside`. Every
-    /// lookup reads maplets, so they are placed like the newest data.
+    /// Returns the storage tier for a maplet of `bytes` bytes that a compaction writes for a run on
+    /// the tier `beside`. Every lookup reads maplets, so they are placed like the newest data.
     pub(crate) fn maplet_tier(&self, bytes: u64, beside: u8) -> u8 {
         match self.options.compacted_tier {
             Some(_) => beside,
@@ -276,7 +280,7 @@ impl Trunk {
         }
     }
 
-    /// Returns whether compactions may write to a tier.
+    /// Returns whether compactions may write to the given tier.
     pub(crate) fn may_compact_to(&self, tier: u8) -> bool {
         match self.options.compacted_tier {
             Some(only) => tier == only,
@@ -284,10 +288,10 @@ impl Trunk {
         }
     }
 
-    /// Returns whether a compaction adopts leaves. `is_rewrite` means that the compaction exists to
-    /// rewrite all data. With [`AdoptionPolicy::WhereCheaper`], rewrites always copy. After a
-    /// compaction that found no leaf to adopt, some compactions copy before the next one searches
-    /// again.
+    /// Returns whether a compaction should adopt leaves. `is_rewrite` is set if the purpose of the
+    /// compaction is to rewrite all data. Under [`AdoptionPolicy::WhereCheaper`], such a compaction
+    /// always copies. Under the same policy, once a compaction has found no leaf to adopt, several
+    /// following compactions copy before another one searches again.
     pub(crate) fn adoption(&self, is_rewrite: bool) -> AdoptionPolicy {
         let copying = &self.tallies.copying;
         let less = |left: u64| left.checked_sub(1);
@@ -302,7 +306,7 @@ impl Trunk {
         }
     }
 
-    /// Records the number of leaves that a compaction with adoption has adopted.
+    /// Notes how many leaves were adopted by a compaction that was allowed to adopt leaves.
     pub(crate) fn note_adoption(&self, leaves: u64) {
         assert!(
             self.options.adoption != AdoptionPolicy::Never,
@@ -312,8 +316,8 @@ impl Trunk {
         self.tallies.copying.store(copying, Ordering::Relaxed);
     }
 
-    /// Returns the extents of a run whose values a compaction to this tier must rewrite, because
-    /// they are on another tier.
+    /// Returns the extents of a run whose values must be rewritten by a compaction to `tier`,
+    /// because these extents are on another tier.
     pub(crate) fn left_behind<'r>(
         &self,
         run: &'r IndexedRun,
@@ -324,7 +328,7 @@ impl Trunk {
         extents.filter(move |extent| places && placement::is_left(&self.store, extent, tier))
     }
 
-    /// Returns the tier for `bytes` bytes written by a compaction at a height.
+    /// Returns the storage tier for `bytes` bytes that a compaction at the given height writes.
     pub(crate) fn compacted_tier(&self, height: u8, bytes: u64) -> u8 {
         let fanout = self.options.shape.fanout as u64;
         let place = |all_bytes| PlacementRequest::of_height(height, fanout, all_bytes, bytes);
@@ -334,7 +338,7 @@ impl Trunk {
         }
     }
 
-    /// Adds the output of a step to the generation being built.
+    /// Adds the extents of a step's output to the generation that is being built.
     pub(crate) fn install_extents(&self, run: &IndexedRun, own: &[(Extent, u64)], maplet: &[(Extent, u64)]) {
         let extents = self.store.extents();
         extents.install(own);
@@ -345,8 +349,8 @@ impl Trunk {
     }
 }
 
-/// The single writer of a trunk. It holds the lock on the state that must agree with the current
-/// version.
+/// The single writer of a trunk. It holds the lock on the writer's state, which must always match
+/// the current version.
 #[derive(Debug)]
 pub(crate) struct TrunkWriter<'t> {
     trunk: &'t Trunk,
@@ -368,8 +372,9 @@ impl DerefMut for TrunkWriter<'_> {
 }
 
 impl TrunkWriter<'_> {
-    /// Publishes a version with this root in place of `old`: counts the uses of the new nodes,
-    /// releases those of the removed nodes, and plans the compactions that are due.
+    /// Publishes a version with the given root in place of `old`. Also adds the uses of new nodes
+    /// to the counts, removes those of nodes that are gone, and plans the compactions that have
+    /// become due.
     pub(crate) fn publish(
         &mut self,
         old: &TreeVersion,
@@ -401,7 +406,8 @@ impl TrunkWriter<'_> {
         self.sweep();
     }
 
-    /// Attaches the trunk's root filter to `version`, the current version (D1).
+    /// Publishes a copy of `version`, which must be the current version, with the trunk's root
+    /// filter attached (D1).
     pub(crate) fn publish_digest(&mut self, version: &TreeVersion) {
         let version = TreeVersion {
             stamp: version.stamp.advanced(version.stamp.cut),
@@ -412,7 +418,7 @@ impl TrunkWriter<'_> {
         self.add_up_memory();
     }
 
-    /// Releases the extents that are no longer in use, with the current epoch (T5).
+    /// Releases the extents that are no longer in use, together with the current epoch (T5).
     pub(crate) fn sweep(&mut self) {
         let epoch = self.trunk.store.epochs().current();
         for extent in self.state.uses.sweep() {
@@ -421,7 +427,7 @@ impl TrunkWriter<'_> {
         self.add_up_memory();
     }
 
-    /// Computes and stores the crowding of a root.
+    /// Computes and stores the crowding of the version with this root.
     fn note_crowding(&mut self, root: &TrunkNode) {
         let levels = u64::from(root.height) + 1;
         let most = levels * self.trunk.options.shape.most_runs() as u64;
@@ -431,7 +437,7 @@ impl TrunkWriter<'_> {
         self.state.crowding = crowding;
     }
 
-    /// Stores the memory totals for readers.
+    /// Updates the memory totals, which can be read without a lock.
     fn add_up_memory(&self) {
         let (state, totals) = (&*self.state, &self.trunk.totals);
         let held = state.uses.memory();
