@@ -234,12 +234,12 @@ pub(super) fn left_by_deletes(weight: &RangeWeight) -> u64 {
 
 /// Returns the priority of a compaction. Jobs with the lowest value run first, and ties run in the
 /// order in which they were planned. While space is not scarce, jobs run in order of `crowd`,
-/// largest first. `crowd` is the number of runs that the job removes from a path with too many runs
-/// while writers wait, and 0 otherwise. Among jobs with equal `crowd`, those nearest the root run
-/// first, because other compactions wait for the data that is flushed from there. While space is
-/// scarce, jobs that free space run first, smallest first. Failed jobs run last, in the order in
-/// which they were planned, so that no failed job blocks the others. Returns `None` if the job
-/// frees nothing and the disk has no space for it; the job must then wait.
+/// largest first. `crowd` is the number of runs of the job's pivot if the pivot is on a path with
+/// too many runs, and 0 otherwise. Among jobs with equal `crowd`, those nearest the root run first,
+/// because other compactions wait for the data that is flushed from there. While space is scarce,
+/// jobs that free space run first, smallest first. Failed jobs run last, in the order in which they
+/// were planned, so that no failed job blocks the others. Returns `None` if the job frees nothing
+/// and the disk has no space for it; the job must then wait.
 #[must_use]
 pub(super) fn priority(scarce: Option<&LowSpace>, crowd: usize, height: u8) -> Option<Priority> {
     let Some(scarce) = scarce else {

@@ -1,4 +1,4 @@
-//! The compactor: selects the next step of a tree by priority.
+//! The compactor, which selects the next step of background work for a tree, by priority.
 
 use super::job::{CompactionJob, JobSpec};
 use crate::tiered::policy;
@@ -12,16 +12,16 @@ use alluvium_storage::Result;
 use alluvium_storage::extents::{AllocationClass, Extent};
 use std::sync::Arc;
 
-/// A unit of background work, done in slices.
+/// A unit of background work on a tree. The caller runs it slice by slice.
 #[derive(Debug)]
 pub enum TreeStep {
     Compact(Box<CompactionJob>),
-    /// A change of shape, which is already complete.
+    /// A change of the trunk's shape. It is already complete, so there is nothing to poll.
     Reshaped,
 }
 
 impl TreeStep {
-    /// Runs a slice of the work: about `records` records.
+    /// Runs one slice of the step, which processes about `records` records.
     ///
     /// # Errors
     /// See [`CompactionJob::poll`].
@@ -33,22 +33,22 @@ impl TreeStep {
     }
 }
 
-/// Hands out the due work of a trunk: compactions, and merges of small neighbours.
+/// Selects the work that is due for a trunk: compactions, and merges of small neighbouring nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Compactor {
     pub(super) trunk: Arc<Trunk>,
 }
 
 impl Compactor {
-    /// Creates the compactor of a trunk.
+    /// Creates the compactor for a trunk.
     pub(crate) fn new(trunk: &Arc<Trunk>) -> Compactor {
         Compactor {
             trunk: Arc::clone(trunk),
         }
     }
 
-    /// Returns the next step that is due, if any: compactions first, then merges of small
-    /// neighbours.
+    /// Returns the next step that is due, or `None` if none is due. Compactions are returned before
+    /// merges of small neighbouring nodes.
     ///
     /// # Errors
     /// I/O errors, or [`Error::Full`](alluvium_storage::Error::Full).
@@ -62,11 +62,12 @@ impl Compactor {
         Ok(None)
     }
 
-    /// Returns the next compaction that is due, if any, in the order of `policy::priority`.
+    /// Returns the compaction that is due and has the highest priority according to
+    /// `policy::priority`, or `None` if none is due.
     ///
     /// # Errors
-    /// I/O errors, or [`Error::Full`](alluvium_storage::Error::Full). The compaction then becomes
-    /// due again.
+    /// I/O errors, or [`Error::Full`](alluvium_storage::Error::Full). After an error the compaction
+    /// is due again.
     pub(crate) fn next_job(&self) -> Result<Option<CompactionJob>> {
         let room = self.low_space_headroom();
         let mut writer = self.trunk.lock();
@@ -119,8 +120,7 @@ impl Compactor {
         Ok(Some(CompactionJob::new(&self.trunk, id, task)))
     }
 
-    /// Returns whether a compaction is running, or is due and not known to need more space than is
-    /// free.
+    /// Returns whether a compaction is running, or is due and may have enough free space to run.
     #[must_use]
     pub(crate) fn may_compact(&self) -> bool {
         let room = self.low_space_headroom();
@@ -129,8 +129,8 @@ impl Compactor {
         running > 0 || self.due_job(&writer, &self.trunk.version(), room).is_some()
     }
 
-    /// While space is scarce, returns whether there is any space for a compaction that frees none.
-    /// `None` if space is not scarce.
+    /// Returns whether, while space is scarce, any tier has space for a compaction that frees none.
+    /// Returns `None` if space is not scarce.
     fn low_space_headroom(&self) -> Option<bool> {
         let extents = self.trunk.store.extents();
         let has_room =
@@ -139,7 +139,8 @@ impl Compactor {
         self.trunk.is_scarce().then(|| (0..tiers).any(has_room))
     }
 
-    /// Returns the next job in the order of [`policy::priority`].
+    /// Returns the queued job with the highest priority according to [`policy::priority`], or
+    /// `None` if no job may run.
     fn due_job(&self, state: &WriterState, version: &TreeVersion, room: Option<bool>) -> Option<JobId> {
         let crowded = (self.trunk.crowding() > 100).then(|| longest_path(&version.root).1);
         let some_fail = self.trunk.store.tiers().has_unreadable();
@@ -170,8 +171,8 @@ impl Compactor {
         })
     }
 
-    /// Returns whether a compaction would read from a tier that is currently unreadable. It stays
-    /// queued until the tier is readable again.
+    /// Returns whether a compaction would read from a tier that is currently unreadable. Such a
+    /// compaction stays queued until the tier is readable again.
     fn is_out_of_reach(&self, state: &WriterState, version: &TreeVersion, claim: &JobClaim) -> bool {
         let (node, index) =
             find_claimed_pivot(&version.root, claim).expect("a job whose pivot is gone was abandoned");
@@ -182,7 +183,8 @@ impl Compactor {
         inputs.any(|part| part.is_lost(tiers))
     }
 
-    /// Returns the newest own parts whose maplets are merged with the new run's.
+    /// Returns those of the pivot's newest own parts whose maplets are to be merged with the maplet
+    /// of the new run.
     fn select_base_parts(&self, node: &TrunkNode, index: usize, stretch: &JobInputs) -> Vec<OwnedPart> {
         assert!(
             stretch.own.start <= node.pivots[index].own.len(),
@@ -204,7 +206,8 @@ impl Compactor {
         base
     }
 
-    /// Merges two nearly empty neighbours, and returns whether there were any.
+    /// Merges two neighbouring nodes that are nearly empty. Returns whether there were two such
+    /// nodes.
     fn merge_neighbours(&self) -> Result<bool> {
         self.trunk.change(None, |_, shaper, root| {
             if !root.is_leaf() && root.pivots.len() == 1 {
@@ -224,7 +227,8 @@ impl Compactor {
     }
 }
 
-/// Returns the height and low key of the lowest node with two children to merge.
+/// Returns the height and the low key of a lowest node that has two children to merge, or `None` if
+/// there is no such node.
 fn find_mergeable_node(shape: &policy::TrunkShape, root: &TrunkNode) -> Option<(u8, Box<[u8]>)> {
     if root.is_leaf() {
         return None;

@@ -1,5 +1,5 @@
-//! A compaction: merges part of one pivot's stack into one run. It runs outside of the trunk
-//! without a lock. Its output replaces the inputs if they have not changed since (T4).
+//! A compaction job, which merges part of one pivot's stack into one run. The merge runs outside of
+//! the trunk's lock. Its output replaces the inputs if they are still unchanged (T4).
 
 use super::merging::{AdoptedRun, AdoptionConditions, CompactionMerge};
 use crate::maplet::{self, MapletMerger};
@@ -19,66 +19,68 @@ use alluvium_storage::{NodePointer, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The parameters of a job.
+/// The parameters of a compaction job.
 pub(super) struct JobSpec {
     pub(super) claim: JobClaim,
     pub(super) stretch: JobInputs,
-    /// The inputs, which are pinned for the job.
+    /// The inputs. Their extents are counted as used by the job.
     pub(super) pins: Arc<[(TrunkPart, KeyRange)]>,
-    /// The own parts whose maplets are merged with the new run's.
+    /// The pivot's own parts whose maplets are merged with the maplet of the new run.
     pub(super) base: Vec<OwnedPart>,
-    /// The groups whose leaves may be adopted.
+    /// Numbers of the groups whose run leaves may be adopted.
     pub(super) whole: Vec<u64>,
-    /// Sparsely used extents of the inputs, whose values are copied.
+    /// Sparsely used extents of the inputs. The job copies the values in them, so that the extents
+    /// can be freed.
     pub(super) sparse: Vec<Extent>,
     /// Approximate number of records and bytes that the job reads.
     pub(super) records: u64,
     pub(super) bytes: u64,
-    /// Whether the job frees as much space as it needs, if space is scarce.
+    /// Whether the job frees as much space as it needs. Only meaningful while space is scarce.
     pub(super) frees: bool,
 }
 
-/// Approximate size of a fingerprint in a maplet, in bytes.
+/// Approximate size of one fingerprint in a maplet, in bytes.
 const FINGERPRINT: u64 = 6;
 
-/// A running compaction. Dropping it discards its output.
+/// A running compaction. If it is dropped before it is done, its output is discarded.
 #[derive(Debug)]
 pub struct CompactionJob {
     trunk: Arc<Trunk>,
     id: JobId,
     claim: JobClaim,
     stretch: JobInputs,
-    /// The inputs, whose extents must stay until the job ends.
+    /// The inputs, whose extents must not be released until the job ends.
     pins: Arc<[(TrunkPart, KeyRange)]>,
-    /// The own maplets that are merged with the new run's fingerprints, and their runs.
+    /// The pivot's own parts whose maplets are merged with the fingerprints of the new run.
     base: Vec<OwnedPart>,
-    /// The groups whose leaves may be adopted.
+    /// Numbers of the groups whose run leaves may be adopted.
     whole: Vec<u64>,
-    /// Approximate number of the new run's records that supersede records of the leaf.
+    /// Approximate number of records of the new run that supersede older records of the leaf.
     renews: u64,
     phase: JobPhase,
     /// Approximate number of bytes that the job reads.
     bytes: u64,
-    /// The tier for the run.
+    /// The storage tier to which the run is written.
     tier: u8,
-    /// Estimated memory of the job while it runs, in bytes.
+    /// Estimated memory in bytes that the job uses while it runs.
     memory: u64,
-    /// Whether the job frees as much space as it needs, if space is scarce.
+    /// Whether the job frees as much space as it needs. Only meaningful while space is scarce.
     frees: bool,
 }
 
 #[derive(Debug)]
 enum JobPhase {
-    /// Nothing has been read yet. Contains the sparsely used extents whose values are copied.
+    /// Nothing has been read yet. Contains the sparsely used extents whose values will be copied.
     Due(Vec<Extent>),
     Merging(CompactionMerge),
-    /// The run is written, and its maplet is being merged.
+    /// The run has been written, and its maplet is being merged with others.
     Mapping(Box<BuiltRun>, Box<MapletMerger>),
     Over,
 }
 
 impl CompactionJob {
-    /// Creates a job that was marked as running and whose inputs are pinned.
+    /// Creates a job. Its entry in the job table must already be marked as running, and its inputs
+    /// must be pinned.
     pub(super) fn new(trunk: &Arc<Trunk>, id: JobId, task: JobSpec) -> CompactionJob {
         let pins = &task.pins;
         let runs: usize = pins.iter().map(|(part, within)| part.runs_in(within)).sum();
@@ -108,7 +110,7 @@ impl CompactionJob {
         self.id
     }
 
-    /// Returns a description of the compaction.
+    /// Returns a description of the compaction for messages.
     #[must_use]
     pub fn describe(&self) -> String {
         let JobClaim { height, range, .. } = &self.claim;
@@ -116,14 +118,15 @@ impl CompactionJob {
         format!("compaction at height {height} of {range:?}: own parts {own:?} and {bundles} bundles")
     }
 
-    /// Returns the space class. A job that frees space by dropping deletes and old versions may use
-    /// the whole reserve. While space is scarce, a job that frees none may use part of it.
+    /// Returns the space class from which the job allocates. A job that frees space by dropping
+    /// deletes and old versions may use the whole space reserve. While space is scarce, a job that
+    /// frees none may use part of the reserve.
     fn class(&self) -> AllocationClass {
         match self.stretch.reason {
             _ if self.trunk.is_scarce() && self.frees => AllocationClass::Freeing,
             _ if self.trunk.is_scarce() => AllocationClass::Essential,
             CompactionReason::Writes => AllocationClass::Normal,
-            // Another tier may have space.
+            // With several tiers, another tier may have space, so the reserve is not needed.
             _ if self.trunk.store.tiers().count() > 1 => AllocationClass::Normal,
             CompactionReason::Crowd | CompactionReason::Full => AllocationClass::Freeing,
         }
@@ -132,7 +135,7 @@ impl CompactionJob {
     fn begin(&mut self, mut sparse: Vec<Extent>) -> Result<CompactionMerge> {
         self.tier = self.trunk.compacted_tier(self.claim.height, self.bytes);
         let trunk = &self.trunk;
-        // A source for each run, newest first.
+        // Each run becomes one source. Sources are ordered from newest to oldest.
         let (mut sources, mut left) = (Vec::new(), Vec::new());
         for (part, within) in self.pins.iter().rev() {
             for (_, run) in part.group.runs().rev() {
@@ -146,7 +149,8 @@ impl CompactionJob {
             }
         }
         let rule = trunk.horizon.rule(self.stretch.older);
-        // Adopted leaves stay on their tier.
+        // Adopted leaves stay on the tier on which they are. If data must move to another tier,
+        // nothing is adopted.
         let adoption = match left.is_empty() {
             true => trunk.adoption(self.stretch.reason == CompactionReason::Full),
             false => AdoptionPolicy::Never,
@@ -170,18 +174,19 @@ impl CompactionJob {
         CompactionMerge::new(&trunk.store, sources, plan, &options, &choice)
     }
 
-    /// Returns the group of a run if its leaves may be adopted.
+    /// Returns the group that contains a run if the run's leaves may be adopted, and `None`
+    /// otherwise.
     fn whole_group_of(&self, run: &NodePointer) -> Option<&Arc<MapletGroup>> {
         let groups = self.pins.iter().map(|(part, _)| &part.group);
         let mut whole = groups.filter(|group| self.whole.contains(&group.id));
         whole.find(|group| group.runs().any(|(_, other)| other.pointer() == run))
     }
 
-    /// Runs a slice of the work: reads about `records` records.
+    /// Runs one slice of the compaction, which reads about `records` records.
     ///
     /// # Errors
-    /// [`Error::Full`](alluvium_storage::Error::Full), and I/O errors. The output is discarded, and
-    /// the compaction becomes due again.
+    /// [`Error::Full`](alluvium_storage::Error::Full) or I/O errors. After an error the output is
+    /// discarded, and the compaction is due again.
     pub fn poll(&mut self, records: usize) -> Result<StepProgress> {
         if !self.trunk.lock().inflight.is_wanted(self.id) {
             self.give_up();
@@ -281,7 +286,8 @@ impl CompactionJob {
             value <= usize::from(u16::MAX),
             "run {value} has a value of its own in the maplet (T6)"
         );
-        // The keys of adopted leaves were not read. The maplets of their groups contain them (T6).
+        // The keys of adopted leaves were not read, so their fingerprints come from the maplets of
+        // their groups (T6).
         let mut groups: Vec<&Arc<MapletGroup>> = Vec::new();
         for adopted in adopted {
             let group = self
@@ -315,10 +321,10 @@ impl CompactionJob {
         }
     }
 
-    /// Returns the approximate number of these keys, of a new run in a leaf, that the leaf already
-    /// contains. It looks up the keys with the lowest hashes, which are in the first pages of all
-    /// maplets. Unreadable maplets count as empty; the result only affects when the leaf is
-    /// rewritten.
+    /// Returns the approximate number of a new run's keys that the leaf already contains. `hashes`
+    /// are the hashes of all keys of the run. Only the keys with the lowest hashes are looked up,
+    /// because the first pages of the maplets cover them. Unreadable maplets are treated as empty;
+    /// the result only affects when the leaf is rewritten.
     fn estimate_superseding(&self, hashes: &[u64]) -> u64 {
         let count = hashes.len() as u64;
         let highest = (u64::MAX / count.max(1)).saturating_mul(policy::SAMPLE);
@@ -326,10 +332,11 @@ impl CompactionJob {
         count * self.count_held_keys(&sample) / (sample.len() as u64).max(1)
     }
 
-    /// Like [`CompactionJob::renews`], for `records` records of leaves adopted from these groups.
-    /// The sample is the first page of each maplet.
+    /// Returns the approximate number of records in adopted leaves that supersede older records of
+    /// the leaf. `groups` are the groups from which the leaves were adopted, and `records` is the
+    /// number of records in them. The first page of each group's maplet serves as the sample.
     fn estimate_superseding_adopted(&self, groups: &[&Arc<MapletGroup>], records: u64) -> u64 {
-        // The result matters only in leaves, and only if there are older parts.
+        // The number is used only in leaves, and is zero if the leaf has no older parts.
         if self.claim.height > 0 || self.stretch.own.start == 0 || records == 0 {
             return 0;
         }
@@ -353,16 +360,16 @@ impl CompactionJob {
         records * held / asked.max(1)
     }
 
-    /// Returns the approximate number of these hashes whose keys are in the older parts of the
-    /// leaf.
+    /// Returns how many of these hashes belong to keys that the older parts of the leaf contain,
+    /// approximately.
     fn count_held_keys(&self, hashes: &[u64]) -> u64 {
         hashes.iter().filter(|&&hash| self.holds_older(hash)).count() as u64
     }
 
-    /// Returns whether the older parts of the leaf may contain a key with this hash. The guard is
-    /// held for a single hash, as in a lookup: while a guard is pinned, no cache frame can be
-    /// freed, and every missed node would be read again and again by this compaction and by
-    /// readers.
+    /// Returns whether the older parts of the leaf may contain a key with this hash. As in a
+    /// lookup, the guard is pinned for a single hash only. While a guard is pinned, no cache frame
+    /// can be freed, so compactions and lookups would read every node that misses the cache again
+    /// and again.
     fn holds_older(&self, hash: u64) -> bool {
         let trunk = &self.trunk;
         let guard = trunk.store.epochs().pin();
@@ -376,7 +383,8 @@ impl CompactionJob {
         })
     }
 
-    /// Replaces the inputs by the result, if the claim still holds.
+    /// Replaces the job's inputs in the trunk by its result, if its claim is still valid. Otherwise
+    /// discards the result.
     fn install(&mut self, result: Option<(BuiltRun, maplet::WrittenMaplet)>) {
         let trunk = Arc::clone(&self.trunk);
         let mut writer = trunk.lock();
@@ -414,8 +422,8 @@ impl CompactionJob {
         self.give_up();
     }
 
-    /// Returns the new run and maplet as a part of the stack. Their extents now belong to the
-    /// store.
+    /// Returns the new run and its maplet as a part of the pivot's stack. Their extents become part
+    /// of the generation that is being built.
     fn adopt_result(&self, built: BuiltRun, written: maplet::WrittenMaplet) -> OwnedPart {
         let trunk = &self.trunk;
         trunk.install_extents(&built.run, &built.extents, &written.extents);
@@ -455,7 +463,7 @@ impl CompactionJob {
         }
     }
 
-    /// Releases the inputs, and discards output that was not installed.
+    /// Releases the job's inputs, and discards any output that was not installed.
     fn give_up(&mut self) {
         if let JobPhase::Mapping(built, _) = std::mem::replace(&mut self.phase, JobPhase::Over) {
             built.abandon(&self.trunk.store);

@@ -1,4 +1,5 @@
-//! Maintenance that is not triggered by writes: full compactions of the most worthwhile leaves.
+//! Maintenance that is not triggered by writes: full compactions of those leaves for which they are
+//! most worthwhile.
 
 use super::compactor::Compactor;
 use crate::run::IndexedRun;
@@ -12,16 +13,17 @@ use alluvium_storage::Result;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MaintenanceLimits {
-    /// Bytes that full compactions may still write.
+    /// Number of bytes that full compactions may still write.
     pub budget_bytes: u64,
-    /// Whether all data fits into the cache, which also keeps written nodes. Rewritten data then
-    /// need not be read again.
+    /// Whether all data fits into the cache. Because the cache also keeps nodes that are written,
+    /// rewritten data then need not be read again.
     pub fits_cache: bool,
 }
 
 impl Compactor {
-    /// Requests the full compaction of the most worthwhile leaf, if any is worthwhile and the
-    /// budget allows it. The compaction itself runs as a step.
+    /// Requests a full compaction of the leaf for which it is most worthwhile. Returns whether it
+    /// requested one: it does not if no leaf is worthwhile or if the budget is exhausted. The
+    /// compaction itself runs as a later step.
     ///
     /// # Errors
     /// I/O errors.
@@ -35,8 +37,9 @@ impl Compactor {
         Ok(true)
     }
 
-    /// Requests the full compaction of the leaf for `key`: all data above the leaf is flushed down
-    /// to it, then the leaf is compacted into one run. The compaction itself runs as a step.
+    /// Requests a full compaction of the leaf that contains `key`: flushes all data above the leaf
+    /// down to it, and plans a compaction of the leaf into one run. The compaction itself runs as a
+    /// later step.
     ///
     /// # Errors
     /// I/O errors.
@@ -48,15 +51,16 @@ impl Compactor {
             let nodes = shaper.flush_path(root.draft(), key, NodeRank::Root)?;
             let root = shaper.add_root_levels(nodes);
             state.full.insert(leaf_for(&root, key).range.low.clone());
-            // The leaf is copied so that it is planned for even if no data was flushed to it.
+            // Replace the leaf by a copy, because compactions are planned only for new nodes. This
+            // matters if no data was flushed to the leaf.
             let leaf = leaf_for(&root, key).draft();
             Ok(Some(replace(&root, 0, key, leaf)))
         })?;
         Ok(())
     }
 
-    /// Returns the most worthwhile leaf that the budget allows, and an upper bound of the bytes
-    /// that its full compaction writes.
+    /// Returns the low key of the most worthwhile leaf that the budget allows, and the maximum
+    /// number of bytes that its full compaction writes. Returns `None` if no leaf is worthwhile.
     fn select_candidate(&self, maintenance: &MaintenanceLimits) -> Option<(Box<[u8]>, u64)> {
         let version = self.trunk.version();
         let uses = self.trunk.usage.leaves();
@@ -68,8 +72,8 @@ impl Compactor {
         walk(&version.root, &AncestorData::default(), &mut |leaf, above| {
             match writer.inflight.underway(0, &leaf.range.low) {
                 None => {}
-                // The queued compaction may lack space, while a compaction of the whole leaf with
-                // all data above it would free some.
+                // The queued compaction may lack space, although a compaction of the whole leaf
+                // together with all data above it would free some.
                 Some(CompactionState::Queued)
                     if is_scarce && (above.runs > 0 || !writer.full.contains(&leaf.range.low)) => {}
                 Some(_) => return,
@@ -96,7 +100,7 @@ impl Compactor {
     }
 }
 
-/// The data above a leaf on its path: the leaf's share of it.
+/// The estimated share of a leaf in the data of the nodes above it.
 #[derive(Clone, Copy, Debug, Default)]
 struct AncestorData {
     bytes: u64,
@@ -105,7 +109,7 @@ struct AncestorData {
     records: u64,
     tombstones: u64,
     range_deletes: u64,
-    /// Sequence number of the newest message.
+    /// Sequence number of the newest message in this data.
     newest: SequenceNumber,
 }
 
@@ -131,7 +135,7 @@ fn walk(node: &TrunkNode, above: &AncestorData, visit: &mut dyn FnMut(&TrunkNode
     }
 }
 
-/// Returns the number of range deletes in a pivot's stack that touch its range.
+/// Returns the number of range deletes in a pivot's stack that overlap the pivot's range.
 fn range_deletes(node: &TrunkNode, index: usize) -> u64 {
     let range = node.pivot_range(index);
     let of = |part: &TrunkPart| -> u64 {
@@ -142,7 +146,7 @@ fn range_deletes(node: &TrunkNode, index: usize) -> u64 {
     node.stack(index).map(|layer| of(layer.part)).sum()
 }
 
-/// Returns the sequence number of the newest message in a pivot's stack, or an upper bound.
+/// Returns the sequence number of the newest message in a pivot's stack, or a number above it.
 fn newest(node: &TrunkNode, index: usize) -> SequenceNumber {
     let runs = node.stack(index).flat_map(|layer| layer.part.group.runs());
     runs.map(|(_, run)| run.newest()).max().unwrap_or(0)

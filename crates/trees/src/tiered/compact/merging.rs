@@ -1,4 +1,5 @@
-//! The merge of a compaction: copies all records, or adopts whole leaves where that is cheaper.
+//! The merge step of a compaction. It copies all records, or adopts whole leaves where that is
+//! cheaper.
 
 use crate::merge::runs::{InputCounts, RunMergePlan, RunMerger, RunSource};
 use crate::merge::stitch::{FilterSource, StitchInput, StitchPolicy, StitchRules, threshold};
@@ -11,24 +12,25 @@ use std::fmt;
 use std::sync::Arc;
 
 pub(super) enum CompactionMerge {
-    /// Copies every record and adopts no leaf.
+    /// The merge copies every record and adopts no leaf.
     Copying(Box<RunMerger>),
     Stitching(Box<RunMerger<StitchInput>>),
 }
 
-/// A run whose leaves were adopted without reading their keys.
+/// A run of which leaves were adopted without reading their keys.
 pub(super) struct AdoptedRun {
     pub(super) run: NodePointer,
     pub(super) leaves: u64,
     pub(super) records: u64,
 }
 
-/// The conditions for adopting leaves.
+/// The conditions under which a compaction adopts leaves.
 pub(super) struct AdoptionConditions<'a> {
     pub(super) adoption: AdoptionPolicy,
-    /// Approximate number of future merges of each key.
+    /// Approximate number of times that each key will be merged again by later compactions.
     pub(super) rewrites: u64,
-    /// Returns whether the maplet of a run may represent its keys here.
+    /// Returns whether the maplet of the run's group may be merged as a whole into the new maplet,
+    /// which adoption requires.
     pub(super) is_whole: &'a dyn Fn(&IndexedRun) -> bool,
 }
 
@@ -42,8 +44,8 @@ impl fmt::Debug for CompactionMerge {
 }
 
 impl AdoptionConditions<'_> {
-    /// Returns the number of consecutive leaves up to which they are copied instead of adopted.
-    /// `None` if all leaves are copied.
+    /// Returns the maximum length of a sequence of adoptable leaves that is copied rather than
+    /// adopted. Returns `None` if all leaves are to be copied.
     fn threshold(&self, store: &Store, sources: &[RunSource]) -> Option<u32> {
         let may_adopt = |source: &&RunSource| (self.is_whole)(&source.run) && source.run.is_adoptable();
         let has_deletes = |source: &RunSource| !source.run.range_deletes().is_empty();
@@ -63,13 +65,13 @@ impl AdoptionConditions<'_> {
             }
         };
         assert!(self.rewrites > 0, "a compaction is a rewrite");
-        // The last leaf of a run is always copied.
+        // The last leaf of a run is never adopted.
         (largest.leaves > u64::from(threshold) + 1).then_some(threshold)
     }
 }
 
 impl CompactionMerge {
-    /// Opens the sources, newest first.
+    /// Creates the merge of the given sources, which are ordered from newest to oldest.
     pub(super) fn new(
         store: &Arc<Store>,
         sources: Vec<RunSource>,
@@ -98,7 +100,7 @@ impl CompactionMerge {
         Ok(CompactionMerge::Stitching(Box::new(fused)))
     }
 
-    /// Returns whether the merge searches for leaves to adopt.
+    /// Returns whether the merge searches its inputs for leaves to adopt.
     pub(super) fn is_stitching(&self) -> bool {
         matches!(self, CompactionMerge::Stitching(_))
     }
@@ -110,7 +112,8 @@ impl CompactionMerge {
         }
     }
 
-    /// Completes the run. There is none if no record remains.
+    /// Completes the run. Returns the run, or `None` if no record remains, with the amounts read
+    /// and the runs from which leaves were adopted.
     pub(super) fn finish(self) -> Result<(Option<BuiltRun>, InputCounts, Vec<AdoptedRun>)> {
         let fused = match self {
             CompactionMerge::Copying(fused) => {

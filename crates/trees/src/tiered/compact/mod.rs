@@ -1,7 +1,8 @@
-//! Compaction: runs outside of the trunk, in slices, and hands in its result.
+//! Compaction. A compaction runs in slices outside of the trunk's lock, and then installs its
+//! result in the trunk.
 //!
-//! *Scope*: the order of jobs; how part of a stack becomes one run with its maplet; which leaf is
-//! worth compacting without a write that triggers it.
+//! *Scope*: the order in which jobs run; how part of a stack is merged into one run with its
+//! maplet; which leaves are worth compacting although no write triggers it.
 //!
 //! *Must not depend on*: the threads that poll jobs; lookups and scans, except for their usage
 //! counts.

@@ -1,4 +1,4 @@
-//! Traverses the tree and reports every violation of an invariant as one sentence.
+//! Checks the tree, and reports every violation of an invariant as one sentence.
 
 use super::contents::check_contents;
 use crate::run::CursorAccess;
@@ -11,10 +11,10 @@ use alluvium_storage::store::Store;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Returns all errors found in the tree and the extents that it uses. No step may run during the
-/// call. `jobs` lists the started, unfinished jobs, because they use extents too. `durable` is the
-/// root of the durable generation, if there is one. `tell` receives the progress after each run or
-/// maplet and may abort the check by failing.
+/// Checks the tree, and returns all errors found in it together with the extents that it uses. No
+/// step may run during the call. `jobs` lists the jobs that have started and not finished, because
+/// they use extents too. `durable` is the root of the durable generation, if there is one. `tell`
+/// receives the progress after each run or maplet, and may abort the check by returning an error.
 ///
 /// # Errors
 /// I/O errors and errors of `tell`. Damage is reported in the result, not returned as an error.
@@ -56,7 +56,8 @@ pub(crate) fn examine(
         }
         check_wishes(&state, &nodes, &mut found);
         reachable = state.uses.reachable();
-        // A checkpoint may happen at any time, and a crash after it ends every compaction.
+        // Extents that only compactions use would be lost if a checkpoint were written now and a
+        // crash after it ended the compactions.
         let shown = UseCounts::of(nodes.iter().map(|node| &**node), []).reachable();
         let hidden = reachable.keys().filter(|extent| !shown.contains_key(extent));
         found.extend(hidden.map(|extent| format!("{extent} is used only by compactions (T5)")));
@@ -76,11 +77,12 @@ pub(crate) fn examine(
     Ok(StructureCheckReport { findings, reachable })
 }
 
-/// Checks the bound on the runs of each pivot (T3).
+/// Checks that no pivot of a node has more runs than allowed (T3).
 fn check_depths(trunk: &Trunk, node: &TrunkNode, found: &mut Vec<String>) {
     let most = trunk.options.shape.most_runs();
     for pivot in 0..node.pivots.len() {
-        // A leaf cannot flush. Its excess waits for a compaction, however long that takes.
+        // A leaf cannot flush its runs. It may have too many until its compaction has finished,
+        // however long that takes.
         if node.is_leaf() && trunk.lock().inflight.job_of(0, &node.range.low).is_some() {
             continue;
         }
@@ -98,8 +100,8 @@ fn check_depths(trunk: &Trunk, node: &TrunkNode, found: &mut Vec<String>) {
     }
 }
 
-/// Returns, for each pivot with a non-empty stack, the estimated and the actual number of records.
-/// Counts every record.
+/// Returns the estimated and the actual number of records for each pivot whose stack is not empty.
+/// This reads and counts every record.
 ///
 /// # Errors
 /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
@@ -137,7 +139,8 @@ pub(crate) fn count_records(trunk: &Trunk) -> Result<Vec<(u64, u64)>> {
     Ok(counts)
 }
 
-/// Returns a description of wrong counts of trunk nodes by extent, if any.
+/// Returns a description if the number of trunk nodes in an extent differs from the number found,
+/// and `None` otherwise.
 fn wrong_extents(state: &WriterState, nodes: &[Arc<TrunkNode>], store: &Store) -> Option<String> {
     match TrunkExtents::of(nodes.iter().map(|node| &node.stored), store) {
         Ok(found) if found == state.extents => None,

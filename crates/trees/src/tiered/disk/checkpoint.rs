@@ -1,4 +1,4 @@
-//! Checkpoints of the trunk: writes the changed nodes, children before their parents.
+//! Checkpoints of the trunk. A checkpoint writes the changed nodes, children before their parents.
 
 use super::format::TreeRoot;
 use super::stored_node;
@@ -11,12 +11,13 @@ use alluvium_storage::extents::{AllocationClass, Extent};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Maximum number of rounds of writing changed nodes while the trunk may still change.
+/// Maximum number of rounds in which changed nodes are written while the trunk may still change.
 const ROUNDS: usize = 4;
-/// Number of nodes that may be left to write while the trunk is locked.
+/// Maximum number of nodes that may remain to be written while the trunk is locked.
 const FEW: usize = 4;
 
-/// Written trunk nodes that are not yet part of the store.
+/// Trunk nodes that have been written, and the extents that contain them. These extents do not
+/// belong to the store yet.
 struct WrittenNodes {
     nodes: Vec<(Arc<TrunkNode>, NodeLocation)>,
     extents: Vec<(Extent, u64)>,
@@ -36,14 +37,16 @@ impl Checkpointer {
         }
     }
 
-    /// Writes most of a checkpoint while other steps continue, so the following cut has little left
-    /// to write. Only one checkpoint may run at a time.
+    /// Writes most of a checkpoint while other steps may continue, so that
+    /// [`Checkpointer::checkpoint_root`] has little left to write. Only one checkpoint may run at a
+    /// time.
     ///
     /// # Errors
-    /// A full disk leaves the tree unchanged. After a failed write the store refuses changes.
+    /// If the disk is full, returns an error and leaves the tree unchanged. After a failed write
+    /// the store refuses changes.
     pub(crate) fn prepare(&self) -> Result<()> {
-        // The few nodes that change during a round are written in the next one. The trunk is locked
-        // only for the last few nodes.
+        // The few nodes that change during a round are written in the next round. The last few
+        // nodes are written later, while the trunk is locked.
         for round in 0..ROUNDS {
             let version = self.trunk.version();
             let nodes = if round == 0 && self.trunk.lock().extents.is_sparse() {
@@ -61,9 +64,9 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Writes the rest of a checkpoint and returns the root that `open.rs` reads. No change to the
-    /// trunk is possible until the cut is dropped, so that the extents can be cut at the same
-    /// point.
+    /// Writes the rest of a checkpoint and returns the root that `open.rs` reads. As long as the
+    /// returned value exists, the trunk cannot be changed, so that the caller can record the state
+    /// of the extents at the same point.
     ///
     /// # Errors
     /// See [`Checkpointer::prepare`].
@@ -81,8 +84,8 @@ impl Checkpointer {
         Ok(CheckpointRoot::new(root.encode(), version.stamp.cut, writer))
     }
 
-    /// Writes nodes, children before their parents. Skips nodes with a child that left the current
-    /// version during the write, because then they have left it too.
+    /// Writes nodes, children before their parents. If a child has left the current version in the
+    /// meantime, its parent has left it too and is skipped.
     fn write_nodes(&self, mut nodes: Vec<Arc<TrunkNode>>) -> Result<WrittenNodes> {
         if nodes.is_empty() {
             return Ok(WrittenNodes {
@@ -108,7 +111,7 @@ impl Checkpointer {
         Ok(WrittenNodes { nodes, extents })
     }
 
-    /// Records the new locations of nodes, and releases their previous locations.
+    /// Sets the new locations of nodes, and releases their previous locations.
     fn note(&self, writer: &mut TrunkWriter<'_>, written: WrittenNodes) {
         let nodes = written
             .nodes
@@ -120,8 +123,8 @@ impl Checkpointer {
     }
 }
 
-/// Returns the nodes of a trunk that no checkpoint has written. All descendants of a written node
-/// are written.
+/// Returns the nodes of a trunk that no checkpoint has written. If a node has been written, so have
+/// all its descendants, so they are not visited.
 fn unwritten(root: &Arc<TrunkNode>) -> Vec<Arc<TrunkNode>> {
     let mut nodes = Vec::new();
     let mut next = vec![root];
@@ -134,7 +137,7 @@ fn unwritten(root: &Arc<TrunkNode>) -> Vec<Arc<TrunkNode>> {
     nodes
 }
 
-/// Writes nodes of one height, whose children are already written.
+/// Writes nodes that are all at the same height. Their children must already have been written.
 fn write_level(
     writer: &mut ValueWriter,
     level: &[Arc<TrunkNode>],

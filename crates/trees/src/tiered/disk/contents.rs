@@ -1,8 +1,9 @@
-//! Reads everything that readers of a tree can reach: trunk nodes, footers, index nodes, leaves,
-//! values and maplets, run by run in device order. Damage is listed, and the check continues.
+//! Checks everything that readers of a tree can reach: trunk nodes, footers, index nodes, leaves,
+//! values and maplets. Maplets and runs are read one after another, in the order of their locations
+//! on the device. Damage is added to a list, and the check continues.
 //!
-//! Memory: the names of all structures, one open run or maplet at a time, and some mebibytes of
-//! nodes.
+//! The check needs memory for the locations of all structures, one open run or maplet at a time,
+//! and a few mebibytes of nodes.
 
 use super::reachable::{ReachableStructures, merged, tell_damage};
 use crate::maplet::Maplet;
@@ -17,13 +18,15 @@ use alluvium_storage::{Error, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Number of keys that are looked up in a maplet in one batch, in page order.
+/// Maximum number of keys that are looked up in a maplet in one batch. The keys of a batch are
+/// looked up in the order of their pages.
 const KEYS_AT_ONCE: usize = 16 << 10;
-/// Approximate total size of these keys in bytes.
+/// Approximate maximum size in bytes of the keys of one batch.
 const KEY_BYTES_AT_ONCE: usize = 1 << 20;
 
-/// Checks everything reachable from the root of a tree, in data files that are not being written.
-/// `live_bytes` is the approximate amount of live data. `tell` may abort the check by failing.
+/// Checks everything reachable from the root of a tree. The data files must not be written during
+/// the check. `live_bytes` is the approximate amount of live data in bytes, for progress reports.
+/// `tell` may abort the check by returning an error.
 ///
 /// # Errors
 /// Errors of `tell`. Unreadable data is reported in the result, not returned as an error.
@@ -40,7 +43,7 @@ pub fn check_files(
     Ok(check.findings)
 }
 
-/// Reads everything reachable from the current version and the durable generation.
+/// Checks everything reachable from the current version and from the durable generation.
 pub(super) fn check_contents(
     store: &Store,
     nodes: &[Arc<TrunkNode>],
@@ -58,7 +61,8 @@ pub(super) fn check_contents(
                 .or_insert_with(|| Arc::clone(&part.group));
         }
     }
-    // After a crash or a clean shutdown now, the next opening reads the durable generation.
+    // Also check the durable generation. If the process crashes or shuts down cleanly now, the next
+    // open reads that generation.
     if let Some(root) = durable {
         names.read(files, root);
     }
@@ -109,7 +113,7 @@ impl<'c> TreeContentsChecker<'c> {
         self.told()?;
         for (pointer, group) in names.maplets.values() {
             let CheckFindings { found, read, .. } = &mut self.findings;
-            // An open maplet is compared with its pages on the device.
+            // If the maplet is open, compare the state in memory with the pages on the device.
             let opened = open.and_then(|(_, groups)| groups.get(group));
             let opened = opened.filter(|group| group.maplet.pointer() == pointer);
             let maplet = match opened {
@@ -167,18 +171,19 @@ impl<'c> TreeContentsChecker<'c> {
     }
 }
 
-/// Keys of a run that its group's maplet must contain (T6). The lookups go through the cache;
-/// another check compares the maplet's pages on the device with their checksums.
+/// Keys of a run that are to be looked up in the maplet of its group, which must contain them (T6).
+/// These lookups use the cache. Whether the maplet's pages on the device are intact is checked
+/// separately.
 struct MapletKeyBatch<'l> {
     store: &'l Store,
     group: &'l MapletGroup,
     need: &'l super::reachable::RunNeed,
     place: u16,
-    /// Page, hash, and offset of the key in `keys`.
+    /// For each key, its maplet page, its hash, and its offset in `keys`.
     pending: Vec<(u64, u64, usize)>,
     keys: Vec<u8>,
     missed: Vec<String>,
-    /// Whether a page could not be read, which has been reported.
+    /// Whether a maplet page could not be read. That error has already been reported.
     failed: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Encoding of the trunk in a checkpoint, version 3. All integers are little-endian; a *varint* is
 //! LEB128 of at most 10 bytes.
 //!
-//! The root, which a checkpoint returns to its caller:
+//! The root of a tree, which a checkpoint returns to its caller:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -54,11 +54,11 @@ use alluvium_dictionary::value_log::ValuePointer;
 use alluvium_storage::{DiskLocation, Error, IMPOSSIBLE, NodePointer, PageSize, Result};
 
 const VERSION: u8 = 3;
-/// Maximum number of groups, clips, bundles, pivots or parts of a node, far above what a tree
-/// creates.
+/// Maximum number of groups, clips, bundles, pivots or parts in a node. A tree never creates nearly
+/// as many.
 const MOST: u64 = 1 << 20;
 
-/// The root from which a tree is opened.
+/// The root of a tree on disk, from which the tree is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeRoot {
     pub fingerprint_bits: u8,
@@ -67,18 +67,19 @@ pub struct TreeRoot {
     pub trunk: ValuePointer,
 }
 
-/// A trunk node in its stored form: it refers to other structures by name, without opening them.
+/// A trunk node as it is stored on disk. It refers to other structures by their locations, without
+/// opening them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredNode {
-    /// Number of levels below the node; zero for a leaf.
+    /// Number of levels below the node; 0 for a leaf.
     pub height: u8,
-    /// The number of the next bundle.
+    /// The number that the next received bundle will have.
     pub next: u64,
     /// The key range of the node.
     pub range: KeyRange,
-    /// The groups that the parts refer to.
+    /// The groups to which the parts of this node refer.
     pub groups: Vec<StoredGroup>,
-    /// The clips that the parts refer to.
+    /// The clips to which the parts of this node refer.
     pub clips: Vec<KeyRange>,
     /// The parts of each bundle, oldest to newest.
     pub bundles: Vec<Vec<StoredPart>>,
@@ -86,45 +87,49 @@ pub struct StoredNode {
     pub pivots: Vec<StoredPivot>,
 }
 
-/// A stored reference to a group: its number, maplet, and runs, oldest to newest.
+/// A stored reference to a group: the group's number, its maplet, and its runs from oldest to
+/// newest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredGroup {
-    /// The group's number, unique in the store.
+    /// The group's number, which is unique in the store.
     pub id: u64,
-    /// The maplet's directory, from which it is opened.
+    /// The directory of the maplet, from which the maplet is opened.
     pub maplet: NodePointer,
-    /// The runs, oldest to newest; `None` for a run that the node does not need.
+    /// The runs of the group, oldest to newest. An entry is `None` if the node does not need the
+    /// run.
     pub runs: Vec<Option<StoredRun>>,
 }
 
 /// A stored reference to a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredRun {
-    /// The run's footer, from which it is opened.
+    /// The footer of the run, from which the run is opened.
     pub pointer: NodePointer,
-    /// The sequence number of all records, if they have none of their own; otherwise 0.
+    /// The sequence number that the trunk assigns to all records of the run, or 0 if each record
+    /// has its own (T10).
     pub base: SequenceNumber,
 }
 
-/// A part, by the indices of its group and clip.
+/// A stored part, which consists of the indices of its group and its clip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredPart {
-    /// Index in the node's groups.
+    /// Index of the group in the node's list of groups.
     pub group: usize,
-    /// Index in the node's clips.
+    /// Index of the clip in the node's list of clips, if the part has a clip.
     pub clip: Option<usize>,
 }
 
-/// A pivot in its stored form.
+/// A pivot as it is stored on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredPivot {
-    /// The smallest key of the range.
+    /// The smallest key of the pivot's range.
     pub low: Box<[u8]>,
-    /// The child; `None` in a leaf.
+    /// The location of the child; `None` in a leaf.
     pub child: Option<ValuePointer>,
-    /// The own parts and their weights, oldest to newest.
+    /// The pivot's own parts with their weights, oldest to newest.
     pub own: Vec<(StoredPart, RangeWeight)>,
-    /// Weights of the parts of the live bundles, which are the newest bundles of the node.
+    /// For each bundle that is live for this pivot, the weights of its parts. The live bundles are
+    /// the newest bundles of the node.
     pub live: Vec<Vec<RangeWeight>>,
 }
 
@@ -140,7 +145,7 @@ impl TreeRoot {
         out
     }
 
-    /// Decodes a root that a checkpoint returned.
+    /// Decodes the root of a tree that a checkpoint has returned.
     ///
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
@@ -233,7 +238,7 @@ impl StoredNode {
         out
     }
 
-    /// Decodes a node, and validates everything about its shape that other code relies on.
+    /// Decodes a node, and checks all properties of its shape that other code relies on.
     ///
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
@@ -294,7 +299,8 @@ impl StoredPivot {
     }
 }
 
-/// Decodes bytes that may be damaged; errors name `place`.
+/// A decoder for bytes that may be damaged. `place` is their location, which is used in error
+/// messages.
 struct TrunkDecoder<'b> {
     reader: ByteReader<'b>,
     place: &'b DiskLocation,
@@ -345,7 +351,7 @@ impl<'b> TrunkDecoder<'b> {
 
     fn count(&mut self) -> Result<usize> {
         let count = self.varint()?;
-        // Each counted element occupies at least one byte.
+        // Each element of the list occupies at least one byte.
         if count > MOST.min(self.reader.remaining() as u64) {
             return Err(self.bad("a count of what follows"));
         }
@@ -396,7 +402,7 @@ impl<'b> TrunkDecoder<'b> {
         })
     }
 
-    /// Decodes a list with a leading count.
+    /// Decodes a list that is preceded by the number of its elements.
     fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let count = self.count()?;
         (0..count).map(|_| read(self)).collect()
@@ -435,7 +441,8 @@ impl<'b> TrunkDecoder<'b> {
         })
     }
 
-    /// Decodes a pivot of a node whose bundles have these numbers of parts.
+    /// Decodes a pivot. `groups` and `clips` are the numbers of groups and clips in the node, and
+    /// `bundles` is the number of parts of each of its bundles.
     #[allow(
         clippy::indexing_slicing,
         reason = "there are at most as many as bundles, asked before"

@@ -1,4 +1,4 @@
-//! The tree on disk: checkpoints, opening, checks, and opening for a repair.
+//! The tree on disk: checkpoints, opening, checks, and repairs.
 //!
 //! *Scope*: the encoding and location of trunk nodes; the structures reachable from a root.
 //!

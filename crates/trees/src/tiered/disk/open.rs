@@ -1,4 +1,5 @@
-//! Opening of a trunk: reads nodes from the root down, and opens what they refer to.
+//! Opening of a trunk: reads the nodes from the root down, and opens the structures that they refer
+//! to.
 
 use super::format::{StoredGroup, StoredNode, TreeRoot};
 use super::reachable::root_place;
@@ -18,8 +19,8 @@ use alluvium_storage::{Error, NodePointer, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// Opens the trunk with this root, taken from a checkpoint's cut, containing every commit up to
-/// `cut`.
+/// Opens the trunk with the given root, which a checkpoint returned. `cut` is the sequence number
+/// up to which the checkpoint contains every commit.
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::NewerFormat`], or I/O errors.
@@ -40,14 +41,15 @@ pub(crate) fn open(
     Ok(Trunk::new(store, options, root, cut, payload.next_group, extents))
 }
 
-/// Opens the structures that trunk nodes refer to, each once.
+/// Opens the structures that trunk nodes refer to. A structure with several references is opened
+/// only once.
 pub(super) struct TrunkOpener<'s> {
     store: &'s Store,
     groups: HashMap<u64, (NodePointer, Arc<MapletGroup>)>,
     runs: HashMap<RunKey, IndexedRun>,
-    /// In a repair, the runs whose footers are lost.
+    /// During a repair, the runs whose footers are unreadable.
     gone: Option<&'s HashSet<RunKey>>,
-    /// Rebuilt maplets, by the key of the damaged maplet.
+    /// The rebuilt maplets, by the key of the damaged maplet that each one replaces.
     made: BTreeMap<RunKey, Maplet>,
 }
 
@@ -62,7 +64,8 @@ impl<'s> TrunkOpener<'s> {
         }
     }
 
-    /// Creates an opener for a repair: these runs are lost, and these maplets were rebuilt.
+    /// Creates an opener for a repair. The runs in `gone` are lost, and the maplets in `made` have
+    /// been rebuilt.
     pub(super) fn salvaging(
         store: &'s Store,
         gone: &'s HashSet<RunKey>,
@@ -134,7 +137,8 @@ impl NodeResolver for TrunkOpener<'_> {
                 group
             }
         };
-        // Each node lists the runs that it needs.
+        // A node lists only the runs that it needs, so further entries of a shared group may have
+        // to be filled in.
         for (slot, name) in group.runs.iter().zip(&name.runs) {
             if let Some(name) = name
                 && slot.get().is_none()
@@ -163,7 +167,7 @@ impl NodeResolver for TrunkOpener<'_> {
     }
 }
 
-/// Returns an empty subtree: one node with one pivot on each level.
+/// Returns an empty subtree of the given height, which has one node with one pivot on each level.
 fn empty(height: u8, range: &KeyRange) -> TrunkNode {
     if height == 0 {
         return TrunkNode::leaf(range.clone());

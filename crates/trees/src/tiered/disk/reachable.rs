@@ -1,5 +1,5 @@
-//! The structures that a trunk on disk refers to, read from the device without opening them. Used
-//! by checks and by the rebuild of an extent map.
+//! The structures that a trunk on disk refers to, determined by reading the trunk without opening
+//! them. Checks use this, and so does the reconstruction of an extent map.
 
 use super::format::{StoredNode, StoredPart, TreeRoot};
 use crate::maplet::Maplet;
@@ -14,12 +14,13 @@ use alluvium_storage::extents::{Extent, ReachableExtent};
 use alluvium_storage::{DiskLocation, Error, NodePointer, OnDiskObject, Result};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// Returns the place of a tree's root for error messages. The root itself is stored by the caller.
+/// Returns the location of a tree's root, for error messages. The caller of the tree stores the
+/// root itself.
 pub(super) fn root_place() -> DiskLocation {
     DiskLocation::new(OnDiskObject::Node, "the root of a tree", 0)
 }
 
-/// A range in which a group needs a run, and the run's place in the group.
+/// A key range in which a group needs a run, and the run's place in that group.
 #[derive(Clone, Debug)]
 pub(super) struct RunNeed {
     pub(crate) range: KeyRange,
@@ -27,22 +28,22 @@ pub(super) struct RunNeed {
     pub(crate) place: usize,
 }
 
-/// Runs, maplets and trunk nodes by location.
+/// Runs, maplets and trunk nodes, sorted by location.
 #[derive(Debug, Default)]
 pub(crate) struct ReachableStructures {
-    /// The pointer to each run's footer, and the ranges in which readers need the run.
+    /// For each run, the pointer to its footer and the key ranges in which readers need the run.
     pub(crate) runs: BTreeMap<RunKey, (NodePointer, Vec<RunNeed>)>,
-    /// The pointer to each maplet's directory, and the number of its group.
+    /// For each maplet, the pointer to its directory and the number of its group.
     pub(crate) maplets: BTreeMap<RunKey, (NodePointer, u64)>,
-    /// The storage nodes that hold trunk nodes.
+    /// The storage nodes that contain trunk nodes.
     pub(crate) trunk: BTreeMap<RunKey, NodePointer>,
-    /// Trunk nodes that were read.
+    /// Trunk nodes that have already been read.
     seen: HashSet<ValuePointer>,
-    /// Trunk nodes that cannot be read.
+    /// Trunk nodes that could not be read.
     pub(crate) damaged: Vec<DamagedTrunkNode>,
 }
 
-/// A trunk node that cannot be read, or an undecodable root.
+/// A trunk node that could not be read, or a root that could not be decoded.
 #[derive(Debug)]
 pub(super) struct DamagedTrunkNode {
     /// The key range of the node.
@@ -51,8 +52,8 @@ pub(super) struct DamagedTrunkNode {
 }
 
 impl ReachableStructures {
-    /// Adds everything reachable from the root of a tree. Damaged trunk nodes are listed, without
-    /// the structures below them.
+    /// Adds everything reachable from the root of a tree. A damaged trunk node is added to
+    /// `damaged`, and the structures below it are omitted.
     pub(crate) fn read(&mut self, files: DataFiles<'_>, root: &[u8]) {
         match TreeRoot::decode(root, &root_place(), files.page_size) {
             Ok(root) => self.read_trunk(files, root.trunk),
@@ -93,7 +94,8 @@ impl ReachableStructures {
         StoredNode::decode(&bytes, &pointer.node.place(), files.page_size)
     }
 
-    /// Adds the written form of a node of the current version, and checks that it can be read.
+    /// Adds the copy on disk of a node that is part of the current version, and checks that it can
+    /// be read.
     pub(super) fn read_again(&mut self, files: DataFiles<'_>, pointer: &ValuePointer) {
         if self.seen.insert(*pointer)
             && let Err(error) = self.read_node(files, pointer)
@@ -105,14 +107,15 @@ impl ReachableStructures {
         }
     }
 
-    /// Adds the references of a node in memory.
+    /// Adds the structures to which a node in memory refers.
     pub(super) fn add_node(&mut self, node: &TrunkNode) {
         for (part, range) in node.uses() {
             let group = &part.group;
             let maplet = *group.maplet.pointer();
             self.maplets.insert(key_of(&maplet), (maplet, group.id));
             for (place, run) in group.runs() {
-                // Other runs may be deleted while the group still exists.
+                // Runs that do not overlap the range may have been deleted while the group still
+                // exists.
                 if range.overlaps(run.low(), run.high()) {
                     self.need(run.pointer(), &range, group.id, place);
                 }
@@ -120,7 +123,7 @@ impl ReachableStructures {
         }
     }
 
-    /// Adds the references of a node on disk.
+    /// Adds the structures to which a node on disk refers.
     fn add_form(&mut self, form: &StoredNode) {
         for group in &form.groups {
             self.maplets
@@ -179,7 +182,8 @@ fn pivot_range(form: &StoredNode, index: usize) -> KeyRange {
     }
 }
 
-/// Returns the ranges in ascending order, with adjacent and overlapping ranges merged.
+/// Returns the key ranges of `needs` in ascending order. Ranges that overlap or are adjacent are
+/// merged into one.
 pub(crate) fn merged(needs: &[RunNeed]) -> Vec<KeyRange> {
     let mut ranges: Vec<KeyRange> = needs.iter().map(|need| need.range.clone()).collect();
     ranges.sort_unstable_by(|one, other| one.low.cmp(&other.low));
@@ -206,9 +210,9 @@ pub(crate) fn merged(needs: &[RunNeed]) -> Vec<KeyRange> {
     merged
 }
 
-/// Returns every extent reachable from the root of a tree, with its references and live bytes. This
-/// reconstructs the contents of the extent map without reading it. Trunk nodes do not record their
-/// extents, so the smallest possible extents are assumed for them.
+/// Returns every extent reachable from the root of a tree, with the number of its references and of
+/// its live bytes. This reconstructs the contents of the extent map without reading it. Trunk nodes
+/// do not record which extents they are in, so the smallest possible extents are assumed for them.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if a structure that lists extents is damaged; I/O errors.
@@ -229,7 +233,7 @@ pub fn reached(files: DataFiles<'_>, root: &[u8]) -> Result<Vec<ReachableExtent>
     Ok(sums.reached())
 }
 
-/// Extents with their references and live bytes.
+/// The reachable extents, with the number of their references and of their live bytes.
 #[derive(Debug, Default)]
 pub(crate) struct ExtentSums {
     extents: BTreeMap<Extent, (u32, u64)>,
@@ -276,7 +280,8 @@ impl ExtentSums {
     }
 }
 
-/// Adds the damaged trunk nodes to the report of a check.
+/// Moves the damaged trunk nodes to the errors of a check, and counts the trunk nodes that were
+/// read.
 pub(super) fn tell_damage(
     names: &mut ReachableStructures,
     found: &mut Vec<String>,

@@ -1,10 +1,11 @@
-//! Opens a damaged tree as far as possible, for a repair. A maplet is rebuilt from the keys of its
-//! runs. Runs without a footer, and everything below a damaged trunk node, are dropped and
-//! reported.
+//! Opens as much as possible of a damaged tree, for a repair. A damaged maplet is rebuilt from the
+//! keys of its runs. Runs without a readable footer, and everything below a damaged trunk node, are
+//! dropped and reported.
 //!
-//! The repair has two steps, because the extents must be known before anything is written.
-//! [`TreeSalvage::survey`] only reads. [`TreeSalvage::open`] writes new maplets next to the
-//! existing data. The next checkpoint writes all trunk nodes again and releases their old space.
+//! The repair has two steps, because the extents in use must be known before anything is written.
+//! [`TreeSalvage::survey`] only reads. [`TreeSalvage::open`] then writes new maplets, without
+//! overwriting existing data. The next checkpoint writes all trunk nodes again and releases their
+//! old space.
 
 use super::format::TreeRoot;
 use super::open::TrunkOpener;
@@ -23,15 +24,15 @@ use alluvium_storage::store::Store;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-/// A range of keys in which data is lost.
+/// A range of keys whose data has been lost, completely or in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostRange {
     pub range: KeyRange,
-    /// Description of the lost data and the cause.
+    /// A description of the lost data and of the cause.
     pub what: String,
 }
 
-/// The damage to the structures that are needed for opening.
+/// The damage to those structures of a tree that are needed to open it.
 #[derive(Debug)]
 pub struct TreeSalvage {
     names: ReachableStructures,
@@ -44,11 +45,12 @@ pub struct TreeSalvage {
 }
 
 impl TreeSalvage {
-    /// Reads the trunk, and every footer and maplet reachable from the root of a tree.
+    /// Reads the trunk of a tree and every footer and maplet that is reachable from its root, and
+    /// determines which are damaged.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the root of the trunk is damaged,
-    /// because nothing is reachable then.
+    /// because then nothing can be reached.
     pub fn survey(files: DataFiles<'_>, root: &[u8]) -> Result<TreeSalvage> {
         let mut names = ReachableStructures::default();
         names.read(files, root);
@@ -114,13 +116,13 @@ impl TreeSalvage {
         self.reached = sums.reached();
     }
 
-    /// Returns whether any structure that is needed for opening is damaged.
+    /// Returns whether any structure that is needed to open the tree is damaged.
     #[must_use]
     pub fn is_needed(&self) -> bool {
         self.nodes || !self.runs.is_empty() || !self.maplets.is_empty()
     }
 
-    /// Returns the extents that the undamaged structures need, and those of the trunk.
+    /// Returns the extents that the undamaged structures use, and the extents of the trunk.
     #[must_use]
     pub fn reached(&self) -> &[ReachableExtent] {
         &self.reached
@@ -131,20 +133,22 @@ impl TreeSalvage {
         &self.lost
     }
 
-    /// Returns a sentence for each repair that loses nothing.
+    /// Returns one sentence for each repair that loses no data.
     #[must_use]
     pub fn mended(&self) -> &[String] {
         &self.mended
     }
 
-    /// Rebuilds the damaged maplets. Returns them by the key of the damaged maplet.
+    /// Rebuilds the damaged maplets. Returns each new maplet under the key of the damaged maplet
+    /// that it replaces.
     fn maplets(&mut self, store: &Store, bits: u8) -> Result<BTreeMap<RunKey, Maplet>> {
         let mut made = BTreeMap::new();
         for (key, (damaged, group)) in &self.names.maplets {
             if !self.maplets.contains(key) {
                 continue;
             }
-            // A pointer to a tier that the store does not have counts as damage.
+            // If the pointer refers to a tier that the store does not have, the pointer itself is
+            // damaged, so tier 0 is used.
             let is_there = store.tiers().get(damaged.tier).is_ok();
             let spec = MapletSpec {
                 fingerprint_bits: bits,
@@ -181,7 +185,7 @@ impl TreeSalvage {
                     |wrong: &RunViolation| matches!(wrong, RunViolation::Unreadable { node: Some(_), .. });
                 let wrong = wrong.iter().find(|wrong| !is_told(wrong));
                 if let (Some(wrong), Some(low)) = (wrong, ranges.first()) {
-                    // Lookups do not reach the unreadable records, because their keys are missing
+                    // Lookups cannot find the unreadable records, because their keys are missing
                     // from the new maplet.
                     let high = ranges.last().and_then(|last| last.high.clone());
                     self.lost.push(LostRange {
@@ -211,7 +215,8 @@ impl TreeSalvage {
     }
 }
 
-/// Merges another run into a maplet. The previous maplet is discarded.
+/// Merges the hashes of another run into a maplet, and returns the new maplet. The previous maplet
+/// is discarded.
 fn merge(
     store: &Store,
     spec: &MapletSpec,
@@ -234,13 +239,13 @@ fn merge(
 }
 
 impl TreeSalvage {
-    /// Opens a damaged trunk, in a store whose extents are those that [`TreeSalvage::reached`]
-    /// lists. The next checkpoint makes the repaired trunk durable. Returns the losses, and
-    /// descriptions of the repairs that lost nothing.
+    /// Opens a damaged trunk. The extents of the store must be those that [`TreeSalvage::reached`]
+    /// lists. Returns the trunk, the key ranges whose data was lost, and descriptions of the
+    /// repairs that lost no data. The next checkpoint makes the repaired trunk durable.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the trunk cannot be opened even so;
-    /// a full disk; I/O errors.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the trunk cannot be opened even
+    /// without the damaged parts; an error if the disk is full; I/O errors.
     pub(crate) fn open(
         mut self,
         store: &Arc<Store>,
@@ -257,7 +262,7 @@ impl TreeSalvage {
             fingerprint_bits: payload.fingerprint_bits,
             ..options
         };
-        // The next checkpoint writes all nodes again.
+        // Make the next checkpoint write all nodes again.
         for node in all_nodes(&root) {
             node.stored.forget();
         }

@@ -1,5 +1,5 @@
-//! Conversion of trunk nodes between memory and disk. Every group and clip is stored once and
-//! opened once.
+//! Conversion of trunk nodes between their forms in memory and on disk. Every group and clip of a
+//! node is stored only once and opened only once.
 
 use super::format::{StoredGroup, StoredNode, StoredPart, StoredPivot, StoredRun};
 use crate::tiered::trunk::{
@@ -11,14 +11,14 @@ use alluvium_storage::Result;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-/// Opens the groups and children that a trunk node refers to.
+/// Opens the groups and children to which a trunk node refers.
 pub(crate) trait NodeResolver {
     fn group(&mut self, name: &StoredGroup) -> Result<Arc<MapletGroup>>;
-    /// Returns a child at this height, with this range.
+    /// Reads the child at `pointer`, which must have the given height and key range.
     fn child(&mut self, pointer: ValuePointer, height: u8, range: &KeyRange) -> Result<Arc<TrunkNode>>;
 }
 
-/// The groups and clips of a node, each listed once.
+/// The groups and clips of a node. Each one is listed only once.
 #[derive(Default)]
 struct NodeReferenceTable<'n> {
     groups: Vec<&'n MapletGroup>,
@@ -45,8 +45,8 @@ impl<'n> NodeReferenceTable<'n> {
     }
 }
 
-/// Returns the stored form of a node. `child` returns the location of each child. `None` if a child
-/// has none.
+/// Returns the form of a node that is stored on disk. `child` returns the location of a child.
+/// Returns `None` if any child has no location.
 pub(super) fn form_of(
     node: &TrunkNode,
     child: &dyn Fn(&Arc<TrunkNode>) -> Option<ValuePointer>,
@@ -108,8 +108,8 @@ pub(super) fn form_of(
     })
 }
 
-/// Returns the group and place of the runs that any pivot of a node needs. Other runs may be
-/// deleted while the node still exists.
+/// Returns the group number and the place of each run that any pivot of a node needs. Runs that are
+/// not returned may be deleted while the node still exists.
 fn needed(node: &TrunkNode) -> HashSet<(u64, usize)> {
     let mut needed = HashSet::new();
     for (part, range) in node.uses() {
@@ -122,7 +122,8 @@ fn needed(node: &TrunkNode) -> HashSet<(u64, usize)> {
     needed
 }
 
-/// Returns the node for a stored form, and opens what it refers to through `open`.
+/// Creates a node from its form on disk. `open` opens the groups and children to which the node
+/// refers.
 pub(super) fn node_of(form: StoredNode, open: &mut dyn NodeResolver) -> Result<TrunkNode> {
     let groups = form
         .groups

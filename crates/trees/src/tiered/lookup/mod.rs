@@ -1,6 +1,6 @@
-//! Point lookups: one key, a batch of keys, or non-blocking lookups that the caller polls.
+//! Point lookups: of one key, of a batch of keys, and non-blocking lookups that the caller polls.
 //!
-//! *Scope*: which parts of a version count for a key, and the order in which they are asked.
+//! *Scope*: which parts of a version may contain a key, and the order in which they are searched.
 //!
 //! *Must not depend on*: how a version is made.
 

@@ -1,4 +1,4 @@
-//! Non-blocking point lookups. A caller can poll many of them on one thread.
+//! Non-blocking point lookups. A single thread can poll many of them.
 
 use super::reader::TreeReader;
 use super::search::TreeSearch;
@@ -14,13 +14,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// A lookup of one key that is polled. Nodes that are missing from the cache are read between two
-/// calls.
+/// A lookup of one key that the caller polls. Nodes that are missing from the cache are read in the
+/// background between two calls.
 ///
-/// Between calls, it pins neither a version nor a memtable. If the tree has changed, the lookup
-/// starts again and finds most nodes in the cache. It blocks only in rare cases: for a value or
-/// node longer than a standard node, for data that does not fit in the cache, and for nodes that
-/// were evicted before the lookup used them.
+/// Between calls, the lookup pins neither a version nor a memtable. If the tree has changed in the
+/// meantime, the lookup starts again, and finds most of its nodes in the cache. The lookup blocks
+/// on I/O only in rare cases: for a value or node that is longer than a standard node, for data
+/// that does not fit in the cache, and for nodes that were evicted before the lookup used them.
 ///
 /// ```
 /// # use alluvium_base::{Message, message::MAX_SEQUENCE};
@@ -73,8 +73,8 @@ impl fmt::Debug for PolledTreeLookup {
 }
 
 impl PolledTreeLookup {
-    /// Creates a pollable lookup of a key for a reader at `at`, in the memtables, if there are any,
-    /// and in the tree below them.
+    /// Creates a lookup of a key at sequence number `at`. It searches the memtables, if any are
+    /// given, and the tree.
     pub(crate) fn new(
         trunk: &Arc<Trunk>,
         memtables: Option<Arc<dyn MemtableOwner>>,
@@ -93,7 +93,7 @@ impl PolledTreeLookup {
         }
     }
 
-    /// Starts a lookup of another key and reuses the memory.
+    /// Starts a lookup of another key. The memory of the previous lookup is reused.
     pub fn reset(&mut self, key: &[u8], at: SequenceNumber, now_ms: u64) {
         self.key.clear();
         self.key.extend_from_slice(key);
@@ -102,8 +102,9 @@ impl PolledTreeLookup {
         self.pending = None;
     }
 
-    /// Continues as far as the cache allows, and requests missing nodes. Returns the value, or
-    /// `None`, once it is known. Polling again after a result or an error starts the lookup again.
+    /// Continues the lookup as far as possible without I/O, and then requests the missing nodes.
+    /// Once the result is known, returns the value, or `None` if the key has no value. If it is
+    /// polled again after a result or an error, the lookup starts again from the beginning.
     ///
     /// # Errors
     /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
@@ -123,7 +124,7 @@ impl PolledTreeLookup {
         }
     }
 
-    /// Polls until the value is known, and waits for the reads in between.
+    /// Polls until the result is known. Between polls, waits for the requested nodes to be read.
     ///
     /// # Errors
     /// See [`PolledTreeLookup::poll`].
@@ -138,13 +139,14 @@ impl PolledTreeLookup {
         }
     }
 
-    /// Continues the lookup. When it returns pending, the missing nodes have been requested.
+    /// Continues the lookup. If it returns `Poll::Pending`, it has requested the missing nodes.
     fn go_on(&mut self) -> Poll<Result<LookupValue>> {
         debug_assert!(self.pending.is_none(), "what was asked for is waited for");
         let trunk = Arc::clone(&self.trunk);
         let rules = trunk.options.schema.rules(&self.key);
         let operator = rules.operator.as_deref();
-        // Memtables that leave the list after this point are contained in the version.
+        // A memtable that is removed from the list after this point has been flushed into the
+        // version that is read below.
         let list = self.memtables.as_ref().map(|memtables| memtables.newest_first());
         let reader = TreeReader::new(&trunk);
         let is_new = !self.course.is_of(&reader);

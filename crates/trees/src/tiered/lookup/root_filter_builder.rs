@@ -1,4 +1,4 @@
-//! Construction of the root filter, once lookups have asked enough maplets of the root's bundles.
+//! Builds the root filter, once lookups have searched enough maplets of the root's bundles.
 
 use crate::maplet::MapletEntryIter;
 use crate::tiered::trunk::{MapletGroup, RootFilter, RootFilterCoverage, Trunk, deletes_ranges, waiting};
@@ -9,24 +9,26 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Minimum number of groups in the root; with fewer, a root filter saves little.
+/// Minimum number of groups in the root for which a filter is built. With fewer groups, a root
+/// filter saves little.
 /// Tuning: `4` since 2026-11-22.
 const LEAST_GROUPS: usize = 4;
-/// The filter is built once lookups have probed `entries / ENTRIES_PER_QUESTION` maplets without
-/// it. Probing a maplet costs three to four times as much as adding an entry.
+/// The filter is built once lookups have searched at least `entries / ENTRIES_PER_QUESTION` maplets
+/// without it, where `entries` is the number of entries to add. Searching a maplet costs three to
+/// four times as much as adding an entry.
 /// Tuning: `4` since 2026-11-22; probing a maplet costs three to four times as much as adding an
 /// entry.
 const ENTRIES_PER_QUESTION: u64 = 4;
-/// The root filter may occupy at most one part in this many of a memtable's size: with tiny records
-/// it would cost more memory than it is worth.
+/// The maximum size of a root filter is the size of a memtable divided by this. With very small
+/// records, a filter would cost more memory than it is worth.
 /// Tuning: `2` since 2026-11-22.
 const MEMTABLE_PART: u64 = 2;
 
-/// A root filter under construction. Dropping it unfinished has no effect.
+/// A root filter that is being built. If it is dropped before it is done, nothing changes.
 #[derive(Debug)]
 pub struct RootFilterBuilder {
     trunk: Arc<Trunk>,
-    /// Keeps the maplets' extents from being reused.
+    /// Prevents the space of the maplets' extents from being reused.
     _hold: EpochHold,
     groups: VecDeque<Arc<MapletGroup>>,
     covered: HashSet<u64>,
@@ -35,8 +37,8 @@ pub struct RootFilterBuilder {
 }
 
 impl RootFilterBuilder {
-    /// Starts the construction of a root filter, if lookups have asked enough maplets in vain to
-    /// pay for it.
+    /// Starts to build a root filter if it is worth its cost, and returns `None` otherwise. The
+    /// filter is worth its cost once lookups have searched enough maplets of the root's bundles.
     #[must_use]
     pub(crate) fn due(trunk: &Arc<Trunk>) -> Option<RootFilterBuilder> {
         let questions = trunk.usage.questions();
@@ -56,8 +58,8 @@ impl RootFilterBuilder {
         RootFilterBuilder::begin(trunk)
     }
 
-    /// Starts the construction of a root filter, regardless of its cost. Returns `None` if there is
-    /// a root filter already, or if none is possible.
+    /// Starts to build a root filter, regardless of its cost. Returns `None` if there already is a
+    /// root filter, or if none can be built.
     #[must_use]
     pub(crate) fn begin(trunk: &Arc<Trunk>) -> Option<RootFilterBuilder> {
         let hold = trunk.store.epochs().hold();
@@ -85,11 +87,11 @@ impl RootFilterBuilder {
         })
     }
 
-    /// Runs a slice of the work: about `entries` entries.
+    /// Runs one slice of the work, which adds about `entries` entries to the filter.
     ///
     /// # Errors
-    /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt). Nothing has changed
-    /// then.
+    /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt). After an error nothing
+    /// has changed.
     pub fn poll(&mut self, entries: usize) -> Result<StepProgress> {
         let tiers = self.trunk.store.tiers();
         let bits = self.digest.fingerprint_bits();
@@ -109,7 +111,7 @@ impl RootFilterBuilder {
                         .digest
                         .add(page.iter().map(|entry| entry.fingerprint().number(bits)))
                     {
-                        // More entries arrived during construction than the root filter has
+                        // While the filter was being built, more entries arrived than it has
                         // capacity for, so it is discarded.
                         return Ok(StepProgress::Done);
                     }
@@ -120,7 +122,8 @@ impl RootFilterBuilder {
         Ok(StepProgress::More)
     }
 
-    /// Attaches the root filter to the current version, unless new bundles must be covered first.
+    /// Attaches the root filter to the current version, if it covers all bundles of the root. If
+    /// there are new bundles, they are added to the remaining work instead.
     fn install(&mut self) -> StepProgress {
         let mut writer = self.trunk.lock();
         let version = self.trunk.version();

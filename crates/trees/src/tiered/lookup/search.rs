@@ -1,6 +1,6 @@
-//! The search for one key in one version: from the root to a leaf, newest part first, until a
-//! message decides the result. It stops at a missing node, and continues when the node has been
-//! read.
+//! The search for one key in one version. It proceeds from the root to a leaf, newest part first,
+//! until a message determines the result. If a node is missing from the cache, the search stops,
+//! and continues once the node has been read.
 
 use crate::maplet::{self, Maplet};
 use crate::tiered::trunk::{AbsentKeys, MapletGroup, StackEntry, TreeVersion, TrunkNode, TrunkPart};
@@ -14,29 +14,30 @@ use alluvium_storage::{Error, Result};
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
-/// The progress of a search for a key. Valid for one version only.
+/// The progress of a search for a key. It is valid for one version only.
 #[derive(Debug, Default)]
 pub struct TreeSearch {
-    /// Answers of the maplets on the path, for `asked` parts from `first` on.
+    /// The results from the maplets of the `asked` consecutive parts that begin with part `first`
+    /// of the path.
     hits: maplet::MapletAnswers,
     first: usize,
     asked: usize,
-    /// Whether the key is absent from the root filter, once it was asked.
+    /// Whether the root filter excludes the key. `None` until the filter has been queried.
     is_denied: Option<bool>,
-    /// Number of completed parts of the path.
+    /// Number of parts of the path that have been searched completely.
     layer: usize,
-    /// Number of completed runs of the next part.
+    /// Number of runs of the next part that have been searched completely.
     runs: usize,
-    /// Number of records already read from the next run.
+    /// Number of records of the next run that have already been read.
     records: usize,
 }
 
-/// A key's path from the root to its leaf: the parts that count for it, newest first, and the pages
-/// of their maplets from part `first` on. A batched search runs each step for all keys before the
-/// next step.
+/// The path of a key from the root to its leaf: the parts that may contain the key, newest first,
+/// and the maplet pages of these parts, beginning with part `first`. A batched search runs each of
+/// its steps for all keys before the next step, so that cache misses overlap.
 pub(super) struct LookupPath<'v, 'f> {
     parts: maplet::PathVec<&'v TrunkPart>,
-    /// Number of parts whose maplets are asked: all, or all but the last.
+    /// Number of parts whose maplets are searched: either all parts, or all but the last.
     asked: usize,
     absent: &'v AbsentKeys,
     hash: u64,
@@ -45,8 +46,8 @@ pub(super) struct LookupPath<'v, 'f> {
 }
 
 impl<'v, 'f> LookupPath<'v, 'f> {
-    /// Returns the path of a key in a version. If the last part is a single run, its maplet is
-    /// asked only while absent keys are common.
+    /// Returns the path of a key in a version. If the last part consists of a single run, its
+    /// maplet is searched only while lookups of absent keys are common.
     pub(super) fn of(
         version: &'v TreeVersion,
         key: LookupKey<'_>,
@@ -73,13 +74,13 @@ impl<'v, 'f> LookupPath<'v, 'f> {
         }
     }
 
-    /// Returns the number of parts.
+    /// Returns the number of parts on the path.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.parts.len()
     }
 
-    /// Determines the maplet pages that a search needs.
+    /// Determines which maplet pages the search needs next, if any.
     pub(super) fn locate<F: NodeFetch>(&mut self, search: &TreeSearch, fetch: &F) {
         if search.layer < self.asked && !search.knows(search.layer) {
             self.locate_from(search.layer, fetch);
@@ -93,20 +94,20 @@ impl<'v, 'f> LookupPath<'v, 'f> {
             .locate(maplets(&self.parts[first..self.asked]), self.hash, fetch);
     }
 
-    /// Prefetches the memory that is needed to find the pages.
+    /// Prefetches the memory that is needed to find the pages in the cache.
     pub(super) fn approach<F: NodeFetch>(&self, fetch: &F) {
         self.pages.approach(fetch);
     }
 
-    /// Obtains the pages, and returns whether all of them were available.
+    /// Obtains the pages from the cache, and returns whether all of them were there.
     pub(super) fn take<F: NodeFetch>(&mut self, fetch: &'f F) -> bool {
         self.pages
             .take(maplets(&self.parts[self.first..]), self.hash, fetch)
     }
 }
 
-/// Asks the maplets of many paths, whose pages were obtained, in one batch. Afterwards each search
-/// knows the runs of its path that may contain its key.
+/// Searches the maplets of many paths in one batch. The pages of the paths must have been obtained.
+/// Afterwards, each search knows which runs of its path may contain its key.
 pub(super) fn ask_together<'s>(
     ways: &[LookupPath<'_, '_>],
     searches: impl Iterator<Item = &'s mut TreeSearch>,
@@ -130,7 +131,7 @@ pub(super) fn ask_together<'s>(
     });
 }
 
-/// Returns whether the oldest part of a path is a single run.
+/// Returns whether the oldest part of a path consists of a single run.
 fn ends_in_one_run(parts: &[&TrunkPart]) -> bool {
     parts.last().is_some_and(|part| part.group.runs.len() == 1)
 }
@@ -139,8 +140,8 @@ fn maplets<'v>(parts: &[&'v TrunkPart]) -> impl Iterator<Item = &'v Maplet> {
     parts.iter().map(|part| &part.group.maplet)
 }
 
-/// Returns the parts of a path that count for a key, newest first. If `is_denied`, it leaves out
-/// the root's bundles.
+/// Returns the parts on the path of a key whose records for the key are visible, newest first. If
+/// `is_denied` is set, the root filter excludes the key, and the bundles of the root are skipped.
 fn path<'v>(root: &'v TrunkNode, key: &[u8], is_denied: bool) -> maplet::PathVec<&'v TrunkPart> {
     let (mut node, mut parts) = (root, maplet::PathVec::new());
     let mut add = |layer: StackEntry<'v>| {
@@ -162,13 +163,14 @@ fn path<'v>(root: &'v TrunkNode, key: &[u8], is_denied: bool) -> maplet::PathVec
 }
 
 impl TreeSearch {
-    /// Restarts the search and reuses its memory.
+    /// Resets the search to its beginning, and keeps its memory for reuse.
     pub(super) fn restart(&mut self) {
         (self.asked, self.layer, self.runs, self.records) = (0, 0, 0, 0);
         self.is_denied = None;
     }
 
-    /// Feeds `known` from the version until the result is decided or the path ends.
+    /// Adds the messages that the version has for the key to `known`, until they determine the
+    /// result or the path ends.
     pub(super) fn go_on<F: NodeFetch>(
         &mut self,
         version: &TreeVersion,
@@ -182,7 +184,8 @@ impl TreeSearch {
         self.search_path(&mut way, key, known, operator, fetch)
     }
 
-    /// Like [`TreeSearch::go_on`], on a path whose first steps may already have been taken.
+    /// Like [`TreeSearch::go_on`], but continues on a path for which maplet pages may already have
+    /// been obtained.
     pub(super) fn search_path<'f, F: NodeFetch>(
         &mut self,
         way: &mut LookupPath<'_, 'f>,
@@ -211,14 +214,14 @@ impl TreeSearch {
         Poll::Ready(Ok(()))
     }
 
-    /// Returns whether it is known which runs of a part may contain the key.
+    /// Returns whether the search already knows which runs of a part may contain the key.
     fn knows(&self, layer: usize) -> bool {
         debug_assert!(self.asked <= self.hits.len(), "hits of each maplet asked");
         (self.first..self.first + self.asked).contains(&layer)
     }
 
-    /// Stores a maplet's answer. If the answer continues on another page, that maplet and the
-    /// following ones are asked again in their turn.
+    /// Stores the result from the maplet of a part. If the result continues on another page, it is
+    /// not stored; that maplet and the following ones are searched again later.
     fn store_answer(&mut self, place: usize, found: PageLookup<'_>) {
         if let PageLookup::InPage(values) = found
             && place == self.asked
@@ -231,9 +234,9 @@ impl TreeSearch {
         }
     }
 
-    /// Determines which runs of at least the next part may contain the key. If pages must be read,
-    /// they are read in one batch for all remaining parts. Otherwise the maplets are asked one at a
-    /// time, newest first.
+    /// Determines which runs of the next part, and possibly of further parts, may contain the key.
+    /// If maplet pages must be read, the pages of all remaining parts are read in one batch.
+    /// Otherwise only the maplet of the next part is searched.
     fn ask_maplets<'f, F: NodeFetch>(
         &mut self,
         way: &mut LookupPath<'_, 'f>,
@@ -272,7 +275,7 @@ impl TreeSearch {
         Poll::Ready(Ok(()))
     }
 
-    /// Asks the runs of a group that may contain the key, newest first.
+    /// Searches those runs of a group that may contain the key, newest first.
     fn ask_group<F: NodeFetch>(
         &mut self,
         group: &MapletGroup,
@@ -308,7 +311,8 @@ impl TreeSearch {
         Poll::Ready(Ok(()))
     }
 
-    /// Searches the run at `place` of the group. Skips records that an earlier attempt has read.
+    /// Searches the run at `place` in the group. Records that an earlier attempt has already read
+    /// are skipped.
     fn ask<F: NodeFetch>(
         &mut self,
         group: &MapletGroup,
@@ -323,10 +327,11 @@ impl TreeSearch {
             let at = group.maplet.pointer().place();
             return Poll::Ready(Err(Error::corrupt(at, expected, format!("run {place}"))));
         };
-        // A deleted run has nothing for this key. The maplet may still list it, or another key has
-        // the same fingerprint.
+        // A run that was deleted has no records for this key. The maplet may still refer to it, or
+        // may contain another key with the same fingerprint.
         if let Some(run) = run.get() {
-            // Records that were read before a node was missing are skipped.
+            // Skip the records that were read by an earlier attempt, before a node was found to be
+            // missing.
             let mut taken = self.records;
             let records = &mut self.records;
             let asked = run.search(key, known.at(), fetch, |record| {

@@ -1,4 +1,5 @@
-//! Scans: iterate over a range in key order or in reverse, and decide records in batches.
+//! Scans: iterate over a range of keys in either direction, and resolve the visible value of each
+//! key in batches.
 
 use super::scan_length::LONG_SCAN;
 use super::scans::ScanContext;
@@ -19,27 +20,27 @@ use alluvium_storage::Result;
 use std::fmt;
 use std::sync::Arc;
 
-/// Number of consecutive deleted keys after which a scan looks for the end of the range delete that
-/// covers them.
+/// Number of consecutive deleted keys after which a scan checks whether a range delete covers them,
+/// in order to skip to its end.
 /// Tuning: `4` since 2026-11-21.
 const RANGE_SKIP_AFTER: u32 = 4;
 /// Number of consecutive deleted keys after which a scan requests a compaction of the range.
 /// Tuning: `512` since 2026-11-21.
 const COMPACT_AFTER_SKIPS: u32 = 512;
-/// Maximum number of records that are decided ahead of the caller.
+/// Maximum number of records that a scan resolves before the caller asks for them.
 /// Tuning: `128` since 2026-11-23.
 const MAX_AHEAD: usize = 128;
-/// Upper bound of the margin that is added to the average length for a scan of unknown length. The
-/// margin is the average length itself, up to this many records: one page too many costs a
-/// thirtieth of a read (the affine model: Bender et al., Small Refinements to the DAM, 2021), but
-/// many pages do cost.
+/// Maximum margin, in records, that is added to the average length when the length of a scan is
+/// unknown. The margin equals the average length, up to this maximum. Reading one page too many
+/// costs only a thirtieth of a read (the affine model: Bender et al., Small Refinements to the DAM,
+/// 2021), but reading many unneeded pages is expensive.
 /// Tuning: `128` since 2026-11-23; the affine model: one page too many costs a thirtieth of a read.
 const LONGER: usize = 128;
-/// Number of further records expected from a scan that has reached [`LONG_SCAN`], or if nearly all
-/// scans are that long.
+/// Number of further records that a scan is expected to read once it has reached [`LONG_SCAN`]
+/// records, or if nearly all scans are that long.
 /// Tuning: `8 * LONG_SCAN` since 2026-11-23.
 const NO_END: usize = 8 * LONG_SCAN;
-/// Number of deleted keys after which a scan releases its resources, and seeks to its position
+/// Number of deleted keys after which a scan releases its resources and later seeks to its position
 /// again.
 /// Tuning: `4096` since 2026-11-22.
 const RELEASE_AFTER: u32 = 4096;
@@ -48,37 +49,39 @@ const _: () = assert!(
     "a scan skips before it asks"
 );
 
-/// An iterator over the keys of a range that have a value, for a reader at one sequence number.
+/// An iterator over the keys in a range that have a value at a given sequence number.
 ///
-/// It keeps a sequence number and a position, but never pins a version or a memtable. When these
-/// have changed, it seeks to its position again, so it never delays the reuse of memory or extents.
-/// It decides records in batches of growing size. Decided records stay valid, because nothing
-/// changes at or below its sequence number.
+/// Between calls, the iterator keeps a sequence number and a position, but never pins a version or
+/// a memtable, so it never delays the reuse of memory or extents. If the version or the memtables
+/// have changed, it seeks to its position again. It resolves records in batches of growing size.
+/// Resolved records stay valid, because data at or below its sequence number never changes.
 pub struct TreeIter {
     scans: Arc<ScanContext>,
     memtables: Option<Arc<dyn MemtableOwner>>,
     wanted: ScanParameters,
     segment: Option<Box<ScanSegment>>,
-    /// Accounts for the retained memory, and identifies the segment while it is parked.
+    /// Accounts for the memory that the iterator retains between calls, and identifies its segment
+    /// while the segment is parked.
     hold: ScanMemoryUse,
-    /// The position to continue from when there is no segment.
+    /// The position at which to continue if there is no segment.
     position: ScanPosition,
-    /// Whether the next leaf is the first since the start or a seek.
+    /// Whether the next leaf is the first one after the start or after a seek.
     enters: bool,
     batch: ScanBatch,
-    /// Number of records in the next batch.
+    /// Number of records to resolve in the next batch.
     ahead: usize,
-    /// Number of records in previous batches since the start or a seek.
+    /// Number of records in previous batches since the start or the last seek.
     taken: usize,
-    /// Whether the caller has announced the number of records it will read.
+    /// Whether the caller has announced how many records it will read.
     is_told: bool,
     known: KeyState,
-    /// The keyspace of the last key that had to be decided.
+    /// The keyspace of the last key that had to be resolved.
     keyspace: KeyspaceCursor,
-    /// Number of consecutive keys without a value, and the number of these that are in runs.
+    /// Number of consecutive keys without a value, and how many of them are in runs.
     dead: u32,
     waded: u32,
-    /// The same keys, recorded for the benefit of later scans.
+    /// The current sequence of keys without a value. It is remembered so that later scans can skip
+    /// the sequence.
     dead_run: DeadRun,
 }
 
@@ -93,14 +96,14 @@ impl Drop for TreeIter {
 
 /// Identifies a leaf by a key.
 enum LeafProbe {
-    /// The leaf whose range contains the key.
+    /// The leaf whose range contains this key.
     Holds(Vec<u8>),
-    /// The leaf whose range contains the keys just below the key.
+    /// The leaf whose range contains the keys just below this key.
     Before(Vec<u8>),
     Last,
 }
 
-/// The sources of a batch.
+/// The version and the memtables from which a batch is read.
 struct BatchSources<'v> {
     trunk: &'v Trunk,
     version: &'v TreeVersion,
@@ -117,8 +120,9 @@ impl fmt::Debug for TreeIter {
 }
 
 impl TreeIter {
-    /// Creates an iterator over `range` of the tree, and of the memtables above it, if any, for a
-    /// reader at `at`. Puts that expire at or before `now_ms` are invisible.
+    /// Creates an iterator over `range` that sees the values visible at sequence number `at`. It
+    /// reads the tree and, if any are given, the memtables above the tree. Puts that expire at or
+    /// before `now_ms` are invisible.
     pub(crate) fn new(
         scans: &Arc<ScanContext>,
         memtables: Option<Arc<dyn MemtableOwner>>,
@@ -154,7 +158,8 @@ impl TreeIter {
         }
     }
 
-    /// Positions the iterator before the first key at or after `key`, in the iterator's direction.
+    /// Moves the iterator to `key`, so that the next record is the first one at or after `key` in
+    /// the iterator's direction.
     pub fn seek(&mut self, key: &[u8]) {
         self.note_length();
         self.position = ScanPosition::At(key.to_vec());
@@ -167,14 +172,15 @@ impl TreeIter {
         self.dead_run.leave();
     }
 
-    /// Announces that the caller will read about `records` records. The data for them is read at
-    /// once, instead of with growing read-ahead.
+    /// Announces that the caller will read about `records` records. The data for all of them is
+    /// then read at once, instead of with growing read-ahead.
     pub fn expect(&mut self, records: usize) {
         self.wanted.expected = records;
         self.is_told = true;
     }
 
-    /// Records the length of a scan that ends, as a prediction for later scans.
+    /// Adds the length of a scan that ends to the statistics from which the length of later scans
+    /// is predicted.
     fn note_length(&mut self) {
         let taken = std::mem::take(&mut self.taken) + self.batch.taken();
         if taken > 0 {
@@ -182,11 +188,12 @@ impl TreeIter {
         }
     }
 
-    /// Returns the next key that has a value, and the value.
+    /// Returns the next key that has a value, together with the value, or `None` at the end of the
+    /// range.
     ///
     /// # Errors
-    /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt). A further call tries
-    /// again.
+    /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt). After an error, the
+    /// next call tries again.
     #[allow(clippy::should_implement_trait)]
     #[inline]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
@@ -196,7 +203,8 @@ impl TreeIter {
         Ok(self.batch.take())
     }
 
-    /// Decides the next records, at least one if there is any.
+    /// Resolves the next batch of records, which has at least one record unless the range is
+    /// exhausted.
     #[cold]
     fn refill(&mut self) -> Result<()> {
         self.taken += self.batch.len();
@@ -224,8 +232,8 @@ impl TreeIter {
                 if let Some(segment) = self.segment.take() {
                     self.position = segment.position();
                 }
-                // Records decided before the error are valid. The error recurs when they are
-                // exhausted.
+                // Records that were resolved before the error are valid and are returned first. The
+                // error will occur again afterwards.
                 if self.batch.len() == 0 {
                     return Err(error);
                 }
@@ -237,7 +245,7 @@ impl TreeIter {
         Ok(())
     }
 
-    /// Returns whether the segment to continue from is still in memory.
+    /// Returns whether the segment at which to continue is still in memory.
     #[cfg(test)]
     pub(crate) fn is_ready(&self) -> bool {
         self.segment.is_some() || self.scans.held.has(&self.hold)
@@ -254,12 +262,12 @@ impl TreeIter {
         }
     }
 
-    /// Returns long values as empty values from now on.
+    /// From now on, returns long values as empty values.
     pub(in crate::tiered) fn leave_out_long_values(&mut self) {
         self.wanted.long_values = LongValues::LeftOut;
     }
 
-    /// Retains what is useful until the next call, within the shared limit of all scans.
+    /// Retains data that is useful for the next call, within the limit that all scans share.
     fn end_batch(&mut self) {
         if self.batch.len() == 0 {
             self.batch = ScanBatch::default();
@@ -277,13 +285,15 @@ impl TreeIter {
         }
     }
 
-    /// Fills the batch from one version and the memtables above it, and releases them afterwards.
+    /// Fills the batch from one version and the memtables above it. Neither stays pinned
+    /// afterwards.
     fn fill(&mut self) -> Result<()> {
         let scans = Arc::clone(&self.scans);
         let trunk = &*scans.trunk;
-        // Memtables that leave the list after this point are contained in the version.
+        // A memtable that is removed from the list after this point has been flushed into the
+        // version that is read below.
         let list = self.memtables.as_ref().map(|memtables| memtables.newest_first());
-        // The guard keeps the data of the version from being freed.
+        // The guard prevents data of the version from being freed.
         let guard = trunk.store.epochs().pin();
         let version = trunk.peek();
         let view = BatchSources {
@@ -347,7 +357,7 @@ impl TreeIter {
         }
     }
 
-    /// Handles a key without a value. After many of them, the scan skips ahead.
+    /// Processes a key that has no value. After many such keys in a row, the scan skips ahead.
     fn pass_dead(&mut self, taken: ScanOutcome, view: &BatchSources<'_>) -> Result<()> {
         let Some(segment) = &mut self.segment else {
             return Ok(());
@@ -378,7 +388,8 @@ impl TreeIter {
         self.dead_run.end(self.memtables.as_deref(), self.wanted.moment());
     }
 
-    /// Skips a range at the position that contains no live keys.
+    /// If the position is in a range that is known to contain no live keys, moves it to the end of
+    /// that range.
     fn leap(&mut self) {
         let empty = self.memtables.as_deref().and_then(MemtableOwner::empty_ranges);
         if let Some(empty) = empty.filter(|empty| !empty.is_empty())
@@ -392,7 +403,8 @@ impl TreeIter {
         }
     }
 
-    /// Opens the leaf at the position, and returns whether the range contains one.
+    /// Opens the leaf at the current position. Returns whether the scan's range contains such a
+    /// leaf.
     fn open(&mut self, view: &BatchSources<'_>) -> Result<bool> {
         self.leap();
         let Some(probe) = self.probe() else {
@@ -421,7 +433,7 @@ impl TreeIter {
         Ok(true)
     }
 
-    /// Returns the leaf to open next, or `None` at the end of the range.
+    /// Returns a description of the leaf to open next, or `None` at the end of the range.
     fn probe(&self) -> Option<LeafProbe> {
         let range = &self.wanted.range;
         let before_the_end = || match &range.high {
@@ -451,7 +463,7 @@ impl TreeIter {
         }
     }
 
-    /// Moves the position past the finished leaf.
+    /// Moves the position past the leaf that has been finished.
     fn leave(&mut self) {
         let Some(segment) = self.segment.take() else {
             return;
@@ -467,7 +479,7 @@ impl TreeIter {
     }
 }
 
-/// Returns the leaf that a scan enters.
+/// Returns the leaf of the trunk to which a scan moves next.
 fn leaf_of<'v>(root: &'v TrunkNode, probe: &LeafProbe) -> &'v TrunkNode {
     let mut node = root;
     loop {

@@ -1,7 +1,9 @@
-//! Scans: iterate over a range in key order or in reverse, and decide records in batches.
+//! Scans: iterate over a range of keys in either direction, and resolve the visible value of each
+//! key in batches.
 //!
-//! *Scope*: how the runs and memtables of one leaf's range are merged; how far a scan decides ahead
-//! of its caller; how much memory all scans together may retain between calls.
+//! *Scope*: how the runs and memtables for one leaf's range are merged; how many records a scan
+//! resolves before its caller asks for them; how much memory all scans together may retain between
+//! calls.
 //!
 //! *Must not depend on*: point lookups; how a version is made.
 

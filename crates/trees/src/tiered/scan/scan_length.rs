@@ -1,24 +1,26 @@
-//! The average length of scans, from which the next scan derives its read-ahead.
+//! The average length of scans, from which the initial read-ahead of the next scan is derived.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Upper bound for a counted length. Longer scans extend their read-ahead by themselves.
+/// Maximum length that a scan contributes to the average, in records. A longer scan extends its own
+/// read-ahead.
 pub(super) const LONG_SCAN: usize = 4096;
-/// Number of scans in the moving average.
+/// Number of scans over which the moving average extends.
 const SCANS: u64 = 16;
-/// Fixed-point scale of the average: units per record.
+/// Number of fixed-point units of the average per record.
 const PARTS: u64 = 1 << 16;
 const _: () = assert!(
     SCANS > 1 && PARTS > SCANS,
     "a record of one scan moves the average"
 );
 
-/// The moving average of records per scan.
+/// The moving average of the number of records per scan.
 #[derive(Debug, Default)]
 pub(super) struct UsualScan(AtomicU64);
 
 impl UsualScan {
-    /// Adds a scan of `records` records. The update may be lost if several scans end concurrently.
+    /// Adds a scan of `records` records to the average. If several scans end concurrently, the
+    /// update may be lost.
     pub(crate) fn note(&self, records: usize) {
         let (records, before) = (records.min(LONG_SCAN) as u64, self.0.load(Ordering::Relaxed));
         debug_assert!(

@@ -6,7 +6,8 @@ use crate::tiered::trunk::Trunk;
 use std::fmt;
 use std::sync::Arc;
 
-/// The trunk that the scans of a tree read, the memory that they retain, and their average length.
+/// The trunk that the scans of a tree read, the memory that they retain between calls, and their
+/// average length.
 pub(crate) struct ScanContext {
     pub(super) trunk: Arc<Trunk>,
     pub(super) held: ScanMemory,
@@ -14,7 +15,7 @@ pub(crate) struct ScanContext {
 }
 
 impl ScanContext {
-    /// Creates the state for a tree without scans.
+    /// Creates the shared state for a tree that has no scans yet.
     pub(crate) fn new(trunk: &Arc<Trunk>) -> ScanContext {
         ScanContext {
             trunk: Arc::clone(trunk),
@@ -23,8 +24,8 @@ impl ScanContext {
         }
     }
 
-    /// Limits the memory that all scans together retain between calls to `bytes` bytes. Each scan
-    /// may also retain a small minimum.
+    /// Sets the maximum number of bytes that all scans together may retain between calls. In
+    /// addition, each scan may always retain a small minimum.
     pub(crate) fn limit(&self, bytes: u64) {
         self.held.limit(bytes);
     }

@@ -1,4 +1,4 @@
-//! Draws the tree in plain text: one line for each node or pivot with its contents.
+//! Drawing of a tree in plain text, with one line for each node or pivot and its contents.
 //!
 //! ```text
 //! version 7, cut 4000, height 2
@@ -49,7 +49,8 @@ fn draw(node: &TrunkNode, depth: usize, f: &mut fmt::Formatter<'_>) -> fmt::Resu
     Ok(())
 }
 
-/// Returns the number of runs of each part of a stack, oldest first, and their total weight.
+/// Returns the number of runs of each part of a stack, oldest first, and the total weight of the
+/// parts.
 fn describe<'a>(layers: impl Iterator<Item = StackEntry<'a>>) -> String {
     let mut text = String::new();
     let (mut bytes, mut records) = (0, 0);

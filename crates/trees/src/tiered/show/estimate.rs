@@ -1,5 +1,5 @@
-//! Estimates of the bytes on disk and the records in a range, from sums that are maintained anyway.
-//! No leaf is read.
+//! Estimates of the bytes on disk and the records in a key range, from totals that the tree
+//! maintains anyway. No leaf is read.
 
 use crate::maplet::{Maplet, different_keys};
 use crate::run::RangeWeight;
@@ -10,8 +10,9 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::{EpochGuard, NodeCache, Result};
 use std::collections::BTreeMap;
 
-/// Returns the approximate number of bytes, records and deletes in a range, including superseded
-/// versions. The error is at most one leaf at each end of each run. Only index nodes are read.
+/// Returns the approximate number of bytes, records and deletes in a key range, including
+/// superseded versions. For each run, the error is at most one leaf at each end of the range. Only
+/// index nodes are read.
 ///
 /// # Errors
 /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
@@ -28,7 +29,8 @@ pub(crate) fn weigh(trunk: &Trunk, range: &KeyRange) -> Result<RangeWeight> {
     Ok(sum)
 }
 
-/// Returns the approximate number of bytes of a range on disk, including its share of maplets.
+/// Returns the approximate number of bytes on disk that a key range occupies, including a
+/// proportional share of the maplets.
 ///
 /// # Errors
 /// See [`weigh`].
@@ -49,8 +51,9 @@ pub(crate) fn size_on_disk(trunk: &Trunk, range: &KeyRange) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Returns the approximate number of keys in a range, counted as records that are not deletes. A
-/// key with several retained versions or merge operands counts several times.
+/// Returns the approximate number of keys in a range, as the number of records that are not
+/// deletes. A key with several retained versions or merge operands is counted once for each of
+/// them.
 ///
 /// # Errors
 /// See [`weigh`].
@@ -59,24 +62,24 @@ pub(crate) fn approximate_len(trunk: &Trunk, range: &KeyRange) -> Result<u64> {
     Ok(weight.records.saturating_sub(weight.tombstones))
 }
 
-/// The contents of a range in a tree, by purpose.
+/// The approximate contents of a key range in a tree, grouped by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RangeHoldings {
-    /// Bytes of leaves and of separate values.
+    /// Number of bytes of leaves and of separately stored values.
     pub leaf_bytes: u64,
-    /// Bytes of maplets and index nodes, which lookups need in memory to find a leaf without a
-    /// read.
+    /// Number of bytes of maplets and index nodes. Lookups need them in memory to find a leaf
+    /// without a read.
     pub guide_bytes: u64,
     /// Number of records, including superseded versions and deletes.
     pub records: u64,
-    /// Number of deletes among them.
+    /// Number of deletes among the records.
     pub tombstones: u64,
-    /// Number of records in the oldest run of each leaf. Their keys are distinct, unless snapshots
+    /// Number of records in the oldest part of each leaf. Their keys are distinct, unless snapshots
     /// retain older versions.
     pub oldest_records: u64,
 }
 
-/// Returns the contents of a range in a tree.
+/// Returns the approximate contents of a key range in a tree.
 ///
 /// # Errors
 /// See [`weigh`].
@@ -98,7 +101,8 @@ pub(crate) fn holdings(trunk: &Trunk, range: &KeyRange) -> Result<RangeHoldings>
         let group = &part.group;
         let mut guides = group.maplet.bytes();
         for (_, run) in group.runs() {
-            // The root of an index contains the totals, so nothing is read.
+            // The root node of the run's index contains the totals, so this reads nothing from the
+            // device.
             let leaves = run.weigh(&KeyRange::everything(), from.0, from.1, Purpose::Other)?;
             guides += run.summary().bytes.saturating_sub(leaves.bytes);
         }
@@ -108,7 +112,7 @@ pub(crate) fn holdings(trunk: &Trunk, range: &KeyRange) -> Result<RangeHoldings>
     Ok(sum)
 }
 
-/// Returns the approximate number of distinct keys of a tree on disk, including deleted ones.
+/// Returns the approximate number of distinct keys in a tree on disk, including deleted keys.
 ///
 /// # Errors
 /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
@@ -135,14 +139,15 @@ pub(crate) fn distinct_keys(trunk: &Trunk) -> Result<DistinctKeys> {
     })
 }
 
-/// Whether a part is the oldest of its leaf.
+/// Whether a part is the oldest part of its leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PartAge {
     Oldest,
     Newer,
 }
 
-/// Calls `tell` with the weight of each part of each stack that overlaps the range.
+/// Calls `tell` for each part of each stack that overlaps the key range, with the part's weight in
+/// that range.
 fn add_up(
     node: &TrunkNode,
     range: &KeyRange,
@@ -152,7 +157,7 @@ fn add_up(
     walk(node, range, from, &mut |part, weight, _| tell(part, weight))
 }
 
-/// Like [`add_up`], with the age of each part.
+/// Like [`add_up`], but also passes whether the part is the oldest one of its leaf.
 fn walk(
     node: &TrunkNode,
     range: &KeyRange,

@@ -1,7 +1,7 @@
-//! The shape of a tree and the amount of data in a range, for display and for other layers.
+//! The shape of a tree and the amount of data in a key range, for display and for other layers.
 //!
-//! *Scope*: how a version is drawn and outlined; the weight of the parts in a range; the number of
-//! distinct keys, according to maplets.
+//! *Scope*: how a version is drawn and outlined; the weight of the parts in a key range; the number
+//! of distinct keys, as estimated from maplets.
 //!
 //! *Must not depend on*: how anything changes. No leaf of a run is read here.
 

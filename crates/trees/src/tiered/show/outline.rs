@@ -1,4 +1,4 @@
-//! The tree's shape as plain data, for drawing, measuring, and finding a run.
+//! The shape of a tree as plain data, for drawing it, measuring it, and finding a run in it.
 
 use crate::run::{ExtentUse, RunSummary};
 use crate::tiered::trunk::{
@@ -8,14 +8,14 @@ use alluvium_base::SequenceNumber;
 use alluvium_dictionary::range::KeyRange;
 use std::sync::Arc;
 
-/// The shape of one version of a tree. It contains copies and pins nothing.
+/// The shape of one version of a tree. It is a copy, so it pins nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outline {
     pub version: u64,
-    /// The version contains every commit up to this one.
+    /// The sequence number up to which the version contains every commit.
     pub cut: SequenceNumber,
-    /// The root and everything below it.
+    /// The root of the trunk, with all nodes below it.
     pub root: OutlineNode,
 }
 
@@ -23,60 +23,61 @@ pub struct Outline {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutlineNode {
-    /// Number of levels below the node; zero for a leaf.
+    /// Number of levels below the node; 0 for a leaf.
     pub height: u8,
     /// The key range of the node.
     pub range: KeyRange,
-    /// Its bundles, oldest to newest.
+    /// The node's bundles, oldest to newest.
     pub bundles: Vec<OutlineBundle>,
-    /// Pivots in key order. A leaf has one.
+    /// The node's pivots in key order. A leaf has one pivot.
     pub pivots: Vec<OutlinePivot>,
 }
 
-/// The data that a node received in one flush and that some of its pivots have not passed on yet.
+/// The data that a node received in one flush. At least one pivot of the node has neither flushed
+/// nor compacted it yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutlineBundle {
-    /// Sequential number within the node.
+    /// The bundle's sequential number within the node.
     pub number: u64,
     pub runs: usize,
-    /// Weight in bytes for the pivots for which the bundle is live.
+    /// Total weight in bytes of the bundle in the ranges of those pivots for which it is live.
     pub bytes: u64,
 }
 
-/// A child's range in its parent, or a leaf's own.
+/// The key range of a child within its parent, or the key range of a leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutlinePivot {
     /// The key range of the pivot.
     pub range: KeyRange,
-    /// Parts compacted for this pivot, oldest to newest.
+    /// The parts that were compacted or adopted for this pivot, oldest to newest.
     pub own: Vec<OutlineLayer>,
-    /// Parts that the node received for this pivot and has not compacted, oldest to newest.
+    /// The parts that the node has received for this pivot and not compacted yet, oldest to newest.
     pub pending: Vec<OutlineLayer>,
-    /// Progress of the pivot's compaction, if it has one.
+    /// The progress of the pivot's compaction, if there is one.
     pub compaction: Option<CompactionState>,
-    /// The child; a leaf's pivot has none.
+    /// The child. The pivot of a leaf has none.
     pub child: Option<Box<OutlineNode>>,
 }
 
-/// Runs with a common maplet, as seen by a pivot.
+/// Runs with a common maplet, as far as they are visible in a pivot's range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutlineLayer {
-    /// The number of the group, unique in the store.
+    /// The number of the group, which is unique in the store.
     pub group: u64,
-    /// Number of the containing bundle; `None` for the pivot's own parts.
+    /// The number of the bundle that contains the runs; `None` for the pivot's own parts.
     pub bundle: Option<u64>,
-    /// The places of its runs in the group, oldest to newest.
+    /// The places in the group of those runs that overlap the pivot's range, oldest to newest.
     pub runs: Vec<usize>,
-    /// Whether the runs count only in part of the pivot's range.
+    /// Whether the runs are restricted to a key range, which may be smaller than the pivot's.
     pub is_clipped: bool,
-    /// Estimated weight in the pivot's range, in bytes.
+    /// Estimated weight in the pivot's range in bytes.
     pub bytes: u64,
     /// Estimated number of records in the pivot's range.
     pub records: u64,
-    /// Estimated number of deletes among them.
+    /// Estimated number of deletes among these records.
     pub tombstones: u64,
 }
 
@@ -85,22 +86,23 @@ pub struct OutlineLayer {
 #[non_exhaustive]
 pub struct OutlineRun {
     pub summary: RunSummary,
-    /// Number of index levels above the leaves.
+    /// Number of index levels above the run's leaves.
     pub height: u8,
     /// The smallest key of the run.
     pub low: Box<[u8]>,
     /// The largest key of the run.
     pub high: Box<[u8]>,
-    /// Location of the footer.
+    /// The location of the run's footer.
     pub footer: String,
-    /// Extents that the run uses: its own, then those of earlier runs that hold its values.
+    /// The extents that the run uses: first its own, then those of earlier runs that contain its
+    /// values.
     pub extents: Vec<ExtentUse>,
 }
 
 impl Outline {
-    /// Returns the current shape of a trunk.
+    /// Returns the outline of the current version of a trunk.
     pub(crate) fn of(trunk: &Trunk) -> Outline {
-        // Under the lock, the compactions in progress match the version.
+        // The lock ensures that the listed compactions match the version.
         let state = trunk.lock();
         let version = trunk.version();
         Outline {
@@ -112,7 +114,8 @@ impl Outline {
 }
 
 impl OutlineRun {
-    /// Returns a run of a version, by its group's number and its place in the group.
+    /// Returns the run at a place of a group in a version. Returns `None` if the version does not
+    /// contain the run.
     pub(crate) fn of(version: &TreeVersion, group: u64, place: usize) -> Option<OutlineRun> {
         let group = find(&version.root, group)?;
         let run = group.runs.get(place)?.get()?;

@@ -1,4 +1,4 @@
-//! The storage tiers of the runs of a tree.
+//! The storage tiers on which the runs of a tree are stored.
 
 use crate::run_locations::{RunName, RunPlace};
 use crate::tiered::trunk::{MapletGroup, TreeVersion, TrunkNode};
