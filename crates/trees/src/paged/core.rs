@@ -1,4 +1,5 @@
-//! The common part of both trees: pages, their shape, a root at a fixed page, and leaves.
+//! The part that both kinds of tree have in common: their pages, the shape of their nodes, a root
+//! at a fixed page number, and leaves.
 
 use super::buffer::{FrameHint, PageBuffer, PageReadGuard, PageWriteGuard};
 use super::error::damaged_page;
@@ -16,13 +17,14 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The number of pages that an operation reserves before it begins to move messages.
+/// Number of pages that an operation reserves before it begins to move messages.
 pub(super) const RESERVED: u64 = 64;
-/// The greatest level, far above what the number of pages allows.
+/// Maximum number of levels of a tree. The maximum number of pages allows far fewer.
 pub(super) const MOST_LEVELS: u8 = 64;
 const _: () = assert!(RESERVED > 0 && MOST_LEVELS > 2, "a flush may split nodes");
 
-/// Counters of a tree's operations. They are raised afterwards, with relaxed ordering.
+/// Counters of a tree's operations. An operation increments them after it is done, with relaxed
+/// ordering.
 #[derive(Debug, Default)]
 pub(super) struct TreeCounters {
     pub(super) retries: AtomicU64,
@@ -46,31 +48,35 @@ impl TreeCounters {
     }
 }
 
-/// The state that both trees share.
+/// The state that a Bε-tree and a B⁺-tree have in common.
 pub(super) struct TreeCore<B> {
     pub(super) buffer: B,
     pub(super) shape: NodeShape,
-    /// The page number of the root. It never changes, so the root can be latched without a lookup.
+    /// The page number of the root. It never changes, so the root can be latched without first
+    /// looking up its page number.
     pub(super) root: u64,
-    /// A hint to the frame in which the root was last found.
+    /// A hint to the frame in which the root was found most recently.
     pub(super) root_way: FrameHint,
     pub(super) operator: Arc<dyn UpdateOperator>,
-    /// Writers hold it shared; operations that need the tree at rest hold it exclusively.
+    /// Writers hold this lock shared. Operations during which no writer may be active hold it
+    /// exclusively.
     pub(super) gate: RwLock<()>,
     pub(super) coupling: LatchCoupling,
     pub(super) merging: UnderfullPolicy,
-    /// Keys of under-full leaves (PM1).
+    /// A key of each leaf that was left under-full and has not been merged yet (PM1).
     pub(super) noted: UnderfullKeys,
-    /// Counts the messages and reads that pass each node; `None` if all nodes are divided alike.
+    /// Counts of the lookups and messages that pass each node. `None` if the space of all nodes is
+    /// divided in the same way.
     pub(super) watch: Option<NodeAccessCounts>,
     pub(super) counters: TreeCounters,
     broken: OnceLock<String>,
-    /// The corruption that broke the tree, if any: place, expected, found.
+    /// The corruption because of which the tree is broken, if any: its location, the expected
+    /// content and the content found.
     damage: OnceLock<(DiskLocation, String, String)>,
 }
 
 impl<B: PageBuffer> TreeCore<B> {
-    /// Creates an empty tree, whose root is a leaf.
+    /// Creates an empty tree, whose root is an empty leaf.
     pub(super) fn create(
         buffer: B,
         shape: NodeShape,
@@ -112,27 +118,28 @@ impl<B: PageBuffer> TreeCore<B> {
         }
     }
 
-    /// Fails if the tree is broken.
+    /// Returns an error if the tree is broken.
     pub(super) fn readable(&self) -> Result<()> {
         let cause = self.broken.get();
         cause.map_or(Ok(()), |cause| Err(Error::Poisoned { cause: cause.clone() }))
     }
 
-    /// Returns the corruption that broke the tree: it was found while messages were being moved.
+    /// Returns the corruption because of which the tree is broken, if any. Such corruption was
+    /// found while messages were being moved.
     pub(super) fn damage(&self) -> Option<Error> {
         let (place, expected, found) = self.damage.get()?.clone();
         Some(Error::corrupt(place, expected, found))
     }
 
-    /// Fails if the tree cannot accept a message.
+    /// Returns an error if the tree cannot accept this message.
     pub(super) fn writable(&self, message: NodeMessage<'_>) -> Result<()> {
         self.shape.check(message.key, message.operand)?;
         self.readable()?;
         self.buffer.writable()
     }
 
-    /// Marks the tree as broken, because messages that were being moved are lost. The tree must be
-    /// reopened from its last checkpoint.
+    /// Marks the tree as broken, because messages were lost while they were being moved. The tree
+    /// must be reopened from its last checkpoint.
     pub(super) fn break_down(&self, cause: &Error) {
         if let Error::Corrupt {
             place,
@@ -156,7 +163,7 @@ impl<B: PageBuffer> TreeCore<B> {
         damaged_page("the tree", page, 0, expected, found)
     }
 
-    /// Checks that a child is one level below its parent.
+    /// Returns an error unless the node `child` is on the level just below the level `above`.
     pub(super) fn check_child(page: u64, above: u8, child: &[u8]) -> Result<()> {
         let below = above.checked_sub(1);
         let is_child = below == Some(level(child))
@@ -174,21 +181,24 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(())
     }
 
-    /// Latches a child of a node at level `above` for reading.
+    /// Latches a child of a node on level `above` for reading. Returns an error if the page is not
+    /// such a child.
     pub(super) fn shared(&self, page: u64, above: u8) -> Result<PageReadGuard<'_>> {
         let child = self.buffer.pin_shared(page)?;
         Self::check_child(page, above, &child)?;
         Ok(child)
     }
 
-    /// Latches a child of a node at level `above` for writing.
+    /// Latches a child of a node on level `above` for writing. Returns an error if the page is not
+    /// such a child.
     pub(super) fn exclusive(&self, page: u64, above: u8) -> Result<PageWriteGuard<'_>> {
         let child = self.buffer.pin_exclusive(page)?;
         Self::check_child(page, above, &child)?;
         Ok(child)
     }
 
-    /// Returns the change in the number of pairs of a leaf when messages are applied.
+    /// Returns by how much the number of pairs in a leaf would grow if the messages were applied.
+    /// The result may be negative.
     fn growth(&self, leaf: &[u8], messages: &MessageList) -> isize {
         let change =
             |message: NodeMessage<'_>| match (message.action, self.shape.pairs.find(leaf, message.key)) {
@@ -199,13 +209,13 @@ impl<B: PageBuffer> TreeCore<B> {
         messages.iter().map(change).sum()
     }
 
-    /// Returns whether messages fit into a leaf without a split.
+    /// Returns whether messages can be applied to a leaf without splitting it.
     pub(super) fn leaf_takes(&self, leaf: &[u8], messages: &MessageList) -> bool {
         let free = self.shape.pairs.free(leaf);
         free >= messages.len() || self.growth(leaf, messages) <= free as isize
     }
 
-    /// Returns whether one message fits into a leaf without a split.
+    /// Returns whether one message can be applied to a leaf without splitting it.
     pub(super) fn leaf_takes_one(&self, leaf: &[u8], message: NodeMessage<'_>) -> bool {
         let pairs = &self.shape.pairs;
         pairs.free(leaf) > 0
@@ -213,7 +223,7 @@ impl<B: PageBuffer> TreeCore<B> {
             || pairs.find(leaf, message.key).is_ok()
     }
 
-    /// Applies a message to a leaf. The leaf must have space for it.
+    /// Applies a message to a leaf. The leaf must have space for the result.
     pub(super) fn apply_one(&self, leaf: &mut [u8], message: NodeMessage<'_>) -> Result<()> {
         let pairs = &self.shape.pairs;
         match (pairs.find(leaf, message.key), message.action) {
@@ -244,7 +254,7 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(())
     }
 
-    /// Applies messages to a leaf, deletes first. The leaf must have space for them.
+    /// Applies messages to a leaf, deletes first. The leaf must have space for the result.
     pub(super) fn apply(&self, leaf: &mut [u8], messages: &MessageList) -> Result<()> {
         assert!(
             self.leaf_takes(leaf, messages),
@@ -260,8 +270,8 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(())
     }
 
-    /// Splits a leaf at the median of its keys and those of messages, and returns the right half.
-    /// The parent must have a free pivot.
+    /// Splits a leaf at the median of the leaf's own keys and the keys of `messages`. Returns the
+    /// first key of the right half, and the right half itself. The parent must have a free pivot.
     pub(super) fn split_leaf(
         &self,
         parent: &mut PageWriteGuard<'_>,
@@ -280,7 +290,8 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok((median, right))
     }
 
-    /// Adds a message to the buffer of a node. The buffer must have a place for it.
+    /// Adds a message to the buffer of a node. If the buffer already has a message about the key,
+    /// the two are combined; otherwise the buffer must have space.
     pub(super) fn deposit(&self, node: &mut [u8], message: NodeMessage<'_>) -> Result<()> {
         let buffer = self.shape.buffer_of(node);
         match buffer.find(node, message.key) {
@@ -304,13 +315,13 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(())
     }
 
-    /// Returns whether the buffer of a node has a place for a message.
+    /// Returns whether the buffer of a node can accept a message.
     pub(super) fn has_place(&self, node: &[u8], message: NodeMessage<'_>) -> bool {
         let buffer = self.shape.buffer_of(node);
         buffer.free(node) > 0 || buffer.find(node, message.key).is_ok()
     }
 
-    /// Returns the root's level; 0 if the root is a leaf.
+    /// Returns the level of the root, which is 0 if the root is a leaf.
     pub(super) fn height(&self) -> Result<u8> {
         let root = self.buffer.pin_shared(self.root)?;
         let level = level(&root);

@@ -1,19 +1,20 @@
-//! Decodes all formats of a page file and its journal from arbitrary bytes, for fuzzing.
+//! Decoding of arbitrary bytes as each format of a page file and its journal, for fuzzing.
 
 use super::buffer::{PAGE_HEADER, reread};
 use super::node::{MessageAction, NodeShape, PageContentKind, TreeSizes, child_at, kind};
 use super::structure::reread_value;
 use super::{store, structure};
 
-/// The sizes that determine the layout of the nodes.
+/// The limits that determine the layout of nodes.
 const SIZES: TreeSizes = TreeSizes {
     key_limit: 12,
     value_limit: 30,
     epsilon_percent: 50,
 };
 
-/// Decodes bytes as each of the formats of pages, and returns how many formats accept them.
-/// Everything decoded is encoded again and compared. The first 8 bytes may be a wrong checksum.
+/// Decodes bytes as each of the formats in pages, and returns the number of formats that accept the
+/// bytes. Everything that is decoded is encoded again and compared with the input. The first 8
+/// bytes may be an incorrect checksum.
 ///
 /// ```
 /// use alluvium_trees::paged::{decode, examples};
@@ -22,7 +23,7 @@ const SIZES: TreeSizes = TreeSizes {
 /// ```
 ///
 /// # Panics
-/// When decoded bytes are not encoded to the same bytes.
+/// If decoded bytes are not encoded to the same bytes again.
 #[must_use]
 pub fn decode(bytes: &[u8]) -> usize {
     let node = |content: &[u8]| {
@@ -42,7 +43,7 @@ pub fn decode(bytes: &[u8]) -> usize {
     found.iter().sum()
 }
 
-/// Reads all parts of a node. Returns `false` if the bytes are not a node.
+/// Reads all parts of a node. Returns `false` if the bytes are not a valid node.
 fn walk(shape: &NodeShape, node: &[u8]) -> bool {
     if shape.validate(node).is_err() {
         return false;
@@ -80,7 +81,7 @@ fn walk(shape: &NodeShape, node: &[u8]) -> bool {
     true
 }
 
-/// Returns an example of each format.
+/// Returns examples of valid bytes for the formats.
 #[must_use]
 pub fn examples() -> Vec<Vec<u8>> {
     let mut all = super::buffer::examples();

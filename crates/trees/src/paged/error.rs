@@ -1,9 +1,9 @@
-//! Errors of pages, expressed as errors of their store.
+//! Constructors for the errors of a tree in pages, as errors of its store.
 
 use alluvium_storage::{DiskLocation, Error, OnDiskObject};
 use std::fmt::Display;
 
-/// Returns the error of a page whose bytes differ from those written.
+/// Returns the error for a page whose bytes differ from the bytes that were written.
 pub(super) fn damaged_page(
     file: &str,
     page: u64,
@@ -15,14 +15,14 @@ pub(super) fn damaged_page(
     Error::corrupt(place, expected, format!("{found}, in page {page}"))
 }
 
-/// Returns the error of a page with a valid checksum that belongs to another store.
+/// Returns the error for a page that has a valid checksum but belongs to another store.
 pub(super) fn foreign_page(file: &str, page: u64, expected: u128, found: u128) -> Error {
     let place = DiskLocation::new(OnDiskObject::Node, file, 0);
     let found = format!("page {page} of store {found:032x}");
     Error::corrupt(place, format!("pages of store {expected:032x}"), found)
 }
 
-/// Returns the error of a file without a tree.
+/// Returns the error for a file that does not contain a tree.
 pub(super) fn no_tree(file: &str, why: impl Into<String>) -> Error {
     Error::NotAStore {
         directory: file.to_owned(),
@@ -30,7 +30,7 @@ pub(super) fn no_tree(file: &str, why: impl Into<String>) -> Error {
     }
 }
 
-/// Converts an error of opening pages for a store that hosts them: a missing tree is then
+/// Converts an error of opening pages that belong to a store. For such pages, a missing tree is
 /// corruption.
 pub(super) fn hosted(error: Error) -> Error {
     match error {
@@ -39,7 +39,7 @@ pub(super) fn hosted(error: Error) -> Error {
     }
 }
 
-/// Returns the error of a file that does not hold the pages of its store.
+/// Returns the error for a file that does not contain the pages of its store.
 pub(super) fn not_these_pages(file: &str, why: impl Into<String>) -> Error {
     Error::corrupt(
         DiskLocation::new(OnDiskObject::Node, file, 0),
@@ -48,26 +48,26 @@ pub(super) fn not_these_pages(file: &str, why: impl Into<String>) -> Error {
     )
 }
 
-/// Returns the error of a wait for a frame while all frames were pinned.
+/// Returns the error for an operation that needs a frame while all frames are pinned.
 pub(super) fn all_pinned(frames: usize) -> Error {
     refused(format!(
         "all {frames} frames of the page buffer are pinned; give it more memory, or use fewer threads"
     ))
 }
 
-/// Returns the error of a file that has reached its largest number of pages.
+/// Returns the error for a file that has reached its maximum number of pages.
 pub(super) fn too_many_pages(pages: u64) -> Error {
     refused(format!(
         "the page file has reached its maximum size of {pages} pages; move keys to another store"
     ))
 }
 
-/// Returns the error of a key longer than the tree's limit.
+/// Returns the error for a key that is longer than the tree's limit.
 pub(super) fn key_too_long(len: usize, limit: usize) -> Error {
     too_long("key", len, limit)
 }
 
-/// Returns the error of a value longer than the tree's limit.
+/// Returns the error for a value that is longer than the tree's limit.
 pub(super) fn value_too_long(len: usize, limit: usize) -> Error {
     too_long("value", len, limit)
 }

@@ -1,22 +1,23 @@
-//! Merges nodes that deletes have left under-full with their neighbours. This is an option of each
-//! tree.
+//! Merges of nodes that deletes have left under-full with neighbouring nodes. Merging is an option
+//! of each tree.
 //!
-//! A writer that leaves a leaf under-full notes one of its keys. After its own write, when it holds
-//! no latch, the writer walks down to that key. On the way it latches each child before it releases
-//! the parent, and joins under-full nodes with a neighbour. So a merge is an ordinary change of the
-//! tree under the same latches as a split, and no block of messages can be moving to a page that
-//! the merge frees. Until the next checkpoint a merge exists only in memory, or in pages whose old
-//! images are kept.
+//! A writer that leaves a leaf under-full notes one of the leaf's keys. After its own write, when
+//! it holds no latch, the writer descends to that key. On the way it latches each child before it
+//! releases the parent, and merges under-full nodes with a neighbour. A merge is therefore an
+//! ordinary change of the tree, under the same latches as a split, and no block of messages can be
+//! moving to a page that the merge frees. Until the next checkpoint, a merge exists only in memory,
+//! or in pages whose old images are in the journal.
 //!
 //! Invariants:
 //!
-//! - **PM1** While no writer is in the tree, a leaf is at least a quarter full, and any other node
-//!   has at least an eighth of its possible pivots, except the root. A root with children has at
-//!   least two.
-//! - **PM2** The messages of two joined nodes fit into one buffer. If they do not, the messages of
-//!   the under-full node are moved down first: it has few children, so each of them can be split.
-//! - **PM3** A merge latches the parent exclusively, then the left node, then the right one. A page
-//!   is freed once its parent no longer refers to it.
+//! - **PM1** While no writer is active, every leaf except the root is at least a quarter full, and
+//!   every inner node except the root has at least an eighth of the maximum number of pivots. A
+//!   root that is an inner node has at least two children.
+//! - **PM2** When two nodes are merged, their messages must fit into one buffer. If they do not,
+//!   the messages of the under-full node are moved to its children first. This is always possible:
+//!   the node has few children, so each of them can be split.
+//! - **PM3** A merge latches the parent exclusively, then the left node, and then the right node. A
+//!   page is freed only after its parent no longer refers to it.
 
 use super::buffer::{PageBuffer, PageWriteGuard};
 use super::core::{TreeCore, TreeCounters};
@@ -28,26 +29,27 @@ use alluvium_storage::Result;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The treatment of nodes that deletes leave under-full.
+/// How to treat nodes that deletes leave under-full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum UnderfullPolicy {
-    /// They stay as they are, and later inserts fill them.
+    /// Under-full nodes stay as they are, until later inserts fill them.
     #[default]
     Never,
-    /// They are merged with a neighbour, which frees a page, or receive some of its content.
+    /// An under-full node is merged with a neighbour, which frees a page. If the contents do not
+    /// fit into one node, the under-full node receives some of its neighbour's content.
     UnderFull,
 }
 
-/// The most walks for one key. Each walk repairs at least one more level, and a tree has few
-/// levels.
+/// Maximum number of descents to merge the nodes on the path of one key. Each descent repairs at
+/// least one more level, and a tree has few levels.
 const MOST_WALKS: usize = 64;
 const _: () = assert!(MOST_WALKS > 1, "a merge may leave the parent under-full");
 
-/// A key of each leaf that writers have left under-full.
+/// Keys of the leaves that writers have left under-full.
 #[derive(Debug, Default)]
 pub(super) struct UnderfullKeys {
     keys: Mutex<Vec<Vec<u8>>>,
-    /// The number of keys, which can be read without the mutex.
+    /// The number of keys. It can be read without the mutex.
     count: AtomicUsize,
 }
 
@@ -75,12 +77,13 @@ fn pivots_len(shape: &NodeShape, node: &[u8]) -> usize {
     shape.pivots_of(node).len(node)
 }
 
-/// Moves the messages of a node to its children, as far as the children can be split.
+/// A callback that moves the messages of a node to its children, as long as the children can be
+/// split.
 pub(super) type DrainCallback<'e> = &'e dyn Fn(&mut PageWriteGuard<'_>) -> Result<()>;
 
 impl<B: PageBuffer> TreeCore<B> {
-    /// Notes a key of a leaf below the root, if the leaf is under-full. The caller holds the leaf's
-    /// latch, and must call [`TreeCore::merge_noted`] later.
+    /// Notes a key of a leaf below the root, if the leaf is under-full. The caller must hold the
+    /// leaf's latch, and must call [`TreeCore::merge_noted`] later.
     pub(super) fn note_leaf(&self, leaf: &[u8], key: &[u8]) {
         debug_assert_eq!(level(leaf), 0, "it is a leaf");
         if self.merging == UnderfullPolicy::UnderFull && is_under_full(&self.shape, leaf) {
@@ -88,17 +91,17 @@ impl<B: PageBuffer> TreeCore<B> {
         }
     }
 
-    /// Notes a key whose path may have under-full nodes.
+    /// Notes a key on whose path there may be under-full nodes.
     pub(super) fn note(&self, key: &[u8]) {
         if self.merging == UnderfullPolicy::UnderFull {
             self.noted.add(key);
         }
     }
 
-    /// Merges the leaves that were noted (PM1). The caller is counted as a writer, and holds no
-    /// latch.
+    /// Merges the under-full leaves whose keys were noted (PM1). The caller must be registered as a
+    /// writer, and must not hold any latch.
     ///
-    /// A key whose merge fails stays noted, and the next write tries again.
+    /// If the merge for a key fails, the key stays noted, and the next write tries again.
     pub(super) fn merge_noted(&self, empty: DrainCallback<'_>) -> Result<()> {
         while let Some(key) = self.noted.take() {
             let merged = self.merge_at(&key, empty);
@@ -108,7 +111,7 @@ impl<B: PageBuffer> TreeCore<B> {
     }
 
     fn merge_at(&self, key: &[u8], empty: DrainCallback<'_>) -> Result<()> {
-        // Usually only the leaf is under-full, and its parent has other children.
+        // In most cases only the leaf is under-full, and its parent has other children.
         if self.merge_leaf(key, empty)? {
             return Ok(());
         }
@@ -120,8 +123,8 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(())
     }
 
-    /// Merges the leaf of a key. Returns whether nothing is left to do: the leaf and its parent are
-    /// sound, or the root is a leaf.
+    /// Merges the leaf of a key if it is under-full. Returns `true` if nothing remains to be
+    /// merged: the leaf and its parent are filled enough, or the root is a leaf.
     fn merge_leaf(&self, key: &[u8], empty: DrainCallback<'_>) -> Result<bool> {
         let Some(mut parent) = self.parent_of_leaf(key)? else {
             return Ok(true);
@@ -131,8 +134,9 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(self.is_sound(&leaf) && self.is_sound(&parent))
     }
 
-    /// Latches the parent of a key's leaf exclusively. Nodes above are latched shared, each child
-    /// before its parent is released. Returns `None` if the root is a leaf.
+    /// Latches the parent of a key's leaf exclusively, and returns it. The nodes above are latched
+    /// shared, and each child is latched before its parent is released. Returns `None` if the root
+    /// is a leaf.
     fn parent_of_leaf(&self, key: &[u8]) -> Result<Option<PageWriteGuard<'_>>> {
         let mut node = loop {
             let root = self.buffer.pin_shared(self.root)?;
@@ -140,7 +144,8 @@ impl<B: PageBuffer> TreeCore<B> {
                 break root;
             }
             drop(root);
-            // The tree may have changed between the two latches.
+            // The tree may have changed since the shared latch was released, so check the level
+            // again.
             let root = self.buffer.pin_exclusive(self.root)?;
             match level(&root) {
                 0 => return Ok(None),
@@ -157,8 +162,9 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(Some(parent))
     }
 
-    /// Merges every under-full node on the path to a key's leaf. Returns whether all nodes of the
-    /// path are sound afterwards: a merge may leave the parent under-full.
+    /// Merges every under-full node on the path to a key's leaf. Returns whether all nodes on the
+    /// path are filled enough afterwards. They may not be, because a merge may leave the parent
+    /// under-full.
     fn merge_path(&self, key: &[u8], empty: DrainCallback<'_>) -> Result<bool> {
         let mut node = self.lowered_root(empty)?;
         let mut is_sound = true;
@@ -178,8 +184,8 @@ impl<B: PageBuffer> TreeCore<B> {
         }
     }
 
-    /// Latches the child of a key, and joins it with neighbours while it is under-full and there
-    /// are any.
+    /// Latches the child whose range contains a key. As long as the child is under-full and has
+    /// neighbours, merges it with one of them. Returns the resulting child.
     fn merged_child<'b>(
         &'b self,
         node: &mut PageWriteGuard<'_>,
@@ -190,32 +196,34 @@ impl<B: PageBuffer> TreeCore<B> {
             let pivots = self.shape.pivots_of(node);
             let at = child_index(&pivots, node, key);
             let child = self.exclusive(child_at(&pivots, node, at), level(node))?;
-            // A node may have one child only, if its largest number of pivots is three. It must get
-            // more on this path, because an under-full child needs a neighbour.
+            // If the maximum number of pivots is three, a node may have only one child without
+            // being under-full. On this path it must be merged nevertheless, because an under-full
+            // child needs a neighbour.
             let has_one = level(&child) > 0 && self.shape.pivots_of(&child).is_empty(&child);
             if (self.is_sound(&child) && !has_one) || pivots.is_empty(node) {
                 return Ok(child);
             }
-            // Both are latched from left to right (PM3). No other writer can change them in
-            // between, because it would need the latch of the parent.
+            // Both nodes must be latched from left to right (PM3), so the child is released first.
+            // No other writer can change it in the meantime, because that would require the latch
+            // of the parent.
             drop(child);
             self.join_at(node, at.min(pivots.len(node) - 1), empty)?;
         }
     }
 
-    /// Joins the children on both sides of a pivot.
+    /// Merges the two children on both sides of a pivot.
     fn join_at(&self, node: &mut PageWriteGuard<'_>, at: usize, empty: DrainCallback<'_>) -> Result<()> {
         let pivots = self.shape.pivots_of(node);
         let mut left = self.exclusive(child_at(&pivots, node, at), level(node))?;
         let mut right = self.exclusive(child_at(&pivots, node, at + 1), level(node))?;
         if kind(&left) == Some(PageContentKind::Buffered) {
-            // The under-full one has fewer children.
+            // Move the messages of the node with fewer children, which is the under-full one.
             match pivots_len(&self.shape, &left) <= pivots_len(&self.shape, &right) {
                 true => self.fit(&mut left, &right, empty)?,
                 false => self.fit(&mut right, &left, empty)?,
             }
         }
-        // Nothing fails from here on.
+        // No operation can fail from here on.
         let before = pivots.key(node, at).to_vec();
         let between = join(&self.shape, &mut left, &before, &mut right);
         pivots.remove(node, at);
@@ -232,8 +240,8 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(())
     }
 
-    /// Prepares an under-full node for a join: afterwards the messages of both nodes fit into one
-    /// buffer, and both are divided alike (PM2).
+    /// Prepares an under-full node for a merge. Afterwards, the messages of both nodes fit into one
+    /// buffer, and the space of both nodes is divided in the same way (PM2).
     fn fit(&self, node: &mut PageWriteGuard<'_>, other: &[u8], empty: DrainCallback<'_>) -> Result<()> {
         let (own, shared) = (self.shape.buffer_of(node), self.shape.buffer_of(other));
         if own.len(node) + shared.len(other) > shared.capacity() {
@@ -250,15 +258,15 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(())
     }
 
-    /// Latches the root. While it has only one child, the child's content replaces its own, which
-    /// makes the tree one level lower.
+    /// Latches the root exclusively, and returns it. As long as the root has only one child, the
+    /// child's content replaces the root's content, which makes the tree one level lower.
     fn lowered_root<'b>(&'b self, empty: DrainCallback<'_>) -> Result<PageWriteGuard<'b>> {
         let mut root = self.buffer.pin_exclusive(self.root)?;
         while level(&root) > 0 && self.shape.pivots_of(&root).is_empty(&root) {
             if kind(&root) == Some(PageContentKind::Buffered) && !self.shape.buffer_of(&root).is_empty(&root)
             {
-                // Messages higher in the tree are younger and must move first. This may split the
-                // child.
+                // Messages in the root are newer than those in the child, so they must move down
+                // before the child's content is moved up. This may split the child.
                 empty(&mut root)?;
                 continue;
             }
@@ -267,7 +275,8 @@ impl<B: PageBuffer> TreeCore<B> {
             if kind(&root) == Some(PageContentKind::Wide) && kind(&child) == Some(PageContentKind::Buffered) {
                 empty(&mut child)?;
                 if !self.shape.buffer_of(&child).is_empty(&child) {
-                    // The child has as many children as its pivots allow, so two nodes are needed.
+                    // The child already has the maximum number of children, so two nodes are
+                    // needed.
                     self.split_node(&mut root, &mut child)?;
                     break;
                 }

@@ -1,13 +1,15 @@
-//! Trees whose pages are updated in place: a Bε-tree and a B⁺-tree over their own page buffer.
+//! Trees whose pages are updated in place: a Bε-tree and a B⁺-tree, which have their own page
+//! buffer.
 //!
-//! *Scope*: pages in memory and in a file, the layout of nodes, how messages move down a tree, the
-//! order of latches.
+//! *Scope*: pages in memory and in a file; the layout of nodes; how messages move down a tree; the
+//! order in which latches are acquired.
 //!
 //! *Must not depend on*: transactions, threads, clocks; sequence numbers, except in `structure`.
 //!
-//! The source is Rotte's thesis on write-heavy operations with Bε-trees (TU München, 2022). In
-//! contrast to the thesis, sizes are chosen when a tree is created, keys and values vary in length
-//! up to limits, pages survive crashes, and every failure is reported as an error.
+//! The trees are based on Rotte's thesis on write-heavy operations with Bε-trees (TU München,
+//! 2022). In contrast to the thesis, sizes are chosen when a tree is created, keys and values have
+//! variable lengths up to a limit, pages survive crashes, and every failure is reported as an
+//! error.
 
 pub mod beps;
 pub mod bplus;

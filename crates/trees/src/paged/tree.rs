@@ -1,4 +1,5 @@
-//! The public type of a tree in pages: operations common to Bε-trees and B⁺-trees.
+//! The public type of a tree in pages, with the operations that Bε-trees and B⁺-trees have in
+//! common.
 
 use super::buffer::{PageBuffer, PagePool};
 use super::core::TreeCore;
@@ -8,25 +9,25 @@ use super::store::StoredTreeKind;
 use alluvium_storage::Result;
 use std::fmt;
 
-/// A tree over a page buffer. All methods may be called from any thread.
+/// A tree in the pages of a page buffer. All methods may be called from any thread.
 #[derive(Debug)]
 pub struct PagedTree<B, W> {
     pub(super) core: TreeCore<B>,
     pub(super) path: W,
 }
 
-/// The way in which messages are written to a tree.
+/// The way in which a kind of tree processes written messages.
 pub trait WritePath: fmt::Debug + Send + Sync + Sized + 'static {
-    /// Whether nodes have buffers for messages.
+    /// Whether inner nodes have buffers for messages.
     const HAS_BUFFERS: bool;
 
     /// Writes a message to a tree.
     ///
     /// # Errors
-    /// A key or a value that is too long; a full disk; I/O errors.
+    /// A key or a value that is too long; an error if the disk is full; I/O errors.
     fn write<B: PageBuffer>(tree: &PagedTree<B, Self>, message: NodeMessage<'_>) -> Result<()>;
 
-    /// Returns the kind of tree that a file records.
+    /// Returns the kind of tree, which is stored in the page file.
     fn sort(&self) -> StoredTreeKind;
 }
 
@@ -34,15 +35,15 @@ impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
     /// Sets the value of a key.
     ///
     /// # Errors
-    /// A key or a value that is too long; a full disk; I/O errors.
+    /// A key or a value that is too long; an error if the disk is full; I/O errors.
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let action = MessageAction::Insert;
         let operand = value;
         W::write(self, NodeMessage { key, action, operand })
     }
 
-    /// Combines the value of a key with an operand, by the tree's operator. A key without a value
-    /// is not changed.
+    /// Combines the value of a key with an operand, using the tree's update operator. If the key
+    /// has no value, nothing changes.
     ///
     /// # Errors
     /// The errors of [`PagedTree::insert`].
@@ -60,16 +61,16 @@ impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
         W::write(self, NodeMessage { key, action, operand })
     }
 
-    /// Returns the value of a key.
+    /// Returns the value of a key, or `None` if the key does not exist.
     ///
     /// # Errors
-    /// I/O errors; damage.
+    /// I/O errors, or an error if a page is damaged.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut value = Vec::new();
         Ok(self.core.get(key, &mut value)?.then_some(value))
     }
 
-    /// Copies the value of a key into `value`, and returns whether the key has one.
+    /// Copies the value of a key into `value`. Returns whether the key has a value.
     ///
     /// # Errors
     /// The errors of [`PagedTree::get`].
@@ -77,7 +78,7 @@ impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
         self.core.get(key, value)
     }
 
-    /// Returns an iterator over the keys of a range. It is double-ended.
+    /// Returns a double-ended iterator over the keys in a range.
     ///
     /// ```
     /// use alluvium_trees::paged::beps::{BepsTree, BepsOptions};
@@ -96,10 +97,11 @@ impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
         PagedTreeScan::new(&self.core, bounds)
     }
 
-    /// Walks all nodes and reports errors in them. Writers wait until it is done.
+    /// Visits all nodes of the tree and returns the errors found in them. Writers wait until this
+    /// returns.
     ///
     /// # Errors
-    /// I/O errors; damage that ends the walk.
+    /// I/O errors, or an error if damage prevents further nodes from being visited.
     pub fn examine(&self) -> Result<TreeWalkReport> {
         let examined = self.core.examine()?;
         assert!(
@@ -116,19 +118,20 @@ impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
 }
 
 impl<W: WritePath> PagedTree<PagePool, W> {
-    /// Makes the current state of the tree durable, with up to 512 bytes of its owner's data. A
-    /// crash restores this state.
+    /// Makes the current state of the tree durable, together with up to 512 bytes of the caller's
+    /// own data. After a crash, the tree is restored to this state.
     ///
     /// # Errors
-    /// I/O errors. After any error except a full disk, the tree refuses changes.
+    /// I/O errors. After any error except a full disk, the tree refuses further changes.
     pub fn checkpoint(&self, own: &[u8]) -> Result<()> {
         self.core.checkpoint(self.path.sort(), own)
     }
 
-    /// Walks all nodes, and accounts for all pages of the file.
+    /// Visits all nodes of the tree, and checks that every page of the file is in use exactly once
+    /// or free.
     ///
     /// # Errors
-    /// I/O errors; damage that ends the walk.
+    /// I/O errors, or an error if damage prevents further nodes from being visited.
     pub fn check(&self) -> Result<TreeWalkReport> {
         self.core.check()
     }

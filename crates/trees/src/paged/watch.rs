@@ -1,29 +1,33 @@
-//! Counts accesses to each node of an adaptive tree, and computes from them the best division of
-//! the node's space between pivots and messages.
+//! Counts the accesses to each node of an adaptive tree. From the counts, computes how the space of
+//! a node is best divided between pivots and messages.
 //!
-//! Lookups are counted when they visit a node with a buffer, and messages when they leave it. The
-//! counts are in memory only, in a hash table by page number. Pages with the same hash share
-//! counts, and an increment may be lost. In both cases the only harm is a division that is not the
-//! best.
+//! A lookup is counted when it visits a node that has a buffer, and a message is counted when it
+//! leaves such a node. The counts exist only in memory, in a hash table indexed by page number.
+//! Pages with the same hash share their counts, and a concurrent increment may be lost. The only
+//! possible harm in both cases is a division that is not optimal.
 //!
-//! The cost model is table 4.1 of the thesis, in page accesses. The share of a node with n pivots
-//! in the height of the tree is 1 / ln(n + 1). A lookup accesses one page for each level. A message
-//! shares the cost of reading and writing a child with the other messages of its block, which has
-//! about b / (n + 1) messages.
+//! The cost model is table 4.1 of the thesis; costs are numbers of page accesses. A node with n
+//! pivots contributes 1 / ln(n + 1) to the height of the tree. A lookup accesses one page on each
+//! level. A message shares the cost of reading and writing a child with the other messages of its
+//! block. A block has about b / (n + 1) messages, where b is the number of messages for which the
+//! node has space.
 
 use super::node::NodeShape;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The number of entries of the table.
+/// Number of entries in the hash table of counts.
 const PLACES: usize = 4096;
-/// The number of accesses to a node before it may be divided again.
+/// Minimum number of accesses to a node before its space may be divided differently.
 const EVIDENCE: u32 = 64;
-/// The counts of a node are halved from this number on, so that old accesses have less weight.
+/// Once a node has been accessed this many times, its counts are halved, so that older accesses
+/// have less weight.
 const MEMORY: u32 = 4096;
-/// The number of divisions that are compared.
+/// Number of steps between the smallest and the largest number of pivots. One division is compared
+/// for each step.
 const STEPS: u32 = 8;
-/// A new division must cost at most this fraction of the present one.
+/// A node is divided differently only if the cost of the new division, relative to the cost of the
+/// present one, is below this ratio.
 const WORTH: f64 = 0.9;
 const _: () = assert!(
     PLACES.is_power_of_two() && EVIDENCE < MEMORY && STEPS > 1,
@@ -36,13 +40,13 @@ struct AccessCounter {
     messages: AtomicU32,
 }
 
-/// Adds without synchronisation: a concurrent addition may be lost.
+/// Adds `more` to a count without synchronisation. A concurrent addition may be lost.
 fn add(count: &AtomicU32, more: u32) {
     let now = count.load(Ordering::Relaxed);
     count.store(now.saturating_add(more), Ordering::Relaxed);
 }
 
-/// A division of a node's space: `n` pivots and `b` messages.
+/// A way to divide the space of a node: space for `n` pivots and for `b` messages.
 #[derive(Clone, Copy, Debug)]
 struct NodeDivision {
     n: usize,
@@ -50,7 +54,8 @@ struct NodeDivision {
 }
 
 impl NodeDivision {
-    /// Returns the cost of lookups and messages at a node, in page accesses.
+    /// Returns the cost of the given numbers of lookups and messages at a node with this division,
+    /// in page accesses.
     fn cost(&self, lookups: f64, messages: f64) -> f64 {
         let children = (self.n + 1) as f64;
         let accesses = 2.0 * (children / self.b.max(1) as f64).min(1.0);
@@ -58,7 +63,7 @@ impl NodeDivision {
     }
 }
 
-/// Access counts of the nodes of a tree.
+/// The access counts of all nodes of a tree.
 pub(super) struct NodeAccessCounts {
     places: Box<[AccessCounter]>,
     divisions: Vec<NodeDivision>,
@@ -96,12 +101,12 @@ impl NodeAccessCounts {
         add(&self.place(page).lookups, 1);
     }
 
-    /// Counts messages that leave a node.
+    /// Counts messages that have left a node.
     pub(super) fn passed(&self, page: u64, messages: usize) {
         add(&self.place(page).messages, messages as u32);
     }
 
-    /// Gives half of a split node's counts to its right half.
+    /// After a split, moves half of the left node's counts to the right node.
     pub(super) fn inherit(&self, left: u64, right: u64) {
         let (from, to) = (self.place(left), self.place(right));
         for (from, to) in [(&from.lookups, &to.lookups), (&from.messages, &to.messages)] {
@@ -111,8 +116,8 @@ impl NodeAccessCounts {
         }
     }
 
-    /// Returns the number of pivots for which a node should have space. At present it has space for
-    /// `now` pivots and `b` messages.
+    /// Returns the number of pivots for which a node should have space. `now` and `b` are the
+    /// numbers of pivots and messages for which it has space at present.
     pub(super) fn wanted(&self, page: u64, now: usize, b: usize) -> usize {
         let place = self.place(page);
         let (lookups, messages) = (

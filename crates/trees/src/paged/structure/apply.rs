@@ -1,4 +1,4 @@
-//! Changes of the pages: memtables, ingests and rewrites. Each is applied in slices.
+//! Changes of the pages: memtables, ingests and rewrites. Every change is applied in slices.
 
 use super::format::{self, PageValue, PagedEntry};
 use super::messages::MessagePlace;
@@ -20,21 +20,21 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The number of keys that are changed while readers wait.
+/// Number of keys in one slice. Readers wait while a slice is applied.
 const SLICE: usize = 32;
-/// The most pages that a slice may allocate, except those of long values.
+/// Maximum number of pages that a slice may allocate, not including pages for long values.
 const SPARE: u64 = 256;
-/// Approximate overhead of a message in bytes, in addition to its key and value.
+/// Approximate size in bytes of a message, in addition to its key and value.
 const MESSAGE_BYTES: usize = 32;
 
-/// Whether compaction filters are applied.
+/// Whether compaction filters are consulted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FilterMode {
     Asked,
     Silent,
 }
 
-/// Merges ranges that touch or overlap. The result covers the same keys.
+/// Merges key ranges that overlap or are adjacent. The result covers the same keys.
 pub(super) fn joined(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
     ranges.sort_by(|one, other| one.low.cmp(&other.low));
     let mut joined: Vec<KeyRange> = Vec::new();
@@ -57,27 +57,28 @@ pub(super) fn joined(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
     joined
 }
 
-/// The share of a memtable that is being incorporated into the pages.
+/// A slice of a memtable that is being written into the pages.
 #[derive(Debug)]
 pub(super) struct PagedIncorporation {
     pub(super) paged: PagedDictionary,
     pub(super) share: MemtableSlice,
-    /// The space class, which determines how much of the reserve it may use.
+    /// The space class, which determines how much of the space reserve may be used.
     pub(super) class: AllocationClass,
 }
 
-/// A rewrite of the whole tree: drops obsolete messages and applies compaction filters.
+/// A rewrite of the whole tree, which drops obsolete messages and applies compaction filters.
 #[derive(Debug)]
 pub(super) struct PagedRewrite {
     paged: PagedDictionary,
-    /// The first key not yet rewritten.
+    /// The first key that has not been rewritten yet.
     at: Vec<u8>,
     filters: FilterMode,
 }
 
 impl PagedDictionary {
-    /// Folds messages, newest first. Each remaining message keeps its own sequence number (PV2):
-    /// its previous one, or that of the newest message that was folded into it.
+    /// Merges the messages of a key, which must be ordered from newest to oldest, and returns the
+    /// remaining ones in the same order. A remaining message keeps its sequence number, or has that
+    /// of the newest message that was merged into it, so no two have the same number (PV2).
     fn folded(
         &self,
         key: &[u8],
@@ -100,7 +101,8 @@ impl PagedDictionary {
             |folded| {
                 let own = folded.number.and_then(|number| messages.get(number));
                 left.push(PagedEntry {
-                    // The folder returns sequence number zero for the message at the end of a key.
+                    // The folder returns sequence number 0 for the oldest remaining message of a
+                    // key.
                     sequence: match folded.sequence {
                         0 => own.map_or(newest_hidden, |message| message.sequence),
                         sequence => sequence,
@@ -118,19 +120,20 @@ impl PagedDictionary {
         left
     }
 
-    /// Returns the messages of a key up to the cut.
+    /// Returns the messages of a key that are in the pages, up to the cut.
     fn older(&self, key: &[u8]) -> Result<Vec<PagedEntry>> {
         let mut value = Vec::new();
         if !self.core().get(key, &mut value)? {
             return Ok(Vec::new());
         }
         let mut entries = self.entries(&value)?;
-        // Messages above the cut are left from a change that failed, which is applied again.
+        // Messages above the cut were left by a change that failed. That change will be applied
+        // again.
         entries.retain(|entry| entry.sequence <= self.at());
         Ok(entries)
     }
 
-    /// Adds newer messages to those of a key (PV3).
+    /// Adds newer messages to the messages of a key in the pages (PV3).
     pub(super) fn put_before(&self, key: &[u8], newer: &[Message<'_>], rule: &FoldRule) -> Result<()> {
         let above = FoldRule {
             older: OlderData::Elsewhere,
@@ -150,7 +153,7 @@ impl PagedDictionary {
         self.keep(key, &left)
     }
 
-    /// Replaces the messages of a key by `entries`.
+    /// Replaces the messages of a key in the pages by `entries`.
     fn keep(&self, key: &[u8], entries: &[PagedEntry]) -> Result<()> {
         if entries.is_empty() {
             return self.shared.tree.write(key, None);
@@ -172,7 +175,8 @@ impl PagedDictionary {
             .inspect_err(|_| self.shared.dropped.0.lock().extend(MessagePlace::of(&value)))
     }
 
-    /// Applies a change to keys in slices, while readers wait (PV1).
+    /// Applies a change to each of the keys. The keys are processed in slices, and readers wait
+    /// while a slice is applied (PV1).
     pub(super) fn in_slices<K>(
         &self,
         writer: &mut PagedWriterState,
@@ -180,15 +184,16 @@ impl PagedDictionary {
         mut change: impl FnMut(&K) -> Result<()>,
     ) -> Result<()> {
         for slice in keys.chunks(SLICE) {
-            // A full disk is detected before any part of the slice is applied.
+            // Reserve space first, so that a full disk is detected before any part of the slice is
+            // applied.
             let space = self.core().buffer.reserve_all(SPARE);
             let applied = space.and_then(|()| {
                 writer.is_current = false;
                 let _alone = self.shared.gate.write();
                 self.shared.state.fetch_add(1, Ordering::AcqRel);
                 for key in slice {
-                    // Pages that cannot be written stay in memory, and readers need some of that
-                    // memory.
+                    // Pages that cannot be written to the file occupy memory, and readers need some
+                    // of that memory.
                     self.core().buffer.writable()?;
                     change(key)?;
                 }
@@ -199,8 +204,8 @@ impl PagedDictionary {
         Ok(())
     }
 
-    /// Moves messages about the keys from `low` up to, but not including, `high` to their leaves,
-    /// in slices.
+    /// Moves the buffered messages for the keys from `low` (inclusive) to `high` (exclusive) to
+    /// their leaves, in slices.
     fn settle(&self, writer: &mut PagedWriterState, low: &[u8], high: Option<&[u8]>) -> Result<()> {
         let AnyTree::Beps(tree) = &self.shared.tree else {
             return Ok(());
@@ -225,7 +230,7 @@ impl PagedDictionary {
         Ok(())
     }
 
-    /// Returns up to `most` keys of a range that are in the pages.
+    /// Returns the first `most` keys of a range that are in the pages, or all if there are fewer.
     fn keys_within(&self, range: &KeyRange, most: usize) -> Result<Vec<Vec<u8>>> {
         let bounds = ScanBounds {
             from: Some(range.low.to_vec()),
@@ -235,7 +240,7 @@ impl PagedDictionary {
         scan.take(most).map(|pair| Ok(pair?.0)).collect()
     }
 
-    /// Fails for a key that does not fit into a node. Changes nothing.
+    /// Returns an error if any of the keys is too long for a node. Nothing is changed.
     fn require_fitting<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
         let limit = self.core().shape.key_limit;
         match keys.find(|key| key.len() > limit) {
@@ -244,9 +249,9 @@ impl PagedDictionary {
         }
     }
 
-    /// Requests a rewrite if enough keys were deleted since the last one that it may free pages,
-    /// and returns whether it did. Until a rewrite, deletes wait in nodes and the deleted values
-    /// occupy pages.
+    /// Requests a rewrite if so many keys have been deleted since the last one that a rewrite may
+    /// free pages. Returns whether it requested one. Without a rewrite, deletes remain in inner
+    /// nodes, and the deleted values occupy pages.
     pub fn want_deletes_applied(&self) -> bool {
         let shared = &self.shared;
         let counted = self.statistics();
@@ -258,7 +263,8 @@ impl PagedDictionary {
         is_due
     }
 
-    /// Begins a rewrite, if one was requested or enough values have expired.
+    /// Starts a rewrite if one has been requested or if enough values have expired. Returns `None`
+    /// otherwise.
     pub(super) fn rewrite_due(&self) -> Option<PagedRewrite> {
         let shared = &self.shared;
         let rule = shared.home.horizon.rule(OlderData::None);
@@ -282,8 +288,9 @@ impl PagedDictionary {
 }
 
 impl PagedDictionary {
-    /// Returns how many pages and page images a change of this class must leave to other classes.
-    /// So a full disk is detected while acknowledged writes and deletes still have space.
+    /// Returns the number of pages, and of page images, that a change of this space class must
+    /// leave for other classes. This reserve ensures that a full disk is detected while there is
+    /// still space for acknowledged writes and for deletes.
     fn left_by(&self, class: AllocationClass) -> u64 {
         let counted = self.statistics();
         let frames = self.core().buffer.frames().unwrap_or_default() as u64;
@@ -298,7 +305,7 @@ impl PagedDictionary {
 }
 
 impl PagedIncorporation {
-    /// Returns the most pages that the share may need.
+    /// Returns the maximum number of pages that the slice of the memtable may need.
     fn wanted(&self) -> u64 {
         let core = self.paged.core();
         let (content, inline) = (core.buffer.content_bytes(), core.shape.value_limit);
@@ -322,7 +329,7 @@ impl PagedIncorporation {
         pages + bytes.div_ceil(content as u64)
     }
 
-    /// Returns the keys that the share changes, ascending.
+    /// Returns the keys that the slice of the memtable changes, in ascending order.
     fn touched(&self) -> Result<Vec<Vec<u8>>> {
         let share = &self.share;
         let mut touched: BTreeSet<Vec<u8>> = BTreeSet::new();
@@ -350,7 +357,7 @@ impl PagedIncorporation {
 impl contract::MemtableIncorporation for PagedIncorporation {
     fn poll(&mut self, _records: usize) -> Result<StepProgress> {
         let paged = &self.paged;
-        // All checks that may refuse the share are made here.
+        // Make all checks that can reject the memtable here, before anything is changed.
         let mut cursor = self.share.first();
         while let Some(key) = cursor.key() {
             paged.poison_on_error(paged.require_fitting([key].into_iter()))?;
@@ -399,9 +406,9 @@ impl contract::MemtableIncorporation for PagedIncorporation {
     }
 }
 
-/// Returns the pages that the messages of layers may need, and the images of pages that may be
-/// overwritten: for each message a slot in nodes that are a quarter full, separate pages for a long
-/// value, and the nodes above.
+/// Returns an estimate of the number of pages that the messages of the layers may need, and of the
+/// page images for pages that may be overwritten. It assumes that nodes are a quarter full, that
+/// each long value needs separate pages, and that further nodes are needed above the leaves.
 fn pages_for(layers: &[Arc<MemoryLayer>], content: usize, slot: usize, inline: usize) -> (u64, u64) {
     let (mut pages, mut messages) = (2 * SPARE, 0);
     for entry in layers.iter().flat_map(|layer| layer.messages.values()) {
@@ -464,7 +471,7 @@ impl MemoryLayerTarget for PagedDictionary {
             self.put_before(key, &newer, &rule)
         });
         if let Err(error) = applied {
-            // A part of the ingest is in the pages, and no memtable has it: only a reopening
+            // Part of the ingest is in the pages but in no memtable, so only reopening the store
             // restores the state before it.
             let cause = error.to_string();
             return match is_begun.get() {
@@ -486,7 +493,8 @@ impl contract::MaintenanceStep for PagedRewrite {
         let paged = self.paged.clone();
         let mut writer = paged.shared.writer.lock();
         if writer.stopped.is_some() {
-            // Messages above the cut must be written again first (PV3).
+            // A change has failed and left messages above the cut. It must be applied again first
+            // (PV3).
             return Ok(StepProgress::More);
         }
         let range = KeyRange::new(&self.at, None);
@@ -507,7 +515,7 @@ impl contract::MaintenanceStep for PagedRewrite {
             Some(last) if keys.len() == most => Some([&last[..], &[0]].concat()),
             _ => None,
         };
-        // Replaced values are freed when the messages that replace them have reached the leaves.
+        // A replaced value is freed only when the message that replaces it has reached the leaf.
         paged.settle(&mut writer, &self.at, next.as_deref())?;
         match next {
             Some(next) => {

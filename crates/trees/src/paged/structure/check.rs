@@ -1,4 +1,4 @@
-//! Reads every page, and reports all errors.
+//! Checks of the pages: reads every page, and reports all errors.
 
 use super::format::{PageValue, SharedPage};
 use super::{PagedDictionary, messages};
@@ -8,7 +8,8 @@ use alluvium_dictionary::check_report::{CheckFindings, CheckLevel, CheckProgress
 use alluvium_storage::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Walks the tree and the pages of long values, and accounts for every page.
+/// Visits the tree and the pages of long values, and checks that every page is in use exactly once
+/// or free. Returns the errors, the number of pages and the number of pairs.
 fn walk(core: &TreeCore<PagePool>) -> Result<(Vec<String>, u64, u64)> {
     let (mut found, mut apart, mut slots) = (Vec::new(), Vec::new(), Vec::new());
     let mut bad = 0u64;
@@ -79,10 +80,10 @@ fn walk(core: &TreeCore<PagePool>) -> Result<(Vec<String>, u64, u64)> {
     Ok((found, pages, examined.pairs))
 }
 
-/// Adds the errors that a walk finds to `findings`.
+/// Checks all pages, and adds the errors to `findings`.
 ///
 /// # Errors
-/// I/O errors. Damage is reported, not returned.
+/// I/O errors. Damage is added to `findings`, not returned as an error.
 pub(super) fn report(core: &TreeCore<PagePool>, findings: &mut CheckFindings) -> Result<()> {
     match walk(core) {
         Ok((found, pages, pairs)) => {
@@ -93,7 +94,7 @@ pub(super) fn report(core: &TreeCore<PagePool>, findings: &mut CheckFindings) ->
             findings.read.leaves.bytes += pages * (core.shape.content_bytes as u64);
             findings.read.records += pairs;
         }
-        // Errors of the device end the check; damage is a finding.
+        // Errors of the device end the check, whereas damage is a finding.
         Err(error @ Error::Device(_)) => return Err(error),
         Err(error) => findings.found.push(format!("paged: {error}")),
     }

@@ -1,5 +1,5 @@
-//! Implements the store's interface to dictionaries for trees in pages: see
-//! `alluvium_dictionary::contract`.
+//! Implements the store's interface to dictionaries, `alluvium_dictionary::contract`, for trees in
+//! pages.
 
 use super::PagedDictionary;
 use super::apply::PagedIncorporation;
@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl PagedDictionary {
-    /// Returns the number of keys in a range, and the approximate bytes that they occupy.
+    /// Returns the number of keys in a range, and the approximate number of bytes that they and
+    /// their values occupy.
     fn weigh(&self, range: &KeyRange) -> Result<(u64, u64)> {
         let _inside = self.shared.gate.read();
         let bounds = ScanBounds {

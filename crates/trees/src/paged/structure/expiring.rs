@@ -1,34 +1,37 @@
-//! Decides when expired values are removed from the pages: once there are as many as pages, so that
-//! a rewrite of all pages costs at most one page for each of them.
+//! Determines when to remove expired values from the pages. They are removed once there are as many
+//! expired values as pages, so that a rewrite of all pages costs at most one page for each of them.
 //!
-//! Written values are counted by their expiry. Values written before the last opening are not
-//! known; scans count those that they skip.
+//! A written value is counted under the time at which it expires. Values that were written before
+//! the store was opened are not counted in this way; instead, scans count the expired values that
+//! they skip.
 
 use alluvium_base::SequenceNumber;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// log2 of the milliseconds that share a counter: about a second.
+/// Binary logarithm of the length in milliseconds of the interval that shares a counter, which is
+/// about one second.
 const TOGETHER: u32 = 10;
-/// The most counters. Later expiries are added to the last one.
+/// Maximum number of counters. Values that expire even later are added to the last counter.
 const MOST: usize = 4096;
 const _: () = assert!(MOST > 1 && TOGETHER < 64, "moments are told apart");
 
-/// Numbers of values that expire: of written ones by moment, of skipped ones in total.
+/// The number of values that expire: written values by the time at which they expire, and skipped
+/// values in total.
 #[derive(Debug, Default)]
 pub(super) struct PagedExpiryCounts {
     moments: Mutex<BTreeMap<u64, u64>>,
-    /// Expired values that scans have skipped.
+    /// Number of expired values that scans have skipped.
     passed: AtomicU64,
-    /// The horizon of the last rewrite.
+    /// The horizon at the time of the last rewrite.
     folded_to: AtomicU64,
 }
 
 impl PagedExpiryCounts {
-    /// Counts a value that expires.
+    /// Counts a written value that expires at `expires_ms`.
     pub(super) fn note(&self, expires_ms: u64) {
-        // The end of the interval that has the expiry.
+        // Use the end of the interval that contains the expiry time.
         let moment = (expires_ms >> TOGETHER) + 1;
         let mut moments = self.moments.lock();
         *moments.entry(moment).or_default() += 1;
@@ -41,20 +44,21 @@ impl PagedExpiryCounts {
         assert!(moments.len() <= MOST, "the latest moments are one");
     }
 
-    /// Counts expired values that are still in the pages.
+    /// Counts expired values that a scan has found in the pages and skipped.
     pub(super) fn note_passed(&self, count: u64) {
         self.passed.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Returns whether as many values have expired as there are pages, so that a rewrite is due,
-    /// which can fold up to `horizon`. Resets the counts in this case.
+    /// Returns whether a rewrite is due, because as many values have expired as there are pages.
+    /// `horizon` is the horizon up to which the rewrite can drop versions. If a rewrite is due, the
+    /// counts are reset.
     pub(super) fn is_due(&self, now_ms: u64, horizon: SequenceNumber, pages: u64) -> bool {
         let mut moments = self.moments.lock();
         let now = now_ms >> TOGETHER;
         let over: u64 = moments.range(..=now).map(|(_, count)| count).sum();
         let passed = self.passed.load(Ordering::Relaxed);
-        // A rewrite keeps values that an open snapshot reads, so it is repeated only once the
-        // horizon has risen or more values have expired.
+        // A rewrite keeps expired values that an open snapshot can read. It is therefore repeated
+        // only once the horizon has risen or more values have expired.
         let folds_more = horizon > self.folded_to.load(Ordering::Relaxed);
         if over + passed < pages.max(1) || !(folds_more || over > 0) {
             return false;

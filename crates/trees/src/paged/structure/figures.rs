@@ -1,31 +1,31 @@
-//! Statistics of the pages of a store and of their buffer.
+//! Statistics of the pages of a store and of their page buffer.
 
 use super::PagedDictionary;
 
-/// Statistics of pages that are updated in place, and of their buffer. All zeros without such a
-/// keyspace.
+/// Statistics of the pages that are updated in place, and of their page buffer. All are zero if the
+/// store has no keyspace in such pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PagedStats {
     /// Size of the page file in bytes.
     pub file_bytes: u64,
-    /// Size of the journal of old images in bytes.
+    /// Size in bytes of the journal of old page images.
     pub journal_bytes: u64,
-    /// Pages that are in use or free.
+    /// Number of pages, including free ones.
     pub pages: u64,
     pub free_pages: u64,
-    /// Page requests that were served from memory.
+    /// Number of page requests that were served from memory.
     pub hits: u64,
-    /// Pages read from the device.
+    /// Number of pages read from the device.
     pub reads: u64,
-    /// Pages written to the device.
+    /// Number of pages written to the device.
     pub writes: u64,
-    /// Old images written to the journal.
+    /// Number of old page images written to the journal.
     pub images: u64,
 }
 
 impl PagedDictionary {
-    /// Returns the statistics of the pages and of their buffer.
+    /// Returns the statistics of the pages and of their page buffer.
     #[must_use]
     pub fn figures(&self) -> PagedStats {
         let counted = self.statistics();

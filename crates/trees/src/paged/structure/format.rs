@@ -1,8 +1,8 @@
-//! The format of a key's value in the pages of a structure, version 2 (version 1 has no shared
-//! pages). It has the messages about the key that a reader may still need. A *varint* is LEB128 of
-//! at most 10 bytes.
+//! The format of a key's value in the pages of a structure, version 2. Version 1 has no shared
+//! pages. The value consists of all messages about the key that a reader may still need. A *varint*
+//! is LEB128 of at most 10 bytes.
 //!
-//! The value of a key in a leaf, or in a message of a node:
+//! The value of a key, in a leaf or in a message of an inner node:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -14,11 +14,12 @@
 //!               or the page (varint), the slot in it (1), bytes of the messages (varint)
 //! ```
 //!
-//! Sequence numbers descend. Earlier versions gave a put at the end the sequence number of the
-//! merge above it if the put expires or the merge operator refuses it. No reader reads between the
-//! two, so such a put is decoded with a sequence number that is one less.
+//! Sequence numbers descend. Earlier versions of the software made an exception: if the oldest
+//! message was a put that expires, or one that the merge operator rejects, it was given the same
+//! sequence number as the merge above it. Such a put is decoded with a sequence number that is one
+//! less. This is safe, because no reader reads between the two.
 //!
-//! A separate page of messages that do not fit into a node:
+//! A page that is used only for messages of one key, which do not fit into a node:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -44,12 +45,12 @@
 use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::{Message, MessageKind, SequenceNumber};
 
-/// The first byte of a page of messages.
+/// The first byte of a page that contains messages.
 const APART: u8 = 4;
-/// Size of the header of such a page in bytes.
+/// Size in bytes of the header of a page that contains messages.
 pub(super) const APART_HEADER: usize = 12;
 
-/// A message of a key.
+/// A message about a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PagedEntry {
     pub(super) sequence: SequenceNumber,
@@ -69,28 +70,28 @@ impl PagedEntry {
     }
 }
 
-/// The value of a key in a page.
+/// The value of a key as it is stored in a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageValue<'v> {
-    /// The encoded messages themselves, newest first.
+    /// The encoded messages, newest first.
     Inline(&'v [u8]),
-    /// A pointer to separate pages with the messages.
+    /// A pointer to separate pages that contain the messages.
     Separate(MessagePointer),
-    /// The slot of a shared page with the messages.
+    /// The slot of a shared page that contains the messages.
     Shared(SharedSlot),
 }
 
-/// The place of messages in a shared page.
+/// The location of messages in a shared page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SharedSlot {
     pub(super) page: u64,
-    /// The index of the slot in the page.
+    /// The index of the slot within the page.
     pub(super) number: u8,
     /// Length of the messages in bytes.
     pub(super) len: u64,
 }
 
-/// The place of messages in separate pages.
+/// The location of messages in separate pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MessagePointer {
     /// Number of the first page.
@@ -145,7 +146,7 @@ impl PageValue<'_> {
     }
 }
 
-/// Returns encoded messages. They must be ordered newest first.
+/// Encodes messages, which must be ordered from newest to oldest.
 pub(super) fn encode(entries: &[PagedEntry]) -> Vec<u8> {
     assert!(
         entries.is_sorted_by(|newer, older| newer.sequence > older.sequence),
@@ -163,7 +164,7 @@ pub(super) fn encode(entries: &[PagedEntry]) -> Vec<u8> {
     out
 }
 
-/// Decodes messages, which must be ordered newest first (PV2).
+/// Decodes messages, which must be ordered from newest to oldest (PV2).
 pub(super) fn decode(bytes: &[u8]) -> Result<Vec<PagedEntry>, String> {
     let mut reader = ByteReader::new(bytes);
     let mut entries: Vec<PagedEntry> = Vec::new();
@@ -174,7 +175,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Vec<PagedEntry>, String> {
         if let Some(newer) = entries.last()
             && newer.sequence <= entry.sequence
         {
-            // Written by an earlier version: see the header of this file.
+            // An earlier version of the software may have written this; see the header of this
+            // file.
             let is_base =
                 newer.kind == MessageKind::Merge && entry.kind == MessageKind::Put && reader.remaining() == 0;
             if !is_base || newer.sequence != entry.sequence || entry.sequence < 2 {
@@ -204,7 +206,7 @@ fn read(reader: &mut ByteReader<'_>) -> Result<Option<PagedEntry>, TruncatedInpu
     }))
 }
 
-/// Writes a piece of messages to the content of a page.
+/// Writes a piece of encoded messages to a page. `next` is the page with the next piece, if any.
 pub(super) fn write_apart(content: &mut [u8], piece: &[u8], next: Option<u64>) {
     assert!(
         piece.len() + APART_HEADER <= content.len() && piece.len() <= usize::from(u16::MAX),
@@ -223,7 +225,8 @@ pub(super) fn write_apart(content: &mut [u8], piece: &[u8], next: Option<u64>) {
         .for_each(|(place, byte)| *place = *byte);
 }
 
-/// Returns the piece in a page, and the next page; `None` if the content is something else.
+/// Returns the piece of encoded messages in a page, and the number of the next page, if any.
+/// Returns `None` if the page is of another kind.
 pub(super) fn read_apart(content: &[u8]) -> Option<(&[u8], Option<u64>)> {
     let mut reader = ByteReader::new(content);
     let (tag, zero) = (reader.u8().ok()?, reader.u8().ok()?);
@@ -233,33 +236,33 @@ pub(super) fn read_apart(content: &[u8]) -> Option<(&[u8], Option<u64>)> {
     (tag == APART && zero == 0).then_some((piece, next.checked_sub(1)))
 }
 
-/// Returns whether the content of a page is a piece of messages or a shared page.
+/// Returns whether a page contains a piece of messages or is a shared page.
 pub(in crate::paged) fn is_apart(content: &[u8]) -> bool {
     read_apart(content).is_some() || SharedPage::read(content).is_some()
 }
 
-/// The numbers of slots into which a shared page may be divided.
+/// The numbers of slots into which a shared page may be divided, in addition to [`FEWEST`].
 const DIVISIONS: [u16; 10] = [64, 48, 32, 24, 16, 12, 8, 6, 4, 3];
-/// The least number of slots in a shared page.
+/// The minimum number of slots in a shared page.
 const FEWEST: u16 = 2;
 
-/// The header of a page that the messages of several keys share.
+/// The header of a page that messages of several keys share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SharedPage {
     pub(super) slots: u16,
-    /// A bit for each slot that is in use.
+    /// A bit mask with one bit for each slot, which is set if the slot is in use.
     pub(super) used: u64,
 }
 
 impl SharedPage {
-    /// Returns the largest number of slots with which a slot can hold messages of `len` bytes;
-    /// `None` if they are too long.
+    /// Returns the largest number of slots with which messages of `len` bytes fit into one slot.
+    /// Returns `None` if the messages are too long for any slot.
     pub(super) fn division(content_bytes: usize, len: usize) -> Option<u16> {
         let fits = |slots: &u16| slot_bytes(content_bytes, *slots) >= len;
         DIVISIONS.into_iter().chain([FEWEST]).find(fits)
     }
 
-    /// Reads the header of a page; `None` if the content is something else.
+    /// Decodes the header of a shared page. Returns `None` if the page is of another kind.
     pub(super) fn read(content: &[u8]) -> Option<SharedPage> {
         let mut reader = ByteReader::new(content);
         let (tag, one) = (reader.u8().ok()?, reader.u8().ok()?);
@@ -268,7 +271,7 @@ impl SharedPage {
         (tag == APART && one == 1 && fits).then_some(SharedPage { slots, used })
     }
 
-    /// Writes the header to the content of a page.
+    /// Writes the header to the page.
     pub(super) fn write(self, content: &mut [u8]) {
         let mut header = Vec::with_capacity(APART_HEADER);
         ByteWriter::new(&mut header)
@@ -286,7 +289,7 @@ impl SharedPage {
         );
     }
 
-    /// Returns the first slot that is not in use.
+    /// Returns the first slot that is not in use, or `None` if all are in use.
     pub(super) fn free_slot(self) -> Option<u8> {
         let slot = self.used.trailing_ones();
         (slot < u32::from(self.slots)).then_some(slot as u8)
@@ -296,7 +299,8 @@ impl SharedPage {
         1u64.checked_shl(u32::from(number)).unwrap_or(0)
     }
 
-    /// Returns the first `len` bytes of a slot; `None` if the slot is not in use.
+    /// Returns the first `len` bytes of a slot. Returns `None` if the slot is not in use or is
+    /// shorter.
     pub(super) fn slot(self, content: &[u8], number: u8, len: u64) -> Option<&[u8]> {
         if self.used & SharedPage::bit(number) == 0 {
             return None;
@@ -307,7 +311,7 @@ impl SharedPage {
         content.get(start..start + len)
     }
 
-    /// Writes messages into a slot.
+    /// Writes messages into a slot, and marks the slot as used.
     pub(super) fn fill(mut self, content: &mut [u8], number: u8, messages: &[u8]) {
         self.used |= SharedPage::bit(number);
         let bytes = slot_bytes(content.len(), self.slots);
@@ -325,8 +329,8 @@ fn slot_bytes(content_bytes: usize, slots: u16) -> usize {
     bytes.checked_div(usize::from(slots)).unwrap_or(0)
 }
 
-/// Decodes bytes as a value, and returns 1 if they are valid and 0 otherwise. A valid value is
-/// encoded again and compared.
+/// Decodes bytes as a value. Returns 1 if they are valid and 0 otherwise. A valid value is encoded
+/// again and compared with the input.
 pub(in crate::paged) fn reread_value(bytes: &[u8]) -> usize {
     let Ok(value) = PageValue::decode(bytes) else {
         return 0;
@@ -345,7 +349,7 @@ pub(in crate::paged) fn reread_value(bytes: &[u8]) -> usize {
     1
 }
 
-/// Returns examples of encoded values and of pages of messages.
+/// Returns examples of encoded values and of pages that contain messages.
 pub(in crate::paged) fn examples() -> Vec<Vec<u8>> {
     let entries = [PagedEntry {
         sequence: 7,

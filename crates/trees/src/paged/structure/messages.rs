@@ -1,4 +1,4 @@
-//! The storage of a key's messages: in its node, or in separate pages.
+//! Storage of a key's messages, either in the node of the key or in separate pages.
 
 use super::PagedDictionary;
 use super::format::{self, APART_HEADER, MessagePointer, PageValue, PagedEntry, SharedPage, SharedSlot};
@@ -12,7 +12,8 @@ pub(super) fn damaged(page: u64, expected: &str, found: String) -> Error {
     damaged_page(super::FILE, page, 0, expected, found)
 }
 
-/// Calls `tell` with each separate page of messages.
+/// Calls `tell` with the number and the messages of each separate page to which a pointer refers,
+/// in order.
 pub(super) fn pieces(
     core: &TreeCore<PagePool>,
     pointer: MessagePointer,
@@ -41,7 +42,7 @@ pub(super) fn pieces(
     }
 }
 
-/// The place of messages that are not in a node.
+/// The location of messages that are not stored in a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum MessagePlace {
     Pages(MessagePointer),
@@ -49,7 +50,7 @@ pub(super) enum MessagePlace {
 }
 
 impl MessagePlace {
-    /// Returns the place in a value; `None` if its messages are in the node.
+    /// Returns the location of a value's messages, or `None` if they are stored in the node.
     pub(super) fn of(value: &[u8]) -> Option<MessagePlace> {
         match PageValue::decode(value).ok()? {
             PageValue::Inline(_) => None,
@@ -59,12 +60,12 @@ impl MessagePlace {
     }
 }
 
-/// Shared pages with free slots, by their number of slots. Pages from before the last opening are
-/// listed once one of their slots is freed.
+/// Shared pages that have free slots, grouped by their number of slots. Pages that existed when the
+/// store was opened are added once one of their slots is freed.
 #[derive(Debug, Default)]
 pub(super) struct SharedPages(BTreeMap<u16, BTreeSet<u64>>);
 
-/// Returns the messages in a slot.
+/// Returns the encoded messages in a slot of a shared page.
 pub(super) fn in_slot(core: &TreeCore<PagePool>, slot: SharedSlot) -> Result<Vec<u8>> {
     let content = core.buffer.pin_shared(slot.page)?;
     let page = SharedPage::read(&content);
@@ -76,7 +77,7 @@ pub(super) fn in_slot(core: &TreeCore<PagePool>, slot: SharedSlot) -> Result<Vec
 }
 
 impl PagedDictionary {
-    /// Reads the messages of a value.
+    /// Reads and decodes the messages of a value.
     pub(super) fn entries(&self, value: &[u8]) -> Result<Vec<PagedEntry>> {
         let root = self.core().root;
         let bad = |found| damaged(root, "messages of a key", found);
@@ -94,7 +95,8 @@ impl PagedDictionary {
         }
     }
 
-    /// Writes messages to separate pages, and returns the value with their place.
+    /// Writes messages to a slot of a shared page or, if they are too long, to separate pages.
+    /// Returns the value that refers to them.
     pub(super) fn write_out(&self, messages: &[u8]) -> Result<Vec<u8>> {
         let content = self.core().buffer.content_bytes();
         let value = match SharedPage::division(content, messages.len()) {
@@ -104,7 +106,7 @@ impl PagedDictionary {
         Ok(value.encode())
     }
 
-    /// Writes messages into a slot of a page with `slots` slots.
+    /// Writes messages into a free slot of a shared page that has `slots` slots.
     fn write_slot(&self, slots: u16, messages: &[u8]) -> Result<SharedSlot> {
         let buffer = &self.core().buffer;
         let len = messages.len() as u64;
@@ -127,7 +129,7 @@ impl PagedDictionary {
         Ok(SharedSlot { page, number: 0, len })
     }
 
-    /// Frees a slot, and its page once all slots are free.
+    /// Frees a slot. If the page then has no used slot, the page is freed.
     fn free_slot(&self, slot: SharedSlot) -> Result<()> {
         let buffer = &self.core().buffer;
         let mut shared = self.shared.shared_pages.lock();
@@ -153,7 +155,7 @@ impl PagedDictionary {
         Ok(())
     }
 
-    /// Sets the slots of a shared page that are in use. Returns whether this changed the page.
+    /// Sets which slots of a shared page are in use. Returns whether this changed the page.
     pub(super) fn keep_slots(&self, page: u64, used: u64) -> Result<bool> {
         let content = self.core().buffer.pin_shared(page)?;
         let Some(header) = SharedPage::read(&content).filter(|header| header.used != used) else {
@@ -165,7 +167,7 @@ impl PagedDictionary {
         Ok(true)
     }
 
-    /// Writes messages to separate pages.
+    /// Writes messages to a chain of separate pages.
     pub(super) fn write_apart(&self, messages: &[u8]) -> Result<MessagePointer> {
         let buffer = &self.core().buffer;
         let most = buffer.content_bytes() - APART_HEADER;
@@ -188,7 +190,8 @@ impl PagedDictionary {
         })
     }
 
-    /// Frees the chain of pages from `first` on. Pages that cannot be read now are freed later.
+    /// Frees the chain of pages that begins with `first`. Pages that cannot be read now are freed
+    /// later.
     pub(super) fn free_apart(&self, first: u64) -> Result<()> {
         let buffer = &self.core().buffer;
         let mut at = Some(first);
@@ -206,8 +209,9 @@ impl PagedDictionary {
         Ok(())
     }
 
-    /// Frees the pages of values that the tree no longer has (PV5). After an error the remaining
-    /// ones wait for the next call; no root is handed out before that.
+    /// Frees the pages and slots of values that the tree no longer contains (PV5). If an error
+    /// occurs, the remaining ones are freed by the next call. No checkpoint root is returned before
+    /// they are freed.
     pub(super) fn free_dropped(&self) -> Result<()> {
         while let Some(place) = self.next_dropped() {
             match place {
@@ -222,8 +226,8 @@ impl PagedDictionary {
         self.shared.dropped.0.lock().pop()
     }
 
-    /// Records messages that the tree no longer has. The next [`PagedDictionary::free_dropped`]
-    /// frees them.
+    /// Notes the location of messages that the tree no longer contains. The next call of
+    /// [`PagedDictionary::free_dropped`] frees them.
     fn free_later(&self, place: MessagePlace) {
         self.shared.dropped.0.lock().push(place);
     }

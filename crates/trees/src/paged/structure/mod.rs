@@ -1,35 +1,35 @@
-//! A tree in pages as a dictionary of a store.
+//! A tree in pages, as a dictionary of a store.
 //!
-//! *Scope*: which messages of a key the pages keep, when readers see them, how the pages take part
-//! in the store's checkpoints.
+//! *Scope*: which messages of a key are kept in the pages; when readers see them; how the pages
+//! take part in the store's checkpoints.
 //!
 //! *Must not depend on*: threads, clocks, transactions; who assigns sequence numbers; when a
 //! memtable is sealed; when a checkpoint is due.
 //!
-//! The pages are in their own file in the store's first directory, with a journal of old images in
-//! two further files. A checkpoint writes the pages and puts their root into the store's manifest.
-//! After a crash the store's superblock determines the root to open, so the journal keeps the
-//! images that lead back to each root that may be the one: see `buffer/hosted.rs`. The pages are
-//! not in extents of the store, because its copies and its map rely on extents never being
-//! overwritten.
+//! The pages are in a file of their own in the store's first directory, with a journal of old page
+//! images in two further files. A checkpoint writes the pages and stores their root in the store's
+//! manifest. After a crash, the store's superblock determines which root to open. The journal
+//! therefore keeps the old images for each root that may be opened: see `buffer/hosted.rs`. The
+//! pages are not in extents of the store, because copies of the store and its extent map rely on
+//! extents never being overwritten.
 //!
-//! A change of many keys is applied in slices of a few keys. Between two slices readers continue,
-//! and see some keys with the change and some without. They ignore messages above the structure's
-//! cut, and read these from the memtable, which stays in the list until the whole change is
-//! applied.
+//! A change of many keys is applied in slices of a few keys. Readers continue between two slices,
+//! when some keys have been changed and others have not. Readers ignore messages above the
+//! structure's cut. They find these messages in the memtable, which stays in the list of memtables
+//! until the whole change has been applied.
 //!
 //! Invariants:
 //!
-//! - **PV1** While a slice is applied no reader is inside: readers hold the gate shared, and the
-//!   writer exclusively.
-//! - **PV2** The messages of a key are ordered newest first.
-//! - **PV3** Until a change is published, messages above the cut are not folded with those below
-//!   it. A message may be replaced only if no reader needs it: the newer message hides it at every
-//!   sequence number that is read at.
-//! - **PV4** A root holds nothing above its cut: a change that failed in the middle is finished
-//!   before the next root.
-//! - **PV5** A separate page of messages, or a slot of a shared one, belongs to one value. Once the
-//!   tree no longer has the value, they are freed after the slice.
+//! - **PV1** No reader is active while a slice is applied: a reader holds the gate shared, and the
+//!   writer holds it exclusively.
+//! - **PV2** The messages of a key are ordered from newest to oldest.
+//! - **PV3** Until a change is published, messages above the cut are not merged with messages below
+//!   it. A message may be replaced only if no reader needs it, which means that the newer message
+//!   hides it at every sequence number that is still read.
+//! - **PV4** The state of a root contains no messages above its cut. If a change fails before it is
+//!   complete, it is completed before the next root is written.
+//! - **PV5** A separate page of messages, or a slot of a shared page, belongs to exactly one value.
+//!   Once the tree no longer contains the value, the page or slot is freed after the current slice.
 
 mod apply;
 mod check;
@@ -74,41 +74,41 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The name of the page file.
+/// The name of the page file in the store's first directory.
 const FILE: &str = "paged.pages";
-/// The smallest limit of values: a pointer must fit.
+/// Minimum length limit of values in bytes, so that a pointer fits into a value.
 const LEAST_VALUE: usize = 24;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TreeKind {
-    /// A Bε-tree: messages wait in nodes.
+    /// A Bε-tree, in which messages are buffered in inner nodes.
     #[default]
     Beps,
     Bplus,
 }
 
-/// Options of a tree in pages.
+/// The options of a tree in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PagedOptions {
     pub kind: TreeKind,
-    /// Size of a node in bytes: a power of two from 512 to 65536.
+    /// Size of a node in bytes, which must be a power of two from 512 to 65536.
     pub node_bytes: usize,
-    /// ε in hundredths. Ignored if each node has its own.
+    /// ε in hundredths. It has no effect if each node has its own ε.
     pub epsilon_percent: u32,
-    /// Whether each node of a Bε-tree has its own ε.
+    /// Whether all nodes of a Bε-tree have the same ε or each node has its own.
     pub epsilon: EpsilonMode,
-    /// The treatment of nodes that deletes leave under-full.
+    /// How to treat nodes that deletes leave under-full.
     pub merging: UnderfullPolicy,
-    /// The longest key in bytes, including the prefix of its keyspace.
+    /// Maximum length of a key in bytes, including the prefix of its keyspace.
     pub key_bytes: usize,
-    /// The most bytes of a key's messages that are stored in a node; longer ones are in separate
-    /// pages.
+    /// Maximum size in bytes of a key's messages that are stored in a node. Longer messages are
+    /// stored in separate pages.
     pub value_bytes: usize,
-    /// Memory for pages in bytes.
+    /// Memory for the page buffer in bytes.
     pub buffer_bytes: usize,
 }
 
-/// These are also the defaults of a store's pages.
+/// These values are also the defaults for the pages of a store.
 impl Default for PagedOptions {
     fn default() -> PagedOptions {
         PagedOptions {
@@ -152,7 +152,7 @@ impl PagedOptions {
         }
     }
 
-    /// Checks that a tree can be built with these options. Writes nothing.
+    /// Checks that a tree can be created with these options. Nothing is written.
     ///
     /// # Errors
     /// [`Error::BadOption`].
@@ -217,7 +217,7 @@ impl AnyTree {
         }
     }
 
-    /// Sets the value of a key, or deletes the key.
+    /// Sets the value of a key, or deletes the key if `value` is `None`.
     fn write(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         let action = match value {
             Some(_) => MessageAction::Insert,
@@ -231,7 +231,7 @@ impl AnyTree {
         }
     }
 
-    /// Merges the leaves that were noted as under-full.
+    /// Merges the under-full leaves that writers have noted.
     fn merge_noted(&self) -> Result<()> {
         let _writing = self.core().gate.read();
         match self {
@@ -241,7 +241,7 @@ impl AnyTree {
     }
 }
 
-/// Places of values that the tree no longer has.
+/// Locations of the messages of values that the tree no longer contains.
 #[derive(Debug, Default)]
 struct DroppedValues(Mutex<Vec<MessagePlace>>);
 
@@ -255,14 +255,16 @@ impl UpdateOperator for DroppedValues {
     }
 }
 
-/// The state of the writer.
+/// The state of the writer of a tree.
 #[derive(Debug, Default)]
 struct PagedWriterState {
-    /// The last root that was handed out, and the durable generation of the store at that time.
+    /// The root that was returned most recently, and the number of the store's durable generation
+    /// at that time.
     root: Option<(Vec<u8>, u64)>,
-    /// Whether the pages are in the state of that root.
+    /// Whether the pages are unchanged since that root was returned.
     is_current: bool,
-    /// The error that stopped a change in the middle, until that change is finished (PV4).
+    /// The error because of which a change is incomplete. It is removed once the change has been
+    /// completed (PV4).
     stopped: Option<Error>,
 }
 
@@ -277,20 +279,22 @@ struct PagedInner {
     tree: AnyTree,
     dropped: Arc<DroppedValues>,
     shared_pages: Mutex<SharedPages>,
-    /// Memory for pages in bytes.
+    /// Memory of the page buffer in bytes.
     buffer_bytes: u64,
-    /// Held shared by readers, and exclusively while a slice of a change is applied (PV1).
+    /// A reader holds this lock shared. The writer holds it exclusively while it applies a slice of
+    /// a change (PV1).
     gate: RwLock<()>,
     cut: AtomicU64,
-    /// The number of slices applied so far.
+    /// Number of slices that have been applied so far.
     state: AtomicU64,
     writer: Mutex<PagedWriterState>,
-    /// Whether a rewrite of the whole tree was requested.
+    /// Whether a rewrite of the whole tree has been requested.
     is_stale: AtomicBool,
-    /// The damage for which the tree was set aside, if any: place, expected, found.
+    /// The damage because of which the tree is no longer used, if any: its location, the expected
+    /// content and the content found.
     aside: OnceLock<(Where, String, String)>,
     expiring: PagedExpiryCounts,
-    /// Deletes since the last rewrite began.
+    /// Number of deletes since the last rewrite began.
     deletes: AtomicU64,
 }
 
@@ -304,7 +308,8 @@ impl fmt::Debug for PagedDictionary {
 }
 
 impl PagedDictionary {
-    /// Creates an empty tree at the cut `cut`: no commit up to it is about the tree's keys.
+    /// Creates an empty tree whose cut is `cut`. The commits up to `cut` must not contain any key
+    /// of the tree.
     ///
     /// ```
     /// use alluvium_base::{Message, message::MAX_SEQUENCE};
@@ -349,7 +354,7 @@ impl PagedDictionary {
     /// ```
     ///
     /// # Errors
-    /// Options that do not fit; a full disk; I/O errors.
+    /// Options that do not fit together; an error if the disk is full; I/O errors.
     pub fn create(
         home: StructureContext,
         options: PagedOptions,
@@ -380,8 +385,8 @@ impl PagedDictionary {
         ))
     }
 
-    /// Opens the tree of this root, with every commit up to `cut`. Of `options` only the size of
-    /// the buffer is used.
+    /// Opens the tree with the given root, which contains every commit up to `cut`. The only option
+    /// used is the size of the page buffer.
     ///
     /// # Errors
     /// [`Error::Corrupt`], or I/O errors.
@@ -408,7 +413,8 @@ impl PagedDictionary {
         };
         let (core, sort) = TreeCore::open_hosted(place, root, options.pool(), dropped.clone(), lists)?;
         let writer = PagedWriterState {
-            // This root is durable: with 0 here, every generation of the store is later.
+            // The root is durable. With 0 as its generation, every generation of the store is
+            // later.
             root: Some((root.to_vec(), 0)),
             is_current: true,
             stopped: None,
@@ -458,7 +464,7 @@ impl PagedDictionary {
         self.shared.tree.core()
     }
 
-    /// Returns the counters of the page buffer.
+    /// Returns the statistics of the page buffer.
     #[must_use]
     pub fn statistics(&self) -> PoolStatistics {
         self.core().buffer.statistics()
@@ -470,19 +476,21 @@ impl PagedDictionary {
         self.core().buffer.file_bytes()
     }
 
-    /// Returns approximately how many bytes checkpoints would return to the file system.
+    /// Returns the approximate number of bytes that future checkpoints could release to the file
+    /// system.
     #[must_use]
     pub fn returnable_bytes(&self) -> u64 {
         self.core().buffer.returnable_bytes()
     }
 
-    /// Returns the size of the journal's files in bytes.
+    /// Returns the total size of the journal's files in bytes.
     #[must_use]
     pub fn journal_bytes(&self) -> u64 {
         self.core().buffer.journal_bytes()
     }
 
-    /// Returns the options of its tree. If several ε give the same nodes, the result has the least.
+    /// Returns the options with which the tree was created. If several values of ε result in the
+    /// same nodes, the smallest is returned.
     #[must_use]
     pub fn options(&self) -> PagedOptions {
         let shape = &self.core().shape;
@@ -511,8 +519,8 @@ impl PagedDictionary {
         found.unwrap_or(options)
     }
 
-    /// Returns whether these options would build the same tree. The size of the buffer does not
-    /// matter.
+    /// Returns whether these options would create the same tree. The size of the page buffer makes
+    /// no difference.
     #[must_use]
     pub fn is_built_as(&self, options: &PagedOptions) -> bool {
         let is_sort = match self.shared.tree.sort() {
@@ -523,20 +531,20 @@ impl PagedDictionary {
         is_sort && options.merging == core.merging && options.shape().is_ok_and(|shape| shape == core.shape)
     }
 
-    /// The last commit that the structure holds.
+    /// Returns the cut: the sequence number of the last commit that the structure contains.
     fn at(&self) -> SequenceNumber {
         self.shared.cut.load(Ordering::Acquire)
     }
 
-    /// Raises the cut while no reader is inside.
+    /// Advances the cut to `cut`, while no reader is active.
     fn raise(&self, cut: SequenceNumber) {
         assert!(cut >= self.at(), "a structure does not forget commits");
         let _alone = self.shared.gate.write();
         self.shared.cut.store(cut, Ordering::Release);
     }
 
-    /// Ends reading and writing until the store is reopened: a change has met this damage, so that
-    /// only a part of it is in the pages.
+    /// Refuses all reads and writes until the store is reopened. This must be called if a change
+    /// has encountered damage, so that only part of the change is in the pages.
     pub fn quarantine(&self, damage: &Error) {
         if let Error::Corrupt {
             place,
@@ -549,7 +557,7 @@ impl PagedDictionary {
         }
     }
 
-    /// Returns the damage for which the tree is no longer read or written.
+    /// Returns the damage because of which the tree is no longer read or written, if any.
     fn damage(&self) -> Option<Error> {
         let aside = self.shared.aside.get();
         let aside = aside
@@ -557,7 +565,8 @@ impl PagedDictionary {
         aside.or_else(|| self.core().damage())
     }
 
-    /// Reports an error to the store. Damage is not reported, because it affects these pages only.
+    /// Returns `result`, and reports an error to the store. If the tree is damaged, returns the
+    /// damage instead, which is not reported, because it affects only these pages.
     fn poison_on_error<T>(&self, result: Result<T>) -> Result<T> {
         if let Some(damage) = self.damage() {
             return Err(damage);
@@ -565,11 +574,12 @@ impl PagedDictionary {
         alluvium_dictionary::structure_context::poison_on_error(&self.shared.home.store, result)
     }
 
-    /// Writes the pages unless they are in the state of the last root. The guard prevents changes.
+    /// Writes the pages, unless they are unchanged since the last root. As long as the returned
+    /// guard exists, no change is possible.
     fn write_pages_if_changed(&self) -> Result<MutexGuard<'_, PagedWriterState>> {
         let mut writer = self.shared.writer.lock();
         if let Some(stopped) = &writer.stopped {
-            // A part of a memtable is in the pages: the rest must be applied first (PV4).
+            // Only part of a memtable is in the pages. The rest must be applied first (PV4).
             return Err(self.repeat(stopped));
         }
         let generation = self.shared.home.store.superblock().generation;
@@ -591,8 +601,8 @@ impl PagedDictionary {
         Ok(writer)
     }
 
-    /// Returns the error that stopped a change again. Any cause other than a failed call of the
-    /// device was a full disk.
+    /// Returns a copy of the error because of which a change is incomplete. If the error is not a
+    /// failed call of the device, it was caused by a full disk.
     fn repeat(&self, stopped: &Error) -> Error {
         Error::Device(match stopped {
             Error::Device(DeviceError::Io {
@@ -616,8 +626,8 @@ impl PagedDictionary {
         })
     }
 
-    /// Frees pages that a failed change has left to be freed, because a root must have no page
-    /// without a value.
+    /// Frees the pages that a failed change did not free. This is necessary before a root is
+    /// written, because a root must not contain a page that belongs to no value.
     fn free_left(&self) -> Result<()> {
         if self.shared.dropped.0.lock().is_empty() {
             return Ok(());

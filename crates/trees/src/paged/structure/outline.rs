@@ -1,11 +1,11 @@
-//! An outline of the tree in pages, by level.
+//! An outline of a tree in pages, with figures for each level.
 
 use super::{PagedDictionary, TreeKind};
 use crate::paged::read::LevelFigures;
 use alluvium_storage::Result;
 use std::fmt;
 
-/// The use of the pages of a store.
+/// How the pages of a store are used.
 ///
 /// ```
 /// use alluvium_trees::paged::PagedOutline;
@@ -18,15 +18,15 @@ pub struct PagedOutline {
     pub kind: TreeKind,
     /// Size of a page in bytes.
     pub page_bytes: u64,
-    /// The levels of the tree, from the leaves to the root.
+    /// The figures of each level of the tree, from the leaves to the root.
     pub levels: Vec<LevelFigures>,
-    /// Pages of values that do not fit into a node.
+    /// Number of pages for values that do not fit into a node.
     pub value_pages: u64,
     pub free_pages: u64,
 }
 
 impl PagedDictionary {
-    /// Reads every node, and returns the use of the pages. Changes wait until it is done.
+    /// Reads every node, and returns how the pages are used. Changes wait until this returns.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or I/O errors.
@@ -50,13 +50,13 @@ impl PagedDictionary {
     }
 }
 
-/// Writes how many of the possible entries there are.
+/// Writes the number of entries, the maximum number, and the percentage.
 fn share(f: &mut fmt::Formatter<'_>, has: u64, most: u64, of: &str) -> fmt::Result {
     let percent = has * 100 / most.max(1);
     write!(f, ", {has} of {most} {of} ({percent} %)")
 }
 
-/// Writes a line for the pages, and one for each level, the root first.
+/// Writes a line for all pages, and then a line for each level, beginning with the root.
 impl fmt::Display for PagedOutline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes: u64 = self.levels.iter().map(|level| level.nodes).sum();

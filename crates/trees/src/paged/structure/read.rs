@@ -1,4 +1,4 @@
-//! Point lookups. A lookup waits for pages that are not in memory.
+//! Point lookups. A lookup blocks until pages that are not in memory have been read.
 
 use super::PagedDictionary;
 use alluvium_base::{Purpose, SequenceNumber};
@@ -12,7 +12,8 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-/// A reader of one state of a tree in pages. Changes wait for it, so it should be short-lived.
+/// A reader of one state of a tree in pages. Changes wait until the reader is dropped, so it should
+/// be short-lived.
 pub struct PagedReader<'p> {
     paged: &'p PagedDictionary,
     cut: SequenceNumber,
@@ -50,7 +51,7 @@ impl PagedReader<'_> {
         if !self.paged.core().get(key, &mut value)? {
             return Ok(());
         }
-        // Messages above the cut belong to a change in progress: a memtable has them (PV3).
+        // Messages above the cut belong to a change in progress, and are also in a memtable (PV3).
         let entries = self.paged.entries(&value)?;
         for entry in entries.iter().filter(|entry| entry.sequence <= self.cut) {
             if gather.message(&entry.message()).is_break() {
@@ -62,7 +63,7 @@ impl PagedReader<'_> {
 }
 
 impl contract::LookupReader for PagedReader<'_> {
-    /// A search completes in its first step, so it has no state.
+    /// A search is complete after its first step, so no state is kept between steps.
     type Search = ();
 
     fn cut(&self) -> SequenceNumber {

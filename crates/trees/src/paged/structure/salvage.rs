@@ -1,9 +1,9 @@
-//! Recovery from damaged pages: everything readable is saved.
+//! Recovery of a tree from damaged pages. All readable data is preserved.
 //!
-//! A node that cannot be read is replaced by an empty one. For a leaf, this loses the content of
-//! the leaf, but keeps messages about its range in nodes above; for an inner node, it loses the
-//! whole range below. A value whose pages cannot be read is lost alone. Pages that are no longer
-//! reachable are freed.
+//! A node that cannot be read is replaced by an empty node. If the node is a leaf, its content is
+//! lost, but messages for its key range in nodes above it are kept. If it is an inner node, the
+//! whole subtree is lost. If the separate pages of a value cannot be read, only that value is lost.
+//! Pages that can no longer be reached are freed.
 
 use super::format::{self, PageValue, SharedPage};
 use super::{AnyTree, PagedDictionary, PagedOptions, messages};
@@ -15,30 +15,30 @@ use alluvium_dictionary::structure_context::StructureContext;
 use alluvium_storage::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A key range that has lost data.
+/// A key range whose data has been lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostKeys {
     pub range: KeyRange,
-    /// The data that is lost, and the cause.
+    /// A description of the lost data and of the cause.
     pub what: String,
 }
 
 struct NodeVisit {
     page: u64,
-    /// The level of the parent; `None` for the root.
+    /// The level of the parent, or `None` for the root.
     above: Option<u8>,
     range: KeyRange,
 }
 
-/// The result of a walk over the tree.
+/// The result of visiting all nodes of a damaged tree.
 #[derive(Default)]
 struct SalvageScan {
-    /// The pages reachable from the root.
+    /// Numbers of the pages that can be reached from the root.
     used: BTreeSet<u64>,
     lost: Vec<LostKeys>,
-    /// For each shared page, the slots that have values.
+    /// For each shared page, the slots whose values can be reached.
     slots: BTreeMap<u64, u64>,
-    /// The keys whose values cannot be read.
+    /// Keys whose values cannot be read.
     unreadable: Vec<Vec<u8>>,
 }
 
@@ -47,11 +47,11 @@ fn is_damage(error: &Error) -> bool {
 }
 
 impl PagedDictionary {
-    /// Opens damaged pages as far as they can be read, and repairs them. Returns the losses.
+    /// Opens damaged pages as far as they can be read, and repairs them. Returns the tree and the
+    /// key ranges whose data was lost.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the root cannot be read; I/O
-    /// errors.
+    /// [`Error::Corrupt`] if the root cannot be read; I/O errors.
     pub fn open_salvaged(
         home: StructureContext,
         options: &PagedOptions,
@@ -87,8 +87,8 @@ impl PagedDictionary {
         for (page, slots) in slots {
             writer.is_current &= !self.keep_slots(page, slots)?;
         }
-        // Frees unreachable pages: those below a lost node, pages of lost values, and pages of free
-        // lists that cannot be read.
+        // Free the pages that cannot be reached: pages below a lost node, pages of lost values, and
+        // pages in free lists that cannot be read.
         let free: BTreeSet<u64> = core.buffer.free_pages().into_iter().collect();
         let pages = core.buffer.statistics().pages;
         let unused = (0..pages).filter(|page| !used.contains(page) && !free.contains(page));
@@ -127,8 +127,8 @@ impl PagedDictionary {
                 }
                 Ok(_) => {}
                 Err(error) if is_damage(&error) && visit.above.is_some() => {
-                    // A page number beyond the file is not repaired, because the parent is not a
-                    // valid node.
+                    // If the page number is beyond the end of the file, the parent is not a valid
+                    // node, which cannot be repaired here.
                     if visit.page >= core.buffer.statistics().pages {
                         return Err(error);
                     }
@@ -187,7 +187,7 @@ impl PagedDictionary {
         Ok(())
     }
 
-    /// Replaces an unreadable page by a node of level `at` without keys below it.
+    /// Replaces an unreadable page by a node on level `at` below which there are no keys.
     fn replace(&self, page: u64, at: u8) -> Result<()> {
         let (buffer, inner) = (
             &self.core().buffer,
@@ -215,7 +215,8 @@ impl PagedDictionary {
         Ok(())
     }
 
-    /// Records the pages of a value, or its key if the value cannot be read.
+    /// Reads the value of a key. Adds the value's pages to the reachable ones or, if the value
+    /// cannot be read, adds the key to `unreadable`.
     fn read_value(&self, key: &[u8], value: &[u8], walked: &mut SalvageScan) -> Result<()> {
         let (mut pages, mut slot_of) = (Vec::new(), None);
         let readable = match PageValue::decode(value) {

@@ -1,5 +1,5 @@
-//! Scans, merged with the memtables above the pages. Pairs are read in batches: the state at one
-//! sequence number does not change between them.
+//! Scans of the pages, merged with the memtables above them. Pairs are read in batches. This is
+//! possible because the state at one sequence number does not change between batches.
 
 use super::PagedDictionary;
 use super::format::PagedEntry;
@@ -21,18 +21,18 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The most pairs of a batch.
+/// Maximum number of pairs in a batch.
 const TOGETHER: usize = 64;
-/// The size in bytes after which a batch ends.
+/// Size in bytes at which a batch ends.
 const BYTES: usize = 64 << 10;
 
 type PagedPair = (Vec<u8>, Vec<u8>);
 
-/// An iterator over the keys of a range that have a value, for a reader at one sequence number.
+/// An iterator over the keys in a range that have a value at a given sequence number.
 pub struct PagedIter {
     paged: PagedDictionary,
     memtables: Arc<dyn MemtableOwner>,
-    /// The part of the range not yet visited.
+    /// The part of the range that has not been visited yet.
     range: KeyRange,
     whole: KeyRange,
     direction: MergeDirection,
@@ -42,7 +42,7 @@ pub struct PagedIter {
     found: VecDeque<PagedPair>,
     current: PagedPair,
     is_done: bool,
-    /// The current row of keys without a value.
+    /// The current sequence of keys without a value.
     dead_run: DeadRun,
     long_values: LongValues,
 }
@@ -82,7 +82,8 @@ impl PagedIter {
         }
     }
 
-    /// Removes a key, and all keys before it in scan order, from the rest of the range.
+    /// Removes a key from the rest of the range, together with all keys before it in the direction
+    /// of the scan.
     fn pass(&mut self, key: &[u8]) {
         assert!(self.range.contains(key), "a walk does not go back");
         match self.direction {
@@ -91,7 +92,8 @@ impl PagedIter {
         }
     }
 
-    /// Skips a known empty range at the position, if there is one.
+    /// If the position is in a range that is known to contain no live keys, moves it past that
+    /// range.
     fn leap(&mut self) {
         let Some(empty) = self.memtables.empty_ranges() else {
             return;
@@ -126,8 +128,8 @@ impl PagedIter {
             self.found.is_empty() && !self.is_done,
             "there may be more to find"
         );
-        // The list is read before the pages: a memtable that leaves the list after this is in the
-        // pages.
+        // The list of memtables is read before the pages: a memtable that is removed from the list
+        // afterwards has been written into the pages.
         let list = self.memtables.newest_first();
         let paged = self.paged.clone();
         let _inside = paged.shared.gate.read();
@@ -173,7 +175,7 @@ impl PagedIter {
             let looks = self.dead_run.may_leap();
             let empty = self.memtables.empty_ranges().filter(|_| looks);
             if empty.is_some_and(|empty| empty.around(&key, moment).is_some()) {
-                // The scan restarts after that range.
+                // A range without live keys follows. The scan restarts after it.
                 return Ok(());
             }
         }
@@ -181,7 +183,8 @@ impl PagedIter {
         Ok(())
     }
 
-    /// The next key that the pages or a memtable have.
+    /// Returns the next key of the range that is in the pages or in a memtable, or `None` if there
+    /// is none.
     fn next_key(&self, own: Option<&PagedPair>, memtables: &[&Arc<Memtable>]) -> Option<Vec<u8>> {
         if self.range.is_empty() {
             return None;
