@@ -1,17 +1,20 @@
-//! Adaptive division of nodes: each node has its own ε (thesis, section 8.2).
+//! Adaptive division of nodes: the space of each node is divided between pivots and messages
+//! according to an ε of its own (thesis, section 8.2).
 //!
-//! A node is divided again in a flush or after a split, under the exclusive latch held there, and
-//! never by a lookup. A node that needs a larger buffer gets it before it flushes; it keeps enough
-//! free pivots for a flush, so that no split becomes necessary (PE3). A node that needs more pivots
-//! gets them after a flush that moved more messages than it had to, as far as its free pivots
-//! allowed.
+//! The division of a node is changed during a flush or after a split, under the exclusive latch
+//! that is held then, and never by a lookup. If a node needs a larger buffer, the buffer is
+//! enlarged before the node flushes. The node then still has enough free pivots for a flush, so
+//! that no split becomes necessary (PE3). If a node needs more pivots, they are added after a
+//! flush. To make space for them, that flush moves more messages than necessary, as far as the
+//! number of free pivots allows.
 
 use super::BepsTree;
 use crate::paged::buffer::{PageBuffer, PageWriteGuard};
 use crate::paged::core::TreeCounters;
 
 impl<B: PageBuffer> BepsTree<B> {
-    /// Returns the number of pivots for which a node has space, and the number that it should have.
+    /// Returns the number of pivots for which a node has space, and the number for which it should
+    /// have space. Returns `None` if the tree is not adaptive.
     fn pivots_wanted(&self, node: &PageWriteGuard<'_>) -> Option<(usize, usize)> {
         let watch = self.core.watch.as_ref()?;
         let shape = &self.core.shape;
@@ -28,7 +31,7 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Gives a full node a larger buffer, if its counts ask for one.
+    /// Enlarges the buffer of a full node, if the node's access counts suggest it.
     pub(super) fn widen_buffer(&self, node: &mut PageWriteGuard<'_>) {
         if let Some((now, wanted)) = self.pivots_wanted(node)
             && wanted < now
@@ -37,7 +40,8 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Gives a node that has flushed space for more pivots, if its counts ask for it.
+    /// Makes space for more pivots in a node that has flushed, if the node's access counts suggest
+    /// it.
     pub(super) fn widen_pivots(&self, node: &mut PageWriteGuard<'_>) {
         if let Some((now, wanted)) = self.pivots_wanted(node)
             && wanted > now
@@ -46,7 +50,8 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Divides a half of a split node as its counts ask.
+    /// Changes the division of one half of a split node to the one that the node's access counts
+    /// suggest.
     pub(super) fn adapt(&self, node: &mut PageWriteGuard<'_>) {
         if let Some((now, wanted)) = self.pivots_wanted(node) {
             self.divide(node, now, wanted);
@@ -61,7 +66,7 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Returns how many messages a node should keep in a flush.
+    /// Returns the maximum number of messages that a node should keep in a flush.
     pub(super) fn messages_wanted(&self, node: &PageWriteGuard<'_>) -> usize {
         let b = self.core.shape.buffer_of(node).capacity();
         match self.pivots_wanted(node) {
@@ -70,7 +75,7 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Counts messages that leave a node.
+    /// Counts messages that have left a node.
     pub(super) fn note_passed(&self, node: &PageWriteGuard<'_>, messages: usize) {
         if let Some(watch) = &self.core.watch {
             watch.passed(node.number(), messages);

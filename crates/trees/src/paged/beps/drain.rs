@@ -1,5 +1,5 @@
-//! Moves all messages to their leaves, so that the leaves alone have the state (thesis, 4.2).
-//! Several threads can do parts of the work concurrently (thesis, section 8.3).
+//! Moves all messages to their leaves, so that the leaves alone contain the state of the tree
+//! (thesis, 4.2). Several threads can do parts of this work concurrently (thesis, section 8.3).
 
 use super::BepsTree;
 use crate::paged::buffer::{PageBuffer, PageWriteGuard};
@@ -9,7 +9,7 @@ use crate::paged::read::ScanBounds;
 use alluvium_storage::Result;
 
 impl<B: PageBuffer> BepsTree<B> {
-    /// Moves every message to its leaf. Writers wait until it is done; readers do not.
+    /// Moves every message to its leaf. Writers wait until this returns, but readers do not.
     ///
     /// # Errors
     /// The errors of [`BepsTree::insert`].
@@ -20,15 +20,17 @@ impl<B: PageBuffer> BepsTree<B> {
         while let Some(next) = self.drain_path(&key)? {
             assert!(next > key, "the walk goes on");
             key = next;
-            // If leaves are merged here, the walk continues inside the merged leaf.
+            // If this merges leaves, the next iteration continues at `key`, in the middle of the
+            // merged leaf.
             self.merge_noted()?;
         }
         self.merge_noted()
     }
 
-    /// Moves every message about keys of a range to its leaf. Writers are not blocked, so messages
-    /// that they write concurrently may stay in inner nodes. Several threads may do this at once,
-    /// best for disjoint ranges; each path begins at the root, whose latch they take in turn.
+    /// Moves every message about the keys of a range to its leaf. Writers are not blocked, so
+    /// messages that are written concurrently may remain in inner nodes. Several threads may call
+    /// this at the same time, preferably for disjoint ranges. Each descent starts at the root, so
+    /// the threads take turns on the root's latch.
     ///
     /// ```
     /// use alluvium_trees::paged::beps::{BepsTree, BepsOptions};
@@ -66,8 +68,8 @@ impl<B: PageBuffer> BepsTree<B> {
         Ok(())
     }
 
-    /// Moves the messages on the path to a key's leaf to that leaf, while writers wait. Returns the
-    /// first key of the next leaf.
+    /// Moves the messages on the path to a key's leaf to that leaf. Writers wait until this
+    /// returns. Returns the first key of the next leaf, or `None` if there is no next leaf.
     pub(in crate::paged) fn drain_at(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let _alone = self.core.gate.write();
         self.core.readable()?;
@@ -77,7 +79,7 @@ impl<B: PageBuffer> BepsTree<B> {
     }
 
     /// Moves the messages on the path to a key's leaf to that leaf. Returns the first key of the
-    /// next leaf.
+    /// next leaf, or `None` if there is no next leaf.
     fn drain_path(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         loop {
             let (high, is_whole) = self.drain_once(key)?;
@@ -87,15 +89,17 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Walks down to a key's leaf once, and moves the messages on the path as far as free pivots
-    /// allow. Returns the first key of the next leaf, and whether all messages were moved.
+    /// Descends to a key's leaf once, and moves the messages on the path down as far as the numbers
+    /// of free pivots allow. Returns the first key of the next leaf, if there is one, and whether
+    /// all messages were moved.
     fn drain_once(&self, key: &[u8]) -> Result<(Option<Vec<u8>>, bool)> {
         let (mut high, mut is_whole) = (None, true);
         let mut node = self.core.buffer.pin_exclusive(self.core.root)?;
         while level(&node) > 0 {
             self.core.buffer.reserve(RESERVED)?;
             let is_root = node.number() == self.core.root;
-            // A block may split the child, and the next step down may split it again.
+            // Two free pivots are required: a block of messages may split the child, and the next
+            // step of the descent may split it again.
             if is_root && self.core.shape.pivots_of(&node).free(&node) < 2 {
                 match kind(&node) {
                     Some(PageContentKind::Buffered) => {
@@ -112,7 +116,7 @@ impl<B: PageBuffer> BepsTree<B> {
         Ok((high, is_whole))
     }
 
-    /// Returns the number of messages that a node has for a key's child.
+    /// Returns the number of messages in a node for the child whose range contains a key.
     fn waiting(&self, node: &[u8], key: &[u8]) -> usize {
         let (pivots, buffer) = (self.core.shape.pivots_of(node), self.core.shape.buffer_of(node));
         let at = child_index(&pivots, node, key);
@@ -127,7 +131,8 @@ impl<B: PageBuffer> BepsTree<B> {
         to - from
     }
 
-    /// Moves a block of messages to a child. The node must have a free pivot.
+    /// Moves a block of messages to the child at index `at`. The node must have a free pivot,
+    /// because this may split the child.
     fn push_down(&self, node: &mut PageWriteGuard<'_>, at: usize) -> Result<()> {
         assert!(
             self.core.shape.pivots_of(node).free(node) > 0,
@@ -144,8 +149,8 @@ impl<B: PageBuffer> BepsTree<B> {
         self.run(tasks)
     }
 
-    /// Moves the messages of a node to its children, until it has no messages or no free pivot for
-    /// a split of a child.
+    /// Moves the messages of a node to its children, until the node has no messages or no free
+    /// pivot for a split of a child.
     pub(super) fn empty(&self, node: &mut PageWriteGuard<'_>) -> Result<()> {
         let shape = &self.core.shape;
         assert_eq!(kind(node), Some(PageContentKind::Buffered), "it has a buffer");
@@ -160,9 +165,9 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Moves a node's messages for a key's child to that child. Returns the child, with at least
-    /// two free pivots, and whether all of them were moved: there may be more than a block, and
-    /// each block may split the child.
+    /// Moves a node's messages for the child whose range contains `key` to that child. Returns the
+    /// child, which then has at least two free pivots, and whether all messages were moved. Not all
+    /// may be moved, because there may be several blocks, and each block may split the child.
     fn drain_to_child<'b>(
         &'b self,
         mut node: PageWriteGuard<'b>,

@@ -1,4 +1,5 @@
-//! Moves blocks of messages to children (thesis, listing 5.6, corrected).
+//! Flushes: move blocks of messages from nodes to their children (thesis, listing 5.6, with
+//! corrections).
 
 use super::BepsTree;
 use super::plan::{MessageBlock, RequiredAction};
@@ -9,11 +10,11 @@ use alluvium_storage::Result;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-/// A latched node and the blocks that leave it.
+/// A latched node, and the blocks of messages that are to be moved from it to its children.
 pub(super) type FlushTask<'b> = (PageWriteGuard<'b>, Vec<MessageBlock>);
 
 impl<B: PageBuffer> BepsTree<B> {
-    /// Returns whether a child must be split before messages are added to it.
+    /// Returns whether a child must be split before it can accept messages.
     pub(super) fn must_split(&self, child: &PageWriteGuard<'_>, messages: &MessageList) -> bool {
         if level(child) == 0 {
             return !self.core.leaf_takes(child, messages);
@@ -21,8 +22,9 @@ impl<B: PageBuffer> BepsTree<B> {
         matches!(self.need(child, messages), RequiredAction::Split)
     }
 
-    /// Adds messages to a child. The parent must have a free pivot if the child must be split.
-    /// Blocks that leave the child become a task.
+    /// Adds messages to a child. If the child must be split, the parent must have a free pivot. If
+    /// blocks of messages must leave the child, they are added to `tasks`, and the caller must run
+    /// these tasks.
     pub(super) fn receive<'b>(
         &'b self,
         parent: &mut PageWriteGuard<'_>,
@@ -44,7 +46,7 @@ impl<B: PageBuffer> BepsTree<B> {
         self.adapt(&mut child);
         self.adapt(&mut right);
         let [below, above] = messages.split(&pivot);
-        // Both halves stay latched until the messages are in them, so a reader waits.
+        // Both halves stay latched until they contain the messages, so that readers wait for them.
         let needs = [self.need(&child, &below), self.need(&right, &above)];
         self.keep(child, &below, &needs[0], tasks)?;
         self.keep(right, &above, &needs[1], tasks)
@@ -67,8 +69,8 @@ impl<B: PageBuffer> BepsTree<B> {
         assert!(below.len() + above.len() == messages.len(), "no message is lost");
         self.core.apply(&mut leaf, &below)?;
         self.core.apply(&mut right, &above)?;
-        // The least of all keys is below the median, so it is either in the left leaf or among its
-        // messages.
+        // The smallest key is below the median, so it is either in the left leaf or among the
+        // messages for the left leaf.
         let least = match below.is_empty() {
             true => self.core.shape.pairs.key(&leaf, 0),
             false => below.get(0).key,
@@ -78,7 +80,8 @@ impl<B: PageBuffer> BepsTree<B> {
         Ok(())
     }
 
-    /// Adds messages to a node's buffer, and takes out the blocks of the plan if there is one.
+    /// Adds messages to a node's buffer. If `need` is a flush, takes the blocks of its plan out of
+    /// the node, and adds them to `tasks`.
     fn keep<'b>(
         &'b self,
         mut node: PageWriteGuard<'b>,
@@ -100,7 +103,8 @@ impl<B: PageBuffer> BepsTree<B> {
             .try_for_each(|message| self.core.deposit(&mut node, message))
     }
 
-    /// Runs tasks and all further tasks that result from them. A failure loses messages (PE5).
+    /// Runs tasks, and all further tasks that result from them. If this fails, messages are lost
+    /// (PE5).
     pub(super) fn run<'b>(&'b self, tasks: Vec<FlushTask<'b>>) -> Result<()> {
         let result = if self.path.goes_by_level {
             self.by_level(tasks)
@@ -127,7 +131,8 @@ impl<B: PageBuffer> BepsTree<B> {
                 self.receive(&mut node, child, &block, &mut next)?;
             }
             queue.extend(next.drain(..));
-            // The node, the child that was just released, and the nodes of the queue.
+            // The latched nodes are this node, the child that was just released, and the nodes in
+            // the queue.
             self.note(moved, queue.len() + 2);
         }
         assert!(next.is_empty(), "every task was done");

@@ -1,4 +1,4 @@
-//! Growth of a root without a buffer: its children move to many new nodes.
+//! Growth of a tree whose root has no buffer: the root's children move to many new nodes.
 
 use super::BepsTree;
 use crate::paged::buffer::{PageBuffer, PageWriteGuard};
@@ -7,9 +7,9 @@ use crate::paged::node::{PageContentKind, add_pivot, child_at, level, set_first_
 use alluvium_storage::Result;
 
 impl<B: PageBuffer> BepsTree<B> {
-    /// Moves the children of a full root to new nodes of the second level, with empty buffers
-    /// (thesis, section 5.5). There are enough new nodes that each has free pivots for a flush
-    /// without a split.
+    /// Moves the children of a full root to new nodes on the level below it, whose buffers are
+    /// empty (thesis, section 5.5). Enough nodes are created that each has sufficient free pivots
+    /// for a flush without being split.
     pub(super) fn grow(&self, root: &mut PageWriteGuard<'_>) -> Result<()> {
         let shape = &self.core.shape;
         let table = shape.wide;
@@ -17,8 +17,8 @@ impl<B: PageBuffer> BepsTree<B> {
         assert!(old_level + 1 < MOST_LEVELS, "a tree of pages has few levels");
         let per_node = shape.pivots.most_addressed().max(2);
         let nodes = children.div_ceil(per_node);
-        // The new nodes, as the index of the first child and the page. They can be undone until the
-        // root refers to them.
+        // For each new node, the index of its first child and its page number. The new nodes can be
+        // freed again as long as the root does not refer to them.
         let mut pages: Vec<(usize, u64)> = Vec::with_capacity(nodes);
         for node in 0..nodes {
             let (from, to) = (node * children / nodes, (node + 1) * children / nodes);
@@ -38,7 +38,7 @@ impl<B: PageBuffer> BepsTree<B> {
                 }
                 Err(error) => {
                     for (_, page) in pages {
-                        // A page that cannot be pinned here is lost until the next check.
+                        // If a page cannot be pinned here, it remains unused until the next check.
                         let _ = self
                             .core
                             .buffer

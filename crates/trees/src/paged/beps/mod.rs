@@ -1,29 +1,34 @@
-//! The page-buffered Bε-tree of Rotte's thesis: messages wait in nodes and move down in blocks.
+//! The page-buffered Bε-tree of Rotte's thesis. Messages are buffered in inner nodes, and move down
+//! to the leaves in blocks.
 //!
-//! *Scope*: when messages move, when nodes are split, the order of latches.
+//! *Scope*: when messages move down; when nodes are split; the order in which latches are acquired.
 //!
 //! *Must not depend on*: the layout of nodes, where pages are stored, threads, clocks.
 //!
-//! Most messages are written to the buffer of a node of the second level. The root has no buffer,
-//! so it is latched shared, unless one of its children must be split. Below the root a writer
-//! latches nodes exclusively, each child before it releases the parent.
+//! Most messages are written to the buffer of a node on the level below the root. The root has no
+//! buffer, so writers latch it shared, unless one of its children must be split. Below the root, a
+//! writer latches nodes exclusively, and latches each child before it releases the parent.
 //!
-//! Deviations from the thesis: messages have no timestamps, because messages higher in the tree are
-//! younger and latches preserve that order. After a split, the flush is planned again for each
-//! half, so that a half with free space keeps its messages. With few frames, flushes go depth first
-//! and pin only one path.
+//! There are three deviations from the thesis. First, messages have no timestamps, because messages
+//! in higher nodes are always newer, and latches preserve this order. Second, after a split the
+//! flush is planned again for each half, so that a half with enough free space keeps its messages.
+//! Third, if the page buffer has few frames, flushes proceed depth first, so that they pin only one
+//! path.
 //!
 //! Invariants:
 //!
-//! - **PE1** A message about a key is younger than all messages about it below its node.
-//! - **PE2** A block has at most as many messages as the smallest buffer: b, if all nodes are
-//!   divided alike. With an incoming block, a node never has more than 2 b messages.
-//! - **PE3** A flush addresses at most ⌈(n + 1) / 2⌉ children, and its node has as many free pivots
-//!   when it begins. So a split never propagates upwards.
-//! - **PE4** While messages move, their source node is latched exclusively until they have arrived
-//!   in latched children.
-//! - **PE5** A failure while messages move ends all reading and writing: the messages are lost in
-//!   memory, and only the last checkpoint has the state before them.
+//! - **PE1** A message about a key is newer than all messages about that key in lower nodes.
+//! - **PE2** A block has at most as many messages as fit into the smallest buffer, which is b if
+//!   the space of all nodes is divided in the same way. Including the messages of an incoming
+//!   block, a node therefore never has more than 2 b messages.
+//! - **PE3** A flush moves messages to at most ⌈(n + 1) / 2⌉ children, and its node has at least as
+//!   many free pivots when the flush begins. A split of a child therefore never causes a split of
+//!   its parent.
+//! - **PE4** While messages are being moved, their source node stays latched exclusively until the
+//!   messages are in latched children.
+//! - **PE5** If an operation fails while messages are being moved, all further reads and writes are
+//!   refused. The messages have been lost from memory, and only the last checkpoint contains the
+//!   state before the failure.
 
 mod adapt;
 mod drain;
@@ -44,44 +49,46 @@ use std::sync::atomic::Ordering;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RootStyle {
-    /// A node without a buffer, over many subtrees: writers share its latch.
+    /// The root has no buffer and many children. Writers hold its latch shared.
     #[default]
     Separate,
-    /// A node with a buffer, like other inner nodes: each write latches it exclusively.
+    /// The root has a buffer, like other inner nodes. Each write latches it exclusively.
     Buffered,
 }
 
-/// The order in which nodes flush.
+/// The order in which the nodes of a subtree flush.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlushOrder {
-    /// By level, unless the buffer has few frames.
+    /// Level by level, unless the page buffer has few frames.
     #[default]
     Automatic,
-    /// Level by level: upper latches are released early, but many nodes are pinned at once.
+    /// Level by level. The latches of upper nodes are released early, but many nodes are pinned at
+    /// the same time.
     Level,
-    /// One child after the other: only one path is pinned.
+    /// One child after another. Only one path is pinned at a time.
     Depth,
 }
 
 #[derive(Clone, Debug)]
 pub struct BepsOptions {
-    /// Limits of keys and values, and ε; stored with the tree.
+    /// Limits for keys and values, and ε. They are stored with the tree.
     pub sizes: TreeSizes,
-    /// Whether each node has its own ε in place of that of `sizes`; stored with the tree.
+    /// Whether each node has its own ε instead of the one in `sizes`. This is stored with the tree.
     pub epsilon: EpsilonMode,
-    /// The kind of root; stored with the tree.
+    /// The kind of root, which is stored with the tree.
     pub root: RootStyle,
-    /// The order in which nodes flush; not stored.
+    /// The order in which nodes flush, which is not stored.
     pub order: FlushOrder,
-    /// The treatment of nodes that deletes leave under-full; stored with the tree.
+    /// How to treat nodes that deletes leave under-full. This is stored with the tree.
     pub merging: UnderfullPolicy,
-    /// The operator that applies updates to values. It must be the same at each opening.
+    /// The operator that applies updates to values. It must be the same whenever the tree is
+    /// opened.
     pub operator: Arc<dyn UpdateOperator>,
 }
 
 impl BepsOptions {
-    /// Returns options with these limits for keys and values, ε = 0.6, and updates that replace
-    /// values.
+    /// Returns options with the given length limits for keys and values in bytes, ε = 0.6, and
+    /// updates that replace the previous value.
     #[must_use]
     pub fn new(key_limit: usize, value_limit: usize) -> BepsOptions {
         BepsOptions {
@@ -98,7 +105,7 @@ impl BepsOptions {
         }
     }
 
-    /// Computes the shape of nodes for pages with `content_bytes` bytes of content.
+    /// Computes the shape of nodes for pages that have `content_bytes` bytes for a node.
     pub(super) fn shape(&self, content_bytes: usize) -> Result<NodeShape> {
         match self.epsilon {
             EpsilonMode::Fixed => NodeShape::new(content_bytes, self.sizes),
@@ -107,36 +114,37 @@ impl BepsOptions {
     }
 }
 
-/// Counters since the tree was opened.
+/// Counters of a Bε-tree, which start at zero when the tree is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BepsStatistics {
-    /// Writes that latched the root exclusively, after an attempt with a shared latch.
+    /// Number of writes that had to latch the root exclusively after an attempt with a shared
+    /// latch.
     pub retries: u64,
     pub flushes: u64,
-    /// Messages that flushes moved to children.
+    /// Number of messages that flushes moved to children.
     pub moved: u64,
     pub splits_of_leaves: u64,
-    /// Splits of nodes that are not leaves.
+    /// Number of splits of inner nodes.
     pub splits_of_nodes: u64,
-    /// How often the tree grew by a level.
+    /// Number of times that the tree became a level higher.
     pub growths: u64,
-    /// The most nodes that a flush held latched at once.
+    /// Maximum number of nodes that a flush held latched at the same time.
     pub most_held: u64,
-    /// Nodes that lookups visited.
+    /// Number of nodes that lookups visited.
     pub visited: u64,
-    /// Descents that were restarted because a writer had changed a node in the meantime.
+    /// Number of descents that started again because a writer had changed a node in the meantime.
     pub restarts: u64,
-    /// Nodes that were merged into a neighbour, which freed their pages.
+    /// Number of nodes that were merged into a neighbour, so that their pages were freed.
     pub merges: u64,
-    /// Under-full nodes that received content of a neighbour.
+    /// Number of under-full nodes that received part of a neighbour's content.
     pub balances: u64,
-    /// How often the tree became a level lower.
+    /// Number of times that the tree became a level lower.
     pub lowerings: u64,
-    /// Nodes whose space was divided again between pivots and messages.
+    /// Number of times that a node's space was divided differently between pivots and messages.
     pub divisions: u64,
 }
 
-/// A Bε-tree over a page buffer. All methods may be called from any thread.
+/// A Bε-tree in the pages of a page buffer. All methods may be called from any thread.
 ///
 /// ```
 /// use alluvium_trees::paged::beps::{BepsTree, BepsOptions};
@@ -151,7 +159,7 @@ pub struct BepsStatistics {
 /// ```
 pub type BepsTree<B> = PagedTree<B, BepsWritePath>;
 
-/// The write path of a Bε-tree.
+/// The way in which a Bε-tree processes written messages.
 #[derive(Debug)]
 pub struct BepsWritePath {
     style: RootStyle,
@@ -177,7 +185,7 @@ impl<B: PageBuffer> BepsTree<B> {
     /// Creates an empty tree.
     ///
     /// # Errors
-    /// Sizes that do not fit; a full disk.
+    /// An error if keys and values of these lengths do not fit into a page, or if the disk is full.
     pub fn create(buffer: B, options: BepsOptions) -> Result<BepsTree<B>> {
         let shape = options.shape(buffer.content_bytes())?;
         let mut core = TreeCore::create(buffer, shape, options.operator)?;
@@ -186,7 +194,8 @@ impl<B: PageBuffer> BepsTree<B> {
     }
 
     pub(super) fn of(core: TreeCore<B>, style: RootStyle, order: FlushOrder) -> BepsTree<B> {
-        // A flush by level may pin all addressed children of the nodes of two levels.
+        // A flush by level may have pinned all nodes of two levels to whose children it moves
+        // messages.
         let frontier = core.shape.most_addressed() + 4;
         let is_ample = core.buffer.frames().is_none_or(|frames| frames >= 32 * frontier);
         assert!(frontier > 4, "a flush addresses a child");
@@ -195,7 +204,7 @@ impl<B: PageBuffer> BepsTree<B> {
         PagedTree { core, path }
     }
 
-    /// Returns the layout of the tree's pages.
+    /// Returns the shape of the tree's nodes.
     #[must_use]
     pub fn shape(&self) -> &NodeShape {
         &self.core.shape

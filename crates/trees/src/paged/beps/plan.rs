@@ -1,38 +1,40 @@
-//! Selects the messages that leave a full node: the largest blocks, each at most as large as the
-//! smallest buffer, b (thesis, listing 5.5).
+//! Selects the messages that leave a full node. The largest blocks leave, and a block has at most
+//! as many messages as fit into the smallest buffer, which is b (thesis, listing 5.5).
 
 use super::BepsTree;
 use crate::paged::buffer::{PageBuffer, PageWriteGuard};
 use crate::paged::node::{MessageList, NodeMessage, child_at, child_index};
 use alluvium_storage::Result;
 
-/// The messages that leave a node in a flush.
+/// A plan of which messages leave a node in a flush.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FlushPlan {
-    /// The indexes of the addressed children, ascending.
+    /// Indices of the children that receive messages, in ascending order.
     pub(super) children: Vec<usize>,
-    /// The indexes of incoming messages whose keys are not yet in the buffer.
+    /// Indices of those incoming messages whose keys are not in the node's buffer yet.
     fresh: Vec<usize>,
 }
 
-/// The action that a node needs before it can accept incoming messages.
+/// What a node must do before it can accept incoming messages.
 #[derive(Debug)]
 pub(super) enum RequiredAction {
-    /// The messages fit, so no action is needed.
+    /// Nothing, because the messages fit.
     Nothing,
-    /// A flush of other messages.
+    /// A flush according to this plan.
     Flush(FlushPlan),
-    /// A split: it has too few free pivots for the splits that a flush may cause.
+    /// A split, because the node has too few free pivots for the splits of children that a flush
+    /// may cause.
     Split,
 }
 
-/// Messages on their way to a child, with the page of the child.
+/// Messages that are being moved to a child, with the page number of the child.
 pub(super) type MessageBlock = (u64, MessageList);
 
-/// Selects the largest blocks until `need` messages leave. A block has at most `most` messages
-/// (PE2).
+/// Selects the children with the most messages, until at least `need` messages leave. Returns their
+/// indices in ascending order. `sizes` is the number of messages for each child. At most `most`
+/// messages leave for one child (PE2).
 fn choose(sizes: &[usize], need: usize, most: usize) -> Vec<usize> {
-    // Usually the largest block suffices, and sorting is not necessary.
+    // In most cases the largest block suffices, so nothing needs to be sorted.
     let largest = (0..sizes.len()).max_by_key(|at| (sizes[*at].min(most), std::cmp::Reverse(*at)));
     if let Some(at) = largest.filter(|at| need > 0 && need <= sizes[*at].min(most)) {
         return vec![at];
@@ -53,7 +55,7 @@ fn choose(sizes: &[usize], need: usize, most: usize) -> Vec<usize> {
     chosen
 }
 
-/// Returns how many messages can leave if each child gets a block.
+/// Returns how many messages can leave if one block is moved to each child.
 fn movable(sizes: &[usize], most: usize) -> usize {
     sizes.iter().map(|size| size.min(&most)).sum()
 }
@@ -71,7 +73,8 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Decides what a node with a buffer must do to accept incoming messages. Changes nothing.
+    /// Determines what a node that has a buffer must do to accept incoming messages. Changes
+    /// nothing.
     pub(super) fn need(&self, node: &PageWriteGuard<'_>, incoming: &MessageList) -> RequiredAction {
         if self.fits(node, incoming) {
             return RequiredAction::Nothing;
@@ -84,7 +87,7 @@ impl<B: PageBuffer> BepsTree<B> {
         RequiredAction::Flush(plan)
     }
 
-    /// Plans the flush that makes space for incoming messages. Changes nothing.
+    /// Plans the flush that makes space in a node for incoming messages. Changes nothing.
     fn plan(&self, node: &PageWriteGuard<'_>, incoming: &MessageList) -> FlushPlan {
         let shape = &self.core.shape;
         let (buffer, pivots) = (shape.buffer_of(node), shape.pivots_of(node));
@@ -109,7 +112,7 @@ impl<B: PageBuffer> BepsTree<B> {
         if wish > all.saturating_sub(b) && pivots.free(node) > children.len() {
             children = choose(&sizes, wish.min(movable(&sizes, most)), most);
             if children.len() > pivots.free(node) {
-                // At most as many children as there are free pivots.
+                // Select at most as many children as there are free pivots.
                 children.sort_by_key(|at| std::cmp::Reverse(sizes[*at].min(most)));
                 children.truncate(pivots.free(node));
                 children.sort_unstable();
@@ -118,7 +121,8 @@ impl<B: PageBuffer> BepsTree<B> {
         FlushPlan { children, fresh }
     }
 
-    /// Takes the blocks of a plan out of a node, and adds the remaining incoming messages to it.
+    /// Takes the blocks of a plan out of a node, and adds the remaining incoming messages to the
+    /// node. Returns the blocks.
     pub(super) fn take(
         &self,
         node: &mut PageWriteGuard<'_>,
@@ -144,8 +148,9 @@ impl<B: PageBuffer> BepsTree<B> {
         Ok(blocks)
     }
 
-    /// Takes the first messages for a child, at most a block, from the buffer and from the marked
-    /// incoming messages. Clears the marks of the latter.
+    /// Takes the first messages for a child out of the node's buffer and out of those incoming
+    /// messages that `stays` marks, at most as many as fit into a block. Unmarks the incoming
+    /// messages that it takes. Returns the block.
     pub(super) fn take_block(
         &self,
         node: &mut PageWriteGuard<'_>,

@@ -1,4 +1,4 @@
-//! Writes of messages to the tree (thesis, section 5.5 and listing 5.4).
+//! Writing of messages to the tree (thesis, section 5.5 and listing 5.4).
 
 use super::plan::{FlushPlan, MessageBlock, RequiredAction};
 use super::{BepsTree, RootStyle};
@@ -8,7 +8,7 @@ use crate::paged::node::{MessageList, NodeMessage, PageContentKind, child, kind,
 use crate::paged::read::LatchCoupling;
 use alluvium_storage::Result;
 
-/// Returns a list of one message.
+/// Returns a list that contains a single message.
 fn alone(message: NodeMessage<'_>) -> MessageList {
     let mut messages = MessageList::new();
     messages.push(message);
@@ -25,8 +25,8 @@ impl<B: PageBuffer> BepsTree<B> {
         self.merge_noted()
     }
 
-    /// Merges nodes that writes have left under-full (PM1). The caller is counted as a writer, and
-    /// holds no latch.
+    /// Merges nodes that writes have left under-full (PM1). The caller must be registered as a
+    /// writer, and must not hold any latch.
     pub(in crate::paged) fn merge_noted(&self) -> Result<()> {
         self.core.merge_noted(&|node| self.empty(node))
     }
@@ -40,7 +40,7 @@ impl<B: PageBuffer> BepsTree<B> {
                 return Ok(());
             }
         }
-        // The tree may have changed since the shared latch was released, so everything is examined
+        // The tree may have changed since the shared latch was released, so the root is examined
         // again.
         let mut root = self.core.buffer.pin_exclusive(self.core.root)?;
         loop {
@@ -58,8 +58,10 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Tries to write a message under a shared latch of the root. Returns `Some(false)` if the root
-    /// has a buffer or is a leaf, or if a child must be split.
+    /// Tries to write a message while the root is latched shared. Returns `Some(true)` if the
+    /// message was written. Returns `Some(false)` if that is impossible, because the root has a
+    /// buffer or is a leaf, or because a child must be split. Returns `None` if the descent must
+    /// start again.
     fn write_shared(&self, message: NodeMessage<'_>, coupling: LatchCoupling) -> Result<Option<bool>> {
         let root = self.core.begin(coupling)?;
         if root.leaf().is_some() {
@@ -71,7 +73,7 @@ impl<B: PageBuffer> BepsTree<B> {
         if look.kind != Some(PageContentKind::Wide) {
             return Ok(Some(false));
         }
-        // The root's latch is not needed below.
+        // The root's latch is not needed any more.
         let Some(node) = self.core.go_exclusive(root, look, coupling)? else {
             return Ok(None);
         };
@@ -82,7 +84,8 @@ impl<B: PageBuffer> BepsTree<B> {
         Ok(Some(is_done))
     }
 
-    /// Writes a message to a node below the root. Returns `false` if the node must be split first.
+    /// Writes a message to a node below the root. Returns `false`, without writing, if the node
+    /// must be split first.
     fn write_below<'b>(&'b self, mut node: PageWriteGuard<'b>, message: NodeMessage<'_>) -> Result<bool> {
         if level(&node) == 0 {
             let takes = self.core.leaf_takes_one(&node, message);
@@ -111,7 +114,8 @@ impl<B: PageBuffer> BepsTree<B> {
         Ok(true)
     }
 
-    /// Takes the blocks of a plan out of a node. A failure in the middle loses messages (PE5).
+    /// Takes the blocks of a plan out of a node. If this fails part of the way, messages are lost,
+    /// and the tree is marked as broken (PE5).
     pub(super) fn take_or_break(
         &self,
         node: &mut PageWriteGuard<'_>,
@@ -123,8 +127,9 @@ impl<B: PageBuffer> BepsTree<B> {
         blocks.inspect_err(|error| self.core.break_down(error))
     }
 
-    /// Writes a message under an exclusive latch of the root. If the root has no free pivot for a
-    /// split, it grows and is returned for another attempt.
+    /// Writes a message while the root is latched exclusively. If the root has no free pivot for a
+    /// necessary split, makes the tree a level higher instead, and returns the root, so that the
+    /// caller can try again.
     fn write_exclusive<'b>(
         &'b self,
         mut root: PageWriteGuard<'b>,
@@ -140,14 +145,14 @@ impl<B: PageBuffer> BepsTree<B> {
             return Ok(Some(root));
         }
         let mut tasks = Vec::new();
-        // A failure here does not break the tree, because no message was being moved.
+        // An error here does not break the tree, because no messages are being moved.
         self.receive(&mut root, node, &messages, &mut tasks)?;
         drop(root);
         self.run(tasks)?;
         Ok(None)
     }
 
-    /// Writes a message to a root with a buffer.
+    /// Writes a message to a root that has a buffer.
     fn write_in_root(&self, mut root: PageWriteGuard<'_>, message: NodeMessage<'_>) -> Result<()> {
         if !self.core.has_place(&root, message) {
             self.widen_buffer(&mut root);
@@ -169,8 +174,8 @@ impl<B: PageBuffer> BepsTree<B> {
         self.run(vec![(root, blocks)])
     }
 
-    /// Writes a message to a root that is a leaf. A full leaf is moved below the root, which is
-    /// returned for another attempt.
+    /// Writes a message to a root that is a leaf. If the leaf is full, moves its pairs to a new
+    /// leaf below the root instead, and returns the root, so that the caller can try again.
     fn write_in_leaf<'b>(
         &'b self,
         mut root: PageWriteGuard<'b>,

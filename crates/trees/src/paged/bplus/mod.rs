@@ -1,13 +1,14 @@
-//! A B⁺-tree with the pages and latches of the Bε-tree: the baseline of the thesis (section 6.2).
+//! A B⁺-tree with the same pages and latches as the Bε-tree. It is the baseline of the thesis
+//! (section 6.2).
 //!
-//! *Scope*: when nodes are split, the order of latches.
+//! *Scope*: when nodes are split; the order in which latches are acquired.
 //!
 //! *Must not depend on*: the layout of nodes, where pages are stored, threads, clocks.
 //!
-//! - **PT1** A writer latches inner nodes shared and the leaf exclusively, each as in
-//!   `read/descent.rs`. If the leaf may overflow, the writer restarts with exclusive latches: it
-//!   splits full nodes on the way down, and latches two nodes at a time plus the right half of a
-//!   split.
+//! - **PT1** A writer first latches inner nodes shared and the leaf exclusively, as described in
+//!   `read/descent.rs`. If the leaf might overflow, the writer starts again with exclusive latches
+//!   and splits full nodes on the way down. It then latches two nodes at a time, and during a split
+//!   also the new right half.
 
 mod write;
 
@@ -20,7 +21,7 @@ use super::tree::{PagedTree, WritePath};
 use alluvium_storage::Result;
 use std::sync::Arc;
 
-/// A B⁺-tree over a page buffer. All methods may be called from any thread.
+/// A B⁺-tree in the pages of a page buffer. All methods may be called from any thread.
 ///
 /// ```
 /// use alluvium_trees::paged::bplus::BplusTree;
@@ -35,7 +36,7 @@ use std::sync::Arc;
 /// ```
 pub type BplusTree<B> = PagedTree<B, BplusWritePath>;
 
-/// The write path of a B⁺-tree.
+/// The way in which a B⁺-tree processes written messages.
 #[derive(Debug)]
 pub struct BplusWritePath;
 
@@ -51,21 +52,21 @@ impl WritePath for BplusWritePath {
     }
 }
 
-/// Returns the sizes of a tree without buffers.
+/// Returns the sizes for a tree whose nodes have no buffers.
 pub(super) fn sizes(key_limit: usize, value_limit: usize) -> TreeSizes {
     TreeSizes {
         key_limit,
         value_limit,
-        // There are no nodes with buffers, so the share of pivots does not matter.
+        // No node has a buffer, so the share of pivots has no effect.
         epsilon_percent: 100,
     }
 }
 
 impl<B: PageBuffer> BplusTree<B> {
-    /// Creates an empty tree for keys and values up to these lengths in bytes.
+    /// Creates an empty tree for keys and values up to the given lengths in bytes.
     ///
     /// # Errors
-    /// Sizes that do not fit; a full disk.
+    /// An error if keys and values of these lengths do not fit into a page, or if the disk is full.
     pub fn create(
         buffer: B,
         key_limit: usize,
@@ -75,7 +76,7 @@ impl<B: PageBuffer> BplusTree<B> {
         Self::create_merging(buffer, (key_limit, value_limit), operator, UnderfullPolicy::Never)
     }
 
-    /// Creates an empty tree with the given treatment of under-full nodes.
+    /// Like [`BplusTree::create`], with the given treatment of under-full nodes.
     ///
     /// ```
     /// use alluvium_trees::paged::UnderfullPolicy;

@@ -1,4 +1,5 @@
-//! Writes: first with shared latches down to the leaf, then, if necessary, with splits on the way.
+//! Writing of messages to the tree. The first attempt latches inner nodes shared; a second one, if
+//! necessary, splits nodes on the way down.
 
 use super::BplusTree;
 use crate::paged::buffer::{PageBuffer, PageWriteGuard};
@@ -19,14 +20,15 @@ impl<B: PageBuffer> BplusTree<B> {
         self.merge_noted()
     }
 
-    /// Merges nodes that writes have left under-full (PM1). The caller is counted as a writer.
+    /// Merges nodes that writes have left under-full (PM1). The caller must be registered as a
+    /// writer.
     pub(in crate::paged) fn merge_noted(&self) -> Result<()> {
         // No node has a buffer.
         self.core.merge_noted(&|_| Ok(()))
     }
 
-    /// Applies a message to its leaf, with shared latches on the nodes above, and returns whether
-    /// the leaf had space. Returns `false` if the root is a leaf.
+    /// Applies a message to its leaf, with the inner nodes latched shared. Returns `false`, without
+    /// applying it, if the leaf has too little space or the root is a leaf.
     fn write_in_leaf(&self, message: NodeMessage<'_>) -> Result<bool> {
         self.core.descend(|coupling| self.try_in_leaf(message, coupling))
     }
@@ -59,8 +61,8 @@ impl<B: PageBuffer> BplusTree<B> {
         Ok(Some(takes))
     }
 
-    /// Applies a message to its leaf, and splits full nodes on the way down, so that each has a
-    /// free pivot for a split of its child.
+    /// Applies a message to its leaf. On the way down, splits every full node, so that each node
+    /// has a free pivot when its child must be split.
     fn write_with_splits(&self, message: NodeMessage<'_>) -> Result<()> {
         self.core.buffer.reserve(RESERVED)?;
         let mut node = self.core.buffer.pin_exclusive(self.core.root)?;
@@ -98,7 +100,8 @@ impl<B: PageBuffer> BplusTree<B> {
         self.core.apply_one(target, message)
     }
 
-    /// Latches the child of a key, and splits it if it is full. The node must have a free pivot.
+    /// Latches the child whose range contains a key, and splits it if it is full. Returns the half
+    /// that contains the key. The node itself must have a free pivot.
     fn child_with_space<'b>(
         &'b self,
         mut node: PageWriteGuard<'b>,

@@ -1,10 +1,11 @@
-//! Adaptive nodes: each is divided between pivots and messages in its own way (thesis, section
-//! 8.2).
+//! Adaptive nodes: the space of each node is divided between pivots and messages in a way of its
+//! own (thesis, section 8.2).
 //!
-//! A node with a buffer stores the number of pivots that it may have, n; its messages get the rest
-//! of its page. The least n is that of ε = ½, and the greatest leaves half as many messages. So the
-//! buffers of any two nodes differ at most by a factor of two: a block of half a buffer fits into
-//! each of them, and the counting argument for splits holds for each node with its own n.
+//! A node that has a buffer stores n, the maximum number of its pivots; the rest of its page is for
+//! messages. The smallest n results from ε = ½. The largest n leaves space for half as many
+//! messages as the smallest one. The buffers of any two nodes therefore differ in size by at most a
+//! factor of two. Two consequences follow: a block of half a buffer fits into every buffer, and the
+//! counting argument for splits is true for each node with its own n.
 
 use super::format::{
     HEADER, NodeArray, PageContentKind, child_at, kind, level, own_pivots, set_first_child, set_head,
@@ -13,33 +14,33 @@ use super::format::{
 use super::layout::{CHILD, NodeShape, TreeSizes};
 use alluvium_storage::Result;
 
-/// The bounds for the number of pivots of a node. Both are odd.
+/// The minimum and maximum number of pivots for which a node may have space. Both are odd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PivotBounds {
     pub least: usize,
     pub most: usize,
 }
 
-/// How the nodes of a tree are divided.
+/// How the space of a tree's nodes is divided between pivots and messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum EpsilonMode {
-    /// All alike, by the ε of the tree.
+    /// All nodes in the same way, according to the tree's ε.
     #[default]
     Fixed,
-    /// Each by its own counts of lookups and messages.
+    /// Each node according to its own counts of lookups and messages.
     Adaptive,
 }
 
-/// The arrays of a node with a buffer: pivots and messages.
+/// The two arrays of a node that has a buffer: its pivots and its messages.
 pub(super) type BufferedNodeArrays = (NodeArray, NodeArray);
 
-/// ε in hundredths for the least number of pivots, and for new nodes.
+/// ε in hundredths for the smallest number of pivots. The second constant is the ε of new nodes.
 const LEAST_EPSILON: u32 = 50;
 const FIRST_EPSILON: u32 = 60;
 const _: () = assert!(LEAST_EPSILON <= FIRST_EPSILON, "nodes begin between the bounds");
 
 impl NodeShape {
-    /// Returns how many messages fit into a node with space for `n` pivots.
+    /// Returns the number of messages that fit into a node with space for `n` pivots.
     pub(in crate::paged) fn messages_beside(&self, n: usize) -> usize {
         let pivot = table_bytes(1, self.key_limit, CHILD);
         let message = table_bytes(1, self.key_limit, self.value_limit);
@@ -49,7 +50,7 @@ impl NodeShape {
         (left / message).min(self.pairs.capacity())
     }
 
-    /// Computes the shape of a tree with adaptive nodes.
+    /// Computes the shape for a tree with adaptive nodes.
     ///
     /// # Errors
     /// The errors of [`NodeShape::new`].
@@ -68,7 +69,8 @@ impl NodeShape {
         NodeShape::of(content_bytes, sizes.key_limit, sizes.value_limit, n, b)?.divided_by_nodes()
     }
 
-    /// Returns the bounds for adaptive nodes, if this shape has the least number of pivots.
+    /// Returns the bounds for adaptive nodes. The number of pivots in this shape must be the
+    /// minimum.
     fn bounds(&self) -> PivotBounds {
         let least = self.pivots.capacity();
         let half = self.messages_beside(least).div_ceil(2).max(1);
@@ -80,7 +82,7 @@ impl NodeShape {
         PivotBounds { least, most }
     }
 
-    /// Returns the same shape, but for adaptive nodes.
+    /// Returns this shape with adaptive nodes.
     ///
     /// # Errors
     /// The errors of [`NodeShape::new`].
@@ -97,7 +99,8 @@ impl NodeShape {
         })
     }
 
-    /// Returns the arrays of a node with `n` pivots; `None` if `n` is outside the bounds.
+    /// Returns the arrays of a node that has space for `n` pivots. Returns `None` if `n` is even or
+    /// outside the bounds.
     pub(super) fn divided(&self, n: usize) -> Option<BufferedNodeArrays> {
         let bounds = self.own?;
         if n.is_multiple_of(2) || n < bounds.least || n > bounds.most {
@@ -113,7 +116,7 @@ impl NodeShape {
         Some((pivots, buffer))
     }
 
-    /// Returns the arrays of a node with a buffer.
+    /// Returns both arrays of a node that has a buffer.
     pub(super) fn arrays_of(&self, node: &[u8]) -> BufferedNodeArrays {
         match own_pivots(node) {
             0 => (self.pivots, self.buffer),
@@ -121,13 +124,14 @@ impl NodeShape {
         }
     }
 
-    /// Returns the array of messages of a node with a buffer.
+    /// Returns the array of messages of a node that has a buffer.
     #[must_use]
     pub fn buffer_of(&self, node: &[u8]) -> NodeArray {
         self.arrays_of(node).1
     }
 
-    /// Returns the most messages of a block: as many as the smallest buffer can hold (PE2).
+    /// Returns the maximum number of messages in a block, which is the number that fits into the
+    /// smallest buffer (PE2).
     #[must_use]
     pub fn most_moved(&self) -> usize {
         match self.own {
@@ -136,8 +140,9 @@ impl NodeShape {
         }
     }
 
-    /// Returns the number of pivots nearest to `wanted` with which the node can hold its content
-    /// and begin a flush without a split (PE3).
+    /// Returns the number of pivots nearest to `wanted` for which the node may have space. With
+    /// that number, the node's content must still fit, and the node must be able to flush without
+    /// being split first (PE3).
     #[must_use]
     pub fn nearest(&self, node: &[u8], wanted: usize) -> usize {
         let (pivots, buffer) = self.arrays_of(node);
@@ -157,7 +162,8 @@ impl NodeShape {
         n
     }
 
-    /// Divides a node again, with `n` pivots. Its content is preserved.
+    /// Divides the space of a node anew, so that it has space for `n` pivots. The node's content is
+    /// preserved and must fit.
     pub(in crate::paged) fn divide_node(&self, node: &mut [u8], n: usize) {
         let (pivots, buffer) = self.arrays_of(node);
         let divided = self.divided(n);

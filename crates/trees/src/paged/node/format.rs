@@ -13,7 +13,7 @@
 //!               an array of messages, in a node with a buffer
 //! ```
 //!
-//! An array of c entries, with keys of up to k bytes and values of up to v bytes:
+//! An array with space for c entries, with keys of up to k bytes and values of up to v bytes:
 //!
 //! ```text
 //! OFFSET  SIZE             MEANING
@@ -39,7 +39,7 @@ const _: () = assert!(
     "the first child ends the header"
 );
 
-/// The content of a page.
+/// The kind of content in a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageContentKind {
     /// A leaf, which contains key-value pairs.
@@ -53,12 +53,12 @@ pub enum PageContentKind {
     Free,
 }
 
-/// Returns the size of an array in bytes.
+/// Returns the size in bytes of an array with this capacity.
 pub(super) fn table_bytes(capacity: usize, key_limit: usize, value_limit: usize) -> usize {
     capacity * (ENTRY + SLOT_HEADER + key_limit + value_limit)
 }
 
-/// The position and the sizes of an array in a node.
+/// The position of an array within a node, and its capacity and limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeArray {
     count_at: usize,
@@ -90,7 +90,7 @@ fn put(bytes: &mut [u8], at: usize, what: &[u8]) {
     }
 }
 
-/// Returns the first eight bytes of a key as a number with the same order.
+/// Returns the first eight bytes of a key as a number. Numbers have the same order as the keys.
 fn head_of(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
         Some(first) => u64::from_be_bytes(*first),
@@ -102,7 +102,7 @@ fn head_of(key: &[u8]) -> u64 {
 }
 
 impl NodeArray {
-    /// Returns the array of pairs or pivots.
+    /// Returns the array of a leaf's pairs, or of an inner node's pivots.
     pub(super) fn primary(capacity: usize, key_limit: usize, value_limit: usize) -> NodeArray {
         NodeArray {
             count_at: COUNT_AT,
@@ -113,7 +113,7 @@ impl NodeArray {
         }
     }
 
-    /// Returns the array of messages, which begins at `at`.
+    /// Returns the array of an inner node's messages, which begins at offset `at`.
     pub(super) fn secondary(capacity: usize, key_limit: usize, value_limit: usize, at: usize) -> NodeArray {
         assert!(at >= HEADER, "arrays are behind the header");
         NodeArray {
@@ -125,25 +125,26 @@ impl NodeArray {
         }
     }
 
-    /// Returns the offset of the end of the array.
+    /// Returns the offset of the end of the array within the node.
     #[must_use]
     pub fn end(&self) -> usize {
         self.at + table_bytes(self.capacity, self.key_limit, self.value_limit)
     }
 
-    /// Returns the number of entries for which there is space.
+    /// Returns the number of entries for which the array has space.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Returns the number of entries.
+    /// Returns the number of entries in the array.
     #[must_use]
     pub fn len(&self, node: &[u8]) -> usize {
         u16_at(node, self.count_at).min(self.capacity)
     }
 
-    /// Returns the most children that a flush of a node with these pivots addresses: ⌈(n + 1) / 2⌉.
+    /// Returns the maximum number of children to which a node with space for this many pivots
+    /// flushes at a time: ⌈(n + 1) / 2⌉.
     #[must_use]
     pub fn most_addressed(&self) -> usize {
         let most = (self.capacity + 1).div_ceil(2);
@@ -154,13 +155,13 @@ impl NodeArray {
         most
     }
 
-    /// Returns whether there are no entries.
+    /// Returns whether the array has no entries.
     #[must_use]
     pub fn is_empty(&self, node: &[u8]) -> bool {
         self.len(node) == 0
     }
 
-    /// Returns how many entries can be added.
+    /// Returns the number of entries that can still be added.
     #[must_use]
     pub fn free(&self, node: &[u8]) -> usize {
         self.capacity - self.len(node)
@@ -212,13 +213,13 @@ impl NodeArray {
         node.get(from..from + len).unwrap_or_default()
     }
 
-    /// Returns the action of an entry; pairs and pivots count as inserts.
+    /// Returns the action of an entry. Pairs and pivots have the action `Insert`.
     #[must_use]
     pub fn action(&self, node: &[u8], at: usize) -> MessageAction {
         self.tag(node, at).unwrap_or(MessageAction::Insert)
     }
 
-    /// Returns the action of a message; `None` for pairs and pivots.
+    /// Returns the action of a message, or `None` for pairs and pivots.
     pub(super) fn tag(&self, node: &[u8], at: usize) -> Option<MessageAction> {
         let number = node.get(self.slot(node, at) + 4).copied().unwrap_or_default();
         MessageAction::of(number)
@@ -234,7 +235,8 @@ impl NodeArray {
         }
     }
 
-    /// Returns the number of keys below `key`, and whether the next key equals `key`.
+    /// Returns the number of entries whose keys are below `key`, and whether the next entry has
+    /// exactly `key`.
     fn search(&self, node: &[u8], key: &[u8]) -> (usize, bool) {
         let head = head_of(key);
         let directory = node.get(self.at..self.entry(self.len(node))).unwrap_or_default();
@@ -251,10 +253,10 @@ impl NodeArray {
         (below, found)
     }
 
-    /// Returns the index of a key.
+    /// Returns the index of the entry with a key.
     ///
     /// # Errors
-    /// The index at which the key would be inserted, if it is absent.
+    /// Returns the index at which the key would be inserted, if there is no such entry.
     pub fn find(&self, node: &[u8], key: &[u8]) -> Result<usize, usize> {
         match self.search(node, key) {
             (at, true) => Ok(at),
@@ -262,13 +264,14 @@ impl NodeArray {
         }
     }
 
-    /// Returns the number of keys below `key`.
+    /// Returns the number of entries whose keys are below `key`.
     #[must_use]
     pub fn below(&self, node: &[u8], key: &[u8]) -> usize {
         self.search(node, key).0
     }
 
-    /// Returns the number of entries for each child, in one pass over both arrays.
+    /// Returns the number of entries in the key range of each child. This takes one pass over both
+    /// arrays.
     #[must_use]
     pub fn runs(&self, pivots: &NodeArray, node: &[u8]) -> Vec<usize> {
         let of = |table: &NodeArray| {
@@ -300,7 +303,7 @@ impl NodeArray {
         counts
     }
 
-    /// Writes an entry into a slot.
+    /// Writes an entry into the slot with the number `slot`.
     fn fill(&self, node: &mut [u8], slot: usize, key: &[u8], value: &[u8], action: u8) {
         assert!(
             key.len() <= self.key_limit && value.len() <= self.value_limit,
@@ -314,7 +317,7 @@ impl NodeArray {
         put(node, at + SLOT_HEADER + self.key_limit, value);
     }
 
-    /// Inserts an entry at index `at`.
+    /// Inserts an entry at index `at`. The array must have space for it.
     pub fn insert(
         &self,
         node: &mut [u8],
@@ -352,7 +355,8 @@ impl NodeArray {
         put(node, slot + SLOT_HEADER + self.key_limit, value);
     }
 
-    /// Removes an entry. The last slot is moved to the slot that becomes free (PN1).
+    /// Removes an entry. The content of the last slot in use moves to the slot that was freed, so
+    /// that the used slots stay contiguous (PN1).
     pub fn remove(&self, node: &mut [u8], at: usize) {
         let len = self.len(node);
         assert!(at < len, "entry {at} of {len}");
@@ -377,7 +381,7 @@ impl NodeArray {
         self.set_len(node, len - 1);
     }
 
-    /// Removes all but the first `len` entries.
+    /// Removes all entries except the first `len`.
     pub fn truncate(&self, node: &mut [u8], len: usize) {
         while self.len(node) > len {
             self.remove(node, self.len(node) - 1);
@@ -385,7 +389,7 @@ impl NodeArray {
         assert!(self.len(node) <= len, "the others are gone");
     }
 
-    /// Appends the entries from index `from` on to another node, and removes them here.
+    /// Moves the entries from index `from` onwards to the end of the same array in another node.
     pub fn move_to(&self, node: &mut [u8], from: usize, other: &mut [u8]) {
         for at in from..self.len(node) {
             let (key, value) = (self.key(node, at), self.value(node, at));
@@ -395,7 +399,7 @@ impl NodeArray {
         self.truncate(node, from);
     }
 
-    /// Checks an array that was read (PN1).
+    /// Checks an array of a node that was read from disk (PN1).
     fn validate(&self, node: &[u8], name: &str) -> Result<(), String> {
         let len = u16_at(node, self.count_at);
         if len > self.capacity {
@@ -424,7 +428,7 @@ impl NodeArray {
     }
 }
 
-/// Returns the kind of a node; `None` for an unknown byte.
+/// Returns the kind of a node, or `None` if the byte has no meaning.
 pub(in crate::paged) fn kind(node: &[u8]) -> Option<PageContentKind> {
     match node.first()? {
         1 => Some(PageContentKind::Leaf),
@@ -440,7 +444,8 @@ pub(in crate::paged) fn level(node: &[u8]) -> u8 {
     node.get(1).copied().unwrap_or_default()
 }
 
-/// Returns the largest number of pivots of a node that is divided in its own way, otherwise 0.
+/// Returns the maximum number of pivots that the node itself stores, or 0 if the node is divided
+/// according to the tree's ε.
 pub(super) fn own_pivots(node: &[u8]) -> usize {
     u16_at(node, OWN_AT)
 }
@@ -450,7 +455,7 @@ pub(super) fn set_own_pivots(node: &mut [u8], n: usize) {
     assert!(own_pivots(node) == n, "numbers of pivots have two bytes");
 }
 
-/// Writes the header of a node without entries.
+/// Writes the header of a node that has no entries.
 pub(in crate::paged) fn set_head(node: &mut [u8], kind: PageContentKind, level: u8) {
     assert!(
         (kind == PageContentKind::Leaf) == (level == 0),
@@ -467,19 +472,19 @@ pub(in crate::paged) fn set_head(node: &mut [u8], kind: PageContentKind, level: 
     put(node, 0, &[number, level]);
 }
 
-/// Removes all content of a node.
+/// Removes all content of a node by clearing its header.
 pub(in crate::paged) fn clear(node: &mut [u8]) {
     put(node, 0, &[0; HEADER]);
 }
 
-/// Returns the child in a pivot's value.
+/// Returns the page number of the child that is stored as a pivot's value.
 #[must_use]
 pub fn child_of_value(value: &[u8]) -> u64 {
     debug_assert_eq!(value.len(), CHILD, "a pivot has a child");
     u64_at(value, 0)
 }
 
-/// Returns the value of a pivot for this child.
+/// Returns the value of a pivot that refers to the given child.
 #[must_use]
 pub fn value_of_child(child: u64) -> [u8; CHILD] {
     child.to_le_bytes()
@@ -491,7 +496,7 @@ pub(in crate::paged) fn set_first_child(node: &mut [u8], child: u64) {
 }
 
 impl NodeShape {
-    /// Returns the array of pivots of a node.
+    /// Returns the array of pivots of an inner node.
     #[must_use]
     pub fn pivots_of(&self, node: &[u8]) -> NodeArray {
         match kind(node) {
@@ -500,10 +505,10 @@ impl NodeShape {
         }
     }
 
-    /// Checks a node that was read (PB5).
+    /// Checks a node that was read from disk (PB5).
     ///
     /// # Errors
-    /// A description of the first error.
+    /// Returns a description of the first error found.
     pub fn validate(&self, node: &[u8]) -> Result<(), String> {
         if node.len() != self.content_bytes {
             return Err(format!("{} bytes", node.len()));
@@ -537,12 +542,13 @@ impl NodeShape {
     }
 }
 
-/// Returns the index of the child of a key (PN2): the number of pivots at or below the key.
+/// Returns the index of the child whose range contains a key (PN2), which is the number of pivots
+/// at or below the key.
 pub(in crate::paged) fn child_index(table: &NodeArray, node: &[u8], key: &[u8]) -> usize {
     table.find(node, key).map_or_else(|at| at, |at| at + 1)
 }
 
-/// Returns the child at an index.
+/// Returns the page number of the child at an index.
 pub(in crate::paged) fn child_at(table: &NodeArray, node: &[u8], at: usize) -> u64 {
     assert!(
         at <= table.len(node),
@@ -554,13 +560,13 @@ pub(in crate::paged) fn child_at(table: &NodeArray, node: &[u8], at: usize) -> u
     }
 }
 
-/// Returns the child of a key.
+/// Returns the page number of the child whose range contains a key.
 pub(in crate::paged) fn child(shape: &NodeShape, node: &[u8], key: &[u8]) -> u64 {
     let table = shape.pivots_of(node);
     child_at(&table, node, child_index(&table, node, key))
 }
 
-/// Adds a pivot and its child.
+/// Adds a pivot with the given key and the child to its right.
 pub(in crate::paged) fn add_pivot(shape: &NodeShape, node: &mut [u8], key: &[u8], child: u64) {
     let table = shape.pivots_of(node);
     let place = table.find(node, key);

@@ -1,17 +1,19 @@
-//! Joins two neighbours into one node, or balances them so that each has about half.
+//! Merges two neighbouring nodes into one, or balances them so that each has about half of their
+//! content.
 
 use super::format::{
     NodeArray, PageContentKind, child_at, kind, level, set_first_child, set_head, value_of_child,
 };
 use super::layout::NodeShape;
 
-/// Returns the most entries of a joined node. A node that is nearly full would soon be split again
-/// by inserts.
+/// Returns the maximum number of entries of a merged node. If it were nearly full, inserts would
+/// soon split it again.
 fn most_joined(table: &NodeArray) -> usize {
     table.capacity() * 3 / 4
 }
 
-/// Returns the array whose length decides whether a node is under-full: pairs or pivots.
+/// Returns the array whose length determines whether a node is under-full: the pairs of a leaf, or
+/// the pivots of an inner node.
 fn measured(shape: &NodeShape, node: &[u8]) -> NodeArray {
     match kind(node) {
         Some(PageContentKind::Leaf) => shape.pairs,
@@ -19,16 +21,17 @@ fn measured(shape: &NodeShape, node: &[u8]) -> NodeArray {
     }
 }
 
-/// Returns the least number of pairs or pivots of a node other than the root, if nodes are merged
-/// (PM1).
+/// Returns the minimum number of pairs or pivots of a node other than the root, for trees in which
+/// under-full nodes are merged (PM1).
 ///
-/// A split leaves half of a leaf, so a leaf is under-full below a quarter. A split before a flush
-/// leaves a quarter of the pivots (PE3), so an inner node is under-full below an eighth; with three
-/// pivots a split may leave none.
+/// A split leaves a leaf half full, so a leaf is under-full if it is less than a quarter full. A
+/// split before a flush may leave an inner node with a quarter of the maximum number of pivots
+/// (PE3), so such a node is under-full if it has less than an eighth. If the maximum is only three
+/// pivots, a split may even leave none.
 fn least(shape: &NodeShape, node: &[u8]) -> usize {
     let capacity = match (kind(node), shape.own) {
-        // The bound rather than the node's own number, so that a new division makes no node
-        // under-full.
+        // Use the tree's lower bound instead of the node's own number of pivots, so that a
+        // different division never makes a node under-full.
         (Some(PageContentKind::Buffered), Some(bounds)) => bounds.least,
         _ => measured(shape, node).capacity(),
     };
@@ -44,7 +47,7 @@ pub(in crate::paged) fn is_under_full(shape: &NodeShape, node: &[u8]) -> bool {
     measured(shape, node).len(node) < least(shape, node)
 }
 
-/// Appends the first entries of a node to its left neighbour.
+/// Moves the first `count` entries of a node to the end of the same array in its left neighbour.
 fn to_left(table: &NodeArray, left: &mut [u8], right: &mut [u8], count: usize) {
     assert!(count <= table.len(right), "the entries are there");
     for at in 0..count {
@@ -55,7 +58,8 @@ fn to_left(table: &NodeArray, left: &mut [u8], right: &mut [u8], count: usize) {
     (0..count).for_each(|_| table.remove(right, 0));
 }
 
-/// Moves the entries of a node from index `from` on to the beginning of its right neighbour.
+/// Moves the entries of a node from index `from` onwards to the beginning of the same array in its
+/// right neighbour.
 fn to_right(table: &NodeArray, left: &mut [u8], from: usize, right: &mut [u8]) {
     for at in (from..table.len(left)).rev() {
         let (key, value, tag) = (table.key(left, at), table.value(left, at), table.tag(left, at));
@@ -65,10 +69,10 @@ fn to_right(table: &NodeArray, left: &mut [u8], from: usize, right: &mut [u8]) {
     assert!(table.len(left) <= from, "what was moved is there no more");
 }
 
-/// Moves the content of a node to its left neighbour, unless that would then be nearly full; in
-/// this case each gets about half. Returns the new pivot between the two, or `None` if the right
-/// node is now empty. `pivot` is the pivot between them before. Their messages must fit into one
-/// buffer.
+/// Moves the content of the right node to the left node. If the left node would then be nearly
+/// full, balances the two nodes instead, so that each has about half. `pivot` is the key of the
+/// pivot between the two nodes. Returns the key of the new pivot between them, or `None` if the
+/// right node is now empty. The messages of both nodes must fit into one buffer.
 pub(in crate::paged) fn join(
     shape: &NodeShape,
     left: &mut [u8],
@@ -124,7 +128,7 @@ fn join_inner(shape: &NodeShape, left: &mut [u8], pivot: &[u8], right: &mut [u8]
         let first = value_of_child(child_at(&pivots, right, 0));
         pivots.insert(left, at, &between, &first, None);
         if pivots.is_empty(right) {
-            // The last child of the right node was moved.
+            // The right node has no pivot left, and its last child has been moved.
             assert!(at + 1 == total, "the left one has all");
             break;
         }
@@ -156,8 +160,8 @@ fn join_inner(shape: &NodeShape, left: &mut [u8], pivot: &[u8], right: &mut [u8]
     (!is_one).then_some(between)
 }
 
-/// Turns an empty page into a node without a buffer, with the pivots and children of a node whose
-/// buffer is empty.
+/// Makes an empty page a node without a buffer, which has the pivots and children of the node
+/// `from`. The buffer of `from` must be empty.
 pub(in crate::paged) fn without_buffer(shape: &NodeShape, from: &[u8], to: &mut [u8]) {
     assert!(
         kind(from) == Some(PageContentKind::Buffered) && shape.buffer_of(from).is_empty(from),

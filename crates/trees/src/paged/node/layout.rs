@@ -1,22 +1,22 @@
-//! The division of a page between pivots and messages (thesis, section 5.4).
+//! How the space of a page is divided between pivots and messages (thesis, section 5.4).
 
 use super::division::PivotBounds;
 use super::format::{HEADER, NodeArray, table_bytes};
 use crate::paged::error::{key_too_long, value_too_long};
 use alluvium_storage::{Error, Result};
 
-/// The least number of pairs for which a leaf must have space.
+/// Minimum number of pairs for which a leaf must have space.
 const LEAST_PAIRS: usize = 4;
 /// Size of a child's page number in bytes.
 pub(super) const CHILD: usize = 8;
 const _: () = assert!(LEAST_PAIRS >= 2, "a leaf can be split");
 
-/// Returns the numbers of pivots and messages of a node, n and b. `bytes` is the space that remains
-/// after one message and three pivots: n = 3 + ⌊bytes^ε / pivot⌋, made odd, and b = 1 + ⌊(bytes −
-/// bytes^ε) / message⌋.
+/// Returns the maximum numbers of pivots and messages of a node, n and b. `bytes` is the space that
+/// remains after one message and three pivots. n = 3 + ⌊bytes^ε / pivot⌋, reduced to an odd number,
+/// and b = 1 + ⌊(bytes − bytes^ε) / message⌋.
 ///
-/// With an odd n one split before a flush suffices: the halves of a split node have ⌈n / 2⌉ free
-/// pivots, and a flush addresses at most ⌈(n + 1) / 2⌉ children.
+/// If n is odd, one split of a node is enough before it flushes: each half of the node has at least
+/// ⌈n / 2⌉ free pivots, and a flush moves messages to at most ⌈(n + 1) / 2⌉ children.
 ///
 /// ```
 /// use alluvium_trees::paged::node::divide;
@@ -38,46 +38,46 @@ pub fn divide(bytes: usize, epsilon_percent: u32, pivot: usize, message: usize) 
     (odd, messages)
 }
 
-/// The sizes with which a tree is created. They are stored with it.
+/// The limits with which a tree is created. They are stored with the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeSizes {
-    /// The longest key in bytes.
+    /// Maximum length of a key in bytes.
     pub key_limit: usize,
-    /// The longest value in bytes.
+    /// Maximum length of a value in bytes.
     pub value_limit: usize,
-    /// ε in hundredths, which determines the space for pivots. 0 leaves the most space to messages;
-    /// with 100 the tree behaves as a B⁺-tree.
+    /// ε in hundredths, which determines the share of a node's space that is for pivots. With 0,
+    /// messages have as much space as possible. With 100, the tree behaves like a B⁺-tree.
     pub epsilon_percent: u32,
 }
 
 /// The positions and capacities of the arrays in each kind of node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeShape {
-    /// Bytes of a page that are available for its node.
+    /// Number of bytes in a page that are available for a node.
     pub content_bytes: usize,
-    /// The longest key in bytes.
+    /// Maximum length of a key in bytes.
     pub key_limit: usize,
-    /// The longest value in bytes.
+    /// Maximum length of a value in bytes.
     pub value_limit: usize,
-    /// s: the pairs of a leaf.
+    /// The array of pairs in a leaf. Its capacity is called s.
     pub pairs: NodeArray,
-    /// The pivots of a node without a buffer.
+    /// The array of pivots in an inner node without a buffer.
     pub wide: NodeArray,
-    /// n: the pivots of a node with a buffer.
+    /// The array of pivots in an inner node that has a buffer. Its capacity is called n.
     pub pivots: NodeArray,
-    /// b: the messages of a node with a buffer.
+    /// The array of messages in an inner node that has a buffer. Its capacity is called b.
     pub buffer: NodeArray,
-    /// The bounds within which each node chooses its own n; `None` if all nodes have the same. With
-    /// bounds, n and b above are those of new nodes.
+    /// The bounds of n if each node has its own n, or `None` if n is the same for all nodes. If
+    /// there are bounds, the fields `pivots` and `buffer` are those of new nodes.
     pub own: Option<PivotBounds>,
 }
 
 impl NodeShape {
-    /// Computes the shape for pages with `content_bytes` bytes for nodes.
+    /// Computes the shape of nodes for pages that have `content_bytes` bytes for a node.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when four pairs, or one message and three pivots, do not fit into a
-    /// page.
+    /// [`Error::BadOption`] if the limits are so large that a page has no space for four pairs, or
+    /// for one message and three pivots.
     pub fn new(content_bytes: usize, sizes: TreeSizes) -> Result<NodeShape> {
         let TreeSizes {
             key_limit,
@@ -104,10 +104,10 @@ impl NodeShape {
         NodeShape::of(content_bytes, key_limit, value_limit, pivots, messages)
     }
 
-    /// Returns the shape with `n` pivots and `b` messages in a node.
+    /// Returns the shape in which an inner node has space for `n` pivots and `b` messages.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when they do not fit.
+    /// [`Error::BadOption`] if a page does not have this space.
     pub fn of(
         content_bytes: usize,
         key_limit: usize,
@@ -158,17 +158,17 @@ impl NodeShape {
         }
     }
 
-    /// Returns the most children that a flush of any node addresses.
+    /// Returns the maximum number of children to which any node flushes at a time.
     #[must_use]
     pub fn most_addressed(&self) -> usize {
         let widest = self.own.and_then(|bounds| self.divided(bounds.most));
         widest.map_or(self.pivots, |(pivots, _)| pivots).most_addressed()
     }
 
-    /// Checks the lengths of a key and a value.
+    /// Checks that a key and a value do not exceed the length limits.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when one is too long.
+    /// [`Error::BadOption`] if one of them is too long.
     pub fn check(&self, key: &[u8], value: &[u8]) -> Result<()> {
         if key.len() > self.key_limit {
             return Err(key_too_long(key.len(), self.key_limit));
@@ -176,10 +176,10 @@ impl NodeShape {
         self.check_value(value)
     }
 
-    /// Checks the length of a value.
+    /// Checks that a value does not exceed the length limit.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when it is too long.
+    /// [`Error::BadOption`] if the value is too long.
     pub fn check_value(&self, value: &[u8]) -> Result<()> {
         if value.len() > self.value_limit {
             return Err(value_too_long(value.len(), self.value_limit));

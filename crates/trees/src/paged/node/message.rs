@@ -1,19 +1,19 @@
-//! Messages, and how two messages about one key are merged (thesis, table 5.1).
+//! Messages, and how two messages about the same key are merged (thesis, table 5.1).
 
 use std::fmt;
 
-/// The effect of a message on a key.
+/// What a message does to its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum MessageAction {
     Insert = 1,
-    /// Combines the value with an operand, if the key has a value.
+    /// Combines the value of the key with an operand. If the key has no value, nothing changes.
     Update = 2,
     Delete = 3,
 }
 
 impl MessageAction {
-    /// Returns the action with this number.
+    /// Returns the action with the given number, or `None` if there is none.
     #[must_use]
     pub fn of(number: u8) -> Option<MessageAction> {
         [
@@ -26,22 +26,25 @@ impl MessageAction {
     }
 }
 
-/// The operator that applies updates to values. It is associative, but need not be commutative.
+/// The operator that applies updates to values. It must be associative, but need not be
+/// commutative.
 ///
-/// `combine(combine(a, b), c)` equals `combine(a, combine(b, c))`. Updates may be combined with
-/// each other before they are applied to the value. A result must not be longer than the tree's
-/// limit for values. If it is, the write is refused; in the middle of a flush, all writes are
-/// refused until the tree is reopened.
+/// Associative means that `combine(combine(a, b), c)` equals `combine(a, combine(b, c))`. This is
+/// necessary because updates may be combined with each other before they are applied to the value.
+/// A result must not be longer than the tree's length limit for values. If it is, the write is
+/// refused. If a flush is in progress at that point, all further writes are refused until the tree
+/// is reopened.
 pub trait UpdateOperator: Send + Sync + fmt::Debug {
-    /// Writes the combination of an older and a younger value to `into`, which is empty.
+    /// Writes the combination of an older and a newer value to `into`, which is empty when this is
+    /// called.
     fn combine(&self, older: &[u8], younger: &[u8], into: &mut Vec<u8>);
 
-    /// Called with each value that the tree no longer has, because it was replaced or its key
-    /// deleted.
+    /// Called with each value that the tree no longer contains, because the value was replaced or
+    /// its key was deleted.
     fn dropped(&self, _value: &[u8]) {}
 }
 
-/// An operator whose updates replace the value of an existing key.
+/// An operator with which an update replaces the value of an existing key.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplaceOperator;
 
@@ -51,8 +54,8 @@ impl UpdateOperator for ReplaceOperator {
     }
 }
 
-/// Merges an older and a younger message about a key: writes the operand to `into`, and returns the
-/// action.
+/// Merges an older and a newer message about the same key. Writes the operand of the result to
+/// `into`, and returns the action of the result.
 pub fn merge(
     operator: &dyn UpdateOperator,
     older: (MessageAction, &[u8]),
@@ -61,7 +64,7 @@ pub fn merge(
 ) -> MessageAction {
     into.clear();
     match (older.0, younger.0) {
-        // The delete must be kept, because it also hides older states further down.
+        // A delete must be kept, because it also hides older messages and values in lower nodes.
         (_, MessageAction::Delete) | (MessageAction::Delete, MessageAction::Update) => MessageAction::Delete,
         (_, MessageAction::Insert) => {
             into.extend_from_slice(younger.1);
@@ -74,7 +77,8 @@ pub fn merge(
     }
 }
 
-/// Applies a message to the value of a key, and returns whether the key has a value afterwards.
+/// Applies a message to the value of a key, and writes the new value to `into`. Returns whether the
+/// key has a value afterwards.
 pub(in crate::paged) fn fold(
     operator: &dyn UpdateOperator,
     value: Option<&[u8]>,
@@ -94,15 +98,16 @@ pub(in crate::paged) fn fold(
 pub struct NodeMessage<'a> {
     pub key: &'a [u8],
     pub action: MessageAction,
-    /// The value or the operand of an update; empty for a delete.
+    /// The value of an insert, or the operand of an update. It is empty for a delete.
     pub operand: &'a [u8],
 }
 
-/// A list of messages in key order, at most one for each key, in its own memory.
+/// A list of messages in key order, which has at most one message for each key. It owns its memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MessageList {
     bytes: Vec<u8>,
-    /// For each message the start in `bytes`, the lengths of key and operand, and the action.
+    /// For each message, its start in `bytes`, the lengths of its key and its operand, and its
+    /// action.
     items: Vec<(u32, u16, u16, MessageAction)>,
 }
 
@@ -112,7 +117,7 @@ impl MessageList {
         MessageList::default()
     }
 
-    /// Appends a message. Its key must be above all others.
+    /// Appends a message. Its key must be greater than all keys in the list.
     pub fn push(&mut self, message: NodeMessage<'_>) {
         debug_assert!(
             self.last().is_none_or(|last| last.key < message.key),
@@ -144,7 +149,7 @@ impl MessageList {
     /// Returns the message at an index.
     ///
     /// # Panics
-    /// When the index is out of bounds.
+    /// If the index is out of bounds.
     #[must_use]
     pub fn get(&self, at: usize) -> NodeMessage<'_> {
         assert!(at < self.items.len(), "message {at} of {}", self.items.len());
@@ -162,7 +167,7 @@ impl MessageList {
         (0..self.len()).map(|at| self.get(at))
     }
 
-    /// Returns the number of messages with a key below `key`.
+    /// Returns the number of messages whose keys are below `key`.
     #[must_use]
     pub fn below(&self, key: &[u8]) -> usize {
         let (mut low, mut high) = (0, self.len());
@@ -177,7 +182,7 @@ impl MessageList {
         low
     }
 
-    /// Splits the list into the messages with keys below `key`, and the others.
+    /// Splits the list in two: the messages whose keys are below `key`, and the others.
     #[must_use]
     pub fn split(&self, key: &[u8]) -> [MessageList; 2] {
         let at = self.below(key);

@@ -1,23 +1,27 @@
-//! The content of a page of a tree: pairs in a leaf; pivots with children, and possibly a buffer of
-//! messages, in an inner node.
+//! The content of a page of a tree. A leaf contains key-value pairs. An inner node contains pivots
+//! with children, and may have a buffer of messages.
 //!
-//! *Scope*: the layout of nodes, how many entries fit, how a node is split.
+//! *Scope*: the layout of nodes; how many entries fit; how a node is split.
 //!
 //! *Must not depend on*: where pages are stored, latches, when messages move.
 //!
-//! Each array of a node has slots of one size, large enough for the longest key and value of the
-//! tree, and a directory in key order that lists the slots. An insertion moves directory entries of
-//! ten bytes, not slots. The directory also has the first eight bytes of each key, so that a search
-//! seldom reads slots. This differs from the thesis, which moves whole messages in a sorted array.
-//! Slots of one size keep the counting argument of the thesis exact: a buffer holds a fixed number
-//! of messages, whatever their lengths.
+//! Each array of a node consists of slots of equal size and a directory. A slot is large enough for
+//! the longest key and value that the tree allows. The directory lists the slots in key order. An
+//! insertion therefore moves directory entries of ten bytes, but no slots. A directory entry also
+//! contains the first eight bytes of its key, so that a search seldom reads slots. This is
+//! different in the thesis, where an insertion moves whole messages in a sorted array. Because
+//! slots have equal sizes, a buffer has space for a fixed number of messages, whatever their
+//! lengths, so the counting argument of the thesis remains exact.
 //!
 //! Invariants:
 //!
-//! - **PN1** The keys of an array ascend, and exactly the first `len` slots are in use.
-//! - **PN2** Child i of a node holds the keys from pivot i − 1 up to, but not including, pivot i.
-//! - **PN3** A buffer holds at most one message for each key.
-//! - **PN4** n, the number of pivots of a buffered node, is odd, b ≥ 1 and b ≤ s.
+//! - **PN1** The keys of an array are in ascending order, and exactly its first `len` slots are in
+//!   use.
+//! - **PN2** Child i of a node contains the keys from pivot i − 1 (inclusive) to pivot i
+//!   (exclusive).
+//! - **PN3** A buffer has at most one message for each key.
+//! - **PN4** The capacities satisfy three conditions: n, the number of pivots of a node that has a
+//!   buffer, is odd; b ≥ 1; b ≤ s.
 
 mod division;
 mod format;

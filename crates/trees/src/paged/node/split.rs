@@ -7,9 +7,9 @@ use super::format::{
 use super::layout::NodeShape;
 use super::message::MessageList;
 
-/// Returns the median of a leaf's keys and those of messages (thesis, section 5.7). The content
-/// below the median and the content above it each fit into a leaf, if there are at most as many
-/// messages as pairs in a full leaf.
+/// Returns the median of the keys of a leaf and of messages (thesis, section 5.7). If there are at
+/// most as many messages as pairs fit into a leaf, the keys below the median fit into one leaf, and
+/// the other keys into another.
 pub(in crate::paged) fn union_median(pairs: &NodeArray, leaf: &[u8], messages: &MessageList) -> Vec<u8> {
     let (own, new) = (pairs.len(leaf), messages.len());
     assert!(
@@ -33,7 +33,7 @@ pub(in crate::paged) fn union_median(pairs: &NodeArray, leaf: &[u8], messages: &
     messages.get(of_new).key.to_vec()
 }
 
-/// Moves the pairs from `key` on to an empty page.
+/// Moves the pairs of a leaf whose keys are at or above `key` to an empty page.
 pub(in crate::paged) fn split_leaf(shape: &NodeShape, left: &mut [u8], right: &mut [u8], key: &[u8]) {
     set_head(right, PageContentKind::Leaf, 0);
     let from = shape.pairs.below(left, key);
@@ -41,8 +41,8 @@ pub(in crate::paged) fn split_leaf(shape: &NodeShape, left: &mut [u8], right: &m
     assert!(shape.pairs.len(left) == from, "pairs below the median stay");
 }
 
-/// Moves the pivots after the middle one to an empty page, with their children and messages.
-/// Returns the middle pivot, which separates the two nodes.
+/// Moves the pivots of an inner node after the middle one, with their children and messages, to an
+/// empty page. Removes the middle pivot, which separates the two nodes, and returns its key.
 pub(in crate::paged) fn split_inner(shape: &NodeShape, left: &mut [u8], right: &mut [u8]) -> Vec<u8> {
     let of = kind(left).unwrap_or(PageContentKind::Leaf);
     assert!(

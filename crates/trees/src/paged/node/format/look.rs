@@ -4,29 +4,30 @@ use super::{NodeArray, PageContentKind, kind, level};
 use crate::paged::node::layout::NodeShape;
 use crate::paged::node::message::MessageAction;
 
-/// A node's reference to a child.
+/// A reference from an inner node to one of its children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::paged) struct ChildReference {
-    /// The page of the child.
+    /// The page number of the child.
     pub(in crate::paged) page: u64,
-    /// 0 for the first child, otherwise one more than the slot of its pivot. Inserting other pivots
-    /// does not change it.
+    /// 0 for the first child; otherwise the number of the slot of its pivot plus 1. This number
+    /// does not change when other pivots are inserted.
     #[cfg(feature = "couplings")]
     pub(in crate::paged) place: usize,
 }
 
-/// The result of a lookup of a key in an inner node.
+/// The result of looking up a key in an inner node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::paged) struct ChildLookup {
     pub(in crate::paged) kind: Option<PageContentKind>,
     pub(in crate::paged) level: u8,
-    /// The action of the key's message in the node's buffer, if there is one.
+    /// The action of the message about the key in the node's buffer, if there is one.
     pub(in crate::paged) action: Option<MessageAction>,
-    /// The reference to the key's child.
+    /// The reference to the child whose range contains the key.
     pub(in crate::paged) to: ChildReference,
 }
 
-/// Looks up a key in an inner node. The operand of its message is copied into `operand`.
+/// Looks up a key in an inner node. If the node's buffer has a message about the key, its operand
+/// is copied into `operand`.
 pub(in crate::paged) fn look(
     shape: &NodeShape,
     node: &[u8],
@@ -51,7 +52,7 @@ pub(in crate::paged) fn look(
     }
 }
 
-/// Returns the reference to the child of a key.
+/// Returns the reference to the child whose range contains a key.
 fn reference(shape: &NodeShape, node: &[u8], key: &[u8]) -> ChildReference {
     let table = shape.pivots_of(node);
     reference_at(&table, node, super::child_index(&table, node, key))
@@ -66,7 +67,8 @@ pub(in crate::paged) fn reference_at(table: &NodeArray, node: &[u8], at: usize) 
     }
 }
 
-/// Returns the place of a reference, which inserting other pivots does not change.
+/// Returns the number that identifies a reference. It does not change when other pivots are
+/// inserted.
 #[cfg(feature = "couplings")]
 fn place_at(table: &NodeArray, node: &[u8], at: usize) -> usize {
     let slot = at

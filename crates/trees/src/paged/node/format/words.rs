@@ -1,7 +1,7 @@
-//! Lookups in inner nodes without a latch, in words that may change during the lookup.
+//! Lookups in inner nodes without a latch. The words of the node may change during the lookup.
 //!
-//! Words may change at any time, so no length, slot or count in them is trusted. The result is
-//! meaningless until the node's version has been validated.
+//! Because words may change at any time, no length, slot number or count read from them is trusted.
+//! The result is meaningless until the node's version has been validated.
 
 use super::{
     ChildLookup, ChildReference, HEADER, NodeArray, OWN_AT, PageContentKind, SLOT_HEADER, head_of, kind,
@@ -10,9 +10,9 @@ use crate::paged::node::layout::{CHILD, NodeShape};
 use crate::paged::node::message::MessageAction;
 use std::cmp::Ordering;
 
-/// The content of a node as little-endian words of eight bytes.
+/// The content of a node, as little-endian words of eight bytes.
 pub(in crate::paged) trait NodeWords {
-    /// Returns a word, or 0 past the end.
+    /// Returns the word at index `at`, or 0 if `at` is past the end.
     fn word(&self, at: usize) -> u64;
 }
 
@@ -46,8 +46,7 @@ impl NodeArray {
         u16_in(words, self.entry(at) + 8).min(self.capacity.saturating_sub(1))
     }
 
-    /// Returns the index of a key, or the index at which it would be inserted, as
-    /// [`NodeArray::find`] does.
+    /// Like [`NodeArray::find`], in words that may change during the search.
     fn find_in(&self, words: &(impl NodeWords + ?Sized), key: &[u8]) -> Result<usize, usize> {
         let head = head_of(key);
         let (mut low, mut high) = (0, u16_in(words, self.count_at).min(self.capacity));
@@ -78,7 +77,7 @@ impl NodeArray {
     }
 }
 
-/// Looks up a key in words that may change during the lookup, as [`look`] does.
+/// Like [`look`], in words that may change during the lookup.
 pub(in crate::paged) fn look_at(
     shape: &NodeShape,
     words: &(impl NodeWords + ?Sized),
