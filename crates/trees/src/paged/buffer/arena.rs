@@ -1,5 +1,5 @@
-//! A buffer with all pages in memory: the thesis's "optimal" buffer (section 5.3), without table,
-//! queue and I/O.
+//! A page buffer that keeps all pages in memory. This is the "optimal" buffer of the thesis
+//! (section 5.3), which has no table, no queue and no I/O.
 
 use super::PageBuffer;
 use super::format::PAGE_HEADER;
@@ -13,16 +13,17 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The number of pages in the first chunk. Each later chunk has twice as many.
+/// Number of pages in the first chunk. Each further chunk has twice as many pages as the previous
+/// one.
 const FIRST_CHUNK: u64 = 64;
-/// The number of chunks of an arena, enough for over 10¹⁰ pages.
+/// Number of chunks of an arena, which is enough for more than 10¹⁰ pages.
 const CHUNKS: usize = 28;
 const _: () = assert!(
     FIRST_CHUNK.is_power_of_two(),
     "a page's chunk is found by its bits"
 );
 
-/// Pages that stay in memory. The number of a page is its index.
+/// A page buffer whose pages always stay in memory. The number of a page is its index.
 ///
 /// ```
 /// use alluvium_trees::paged::buffer::{PageArena, PageBuffer};
@@ -46,10 +47,10 @@ pub struct PageArena {
 }
 
 impl PageArena {
-    /// Returns an arena without pages.
+    /// Creates an arena without pages.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when the page size is invalid.
+    /// [`Error::BadOption`] if the page size is invalid.
     pub fn new(page_bytes: usize) -> Result<PageArena> {
         super::pool::check_page_bytes(page_bytes)?;
         Ok(PageArena {
@@ -64,13 +65,13 @@ impl PageArena {
         })
     }
 
-    /// Returns the number of pages that are allocated and not freed.
+    /// Returns the number of pages that have been allocated and not freed.
     #[must_use]
     pub fn pages_in_use(&self) -> u64 {
         self.pages.load(Ordering::Relaxed) - self.free.lock().len() as u64
     }
 
-    /// Returns the pages that are latched.
+    /// Returns the numbers of all pages that are latched.
     #[cfg(test)]
     pub(in crate::paged) fn latched(&self) -> Vec<u64> {
         let pages = 0..self.pages.load(Ordering::Relaxed);
@@ -78,7 +79,8 @@ impl PageArena {
         pages.filter(is_latched).collect()
     }
 
-    /// Returns the chunk of a page, the length of that chunk, and the page's index in it.
+    /// Returns the index of a page's chunk, the length of that chunk, and the page's index within
+    /// the chunk.
     fn place(page: u64) -> (usize, u64, usize) {
         let shifted = page + FIRST_CHUNK;
         let chunk = (shifted / FIRST_CHUNK).ilog2();

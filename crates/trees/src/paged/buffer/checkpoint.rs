@@ -1,4 +1,4 @@
-//! Creating and opening a page file, and checkpoints of it.
+//! Creation and opening of a page file, and checkpoints of its pages.
 
 use super::PageBuffer;
 use super::evict::WRITTEN_TOGETHER;
@@ -19,44 +19,47 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The number of bytes that are read together when all pages are checked.
+/// Number of bytes that are read at once when all pages are checked.
 const LOOKED_AT_TOGETHER: usize = 1 << 20;
 
 fn journal_name(name: &str) -> String {
     format!("{name}.journal")
 }
 
-/// Returns the offset of a checkpoint's superblock. Successive checkpoints alternate between two.
+/// Returns the offset in the file of a checkpoint's superblock. Successive checkpoints alternate
+/// between two places.
 pub(super) fn place_of(epoch: u64) -> u64 {
     (epoch % 2) * SUPERBLOCK as u64
 }
 
-/// Returns the number of pages for which a file is long enough.
+/// Returns the number of pages that fit into a file of the present length.
 pub(super) fn pages_in(device: &dyn Device, page_bytes: usize) -> u64 {
     assert!(page_bytes > 0, "pages have bytes");
     device.len().saturating_sub(FIRST_PAGE) / page_bytes as u64
 }
 
-/// The treatment of damaged free lists.
+/// What to do if a free list is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FreeLists {
-    /// The file is not opened.
+    /// The file is not opened, and an error is returned.
     Whole,
-    /// Their pages count as in use. The caller must free those that turn out to be unreachable.
+    /// The pages of the damaged list are regarded as in use. The caller must free those that turn
+    /// out to be unreachable.
     Salvaged,
 }
 
-/// The superblocks of a file.
+/// The result of reading the two superblocks of a file.
 #[derive(Debug)]
 pub(super) struct FoundSuperblock {
-    /// The newer of the intact superblocks.
+    /// The newer of the valid superblocks.
     pub(super) superblock: PageFileSuperblock,
-    /// Whether the other one is intact, or was never written.
+    /// Whether the other superblock is valid too, or was never written.
     pub(super) is_other_whole: bool,
 }
 
 impl FoundSuperblock {
-    /// Returns whether pages of a root may have been overwritten since.
+    /// Returns whether pages of the checkpoint `root` may have been overwritten after it was
+    /// written.
     pub(super) fn overwrites_since(&self, root: &PageFileSuperblock) -> OverwriteState {
         let meta = HostedMeta::decode(&self.superblock.meta);
         match meta {
@@ -66,8 +69,8 @@ impl FoundSuperblock {
     }
 }
 
-/// Reads both superblocks and returns the newer one. Of two for the same checkpoint, the one that
-/// records possible overwrites is the newer.
+/// Reads both superblocks and returns the newer one. If both are for the same checkpoint, the newer
+/// one is that which says that pages may have been overwritten.
 pub(super) fn read_superblock(device: &dyn Device) -> Result<FoundSuperblock> {
     let refused = |why: &str| no_tree(device.name(), why);
     if device.len() < FIRST_PAGE {
@@ -110,11 +113,11 @@ pub(super) fn read_superblock(device: &dyn Device) -> Result<FoundSuperblock> {
 }
 
 impl PagePool {
-    /// Creates a page file and its journal in a directory. They are durable and empty when this
-    /// returns. `identity` must be unique among stores.
+    /// Creates a page file and its journal in a directory. When this returns, the empty file is
+    /// durable. `identity` must be different from that of all other stores.
     ///
     /// # Errors
-    /// Files of that name exist; options that do not fit; I/O errors.
+    /// An error if files with these names exist or if options do not fit together; I/O errors.
     pub fn create(
         directory: &dyn Directory,
         name: &str,
@@ -139,11 +142,12 @@ impl PagePool {
         Ok(pool)
     }
 
-    /// Opens a page file in the state of its last checkpoint, and returns the data that its owner
-    /// stored with that. The `page_bytes` of the options is replaced by that of the file.
+    /// Opens a page file in the state of its last checkpoint. Returns the pool, and the data that
+    /// the owner stored with that checkpoint. The file's page size is used instead of `page_bytes`
+    /// in the options.
     ///
     /// # Errors
-    /// No such file; damage; I/O errors.
+    /// An error if there is no such file or if it is damaged; I/O errors.
     pub fn open(
         directory: &dyn Directory,
         name: &str,
@@ -169,8 +173,8 @@ impl PagePool {
         Ok((pool, superblock.meta))
     }
 
-    /// Restores the pages of the checkpoint by writing the journal's images back. A page that was
-    /// overwritten, but has no image in the journal, is marked as lost.
+    /// Restores the pages of the checkpoint by writing the images in the journal back. A page that
+    /// was overwritten but has no image in the journal is marked as lost.
     pub(super) fn recover(&self, epoch: u64, pages: u64, overwrites: OverwriteState) -> Result<()> {
         let write = |page, bytes: &[u8]| -> Result<()> {
             self.device
@@ -187,14 +191,14 @@ impl PagePool {
             OverwriteState::Possible => self.mark_lost(epoch, pages, &rolled_back, write)?,
         };
         if lost > 0 || !rolled_back.images.is_empty() {
-            // The pages must be durable before the space of the journal is reused.
+            // The pages must be durable before the journal's space is reused.
             self.device.sync(Purpose::Recovery)?;
         }
         Ok(())
     }
 
-    /// Checks all pages of a checkpoint after a rollback, and marks those as lost that were
-    /// overwritten since. Returns their number.
+    /// Checks all pages of a checkpoint after a rollback. Marks those that were overwritten after
+    /// the checkpoint as lost, and returns their number.
     fn mark_lost(
         &self,
         epoch: u64,
@@ -225,7 +229,7 @@ impl PagePool {
         Ok(lost)
     }
 
-    /// Walks the free list of each segment.
+    /// Reads the free list of each segment.
     pub(super) fn read_free_lists(&self, superblock: &PageFileSuperblock, lists: FreeLists) -> Result<()> {
         for (segment, (head, len)) in superblock.free.iter().enumerate() {
             match (self.read_free_list(segment, *head, *len), lists) {
@@ -245,7 +249,7 @@ impl PagePool {
         let mut pages = Vec::new();
         let mut at = head;
         while let Some(page) = at {
-            // The pin fails for a page that is not in use.
+            // Pinning a page that is not in use fails.
             let content = self.pin_shared(page)?;
             let next = read_free(&content)
                 .ok_or_else(|| self.corrupt(page, "a free page", "another one on the free list"))?;
@@ -270,8 +274,8 @@ impl PagePool {
         set.map_err(|found| self.corrupt(head.unwrap_or(0), "a free list", found))
     }
 
-    /// Writes dirty pages without blocking other threads, so that the next checkpoint has less to
-    /// write.
+    /// Writes the dirty pages without blocking other threads, so that the next checkpoint has less
+    /// to write.
     ///
     /// # Errors
     /// I/O errors.
@@ -304,14 +308,14 @@ impl PagePool {
         Ok(())
     }
 
-    /// Makes all pages durable, with `meta`, as the state that a crash restores. The caller must
-    /// exclude all changes of pages.
+    /// Makes all pages durable, together with `meta`, as the state to which a crash is rolled back.
+    /// The caller must prevent all changes of pages during the call.
     ///
     /// # Errors
-    /// I/O errors. After any error except a full disk, changes are refused.
+    /// I/O errors. After any error except a full disk, the pool refuses changes.
     ///
     /// # Panics
-    /// When `meta` has over 1024 bytes, or pages are changed concurrently.
+    /// If `meta` is longer than 1024 bytes, or if pages are changed concurrently.
     pub fn checkpoint(&self, meta: &[u8]) -> Result<()> {
         assert!(meta.len() <= MOST_META, "what the owner keeps fits (PB6)");
         let _alone = self.write_all()?;
@@ -326,14 +330,15 @@ impl PagePool {
         self.journal.restart(epoch, superblock.high_water)
     }
 
-    /// Writes every dirty page. No page is written until the returned guard is dropped.
+    /// Writes every dirty page. As long as the returned guard exists, no other thread writes pages.
     pub(super) fn write_all(&self) -> Result<RwLockWriteGuard<'_, ()>> {
         self.writable()?;
         self.settle_returned()?;
         loop {
             self.write_dirty()?;
-            // Once this is granted, the writes of evicting threads are complete. An evicting thread
-            // may have skipped a page whose latch was held.
+            // Once this lock is granted, all writes by evicting threads have completed. An evicting
+            // thread may have skipped a page because its latch was held, so check for dirty pages
+            // again.
             let alone = self.writing.write();
             let is_dirty = |frame: &PageFrame| frame.is_dirty.load(Ordering::Acquire);
             if !self.frames.made().any(is_dirty) {
@@ -344,7 +349,7 @@ impl PagePool {
         }
     }
 
-    /// Returns the superblock for a checkpoint of the present pages.
+    /// Returns the superblock for a checkpoint of the present state of the pages.
     pub(super) fn superblock(&self, epoch: u64, meta: &[u8]) -> PageFileSuperblock {
         let segments = self.segments.lock();
         PageFileSuperblock {
@@ -358,7 +363,7 @@ impl PagePool {
         }
     }
 
-    /// Makes a superblock durable, after the pages that it describes.
+    /// Makes a superblock durable, after making the pages durable that it describes.
     fn install(&self, superblock: &PageFileSuperblock) -> Result<()> {
         self.device.sync(Purpose::Incorporate)?;
         let place = place_of(superblock.epoch);
@@ -371,12 +376,11 @@ impl PagePool {
         Ok(())
     }
 
-    /// Reads every page that was ever in use from the device, not from frames, and returns the
-    /// errors found, one sentence each. It is meant for a pool that was just opened or
-    /// checkpointed.
+    /// Reads every page that was ever in use from the device, regardless of the frames. Returns the
+    /// errors found, as one sentence each. The pool should have just been opened or checkpointed.
     ///
     /// # Errors
-    /// I/O errors. Damage is reported, not returned.
+    /// I/O errors. Damage is reported in the result, not returned as an error.
     pub fn check_pages(&self) -> Result<Vec<String>> {
         let pages = self.segments.lock().high_water();
         let mut wrong = Vec::new();

@@ -1,4 +1,4 @@
-//! Copies of a checkpoint of hosted pages, made while pages are overwritten.
+//! Copies of a checkpoint of hosted pages. They are made while pages are being overwritten.
 //!
 //! ```text
 //!   hold      nothing of the journal is forgotten
@@ -17,19 +17,20 @@ use alluvium_base::Purpose;
 use alluvium_device::{AlignedBuffer, Directory, FileOptions};
 use alluvium_storage::Result;
 
-/// The number of bytes that are copied while no page is written. A thread that evicts a dirty page
-/// waits for it.
+/// Number of bytes that are copied at once. During that time, no page is written, and a thread that
+/// evicts a dirty page waits.
 const STEP: u64 = 4 << 20;
 const _: () = assert!(STEP.is_multiple_of(64 << 10), "pages are copied whole");
 
 impl PagePool {
-    /// Keeps the images of every checkpoint to which the pages can be rolled back, until
-    /// [`PagePool::release`]. The journal grows with each page that is overwritten in this time.
+    /// Retains, until [`PagePool::release`] is called, the images of every checkpoint to which the
+    /// pages can now be rolled back. The journal grows with each page that is overwritten in the
+    /// meantime.
     pub fn hold(&self) {
         self.journal.hold();
     }
 
-    /// Ends a hold of [`PagePool::hold`].
+    /// Ends the effect of one call of [`PagePool::hold`].
     pub fn release(&self) {
         self.journal.release();
     }
@@ -40,14 +41,14 @@ impl PagePool {
         self.segments.lock().high_water() * self.options.page_bytes as u64
     }
 
-    /// Writes the pages of a root to a file of the same name in another directory. The caller must
-    /// have called [`PagePool::hold`] before the root was handed out, or while it was the durable
-    /// one. `wrote` receives the number of bytes after each step, and can end the copy by returning
-    /// an error.
+    /// Copies the pages of a root to a file with the same name in another directory. The caller
+    /// must have called [`PagePool::hold`] either before the root was returned, or while it was the
+    /// durable root. `wrote` receives the number of bytes copied in each step, and may abort the
+    /// copy by returning an error.
     ///
     /// # Errors
-    /// A root of other pages; files of these names exist; I/O errors of either directory; the
-    /// errors of `wrote`.
+    /// An error if the root belongs to other pages or if files with these names exist; I/O errors
+    /// of both directories; errors of `wrote`.
     pub fn copy_hosted(
         &self,
         root: &[u8],
@@ -66,7 +67,7 @@ impl PagePool {
         while at < end {
             let next = end.min(at + STEP);
             target.grow(next)?;
-            // The range is copied while no thread writes to it.
+            // Copy this part of the file while no thread writes pages.
             let still = self.writing.write();
             let copied = target.copy_from(&*self.device, at..next, Purpose::Check);
             drop(still);
@@ -91,7 +92,7 @@ impl PagePool {
         Ok(())
     }
 
-    /// Decodes a root of this file.
+    /// Decodes a root, and checks that it belongs to this file.
     fn named(&self, root: &[u8]) -> Result<PageFileSuperblock> {
         let refused = |why: String| not_these_pages(self.device.name(), why);
         let root = PageFileSuperblock::decode_short(root)

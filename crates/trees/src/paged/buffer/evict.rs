@@ -1,4 +1,4 @@
-//! Eviction. Dirty pages are written in batches, without the mutex of the shard.
+//! Eviction of pages. Dirty pages are written in batches, without holding the mutex of the shard.
 
 use super::PageBuffer;
 use super::format::seal_page;
@@ -11,13 +11,13 @@ use alluvium_storage::{Error, Result};
 use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
 
-/// The most pages that an eviction writes: they share a sync of the journal.
+/// Maximum number of pages that one eviction writes. They share one sync of the journal.
 pub(super) const WRITTEN_TOGETHER: usize = 32;
 
 impl PagePool {
-    /// Frees a frame, or writes dirty pages so that the next call can. Returns whether the caller
-    /// should try again at once. On `false` every frame is pinned or being written, and the caller
-    /// waits.
+    /// Frees a frame, or writes dirty pages so that the next call can free a frame. Returns `true`
+    /// if the caller should try again at once. Returns `false` if every frame is pinned or being
+    /// written, in which case the caller must wait.
     pub(super) fn make_space(&self, mut state: MutexGuard<'_, ShardState>) -> Result<bool> {
         let is_idle =
             |state: &ShardState, frame: usize| !self.frames[frame].is_pinned() && !state.is_written(frame);
@@ -26,8 +26,8 @@ impl PagePool {
             let Some(first) = state.victims(1, |frame| is_idle(&state, frame)).pop() else {
                 return Ok(false);
             };
-            // References that the queues have not seen yet count now. Other threads may keep
-            // touching frames, so the number of attempts is bounded.
+            // Apply references that the queues have not recorded yet. Other threads may touch
+            // frames again and again, so the number of attempts is bounded.
             references = references.saturating_sub(1);
             if references == 0 || !self.frames[first].is_touched.swap(false, Ordering::Relaxed) {
                 break first;
@@ -35,7 +35,8 @@ impl PagePool {
             state.touch(first);
         };
         if !self.frames[first].is_dirty.load(Ordering::Acquire) {
-            // The caller tries again, whether the frame was evicted here or pinned in the meantime.
+            // The caller tries again in both cases: either the frame was evicted here, or it has
+            // been pinned in the meantime.
             self.evict(&mut state, first);
             return Ok(true);
         }
@@ -44,26 +45,28 @@ impl PagePool {
         }
         let is_victim =
             |frame: usize| is_idle(&state, frame) && self.frames[frame].is_dirty.load(Ordering::Acquire);
-        // There may be no victim, if all were pinned without the mutex in the meantime; the caller
-        // tries again.
+        // If all frames have been pinned without the mutex in the meantime, there is no victim, and
+        // the caller tries again.
         let victims = state.victims(WRITTEN_TOGETHER, is_victim);
         let pins = self.begin_writing(&mut state, &victims);
         drop(state);
-        // From here on they may be pinned and written to: an eviction checks them again (PB4).
+        // From now on, other threads may pin and change these pages, so they are checked again
+        // before eviction (PB4).
         let written = {
             let _writing = self.writing.read();
             self.write_back(&victims)
         };
         self.end_writing(&victims, pins);
         match written {
-            // On a full disk the operation in progress completes, and the pages are written later.
+            // If the disk is full, let the operation in progress complete. The pages will be
+            // written later.
             Err(error) => self.make_space_unwritten(self.shard_of_frame(first).lock(), error),
             Ok(()) => Ok(true),
         }
     }
 
-    /// Removes a page from its frame. Returns `false` if the page is pinned or dirty, which it may
-    /// have become without the mutex.
+    /// Removes a page from its frame. Returns `false`, without removing it, if the page is pinned
+    /// or dirty, which may have happened without the mutex.
     pub(super) fn evict(&self, state: &mut ShardState, frame: usize) -> bool {
         let of = &self.frames[frame];
         if !of.close() {
@@ -78,8 +81,9 @@ impl PagePool {
         is_clean
     }
 
-    /// Frees a frame although no page can be written because of `error`: a frame with a clean page,
-    /// or a spare one.
+    /// Frees a frame although no page can be written because of `error`. It frees a frame with a
+    /// clean page or, if there is none, adds a spare frame. Returns `error` if there is no spare
+    /// frame either.
     fn make_space_unwritten(&self, mut state: MutexGuard<'_, ShardState>, error: Error) -> Result<bool> {
         let is_clean = |frame: usize| {
             let of = &self.frames[frame];
@@ -93,8 +97,8 @@ impl PagePool {
         state.add_spare().then_some(true).ok_or(error)
     }
 
-    /// Marks frames of one shard as being written, which prevents other threads from writing or
-    /// evicting them.
+    /// Marks frames of one shard as being written, so that other threads neither write nor evict
+    /// them.
     pub(super) fn begin_writing(&self, state: &mut ShardState, frames: &[usize]) -> Vec<FramePin<'_>> {
         let mut pins = Vec::with_capacity(frames.len());
         for &frame in frames {
@@ -117,19 +121,19 @@ impl PagePool {
         self.waiters.notify();
     }
 
-    /// Writes the dirty ones of the frames, except those whose latch a writer holds. The caller
-    /// holds `writing`, and has called [`PagePool::begin_writing`] for the frames.
+    /// Writes those of the frames that are dirty, except frames whose latch a writer holds. The
+    /// caller must hold the lock `writing`, and must have called [`PagePool::begin_writing`] for
+    /// the frames.
     pub(super) fn write_back(&self, frames: &[usize]) -> Result<()> {
         let epoch = self.epoch.load(Ordering::Acquire);
         let mut copies: Vec<(usize, u64, AlignedBuffer)> = Vec::with_capacity(frames.len());
         for &frame in frames {
-            // An evicting thread that waits for a latch could deadlock, so latched pages are
-            // skipped.
+            // Skip latched pages, because an evicting thread that waits for a latch could deadlock.
             let Some(page) = self.frames[frame].latch.try_read() else {
                 continue;
             };
-            // The mark is cleared under the latch and before the copy, so that a later write sets
-            // it again (PB4).
+            // Clear the mark while the latch is held and before the page is copied, so that a later
+            // change sets it again (PB4).
             if self.frames[frame].is_dirty.swap(false, Ordering::AcqRel) {
                 copies.push((frame, page.number, AlignedBuffer::padded(page.bytes())));
             }

@@ -1,7 +1,7 @@
 //! The format of a page file and of its journal, version 1. All integers are little-endian.
 //!
-//! The file has two superblocks of 4096 bytes, of which the one with the higher epoch counts,
-//! followed by pages.
+//! The file begins with two superblocks of 4096 bytes each, followed by pages. The superblock with
+//! the higher epoch is valid.
 //!
 //! A superblock:
 //!
@@ -23,13 +23,13 @@
 //!               zeros
 //! ```
 //!
-//! The checkpoint's superblock of hosted pages is stored in the host, without the zeros at the end.
-//! The file's own superblocks have 9 bytes of owner data: the oldest epoch to which the file can be
-//! rolled back (8 bytes), and 1 once a page of this checkpoint may have been overwritten, 0 before
-//! that (1 byte). Earlier versions wrote 8 bytes, which means that any page may have been
-//! overwritten.
+//! For hosted pages, the host stores the superblock of a checkpoint, without the zeros at its end.
+//! The file's own superblocks have 9 bytes of owner data. The first 8 bytes are the oldest epoch to
+//! which the file can be rolled back. The last byte is 1 if a page of this checkpoint may have been
+//! overwritten, and 0 otherwise. Earlier versions of the software wrote only the first 8 bytes; in
+//! this case, any page may have been overwritten.
 //!
-//! A page, followed by the content of its owner:
+//! A page, whose header is followed by the content that belongs to the owner:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -43,7 +43,8 @@
 //!               of a free page: 255, and the next free page plus 1 (8), 0 for none
 //! ```
 //!
-//! A record of the journal. Its size is a page plus 512 bytes, and its offset a multiple of that:
+//! A record of the journal. Its size is the size of a page plus 512 bytes, and its offset is a
+//! multiple of its size:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -67,14 +68,15 @@ pub(super) const SUPERBLOCK: usize = 4096;
 pub const PAGE_HEADER: usize = 40;
 /// Size of a journal record's header in bytes.
 pub(super) const RECORD_HEADER: usize = 512;
-/// The most bytes that the owner of the pages may store in a superblock.
+/// Maximum number of bytes that the owner of the pages may store in a superblock.
 pub(super) const MOST_META: usize = 1024;
 const FIXED: usize = 72;
-/// The first byte of a free page's content.
+/// The first byte of the content of a free page.
 const FREE: u8 = 255;
-/// The epoch of a lost page.
+/// The epoch in the header of a lost page.
 const LOST: u64 = u64::MAX;
-/// The seed of a superblock's checksum, which differs from all numbers of pages and records.
+/// The seed for the checksum of a superblock. It is different from the numbers of all pages and
+/// records, which are the other seeds.
 const SUPERBLOCK_SEED: u64 = u64::MAX;
 const _: () = assert!(
     FIXED + 16 * super::segments::MOST_SEGMENTS + MOST_META <= SUPERBLOCK,
@@ -89,12 +91,12 @@ pub(super) struct PageFileSuperblock {
     pub(super) epoch: u64,
     pub(super) high_water: u64,
     pub(super) first_segment: u64,
-    /// For each segment the head and the length of its free list.
+    /// For each segment, the first page and the length of its free list.
     pub(super) free: Vec<(Option<u64>, u64)>,
     pub(super) meta: Vec<u8>,
 }
 
-/// The reason why bytes are not a valid superblock.
+/// The reason why bytes are not a valid superblock of this version.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SuperblockError {
     Wrong(String),
@@ -176,15 +178,15 @@ impl PageFileSuperblock {
 }
 
 impl PageFileSuperblock {
-    /// Returns the encoded superblock without the zeros at the end, for a root that the host
-    /// stores.
+    /// Returns the encoded superblock without the zeros at its end. This is the form of a root that
+    /// the host stores.
     pub(super) fn encode_short(&self) -> Vec<u8> {
         let mut bytes = self.encode();
         bytes.truncate(FIXED + 16 * self.free.len() + self.meta.len());
         bytes
     }
 
-    /// Decodes a superblock that [`PageFileSuperblock::encode_short`] has encoded.
+    /// Decodes a superblock that was encoded by [`PageFileSuperblock::encode_short`].
     pub(super) fn decode_short(bytes: &[u8]) -> Result<PageFileSuperblock, SuperblockError> {
         let mut whole = bytes.to_vec();
         if whole.len() > SUPERBLOCK {
@@ -203,14 +205,14 @@ impl PageFileSuperblock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OverwriteState {
     None,
-    /// Pages may have been overwritten; the journal has their old images.
+    /// Pages may have been overwritten. The journal contains their old images.
     Possible,
 }
 
-/// The owner data in a hosted file's own superblock.
+/// The owner data in the own superblock of a hosted file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HostedMeta {
-    /// The oldest checkpoint to which the file can be rolled back.
+    /// The epoch of the oldest checkpoint to which the file can be rolled back.
     pub(super) oldest: u64,
     pub(super) overwrites: OverwriteState,
 }
@@ -224,7 +226,8 @@ impl HostedMeta {
         out
     }
 
-    /// Decodes the data; `None` if it is malformed. Without the flag, overwrites are possible.
+    /// Decodes the owner data. Returns `None` if it is malformed. If it has no flag for overwrites,
+    /// they are assumed to be possible.
     pub(super) fn decode(meta: &[u8]) -> Option<HostedMeta> {
         let mut reader = ByteReader::new(meta);
         let oldest = reader.u64().ok()?;
@@ -237,7 +240,7 @@ impl HostedMeta {
     }
 }
 
-/// The fault of an invalid page.
+/// The reason why a page is invalid.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PageFault {
     Damaged { expected: String, found: String },
@@ -260,7 +263,7 @@ fn u128_at(page: &[u8], at: usize) -> u128 {
     bytes.map_or(0, |bytes| u128::from_le_bytes(*bytes))
 }
 
-/// Writes the header of a page, with the checksum of the whole page.
+/// Writes the header of a page, including the checksum of the whole page.
 pub(super) fn seal_page(page: &mut [u8], number: u64, identity: u128, epoch: u64) {
     assert!(page.len() > PAGE_HEADER, "a page has content");
     put(page, 8, &identity.to_le_bytes());
@@ -270,8 +273,8 @@ pub(super) fn seal_page(page: &mut [u8], number: u64, identity: u128, epoch: u64
     put(page, 0, &sum.to_le_bytes());
 }
 
-/// Checks a page that was read (PB5): checksum, store, number, and that its epoch is not above
-/// `newest`.
+/// Checks a page that was read from the device (PB5): its checksum, store identity and page number,
+/// and that its epoch is not above `newest`.
 pub(super) fn check_page(page: &[u8], number: u64, identity: u128, newest: u64) -> Result<(), PageFault> {
     let (stored, sum) = (u64_at(page, 0), seeded(number, page.get(8..).unwrap_or_default()));
     let damaged = |expected: String, found: String| Err(PageFault::Damaged { expected, found });
@@ -305,14 +308,15 @@ pub(super) fn check_page(page: &[u8], number: u64, identity: u128, newest: u64) 
     Ok(())
 }
 
-/// Returns whether a page is valid and was written after `checkpoint`.
+/// Returns whether a page is valid and was written after the checkpoint with the epoch
+/// `checkpoint`.
 pub(super) fn is_later(page: &[u8], number: u64, identity: u128, checkpoint: u64) -> bool {
     let epoch = u64_at(page, 32);
     epoch > checkpoint && epoch != LOST && check_page(page, number, identity, u64::MAX).is_ok()
 }
 
-/// Marks a page as lost. `place` is the location of its damaged old image, if known: the journal's
-/// file and the offset.
+/// Marks a page as lost. `place` is the location of the page's damaged old image, if it is known:
+/// the index of the journal file and the offset.
 pub(super) fn seal_lost(page: &mut [u8], number: u64, identity: u128, place: Option<(u8, u64)>) {
     let (file, offset) = place.map_or((0, 0), |(file, offset)| (file.saturating_add(1), offset));
     put(page, PAGE_HEADER, &[file]);
@@ -321,26 +325,26 @@ pub(super) fn seal_lost(page: &mut [u8], number: u64, identity: u128, place: Opt
     assert!(read_lost(page) == place, "a lost page says why");
 }
 
-/// Returns the location of a lost page's damaged old image, if known.
+/// Returns the location of the damaged old image of a lost page, if it is known.
 fn read_lost(page: &[u8]) -> Option<(u8, u64)> {
     let file = page.get(PAGE_HEADER)?.checked_sub(1)?;
     Some((file, u64_at(page, PAGE_HEADER + 1)))
 }
 
-/// Writes the content of a free page; `next` is the next page of the free list.
+/// Writes the content of a free page. `next` is the next page on the free list, if any.
 pub(super) fn write_free(content: &mut [u8], next: Option<u64>) {
     put(content, 0, &[FREE]);
     put(content, 1, &next.map_or(0, |next| next + 1).to_le_bytes());
     assert!(read_free(content) == Some(next), "a free page reads as one");
 }
 
-/// Returns the next page of the free list, if the content is that of a free page.
+/// Returns the next page on the free list, or `None` if the content is not that of a free page.
 pub(super) fn read_free(content: &[u8]) -> Option<Option<u64>> {
     (content.first() == Some(&FREE)).then(|| u64_at(content, 1).checked_sub(1))
 }
 
-/// Writes the header of a journal record, which precedes the image. `index` is the position of the
-/// record.
+/// Writes the header of a journal record, which precedes the image. `index` is the index of the
+/// record in the file.
 pub(super) fn seal_record(record: &mut [u8], index: u64, identity: u128, epoch: u64, page: u64) {
     assert!(record.len() > RECORD_HEADER, "a record has an image");
     put(record, 8, &identity.to_le_bytes());
@@ -351,12 +355,13 @@ pub(super) fn seal_record(record: &mut [u8], index: u64, identity: u128, epoch: 
 }
 
 /// Returns the epoch and the page number in a damaged record of this store. Either of them may be
-/// the damaged part.
+/// wrong. Returns `None` if the record has another store identity.
 pub(super) fn names_of(record: &[u8], identity: u128) -> Option<(u64, u64)> {
     (u128_at(record, 8) == identity).then(|| (u64_at(record, 24), u64_at(record, 32)))
 }
 
-/// Returns the epoch, the page number and the image of a valid record of this store.
+/// Returns the epoch, the page number and the image in a journal record. Returns `None` if the
+/// record is invalid or belongs to another store.
 pub(super) fn open_record(record: &[u8], index: u64, identity: u128) -> Option<(u64, u64, &[u8])> {
     let sum = seeded(index, record.get(8..)?);
     let genuine = u64_at(record, 0) == sum && u128_at(record, 8) == identity;
@@ -367,9 +372,9 @@ pub(super) fn open_record(record: &[u8], index: u64, identity: u128) -> Option<(
     ))
 }
 
-/// Decodes bytes as a superblock, a root, a page and a record, and returns how many of these
-/// formats accept them. Everything decoded is encoded again and compared. `node` checks the content
-/// of a page.
+/// Decodes bytes as a superblock, a root, a page and a record, and returns the number of these
+/// formats that accept them. Everything that is decoded is encoded again and compared with the
+/// input. `node` checks the content of a page.
 pub(in crate::paged) fn reread(bytes: &[u8], node: &dyn Fn(&[u8]) -> bool) -> usize {
     let mut found = 0;
     let mut block = bytes.to_vec();

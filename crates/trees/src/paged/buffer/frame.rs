@@ -1,4 +1,5 @@
-//! The memory of one page, with its latch and pins, and the guards that give access to it.
+//! A frame, which is the memory for one page with its latch and pins, and the guards that give
+//! access to a page.
 
 use super::format::PAGE_HEADER;
 use super::lending::{FrameLoans, LoanPool};
@@ -10,22 +11,23 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The number that means no page.
+/// The page number that means that there is no page.
 pub(super) const NO_PAGE: u64 = u64::MAX;
-/// The value of `pins` while a page is removed from its frame. No pin can be added in this state.
+/// The value of `pins` while a page is being removed from its frame. In this state no pin can be
+/// added.
 const CLOSED: u32 = 1 << 31;
 
-/// The data protected by a frame's latch.
+/// The data that a frame's latch protects.
 #[derive(Debug)]
 pub(super) struct FramePage {
-    /// `None` before the frame's first page.
+    /// The memory of the page. `None` before the frame has its first page.
     pub(super) buffer: Option<AlignedBuffer>,
-    /// The number of the page; [`NO_PAGE`] after a failed read.
+    /// The page number, or [`NO_PAGE`] after a failed read.
     pub(super) number: u64,
 }
 
 impl FramePage {
-    /// Returns the bytes of the page; empty before the frame's first page.
+    /// Returns the bytes of the page, or nothing before the frame has its first page.
     pub(super) fn bytes(&self) -> &[u8] {
         self.buffer.as_deref().unwrap_or_default()
     }
@@ -35,27 +37,27 @@ impl FramePage {
     }
 }
 
-/// The memory of one page.
+/// A frame, which has the memory for one page.
 #[derive(Debug)]
 pub(super) struct PageFrame {
     pub(super) latch: RwLock<FramePage>,
-    /// The number of threads that use the page or wait for its latch, or [`CLOSED`].
+    /// Number of threads that use the page or wait for its latch, or [`CLOSED`].
     pub(super) pins: AtomicU32,
-    /// The page in the frame, for threads without the buffer's mutex. It is set while the latch is
-    /// held, and cleared under the mutex.
+    /// The number of the page in the frame, for threads that do not hold the buffer's mutex. It is
+    /// set while the latch is held, and cleared under the mutex.
     pub(super) owner: AtomicU64,
-    /// Whether the page was pinned without the mutex since the queues were last updated.
+    /// Whether the page was pinned without the mutex after the queues were last updated.
     pub(super) is_touched: AtomicBool,
-    /// The number of pins without the mutex.
+    /// Number of pins that were added without the mutex.
     pub(super) quick_hits: AtomicU64,
     pub(super) lent: FrameLoans,
-    /// Whether the page was changed since it was last written to the device. Set under the
-    /// exclusive latch, cleared under a shared one.
+    /// Whether the page was changed after it was last written to the device. It is set under the
+    /// exclusive latch, and cleared under a shared latch.
     pub(super) is_dirty: AtomicBool,
 }
 
 impl PageFrame {
-    /// Returns a frame with an empty page.
+    /// Creates a frame whose page is filled with zeros.
     pub(super) fn new(page_bytes: usize, number: u64) -> PageFrame {
         assert!(page_bytes > PAGE_HEADER, "a page has content");
         let page = FramePage {
@@ -65,7 +67,7 @@ impl PageFrame {
         PageFrame::of(page, FrameLoans::new(0, 1))
     }
 
-    /// Returns a frame without memory for a page.
+    /// Creates a frame that has no memory for a page yet.
     pub(super) fn unused(lent: FrameLoans) -> PageFrame {
         let page = FramePage {
             buffer: None,
@@ -87,19 +89,20 @@ impl PageFrame {
         }
     }
 
-    /// Records a use of the page without the buffer's mutex. The queues are updated when the frame
-    /// is the next victim.
+    /// Notes that the page was used without the buffer's mutex. The queues are updated when the
+    /// frame is next considered for eviction.
     pub(super) fn touch(&self) {
         if !self.is_touched.load(Ordering::Relaxed) {
             self.is_touched.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Removes the page from the frame, and takes back the items lent to it. The caller holds the
-    /// buffer's mutex, and either the frame is closed, or the caller holds its latch exclusively.
+    /// Removes the page from the frame, and takes back the items lent to the frame. The caller must
+    /// hold the buffer's mutex. In addition, either the frame must be closed, or the caller must
+    /// hold its latch exclusively.
     pub(super) fn leave(&self, loans: &LoanPool) {
-        // The version is raised first, so that a reader detects later changes by a writer of
-        // another frame.
+        // Increment the version first, so that a reader can detect changes that are made later,
+        // when the page is in another frame.
         self.lent.raise();
         self.owner.store(NO_PAGE, Ordering::Release);
         self.is_touched.store(false, Ordering::Relaxed);
@@ -114,22 +117,22 @@ impl PageFrame {
         self.pins.load(Ordering::Acquire) & !CLOSED > 0
     }
 
-    /// Refuses further pins. Returns `false`, with no effect, if the frame is pinned. The caller
-    /// holds the buffer's mutex until it calls [`PageFrame::reopen`].
+    /// Prevents further pins. Returns `false`, without any effect, if the frame is pinned. The
+    /// caller must hold the buffer's mutex until it calls [`PageFrame::reopen`].
     pub(super) fn close(&self) -> bool {
         self.pins
             .compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// Accepts pins again after [`PageFrame::close`].
+    /// Allows pins again after a call of [`PageFrame::close`].
     pub(super) fn reopen(&self) {
         let before = self.pins.swap(0, Ordering::AcqRel);
         assert!(before == CLOSED, "no pin is added to a closed frame (PB2)");
     }
 }
 
-/// Threads that wait for a frame without pins.
+/// The threads that are waiting for a frame that is not pinned.
 #[derive(Debug, Default)]
 pub(super) struct FrameWaiters {
     count: AtomicUsize,
@@ -138,7 +141,7 @@ pub(super) struct FrameWaiters {
 }
 
 impl FrameWaiters {
-    /// Waits until a frame may have become free, at most for `most`.
+    /// Waits until a frame may have become unpinned, but no longer than `most`.
     pub(super) fn wait(&self, most: Duration) {
         self.count.fetch_add(1, Ordering::SeqCst);
         let mut lock = self.lock.lock();
@@ -148,7 +151,7 @@ impl FrameWaiters {
         assert!(before > 0, "who waits is counted");
     }
 
-    /// Wakes all waiting threads; costs only a load if none waits.
+    /// Wakes all waiting threads. If no thread waits, this costs only a load.
     pub(super) fn notify(&self) {
         if self.count.load(Ordering::SeqCst) > 0 {
             self.wake.notify_all();
@@ -156,7 +159,7 @@ impl FrameWaiters {
     }
 }
 
-/// Keeps a page in its frame (PB2).
+/// A pin, which keeps a page in its frame (PB2).
 #[derive(Debug)]
 pub(super) struct FramePin<'b> {
     pub(super) frame: &'b PageFrame,
@@ -164,18 +167,18 @@ pub(super) struct FramePin<'b> {
 }
 
 impl<'b> FramePin<'b> {
-    /// Adds a pin. The caller must hold the buffer's mutex or another pin.
+    /// Pins a frame. The caller must hold the buffer's mutex or another pin of the frame.
     pub(super) fn new(frame: &'b PageFrame, waiters: &'b FrameWaiters) -> FramePin<'b> {
         let before = frame.pins.fetch_add(1, Ordering::AcqRel);
         debug_assert!(before < CLOSED, "a frame is closed under the mutex only (PB2)");
         FramePin { frame, waiters }
     }
 
-    /// Adds a pin to the frame of a page. Returns `None` if the frame has another page or is being
-    /// evicted. The caller need not hold anything.
+    /// Pins the frame of a page. Returns `None` if the frame has another page or is being evicted.
+    /// The caller need not hold a lock or a pin.
     ///
-    /// The owner is checked after the pin is added: a page is evicted only while its frame is
-    /// closed, so the owner cannot change any more.
+    /// The page number is checked after the pin has been added. A page is evicted only while its
+    /// frame is closed, so the page number can no longer change at that point.
     pub(super) fn optimistic(
         frame: &'b PageFrame,
         page: u64,
@@ -202,16 +205,16 @@ impl Drop for FramePin<'_> {
     }
 }
 
-/// A page that may be read: pinned, with a shared latch.
+/// Read access to a page, which is pinned and latched shared.
 pub struct PageReadGuard<'b> {
-    // Fields are dropped in this order: the latch is released before the pin.
+    // Rust drops fields in this order, so the latch is released before the pin.
     pub(super) page: RwLockReadGuard<'b, FramePage>,
-    /// Held only to be dropped, unless a reader releases the latch earlier.
+    /// Keeps the page pinned. The field is read only if a reader releases the latch before the pin.
     #[cfg_attr(not(feature = "couplings"), expect(dead_code))]
     pub(super) pin: FramePin<'b>,
 }
 
-/// A page that may be written: pinned, with an exclusive latch.
+/// Write access to a page, which is pinned and latched exclusively.
 pub struct PageWriteGuard<'b> {
     page: RwLockWriteGuard<'b, FramePage>,
     pin: FramePin<'b>,
@@ -232,9 +235,9 @@ impl<'b> PageReadGuard<'b> {
 impl<'b> PageWriteGuard<'b> {
     pub(super) fn new(page: RwLockWriteGuard<'b, FramePage>, pin: FramePin<'b>) -> PageWriteGuard<'b> {
         debug_assert!(pin.frame.is_pinned(), "what is latched is pinned");
-        // The version is raised under the latch before any change. A thread that later reads a
-        // change, after latching any page changed together with this one, also sees the new
-        // version.
+        // Increment the version under the latch, before any change. Another thread may latch a page
+        // that was changed together with this one. If it sees that change, it also sees the new
+        // version of this page.
         pin.frame.lent.raise();
         PageWriteGuard { page, pin }
     }
@@ -248,7 +251,7 @@ impl<'b> PageWriteGuard<'b> {
         &mut self.page
     }
 
-    /// Turns the exclusive latch into a shared one.
+    /// Converts the exclusive latch into a shared one.
     #[must_use]
     pub fn downgrade(self) -> PageReadGuard<'b> {
         PageReadGuard::new(RwLockWriteGuard::downgrade(self.page), self.pin)
@@ -271,8 +274,8 @@ impl Deref for PageWriteGuard<'_> {
 
 impl DerefMut for PageWriteGuard<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // Only the holder of the exclusive latch sets the mark, and it is read only after the latch
-        // is released.
+        // Relaxed ordering is enough: only the thread that holds the exclusive latch sets the mark,
+        // and others read it only after the latch has been released.
         self.pin.frame.is_dirty.store(true, Ordering::Relaxed);
         &mut self.page.bytes_mut()[PAGE_HEADER..]
     }

@@ -1,11 +1,11 @@
-//! The frames of a pool. They are allocated in chunks on first use, and never move.
+//! The table of a pool's frames. Frames are allocated in chunks on first use, and never move.
 
 use super::frame::PageFrame;
 use super::lending::FrameLoans;
 use std::ops::Index;
 use std::sync::OnceLock;
 
-/// The number of frames in a chunk.
+/// Number of frames in a chunk.
 const CHUNK: usize = 64;
 
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(super) struct FrameTable {
 }
 
 impl FrameTable {
-    /// Returns `len` frames, none of which is allocated yet.
+    /// Creates a table of `len` frames, none of which is allocated yet.
     pub(super) fn new(len: usize) -> FrameTable {
         assert!(len > 0, "a pool has frames");
         let chunks = (0..len.div_ceil(CHUNK)).map(|_| OnceLock::new());
@@ -29,7 +29,7 @@ impl FrameTable {
         self.len
     }
 
-    /// Returns a frame, if its chunk is allocated.
+    /// Returns the frame with a number, or `None` if its chunk has not been allocated.
     pub(super) fn get(&self, number: usize) -> Option<&PageFrame> {
         self.chunks.get(number / CHUNK)?.get()?.get(number % CHUNK)
     }

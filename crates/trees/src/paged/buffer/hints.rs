@@ -1,20 +1,22 @@
-//! Hints to the frames of pages, with which pages in memory are pinned without a mutex.
+//! Hints to the frames of pages. With a hint, a page in memory can be pinned without acquiring a
+//! mutex.
 //!
-//! A hint is shared by many pages, and refers to the last of them that was pinned under the mutex.
-//! It may be out of date, so the frame itself is checked. The thesis loses throughput with each
-//! thread because every pin locks its only table (section 6.4), and leaves a table without that
-//! lock to later work (section 8.5).
+//! Many pages share one hint, which refers to the frame of the page that was most recently pinned
+//! under the mutex. Because a hint may be out of date, the frame itself is checked. In the thesis,
+//! every pin locks the only table, so throughput falls with each additional thread (section 6.4).
+//! The thesis leaves a table without this lock to future work (section 8.5).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The number of hints for each frame, so that few pages share one.
+/// Number of hints per frame, chosen so that few pages in memory share a hint.
 const PLACES: usize = 4;
-/// The number that means no frame.
+/// The frame number that means that there is no frame.
 const NONE: u32 = u32::MAX;
 const _: () = assert!(PLACES > 1, "most pages in memory have a place of their own");
 
-/// A hint stored with a reference: the frame in which the referenced page was last found.
+/// A hint that is stored with a reference to a page: the frame in which the page was most recently
+/// found.
 #[derive(Debug)]
 pub struct FrameHint(AtomicU32);
 
@@ -30,36 +32,36 @@ impl FrameHint {
         FrameHint(AtomicU32::new(NONE))
     }
 
-    /// Returns the frame that may have the page.
+    /// Returns the number of the frame that may contain the page, if there is a hint.
     pub(super) fn get(&self) -> Option<usize> {
         let frame = self.0.load(Ordering::Acquire);
         (frame != NONE).then_some(frame as usize)
     }
 
-    /// Stores the frame of the page.
+    /// Stores the number of the frame that contains the page.
     pub(super) fn set(&self, frame: usize) {
         assert!(frame < NONE as usize, "frames are numbered");
         self.0.store(frame as u32, Ordering::Release);
     }
 }
 
-/// The number of hints that are allocated together, on first use.
+/// Number of hints that are allocated together on first use.
 const PLACES_TOGETHER: usize = 256;
 
-/// A hash table of hints by page.
+/// A hash table of hints, indexed by page number.
 #[derive(Debug)]
 pub(super) struct FrameHintTable {
-    /// The number of hints: a power of two, or 0.
+    /// Number of hints, which is a power of two, or 0.
     count: usize,
     chunks: Box<[OnceLock<Box<[FrameHint]>>]>,
 }
 
 impl FrameHintTable {
-    /// The most memory for each frame, in bytes.
+    /// Maximum memory of the table in bytes per frame.
     pub(super) const FRAME_BYTES: usize = 2 * PLACES * size_of::<FrameHint>();
 
-    /// Returns hints for a number of frames. With 0 frames there are no hints, so that every pin
-    /// locks the mutex.
+    /// Creates a table for a number of frames. For 0 frames the table has no hints, so that every
+    /// pin acquires the mutex.
     pub(super) fn new(frames: usize) -> FrameHintTable {
         assert!(frames < NONE as usize, "frames are numbered");
         let count = match frames {
@@ -73,22 +75,22 @@ impl FrameHintTable {
         }
     }
 
-    /// Returns the chunk of a page's hint, and the index in it.
+    /// Returns the chunk that contains a page's hint, and the index of the hint within the chunk.
     fn place(&self, page: u64) -> Option<(&OnceLock<Box<[FrameHint]>>, usize)> {
-        // Fibonacci hashing (Knuth 6.4) spreads neighbouring pages.
+        // Fibonacci hashing (Knuth 6.4) spreads pages with neighbouring numbers over the table.
         let mixed = page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let place = mixed as usize & self.count.checked_sub(1)?;
         let chunk = self.chunks.get(place / PLACES_TOGETHER)?;
         Some((chunk, place % PLACES_TOGETHER))
     }
 
-    /// Returns the frame that may have the page.
+    /// Returns the number of the frame that may contain a page, if there is a hint.
     pub(super) fn of(&self, page: u64) -> Option<usize> {
         let (chunk, at) = self.place(page)?;
         chunk.get()?.get(at)?.get()
     }
 
-    /// Stores the frame of a page.
+    /// Stores the number of the frame that contains a page.
     pub(super) fn set(&self, page: u64, frame: usize) {
         if let Some((chunk, at)) = self.place(page) {
             let places = chunk.get_or_init(|| (0..PLACES_TOGETHER).map(|_| FrameHint::new()).collect());

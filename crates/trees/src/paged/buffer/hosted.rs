@@ -1,9 +1,11 @@
-//! Hosted pages: another store makes their checkpoints durable together with its own state.
+//! Hosted pages. Another store, the host, makes their checkpoints durable together with its own
+//! state.
 //!
-//! For a checkpoint, changes of the pages stop briefly, while the pages are written and synced and
-//! a root is handed out. The store makes the root durable later, or never, and the pages do not
-//! learn which until their next checkpoint. So images are kept for every checkpoint that may be the
-//! durable one. Opening the pages requires the root that the store has.
+//! For a checkpoint, changes of the pages stop for a short time. During this time the pages are
+//! written and synced, and a root is returned to the host. The host makes the root durable later,
+//! or never. The pages are not informed of this before the next checkpoint, so the images of every
+//! checkpoint that may be the durable one are kept. To open the pages, the host must pass the root
+//! that it has stored.
 //!
 //! ```text
 //!   stand            dirty pages are written, their old images first     NAME, NAME.0 or NAME.1
@@ -27,16 +29,16 @@ use alluvium_storage::Result;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Whether a crash would restore the last root that was handed out.
+/// Whether a crash would restore the root that was returned most recently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastRoot {
-    /// The last root is durable.
+    /// The most recent root is durable.
     Durable,
-    /// The last root may never become durable.
+    /// The most recent root may never become durable.
     Unknown,
 }
 
-/// The least number of pages in memory for a hosted file.
+/// Minimum number of pages in memory for a hosted file.
 const LEAST_HOSTED: usize = 16;
 const _: () = assert!(
     LEAST_HOSTED >= super::pool::LEAST_FRAMES,
@@ -47,15 +49,16 @@ pub(super) fn journals(name: &str) -> [String; 2] {
     [format!("{name}.0"), format!("{name}.1")]
 }
 
-/// Returns how much of the memory budget is for the pages themselves; the rest is for their frames.
-/// The least number of pages is always available, so that existing data can be read.
+/// Returns how many bytes of the memory budget are for the pages themselves; the rest is for the
+/// overhead of their frames. The minimum number of pages is always available, so that existing data
+/// can be read.
 fn memory_of_pages(options: &PoolOptions) -> usize {
     let pages = options.memory_bytes / (options.page_bytes + FRAME_BYTES);
     pages.max(LEAST_HOSTED) * options.page_bytes
 }
 
-/// Returns the superblock of the file itself, as long as no page of the checkpoint is overwritten.
-/// Its owner data has the oldest root to which the file can be rolled back.
+/// Returns the superblock that the file itself has as long as no page of the checkpoint has been
+/// overwritten. Its owner data contains the oldest checkpoint to which the file can be rolled back.
 pub(super) fn own(superblock: &PageFileSuperblock, oldest: u64) -> PageFileSuperblock {
     let meta = HostedMeta {
         oldest,
@@ -67,7 +70,8 @@ pub(super) fn own(superblock: &PageFileSuperblock, oldest: u64) -> PageFileSuper
     }
 }
 
-/// Refuses a file that cannot be rolled back to the checkpoint named by the store, with the reason.
+/// Checks that a file can be rolled back to the checkpoint to which the host refers. Returns the
+/// reason if it cannot.
 fn reaches(found: &PageFileSuperblock, root: &PageFileSuperblock) -> std::result::Result<(), String> {
     let oldest = HostedMeta::decode(&found.meta).map(|meta| meta.oldest);
     let holds = oldest.is_some_and(|oldest| (oldest..=found.epoch).contains(&root.epoch));
@@ -81,11 +85,11 @@ fn reaches(found: &PageFileSuperblock, root: &PageFileSuperblock) -> std::result
 }
 
 impl PagePool {
-    /// Creates a page file and the two files of its journal. Existing files of these names are
+    /// Creates a page file and the two files of its journal. Existing files with these names are
     /// removed.
     ///
     /// # Errors
-    /// Options that do not fit; I/O errors.
+    /// An error if options do not fit together; I/O errors.
     pub fn create_hosted(
         directory: &dyn Directory,
         name: &str,
@@ -114,16 +118,16 @@ impl PagePool {
         Ok(pool)
     }
 
-    /// Writes all pages and returns their root, which includes `meta`. The caller must exclude all
-    /// changes of pages. `last` is the state of the previous root.
+    /// Writes all pages and returns their root, which includes `meta`. The caller must prevent all
+    /// changes of pages during the call. `last` is the state of the previous root.
     ///
     /// # Errors
-    /// I/O errors. After any error except a full disk, changes are refused.
+    /// I/O errors. After any error except a full disk, the pool refuses changes.
     pub fn write_root(&self, meta: &[u8], last: LastRoot) -> Result<Vec<u8>> {
         let alone = self.write_all()?;
         let epoch = self.epoch.load(Ordering::Acquire) + 1;
         let superblock = self.superblock(epoch, meta);
-        // A hold that begins from here on is for this root or a later one (PB8).
+        // From here on, a new call of `hold` is for this root or for a later one (PB8).
         let is_durable = last == LastRoot::Durable && !self.journal.is_held();
         let oldest = self.journal.oldest(is_durable);
         assert!(oldest < epoch, "an earlier root can be gone back to (PB8)");
@@ -134,7 +138,7 @@ impl PagePool {
                     .start_checkpoint(epoch, superblock.high_water, is_durable)
             });
         if let Err(error) = stood {
-            // It is not known whether the superblock was written, but its contents are true in both
+            // The superblock may or may not have been written, but its content is correct in both
             // cases.
             self.fail(&error);
             return Err(error);
@@ -146,9 +150,10 @@ impl PagePool {
         Ok(superblock.encode_short())
     }
 
-    /// Records that pages of the last checkpoint may be overwritten, so that an opening that misses
-    /// an image checks all pages. The superblock is written to the other place, so that the one
-    /// written by the checkpoint stays intact.
+    /// Stores in the file that pages of the last checkpoint may be overwritten. If an image is
+    /// missing when the file is opened, this causes all pages to be checked. The superblock is
+    /// written to the other of the two places, so that the superblock of the checkpoint stays
+    /// intact.
     pub(super) fn note_overwrites(&self, state: &mut JournalState) -> Result<()> {
         let Some(superblock) = &mut state.still else {
             return Ok(());
@@ -173,11 +178,12 @@ impl PagePool {
         Ok(())
     }
 
-    /// Opens pages in the state of `root`, and returns the owner's data in it. The `page_bytes` of
-    /// the options is replaced by that of the file.
+    /// Opens hosted pages in the state of `root`. Returns the pool, and the owner's data in the
+    /// root. The file's page size is used instead of `page_bytes` in the options.
     ///
     /// # Errors
-    /// No such file; a root to which the file cannot be rolled back; damage; I/O errors.
+    /// An error if there is no such file, if it is damaged, or if it cannot be rolled back to the
+    /// root; I/O errors.
     pub fn open_hosted(
         directory: &dyn Directory,
         name: &str,
@@ -237,22 +243,23 @@ impl PagePool {
         Ok((pool, root.meta))
     }
 
-    /// Makes sure that `pages` can be allocated, and every page in memory overwritten, without
-    /// growing a file.
+    /// Ensures that no file needs to grow when `pages` pages are allocated and every page in memory
+    /// is overwritten.
     ///
     /// # Errors
-    /// A full disk, with nothing changed.
+    /// An error if the disk is full. Nothing has changed in this case.
     pub fn reserve_all(&self, pages: u64) -> Result<()> {
         self.reserve_for(pages, 0)
     }
 
-    /// Does the same as [`PagePool::reserve_all`], and makes sure that `images` more pages can be
+    /// Like [`PagePool::reserve_all`], but also ensures that `images` more pages can be
     /// overwritten.
     ///
     /// # Errors
     /// The errors of [`PagePool::reserve_all`].
     pub fn reserve_for(&self, pages: u64, images: u64) -> Result<()> {
-        // The journal is first, so that pages do not use space that the journal needs.
+        // Reserve space for the journal first, so that pages do not use the space that the journal
+        // needs.
         self.writable()?;
         self.journal.reserve(images + 2 * self.frames.len() as u64)?;
         self.reserve(pages)
@@ -264,7 +271,7 @@ impl PagePool {
         self.device.len()
     }
 
-    /// Returns the size of the journal's files in bytes.
+    /// Returns the total size of the journal's files in bytes.
     #[must_use]
     pub fn journal_bytes(&self) -> u64 {
         self.journal.bytes()

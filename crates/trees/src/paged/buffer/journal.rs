@@ -1,10 +1,10 @@
-//! The journal of old images: the content, at a checkpoint, of pages that were overwritten since
-//! (PB6).
+//! The journal of old images. It contains the content that pages had at a checkpoint and that has
+//! since been overwritten (PB6).
 //!
-//! A pool that is not hosted has one file of records. A hosted one has two, which are used in turn,
-//! because it does not know at once whether a root became durable. A record has the checkpoint of
-//! its image. To roll back to a checkpoint, each page gets its oldest image of that checkpoint or a
-//! later one.
+//! A pool that is not hosted has one file of records. A hosted pool has two files, which it uses
+//! alternately, because it is not informed at once whether a root has become durable. A record
+//! contains the epoch of the checkpoint to which its image belongs. A rollback to a checkpoint
+//! restores each page from its oldest image that belongs to that checkpoint or to a later one.
 
 use super::format::{PageFileSuperblock, RECORD_HEADER, names_of, open_record, seal_record};
 use super::pool::PagePool;
@@ -16,47 +16,47 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The number of records that are read together when a file is opened.
+/// Number of records that are read at once when a file is opened.
 const READ_TOGETHER: u64 = 16;
-/// The least number of records by which the journal's file grows.
+/// Minimum number of records by which the file of the journal grows.
 const LEAST_GROWTH: u64 = 64;
 const _: () = assert!(LEAST_GROWTH >= READ_TOGETHER, "a read lies in the file");
 
 /// The journal of a page file.
 #[derive(Debug)]
 pub(super) struct PageJournal {
-    /// One file, or two that are used in turn.
+    /// Either one file, or two files that are used alternately.
     files: Vec<Arc<dyn Device>>,
     page_bytes: usize,
     state: Mutex<JournalState>,
 }
 
-/// The images kept since a checkpoint.
+/// The set of images that were written after one checkpoint and before the next.
 #[derive(Debug, Default)]
 struct CheckpointImages {
     /// The epoch of the checkpoint.
     epoch: u64,
-    /// The number of pages in the checkpoint.
+    /// Number of pages in the checkpoint.
     checkpointed: u64,
-    /// Pages whose image is synced.
+    /// Numbers of the pages whose images have been synced.
     kept: BTreeSet<u64>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct JournalState {
-    /// One for each checkpoint to which the pages can be rolled back, the oldest first; never
-    /// empty.
+    /// One entry for each checkpoint to which the pages can be rolled back, oldest first. There is
+    /// always at least one.
     spans: Vec<CheckpointImages>,
-    /// The index of the file in use.
+    /// Index of the file to which images are being written.
     current: usize,
-    /// The number of records in that file.
+    /// Number of records in that file.
     records: u64,
-    /// The number of images since the pool was created or opened.
+    /// Number of images written since the pool was created or opened.
     images: u64,
-    /// The number of holds by copies: with any, no image is dropped.
+    /// Number of copies in progress. As long as there is any, no image is dropped.
     holds: u32,
-    /// The superblock of a hosted file as the last checkpoint wrote it, until the first page is
-    /// overwritten.
+    /// The own superblock of a hosted file, as the last checkpoint wrote it. It is removed when the
+    /// first page is overwritten.
     pub(super) still: Option<PageFileSuperblock>,
 }
 
@@ -67,7 +67,7 @@ impl JournalState {
     }
 }
 
-/// A record that was read.
+/// A record that was read from a file of the journal.
 #[derive(Clone, Copy, Debug)]
 struct JournalRecord {
     epoch: u64,
@@ -79,34 +79,34 @@ struct JournalRecord {
 /// The result of reading a record.
 #[derive(Clone, Copy, Debug)]
 enum RecordRead {
-    /// A record of this store with a correct checksum.
+    /// A record of this store whose checksum is correct.
     Genuine(JournalRecord),
-    /// A record with a wrong checksum, and the page that it names.
+    /// A record whose checksum is wrong, with the page number in it.
     Damaged(JournalRecord),
-    /// No record of this store, at this index.
+    /// There is no record of this store at this index.
     Nothing(u64),
 }
 
 /// The result of a rollback.
 #[derive(Debug, Default)]
 pub(super) struct RolledBack {
-    /// Pages that were restored, with the checkpoint of their image.
+    /// For each page that was restored, the epoch of its image's checkpoint.
     pub(super) images: BTreeMap<u64, u64>,
-    /// Pages that damaged records name, with the record's file and offset.
+    /// For each page number in a damaged record, the record's file and offset.
     suspects: BTreeMap<u64, (usize, u64)>,
-    /// The first position without a valid record that is followed by records.
+    /// The first file and offset at which there is no valid record although further records follow.
     gap: Option<(usize, u64)>,
 }
 
 impl RolledBack {
-    /// Returns the approximate location, as file and offset, of the damaged image of a page.
+    /// Returns the approximate location of the damaged image of a page, as file index and offset.
     pub(super) fn place_of(&self, page: u64) -> Option<(usize, u64)> {
         self.suspects.get(&page).copied().or(self.gap)
     }
 }
 
 impl PageJournal {
-    /// Returns a journal without records, for a checkpoint of `checkpointed` pages.
+    /// Creates a journal without records, for a checkpoint of `checkpointed` pages.
     pub(super) fn new(
         files: Vec<Arc<dyn Device>>,
         page_bytes: usize,
@@ -133,7 +133,8 @@ impl PageJournal {
         }
     }
 
-    /// Keeps the file's own superblock until a page of its checkpoint is overwritten.
+    /// Sets the own superblock of a hosted file, which the journal keeps until a page of that
+    /// checkpoint is overwritten.
     pub(super) fn begin_still(&self, superblock: PageFileSuperblock) {
         let mut state = self.state.lock();
         assert!(state.last().kept.is_empty(), "no page was written over (PB6)");
@@ -144,7 +145,7 @@ impl PageJournal {
         self.state.lock().images
     }
 
-    /// Keeps all images until [`PageJournal::release`].
+    /// Prevents images from being dropped until [`PageJournal::release`] is called.
     pub(super) fn hold(&self) {
         let mut state = self.state.lock();
         state.holds += 1;
@@ -161,13 +162,13 @@ impl PageJournal {
         self.state.lock().holds > 0
     }
 
-    /// Returns the size of the files in bytes.
+    /// Returns the total size of the files in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.len()).sum()
     }
 
-    /// Drops all images, because a checkpoint of `checkpointed` pages is durable, and shrinks the
-    /// file.
+    /// Drops all images and shrinks the file, because a checkpoint of `checkpointed` pages has
+    /// become durable.
     ///
     /// # Errors
     /// I/O errors.
@@ -194,8 +195,8 @@ impl PageJournal {
         Ok(())
     }
 
-    /// Returns the oldest checkpoint to which the pages can be rolled back after a call of
-    /// `start_checkpoint` with the same `is_durable`.
+    /// Returns the epoch of the oldest checkpoint to which the pages can be rolled back after
+    /// `start_checkpoint` has been called with the same `is_durable`.
     pub(super) fn oldest(&self, is_durable: bool) -> u64 {
         let state = self.state.lock();
         let mut epochs = state.spans.iter().map(|span| span.epoch);
@@ -207,8 +208,9 @@ impl PageJournal {
         oldest.expect("a journal begins behind a checkpoint (PB6)")
     }
 
-    /// Begins to keep images for another checkpoint. If `is_durable`, the previous checkpoint is
-    /// durable: images of all earlier ones are dropped, and the other file is used next.
+    /// Starts to collect images for a new checkpoint. If `is_durable` is set, the previous
+    /// checkpoint is durable. In this case the images of all checkpoints before the previous one
+    /// are dropped, and further images are written to the other file.
     ///
     /// # Errors
     /// I/O errors.
@@ -240,10 +242,10 @@ impl PageJournal {
         (RECORD_HEADER + self.page_bytes) as u64
     }
 
-    /// Makes sure that `more` images can be kept without growing the file.
+    /// Ensures that `more` images can be written without growing the file.
     ///
     /// # Errors
-    /// A full disk, with nothing changed.
+    /// An error if the disk is full. Nothing has changed in this case.
     pub(super) fn reserve(&self, more: u64) -> Result<()> {
         let mut state = self.state.lock();
         let last = state.last();
@@ -261,7 +263,7 @@ impl PageJournal {
         Ok(())
     }
 
-    /// Appends images to the journal and syncs it.
+    /// Appends images to the journal and syncs the file.
     fn append(
         &self,
         state: &mut JournalState,
@@ -294,10 +296,11 @@ impl PageJournal {
         Ok(())
     }
 
-    /// Reads the records of a file. Invalid records are reported and skipped: records that were
-    /// being written at a crash were not relied upon, and a page whose record is damaged is
-    /// detected later. Records of earlier uses of the file belong to checkpoints that can no longer
-    /// be named.
+    /// Reads the records of a file and passes each of them to `tell`. Invalid records are also
+    /// passed, and do not end the reading. They are harmless: if a record was being written at a
+    /// crash, its page had not been overwritten yet; if a record is damaged, that is detected later
+    /// for its page. Records from earlier uses of the file belong to checkpoints to which no root
+    /// refers any more.
     fn read(
         &self,
         file: usize,
@@ -332,7 +335,8 @@ impl PageJournal {
         Ok(())
     }
 
-    /// Writes back the images of a checkpoint of `pages` pages.
+    /// Restores a checkpoint of `pages` pages, by passing the image of each overwritten page to
+    /// `write`.
     pub(super) fn roll_back(
         &self,
         identity: u128,
@@ -370,7 +374,8 @@ impl PageJournal {
                     ));
                 }
                 if found.epoch >= epoch {
-                    // There are records after an unreadable one, so that was not the end.
+                    // A record follows the unreadable one, so the unreadable one was not the end of
+                    // the journal.
                     rolled_back.gap = rolled_back.gap.or(unknown);
                 }
                 if found.epoch >= epoch && found.page < pages {
@@ -396,8 +401,8 @@ impl PageJournal {
         Ok(rolled_back)
     }
 
-    /// Fails unless every page was restored that this process has overwritten since a checkpoint.
-    /// It is meant for copies of pages in use.
+    /// Returns an error unless every page was restored that this process has overwritten since a
+    /// checkpoint. This is for copies of pages that are in use.
     pub(super) fn require_all(&self, rolled_back: &RolledBack, epoch: u64, pages: u64) -> Result<()> {
         let state = self.state.lock();
         let mut first: BTreeMap<u64, u64> = BTreeMap::new();
@@ -418,8 +423,9 @@ impl PageJournal {
         }
     }
 
-    /// Removes all records once they are no longer needed. The file with the newest is emptied
-    /// first, so that a crash in between leaves a valid journal.
+    /// Removes all records, which must not be needed any more. The file with the newest record is
+    /// emptied first, so that the journal is still valid if a crash occurs before the other file is
+    /// emptied.
     pub(super) fn empty(&self, identity: u128) -> Result<()> {
         let mut newest = Vec::new();
         for file in 0..self.files.len() {
@@ -446,7 +452,8 @@ impl PageJournal {
 }
 
 impl PagePool {
-    /// Keeps the images of pages that are about to be overwritten (PB6).
+    /// Writes the images of pages that are about to be overwritten to the journal, unless it
+    /// already has them (PB6).
     pub(super) fn keep_images(&self, pages: &[u64]) -> Result<()> {
         let mut state = self.journal.state.lock();
         let last = state.last();
@@ -470,7 +477,7 @@ impl PagePool {
         self.journal.append(&mut state, images, self.identity)
     }
 
-    /// Refuses changes after an error of the device, unless the disk is full.
+    /// Makes the pool refuse changes after an error, unless the error is a full disk.
     pub(super) fn fail(&self, error: &Error) {
         if error.kind() != ErrorKind::Full {
             super::PageBuffer::poison(self, &error.to_string());

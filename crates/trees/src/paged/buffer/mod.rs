@@ -1,38 +1,44 @@
-//! A buffer of pages in memory, pinned and latched, either over a file or purely in memory.
+//! A buffer of pages in memory, which are pinned and latched while they are used. The pages may
+//! belong to a file or exist only in memory.
 //!
-//! *Scope*: which page is in which frame, who uses it, which one is evicted next; where pages are
-//! in the file; how a checkpoint of all pages survives later overwrites.
+//! *Scope*: which page is in which frame, who uses it, and which page is evicted next; where pages
+//! are in the file; how a checkpoint of all pages survives later overwrites.
 //!
 //! *Must not depend on*: the content of pages (`node`), which of them form a tree.
 //!
-//! Pages are written in place. A crash must not lose the last checkpoint, so before a page is first
-//! overwritten after a checkpoint, its old image is written to a journal and synced. Opening a file
-//! writes the images back. This restores the checkpoint, in which no page is torn, and the owner
-//! replays later changes from its own log. There are three reasons for a journal of old images
-//! rather than a log of changes. First, the store above already logs its commits, so a second log
-//! would double the bytes written. Second, pages may be evicted at any time, so that the data
-//! changed between checkpoints can exceed memory. Third, pages that are new since the checkpoint,
-//! which are most pages during a load, need no image.
+//! Pages are updated in place. A crash must not lose the last checkpoint. Before a page is
+//! overwritten for the first time after a checkpoint, its old image is therefore written to a
+//! journal and synced. Opening a file writes these images back, which restores the checkpoint, in
+//! which no page is torn. The owner of the pages then replays later changes from its own log. There
+//! are three reasons for a journal of old images instead of a log of changes. First, the store that
+//! uses the pages already logs its commits, so a second log would double the number of bytes
+//! written. Second, pages may be evicted at any time, so the amount of data changed between two
+//! checkpoints may exceed memory. Third, a page that is new since the checkpoint needs no image,
+//! and during a load most pages are new.
 //!
 //! Invariants:
 //!
 //! - **PB1** A page is in at most one frame.
-//! - **PB2** A pinned page stays in its frame. Pins are added under the mutex of the page's shard,
-//!   or without it while the frame is not closed; a frame is closed while its page is evicted.
-//! - **PB3** No shard's mutex is held during I/O.
-//! - **PB4** A dirty page is written to the device before its eviction, so that it can be read
-//!   again. After writing a page, the evicting thread checks it again: a page that was pinned or
-//!   changed in the meantime stays.
-//! - **PB5** A page is used only after its checksum, store, number and content were checked.
-//! - **PB6** A page of the last checkpoint is overwritten only after its image was synced in the
-//!   journal.
-//! - **PB7** Every page is in use, on exactly one free list, or was never used.
-//! - **PB8** A hosted file can be rolled back to every root that its store may name: to the last
-//!   one known to be durable, and to all later ones. While a copy is made, no root is given up.
-//! - **PB9** After a failed write, changed pages stay in memory, and readers continue.
-//! - **PB10** Reads without a latch use a copy in atomic words, and are valid only if the page's
-//!   version is unchanged afterwards. The version is raised before a page changes or leaves its
-//!   frame.
+//! - **PB2** A pinned page stays in its frame. A pin may be added under the mutex of the page's
+//!   shard. It may also be added without the mutex, unless the frame is closed. A frame is closed
+//!   while its page is being evicted.
+//! - **PB3** No thread holds the mutex of a shard during I/O.
+//! - **PB4** Before a dirty page is evicted, it is written to the device, so that it can be read
+//!   again. After it has written a page, the evicting thread checks the page again. A page that was
+//!   pinned or changed in the meantime is not evicted.
+//! - **PB5** A page is used only after its checksum, store identity, page number and content have
+//!   been checked.
+//! - **PB6** A page of the last checkpoint is overwritten only after its old image in the journal
+//!   has been synced.
+//! - **PB7** Every page is in exactly one of three states: in use, on exactly one free list, or
+//!   never used.
+//! - **PB8** A hosted file can be rolled back to every root that its store may refer to: to the
+//!   last root that is known to be durable, and to all later ones. While a copy is being made, this
+//!   set of roots only grows.
+//! - **PB9** After a failed write, changed pages stay in memory, so that readers can continue.
+//! - **PB10** A read without a latch uses a copy of the page in atomic words. The result is valid
+//!   only if the page's version is unchanged afterwards. The version is incremented before a page
+//!   changes or leaves its frame.
 
 mod arena;
 mod checkpoint;
@@ -73,21 +79,21 @@ pub use segments::FIRST_SEGMENT;
 
 use alluvium_storage::Result;
 
-/// A buffer of pages by number, which are pinned and latched while they are used.
+/// A buffer of numbered pages, which are pinned and latched while they are used.
 pub trait PageBuffer: LatchFreeAccess + Send + Sync + 'static {
-    /// Pins a page and latches it for reading.
+    /// Pins the page with a number and latches it for reading.
     ///
     /// # Errors
-    /// I/O errors; damage; every frame is pinned.
+    /// I/O errors; an error if the page is damaged or if every frame is pinned.
     fn pin_shared(&self, page: u64) -> Result<PageReadGuard<'_>>;
 
-    /// Pins a page and latches it for writing.
+    /// Pins the page with a number and latches it for writing.
     ///
     /// # Errors
     /// The errors of [`PageBuffer::pin_shared`].
     fn pin_exclusive(&self, page: u64) -> Result<PageWriteGuard<'_>>;
 
-    /// Does the same as [`PageBuffer::pin_shared`], with a hint to the page's frame.
+    /// Like [`PageBuffer::pin_shared`], with a hint to the frame in which the page may be.
     ///
     /// # Errors
     /// The errors of [`PageBuffer::pin_shared`].
@@ -95,7 +101,7 @@ pub trait PageBuffer: LatchFreeAccess + Send + Sync + 'static {
         self.pin_shared(page)
     }
 
-    /// Does the same as [`PageBuffer::pin_exclusive`], with a hint to the page's frame.
+    /// Like [`PageBuffer::pin_exclusive`], with a hint to the frame in which the page may be.
     ///
     /// # Errors
     /// The errors of [`PageBuffer::pin_shared`].
@@ -103,31 +109,33 @@ pub trait PageBuffer: LatchFreeAccess + Send + Sync + 'static {
         self.pin_exclusive(page)
     }
 
-    /// Allocates a page, filled with zeros.
+    /// Allocates a page that is filled with zeros, and returns it latched for writing.
     ///
     /// # Errors
-    /// A full disk, with nothing changed; every frame is pinned.
+    /// An error if the disk is full, in which case nothing has changed, or if every frame is
+    /// pinned.
     fn allocate(&self) -> Result<PageWriteGuard<'_>>;
 
-    /// Frees a page. Nothing may refer to it any more.
+    /// Frees a page. Nothing may refer to the page any more.
     fn free(&self, page: PageWriteGuard<'_>);
 
-    /// Makes sure that `pages` pages can be allocated without growing the file.
+    /// Ensures that `pages` pages can be allocated without growing the file.
     ///
     /// # Errors
-    /// A full disk, with nothing changed.
+    /// An error if the disk is full. Nothing has changed in this case.
     fn reserve(&self, pages: u64) -> Result<()>;
 
-    /// Returns the bytes of a page that are available to its owner.
+    /// Returns the number of bytes of a page that are available to its owner.
     fn content_bytes(&self) -> usize;
 
-    /// Returns the number of frames; `None` if memory has no limit.
+    /// Returns the number of frames, or `None` if the memory of the buffer is unlimited.
     fn frames(&self) -> Option<usize>;
 
-    /// Refuses all later changes, because a change failed in the middle.
+    /// Makes the buffer refuse all later changes. This must be called if a change has failed before
+    /// it was complete.
     fn poison(&self, cause: &str);
 
-    /// Checks that changes are accepted.
+    /// Returns an error if the buffer refuses changes.
     ///
     /// # Errors
     /// [`Error::Poisoned`](alluvium_storage::Error::Poisoned).

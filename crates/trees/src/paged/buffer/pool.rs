@@ -1,4 +1,5 @@
-//! A page buffer over a file: assigns frames to pages (thesis, section 5.3).
+//! A page buffer over a file, which assigns a limited number of frames to pages (thesis, section
+//! 5.3).
 
 use super::format::{PAGE_HEADER, PageFault, check_page, write_free};
 use super::frame::{FramePage, FramePin, FrameWaiters, NO_PAGE, PageFrame, PageReadGuard, PageWriteGuard};
@@ -25,40 +26,45 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The least number of frames of a pool: the pages that a descent pins, including a page that is
-/// being split.
+/// Minimum number of frames of a pool, which is the number of pages that a descent pins, including
+/// a page that is being split.
 pub(super) const LEAST_FRAMES: usize = 8;
-/// Spare frames, which are not part of the memory budget. After a failed write, changed pages stay
-/// in their frames; the spare frames let the failed operation finish, and readers continue.
+/// Number of spare frames per shard, which are not part of the memory budget. After a failed write,
+/// changed pages must stay in their frames. The spare frames then allow the failed operation to
+/// finish and readers to continue.
 const SPARE_FRAMES: usize = 64;
-/// How long a thread waits for a frame before it looks again without being woken.
+/// How long a thread waits for a frame before it tries again without having been woken.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// The offset of the first page in the file.
+/// Offset of the first page in the file.
 pub(super) const FIRST_PAGE: u64 = 2 * super::format::SUPERBLOCK as u64;
 const _: () = assert!(FIRST_PAGE.is_multiple_of(BLOCK), "pages are read directly");
-/// The number that means no frame.
+/// The frame number that means that there is no frame.
 pub(super) const NO_FRAME: u32 = u32::MAX;
-/// Overhead of a frame in bytes, in addition to its page, including the pool's tables.
+/// Overhead of a frame in bytes, in addition to the memory of its page. It includes the frame's
+/// share of the pool's tables.
 pub(in crate::paged) const FRAME_BYTES: usize =
     size_of::<PageFrame>() + FrameHintTable::FRAME_BYTES + ShardState::FRAME_BYTES;
 
-/// Checks that the content of a page is valid for its owner. The error is the reason.
+/// A function that checks whether the content of a page is valid for the owner of the pages. It
+/// returns the reason if the content is not valid.
 pub type PageValidator = dyn Fn(&[u8]) -> std::result::Result<(), String> + Send + Sync;
 
 #[derive(Clone, Copy, Debug)]
 pub struct PoolOptions {
-    /// Size of a page in bytes: a power of two from 512 to 64 KiB.
+    /// Size of a page in bytes, which must be a power of two from 512 to 65536.
     pub page_bytes: usize,
-    /// Memory for pages in bytes. Frames need about 200 bytes more for each page in memory.
+    /// Memory for pages in bytes. In addition, each page in memory needs about 200 bytes for its
+    /// frame.
     pub memory_bytes: usize,
     pub policy: QueuePolicy,
-    /// How long a thread waits for a frame while all are pinned.
+    /// Maximum time for which a thread waits for a frame while all frames are pinned.
     pub longest_wait: Duration,
-    /// How pages in memory are pinned.
+    /// How a page in memory is pinned.
     #[cfg(feature = "couplings")]
     pub pins: PinPolicy,
-    /// The number of shards, into which frames, table and queues are divided, each with its own
-    /// mutex. The number of a page determines its shard, so each shard must have enough frames.
+    /// Number of shards. The frames, the table and the queues are divided among the shards, and
+    /// each shard has its own mutex. The number of a page determines its shard, so each shard must
+    /// have enough frames.
     pub shards: usize,
 }
 
@@ -76,47 +82,51 @@ impl Default for PoolOptions {
     }
 }
 
-/// Counters since the pool was opened, and present sizes.
+/// Counters of a pool, which start at zero when it is opened, and its present sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStatistics {
-    /// Pins of pages that were in memory.
+    /// Number of times that a page was pinned that was already in memory.
     pub hits: u64,
-    /// Pages read from the device.
+    /// Number of pages read from the device.
     pub reads: u64,
-    /// Pages written to the device.
+    /// Number of pages written to the device.
     pub writes: u64,
-    /// Old images written to the journal.
+    /// Number of old page images written to the journal.
     pub images: u64,
-    /// Pages in use or free.
+    /// Number of pages, including free ones.
     pub pages: u64,
     pub free: u64,
 }
 
-/// The pages of a file, of which the most recently used are in memory, within a budget.
+/// A buffer for the pages of a file. The most recently used pages are in memory, within a memory
+/// budget.
 ///
-/// A hit needs no mutex: a hint gives the frame, which is checked after it is pinned. The queues
-/// are updated when the page is about to be evicted. No I/O is done under a mutex (PB3). A thread
-/// that needs a frame while all are pinned waits for a bounded time and then fails.
+/// Pinning a page that is in memory needs no mutex: a hint gives the frame, which is checked after
+/// it has been pinned. The queues are updated later, when the page is considered for eviction. No
+/// thread does I/O while it holds a mutex (PB3). If all frames are pinned, a thread that needs one
+/// waits for a bounded time and then returns an error.
 pub struct PagePool {
     pub(super) device: Arc<dyn Device>,
     pub(super) journal: PageJournal,
     pub(super) identity: u128,
     pub(super) options: PoolOptions,
-    /// The frames of all shards in order, each shard's followed by its spare ones.
+    /// The frames of all shards, in the order of the shards. In each shard, the ordinary frames are
+    /// followed by the spare ones.
     pub(super) frames: FrameTable,
     pub(super) memory: PageMemory,
-    /// The number of frames of a shard within the memory budget.
+    /// Number of frames per shard that are part of the memory budget.
     pub(super) counted: usize,
     pub(super) shards: Box<[Mutex<ShardState>]>,
     pub(super) hints: FrameHintTable,
     pub(super) loans: LoanPool,
     pub(super) waiters: FrameWaiters,
     pub(super) segments: Mutex<FileSegments>,
-    /// Pages that were free at the last checkpoint.
+    /// Numbers of the pages that were free at the last checkpoint.
     pub(super) free_before: Mutex<BTreeSet<u64>>,
     /// The epoch of the last checkpoint.
     pub(super) epoch: AtomicU64,
-    /// Held shared by threads that write pages, and exclusively while a checkpoint becomes durable.
+    /// Threads that write pages hold this lock shared. It is held exclusively while a checkpoint is
+    /// being made durable.
     pub(super) writing: RwLock<()>,
     validate: Arc<PageValidator>,
     poison: OnceLock<String>,
@@ -124,15 +134,15 @@ pub struct PagePool {
     pub(super) writes: AtomicU64,
 }
 
-/// A frame that was pinned for a page.
+/// The result of pinning a frame for a page.
 enum PinnedFrame<'b> {
-    /// It has the page, or another thread is reading the page into it.
+    /// The frame contains the page, or another thread is reading the page into it.
     There(FramePin<'b>),
-    /// It is empty, and latched to be filled.
+    /// The frame is empty. It is latched, so that the page can be read into it.
     Empty(PageWriteGuard<'b>),
 }
 
-/// Checks that a page may have this size.
+/// Returns an error unless the page size is allowed.
 pub(in crate::paged) fn check_page_bytes(page_bytes: usize) -> Result<()> {
     if page_bytes.is_power_of_two() && (512..=64 << 10).contains(&page_bytes) {
         return Ok(());
@@ -144,7 +154,7 @@ pub(in crate::paged) fn check_page_bytes(page_bytes: usize) -> Result<()> {
 }
 
 impl PagePool {
-    /// Builds the pool; common to `create` and `open`.
+    /// Creates the pool over an open file. Creating and opening a file both use this.
     pub(super) fn over(
         device: Arc<dyn Device>,
         journal: PageJournal,
@@ -211,14 +221,14 @@ impl PagePool {
         }
     }
 
-    /// Returns the number of pins of pages in memory that locked a mutex.
+    /// Returns how often a page in memory was pinned under a mutex.
     #[cfg(all(test, feature = "couplings"))]
     pub(in crate::paged) fn locked_pins(&self) -> u64 {
         self.shards.iter().map(|shard| shard.lock().hits).sum()
     }
 
-    /// Returns the memory in bytes of its pages and their frames. It grows with the number of pages
-    /// in memory.
+    /// Returns the memory in bytes of the pages in memory and of their frames. It grows with the
+    /// number of pages in memory.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let used: usize = self.shards.iter().map(|shard| shard.lock().used()).sum();
@@ -232,13 +242,13 @@ impl PagePool {
         self.frames.made().filter(|frame| frame.is_pinned()).count()
     }
 
-    /// Returns the numbers of the free pages, sorted.
+    /// Returns the numbers of all free pages, sorted.
     #[must_use]
     pub fn free_pages(&self) -> Vec<u64> {
         self.segments.lock().free_pages()
     }
 
-    /// Returns the identity of the store that the pages belong to.
+    /// Returns the identity of the store to which the pages belong.
     #[must_use]
     pub fn identity(&self) -> u128 {
         self.identity
@@ -262,8 +272,8 @@ impl PagePool {
         &self.shards[frame / (self.counted + SPARE_FRAMES)]
     }
 
-    /// Pins the frame of a page in memory without the mutex. On `None` the caller must search under
-    /// the mutex.
+    /// Pins the frame of a page without the mutex. If this returns `None`, the caller must search
+    /// for the page under the mutex.
     fn find_quickly(&self, page: u64, way: Option<&FrameHint>) -> Option<FramePin<'_>> {
         let number = way.and_then(FrameHint::get).or_else(|| self.hints.of(page))?;
         let frame = self.frames.get(number)?;
@@ -273,7 +283,7 @@ impl PagePool {
         Some(pin)
     }
 
-    /// Stores hints to the frame of a page.
+    /// Stores hints to the frame that contains a page.
     fn note(&self, page: u64, frame: usize, way: Option<&FrameHint>) {
         self.hints.set(page, frame);
         if let Some(way) = way {
@@ -281,7 +291,8 @@ impl PagePool {
         }
     }
 
-    /// Pins the frame of a page, or an empty frame for it, which is then latched.
+    /// Pins the frame that contains a page. If the page is not in memory, pins an empty frame for
+    /// it, and latches that frame.
     fn find(&self, page: u64, way: Option<&FrameHint>) -> Result<PinnedFrame<'_>> {
         if let Some(pin) = self.find_quickly(page, way) {
             return Ok(PinnedFrame::There(pin));
@@ -303,12 +314,12 @@ impl PagePool {
                 state.install(page, number);
                 let frame = &self.frames[number];
                 let pin = FramePin::new(frame, &self.waiters);
-                // The frame had no pin, so no thread holds its latch. Other threads that want the
-                // page wait for it.
+                // The frame was not pinned, so no thread holds its latch. Other threads that need
+                // the page will wait for this latch.
                 let latched = frame.latch.try_write();
                 let latched = latched.expect("a frame without a pin is not latched (PB2)");
                 let mut empty = PageWriteGuard::new(latched, pin);
-                // Threads without the mutex now wait for the latch, too.
+                // From now on, threads that do not hold the mutex wait for the latch, too.
                 frame.owner.store(page, Ordering::Release);
                 self.note(page, number, way);
                 let buffer = &mut empty.page_mut().buffer;
@@ -325,16 +336,17 @@ impl PagePool {
         }
     }
 
-    /// Pins a page, and reads it if it is not in memory. A thread that waited for another thread's
-    /// read must check the page's number, because the read may have failed.
+    /// Pins a page, and reads it if it is not in memory. If another thread has read it in the
+    /// meantime, that read may have failed, so the caller must compare the page number in the
+    /// frame.
     fn fetch(&self, page: u64, way: Option<&FrameHint>) -> Result<PinnedFrame<'_>> {
         let found = self.find(page, way)?;
         let PinnedFrame::Empty(mut empty) = found else {
             return Ok(found);
         };
         let read = match self.read(page, empty.page_mut()) {
-            // A failed read has changed nothing, so it is retried once, because messages may be on
-            // their way to the page.
+            // A failed read has changed nothing, so it is tried a second time. This matters because
+            // messages may be on their way to the page.
             Err(Error::Device(_)) => self.read(page, empty.page_mut()),
             read => read,
         };
@@ -346,15 +358,16 @@ impl PagePool {
         Ok(PinnedFrame::Empty(empty))
     }
 
-    /// Frees the frame of a page. If the page's read failed, other threads may have pinned the
-    /// frame; they check the number once they have the latch.
+    /// Removes the page from a frame and makes the frame available. If the read of the page has
+    /// failed, other threads may have pinned the frame; they check the page number once they hold
+    /// the latch.
     pub(super) fn detach(&self, state: &mut ShardState, frame: usize) {
         self.frames[frame].leave(&self.loans);
         state.detach(frame);
         assert!(state.page_of(frame) == NO_PAGE, "the frame has no page (PB1)");
     }
 
-    /// Removes a page whose read failed from the table.
+    /// Removes a page whose read has failed from the table.
     fn forget(&self, page: u64) {
         let mut state = self.shard_of(page).lock();
         let frame = state.frame_of(page);
@@ -364,7 +377,7 @@ impl PagePool {
         }
     }
 
-    /// Reads a page and checks it (PB5).
+    /// Reads a page from the device and checks it (PB5).
     fn read(&self, page: u64, into: &mut FramePage) -> Result<()> {
         let high_water = self.segments.lock().high_water();
         if page >= high_water {
@@ -388,7 +401,7 @@ impl PagePool {
         Ok(())
     }
 
-    /// Checks a page that was read (PB5).
+    /// Checks a page that was read from the device (PB5).
     pub(super) fn check(&self, page: u64, bytes: &[u8]) -> Result<()> {
         let newest = self.epoch.load(Ordering::Acquire) + 1;
         match check_page(bytes, page, self.identity, newest) {
@@ -418,7 +431,7 @@ impl PagePool {
         }
     }
 
-    /// Allocates space for pages that may have none.
+    /// Allocates space in the file for pages whose space may have been released.
     fn back(&self, segments: &mut FileSegments, pages: Range<u64>) -> Result<()> {
         self.device
             .allocate(self.offset(pages.start)..self.offset(pages.end))?;
@@ -426,8 +439,8 @@ impl PagePool {
         Ok(())
     }
 
-    /// Grows the file by the rest of a segment, or by `wanted` pages if the disk has no space for
-    /// that.
+    /// Grows the file to the end of a segment. If the disk has too little space for that, grows it
+    /// only by `wanted` pages.
     fn grow(&self, segments: &mut FileSegments, wanted: u64) -> Result<()> {
         let is_cut = segments.backed() < segments.pages();
         let end = match is_cut {
@@ -450,8 +463,8 @@ impl PagePool {
         Ok(())
     }
 
-    /// Latches a frame for a page that is being allocated: an empty frame, or the one that has the
-    /// page.
+    /// Pins and latches a frame for a page that is being allocated, and clears the page. This is an
+    /// empty frame, or the frame that still contains the page.
     fn claim(&self, number: u64) -> Result<PageWriteGuard<'_>> {
         let mut page = match self.find(number, None)? {
             PinnedFrame::Empty(empty) => empty,
@@ -465,7 +478,7 @@ impl PagePool {
         Ok(page)
     }
 
-    /// Latches a page without reading it, and clears it.
+    /// Latches a page for writing without reading it, and clears it.
     pub(in crate::paged) fn take_over(&self, page: u64) -> Result<PageWriteGuard<'_>> {
         assert!(
             page < self.segments.lock().high_water(),
@@ -474,13 +487,13 @@ impl PagePool {
         self.claim(page)
     }
 
-    /// Frees pages that nothing refers to: the next checkpoint has them on free lists.
+    /// Frees pages to which nothing refers. The next checkpoint adds them to the free lists.
     pub(in crate::paged) fn give_up(&self, pages: Vec<u64>) {
         let mut segments = self.segments.lock();
         pages.into_iter().for_each(|page| segments.give_up(page));
     }
 
-    /// Puts pages whose allocation failed half-way on the free lists.
+    /// Adds pages to the free lists whose allocation failed after they had been given a number.
     pub(super) fn settle_returned(&self) -> Result<()> {
         loop {
             let Some(number) = self.segments.lock().take_returned() else {
@@ -547,9 +560,9 @@ impl PageBuffer for PagePool {
         let mut segments = self.segments.lock();
         let next = segments.give_back(page.number());
         assert!(next != Some(page.number()), "a page is given back once (PB7)");
-        // The latch is held until the content is that of a free page, so that a thread that
-        // allocates the page waits for it. The space of the zeros after it may be returned to the
-        // file system.
+        // The latch is held until the page has the content of a free page, so that a thread that
+        // allocates the page waits. The rest of the page is zeros, whose space may be released to
+        // the file system.
         page.fill(0);
         write_free(&mut page, next);
     }
@@ -578,7 +591,8 @@ impl PageBuffer for PagePool {
     }
 
     fn frames(&self) -> Option<usize> {
-        // Pages that are pinned together may all belong to one shard.
+        // Return the number of frames of one shard, because all pages that are pinned at the same
+        // time may belong to the same shard.
         Some(self.counted)
     }
 

@@ -1,10 +1,11 @@
-//! Returns the space of free pages to the file system.
+//! Releases the space of free pages to the file system.
 //!
-//! A free page keeps its first block, which marks it as free and has the next page of the free
-//! list. The rest is zeros, so punching a hole there does not change what is read. A rollback may
-//! restore a page that was in use, and then needs its space; so holes are punched only in pages
-//! that are also free in the last durable checkpoint. Before such a page is used again, its space
-//! is allocated, which is where a full disk is detected.
+//! A free page keeps its first block, which marks it as free and contains the number of the next
+//! page on the free list. The rest of the page is zeros, so punching a hole there does not change
+//! what is read. A rollback may restore the page to a state in which it was in use, and then needs
+//! its space. Holes are therefore punched only in pages that were also free in the last durable
+//! checkpoint. Before such a page is used again, its space is allocated, and a full disk is
+//! detected at that point.
 
 use super::format::read_free;
 use super::pool::PagePool;
@@ -12,23 +13,24 @@ use super::{PAGE_HEADER, PageBuffer};
 use alluvium_storage::Result;
 use std::collections::BTreeSet;
 
-/// The block size of a file system, the smallest unit that can be returned.
+/// The block size of a file system in bytes, which is the smallest amount of space that can be
+/// released.
 const BLOCK: usize = 4096;
-/// Free pages that keep their space for the next writes: this number, and one in `KEPT_PART` of all
-/// pages.
+/// Free pages that keep their space for the next writes: this number of pages, plus one in
+/// `KEPT_PART` of all pages.
 const KEPT: usize = 512;
 const KEPT_PART: u64 = 16;
 const _: () = assert!(KEPT > 0 && KEPT_PART > 0, "what is written next has pages");
 
 impl PagePool {
-    /// Returns whether pages are larger than the block that they keep.
+    /// Returns whether pages are larger than the block that a free page keeps.
     pub(super) fn gives_space_back(&self) -> bool {
         self.options.page_bytes > BLOCK
     }
 
-    /// Returns the space of pages that are free now and were free in the previous checkpoint, if
-    /// that is durable. The pages that will be allocated first keep their space. After a failure,
-    /// the next checkpoint tries again.
+    /// Releases the space of pages that are free now and were also free in the previous checkpoint,
+    /// provided that the previous checkpoint is durable. The pages that will be allocated first
+    /// keep their space. If this fails, the next checkpoint tries again.
     pub(in crate::paged) fn give_space_back(&self, is_durable: bool) {
         if !self.gives_space_back() {
             return;
@@ -57,7 +59,8 @@ impl PagePool {
         KEPT + (self.segments.lock().high_water() / KEPT_PART) as usize
     }
 
-    /// Returns approximately how many bytes two more checkpoints would return to the file system.
+    /// Returns the approximate number of bytes that two more checkpoints would release to the file
+    /// system.
     #[must_use]
     pub fn returnable_bytes(&self) -> u64 {
         if !self.gives_space_back() {
@@ -68,11 +71,13 @@ impl PagePool {
         (more * (self.options.page_bytes - BLOCK)) as u64
     }
 
-    /// Returns the space of a free page. The result is whether the next page may be tried.
+    /// Releases the space of a free page. Returns whether the caller may continue with the next
+    /// page.
     fn punch(&self, page: u64) -> Result<bool> {
         let content = self.pin_shared(page)?;
         let rest = content.get(BLOCK - PAGE_HEADER..).unwrap_or_default();
-        // Pages that an earlier version freed still have their old content, and keep their space.
+        // A page that an earlier version of the software freed still has its old content, and keeps
+        // its space.
         if read_free(&content).is_none() || rest.iter().any(|byte| *byte != 0) {
             return Ok(true);
         }

@@ -1,21 +1,23 @@
-//! The order of eviction: the thesis's simplified 2Q (section 5.3, listings 5.1 and 5.2).
+//! The order of eviction, which is the simplified 2Q of the thesis (section 5.3, listings 5.1 and
+//! 5.2).
 
-/// The number that means no frame.
+/// The frame number that means that there is no frame.
 const NONE: u32 = u32::MAX;
 
-/// How the next victim is selected from the two queues.
+/// From which of the two queues the next victim is selected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueuePolicy {
-    /// From the FIFO queue while it has an unpinned frame, as in the thesis. Once all frames have
-    /// been touched twice, each new page is evicted before it can be touched again.
+    /// From the FIFO queue as long as it has an unpinned frame, as in the thesis. With this policy,
+    /// once all frames have been touched twice, each new page is evicted before it can be touched
+    /// again.
     #[default]
     Fifo,
-    /// From the FIFO queue while it has a quarter of all frames, otherwise from the LRU queue. The
-    /// quarter is Kin of the full 2Q.
+    /// From the FIFO queue as long as it has at least a quarter of all frames, and otherwise from
+    /// the LRU queue. The quarter is the parameter Kin of the full 2Q.
     Quarter,
 }
 
-/// The queue of a frame.
+/// The queue in which a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QueueKind {
     Neither,
@@ -30,7 +32,7 @@ struct QueueNode {
     which: QueueKind,
 }
 
-/// A frame that is in neither queue.
+/// The list node of a frame that is in neither queue.
 const NEITHER: QueueNode = QueueNode {
     next: NONE,
     previous: NONE,
@@ -50,13 +52,13 @@ const EMPTY: FrameList = FrameList {
     len: 0,
 };
 
-/// Both queues, as linked lists of frame numbers. Every operation takes constant time, except the
-/// search for a victim.
+/// Both queues, as linked lists of frame numbers. Except for the search for victims, every
+/// operation takes constant time.
 #[derive(Debug)]
 pub(super) struct EvictionQueues {
-    /// A quarter of the number of frames, for the policy.
+    /// A quarter of the number of frames, for [`QueuePolicy::Quarter`].
     quarter: usize,
-    /// The list nodes of all frames that were used.
+    /// The list nodes of all frames up to the highest one that was used.
     nodes: Vec<QueueNode>,
     fifo: FrameList,
     lru: FrameList,
@@ -64,10 +66,11 @@ pub(super) struct EvictionQueues {
 }
 
 impl EvictionQueues {
-    /// Memory for each frame in bytes.
+    /// Memory of the queues in bytes per frame.
     pub(super) const FRAME_BYTES: usize = size_of::<QueueNode>();
 
-    /// Returns empty queues. The policy counts `frames` frames.
+    /// Creates empty queues. `frames` is the number of frames of which [`QueuePolicy::Quarter`]
+    /// takes a quarter.
     pub(super) fn new(frames: usize, policy: QueuePolicy) -> EvictionQueues {
         assert!(frames < NONE as usize, "frames are numbered");
         EvictionQueues {
@@ -79,8 +82,8 @@ impl EvictionQueues {
         }
     }
 
-    /// Records a reference to a frame. The first reference puts the frame at the end of the FIFO
-    /// queue, each later one at the end of the LRU queue.
+    /// Applies a reference to a frame. The first reference appends the frame to the FIFO queue, and
+    /// each later one moves it to the end of the LRU queue.
     pub(super) fn touch(&mut self, frame: usize) {
         if frame >= self.nodes.len() {
             self.nodes.resize(frame + 1, NEITHER);
@@ -95,7 +98,7 @@ impl EvictionQueues {
         }
     }
 
-    /// Removes a frame from its queue.
+    /// Removes a frame from the queue in which it is, if any.
     pub(super) fn remove(&mut self, frame: usize) {
         let Some(&node) = self.nodes.get(frame) else {
             return;
@@ -141,7 +144,8 @@ impl EvictionQueues {
         };
     }
 
-    /// Returns the first frames for which `may` is true, at most `most`, in the order of eviction.
+    /// Returns the first frames in the order of eviction for which `may` returns true, but no more
+    /// than `most`.
     pub(super) fn victims(&self, most: usize, may: impl Fn(usize) -> bool) -> Vec<usize> {
         let lists = match self.policy {
             QueuePolicy::Quarter if self.fifo.len < self.quarter => [self.lru, self.fifo],

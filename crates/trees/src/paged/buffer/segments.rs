@@ -1,4 +1,5 @@
-//! The pages of a file: segments that grow by a quarter, each with a free list (thesis, 5.2).
+//! The allocation of pages in a file. The file consists of segments, each a quarter longer than the
+//! previous one, and each with its own free list (thesis, 5.2).
 
 use super::format::PageFileSuperblock;
 use crate::paged::error::too_many_pages;
@@ -6,36 +7,37 @@ use alluvium_storage::Result;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// The number of pages in the first segment of a file.
+/// Number of pages in the first segment of a file.
 pub const FIRST_SEGMENT: u64 = 64;
-/// The most segments of a file: with a first segment of 64 pages, over 10¹³ pages.
+/// Maximum number of segments of a file. If the first segment has 64 pages, this is enough for more
+/// than 10¹³ pages.
 pub(super) const MOST_SEGMENTS: usize = 120;
 const _: () = assert!(FIRST_SEGMENT >= 4, "a segment is longer than the one before");
 
-/// The segments of a file, and its free pages. This type does no I/O: the buffer grows the file to
-/// [`FileSegments::pages`] pages before they are used.
+/// The segments of a file and its free pages. This type does no I/O: the page buffer grows the file
+/// to [`FileSegments::pages`] pages before these pages are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FileSegments {
     first: u64,
     /// For each segment, the number of the first page after it.
     ends: Vec<u64>,
-    /// For each segment, its free pages; the last one is the head of the list.
+    /// For each segment, its free pages. The last page in the vector is the first on the free list.
     free: Vec<Vec<u64>>,
-    /// Pages below this number have been allocated at least once.
+    /// The high-water mark: every page that was ever allocated has a lower number.
     high_water: u64,
-    /// Segments below this index have no free pages.
+    /// All segments with a lower index have no free pages.
     first_free: usize,
-    /// Pages whose allocation failed half-way.
+    /// Pages whose allocation failed after they had been given a number.
     returned: Vec<u64>,
-    /// The number of pages for which the file is long enough. It is less than that of the segments
-    /// if the disk was nearly full.
+    /// Number of pages that fit into the file. If the disk was nearly full, this is less than the
+    /// number of pages of all segments.
     backed: u64,
-    /// Free pages whose space may have been returned to the file system.
+    /// Free pages whose space may have been released to the file system.
     holes: BTreeSet<u64>,
 }
 
 impl FileSegments {
-    /// Returns the segments of an empty file.
+    /// Creates the segments of an empty file. `first` is the number of pages in the first segment.
     pub(super) fn new(first: u64) -> FileSegments {
         assert!(first >= 4, "a segment is longer than the one before");
         FileSegments {
@@ -50,9 +52,9 @@ impl FileSegments {
         }
     }
 
-    /// Returns the segments of a file with this superblock, which is long enough for `backed`
-    /// pages. The free lists are still empty. Returns `None` if the superblock does not fit the
-    /// file.
+    /// Creates the segments of a file from its superblock; `backed` is the number of pages that fit
+    /// into the file. The free lists are still empty. Returns `None` if the superblock does not
+    /// match the file.
     pub(super) fn of(superblock: &PageFileSuperblock, backed: u64) -> Option<FileSegments> {
         if superblock.first_segment < 4 || superblock.first_segment > 1 << 32 {
             return None;
@@ -72,18 +74,19 @@ impl FileSegments {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// Returns the number below which pages have been allocated.
+    /// Returns the high-water mark: every page that was ever allocated has a lower number.
     pub(super) fn high_water(&self) -> u64 {
         self.high_water
     }
 
-    /// Returns how many pages can be allocated before space is needed. The count may stop at
-    /// `most`.
+    /// Returns the number of pages that can be allocated before more space is needed. The count may
+    /// stop at `most`.
     pub(super) fn spare(&self, most: u64) -> u64 {
         assert!(self.high_water <= self.backed, "pages lie in the file");
         let free = match self.holes.is_empty() {
             true => self.free_count(),
-            // Only those allocated before the first page that may have no space.
+            // Count only the free pages that will be allocated before the first one that may have
+            // no space.
             false => {
                 let ready = self.free_in_order().take_while(|page| !self.holes.contains(page));
                 ready.take(most as usize).count() as u64
@@ -96,12 +99,12 @@ impl FileSegments {
         self.free.iter().map(|free| free.len() as u64).sum()
     }
 
-    /// Returns the number of pages for which the file is long enough.
+    /// Returns the number of pages that fit into the file.
     pub(super) fn backed(&self) -> u64 {
         self.backed
     }
 
-    /// Sets the number of pages for which the file is long enough.
+    /// Sets the number of pages that fit into the file.
     pub(super) fn note_backed(&mut self, pages: u64) {
         assert!(
             self.backed <= pages && pages <= self.pages(),
@@ -110,12 +113,12 @@ impl FileSegments {
         self.backed = pages;
     }
 
-    /// Returns the number of free pages that have space.
+    /// Returns the number of free pages whose space has not been released.
     pub(super) fn free_with_space(&self) -> usize {
         self.free_count() as usize - self.holes.len()
     }
 
-    /// Records free pages whose space was returned, or may have been.
+    /// Marks free pages as pages whose space has been released, or may have been.
     pub(super) fn note_holes(&mut self, pages: impl IntoIterator<Item = u64>) {
         for page in pages {
             assert!(page < self.high_water, "a free page was in use before");
@@ -123,17 +126,18 @@ impl FileSegments {
         }
     }
 
-    /// Returns whether a page may have no space.
+    /// Returns whether the space of a page may have been released.
     pub(super) fn is_hole(&self, page: u64) -> bool {
         self.holes.contains(&page)
     }
 
-    /// Returns the free pages in the order of allocation.
+    /// Returns the free pages in the order in which they will be allocated.
     pub(super) fn free_in_order(&self) -> impl Iterator<Item = u64> {
         self.free.iter().flat_map(|list| list.iter().rev().copied())
     }
 
-    /// Returns the first pages to be allocated that may have no space, at most `most`, as ranges.
+    /// Returns the first free pages to be allocated whose space may have been released, but no more
+    /// than `most`, as ranges of page numbers.
     pub(super) fn first_holes(&self, most: u64) -> Vec<Range<u64>> {
         let holes = self.free_in_order().filter(|page| self.holes.contains(page));
         let mut holes: Vec<u64> = holes.take(most as usize).collect();
@@ -143,14 +147,15 @@ impl FileSegments {
             .collect()
     }
 
-    /// Records that pages have space.
+    /// Marks pages as pages that have space.
     pub(super) fn fill_holes(&mut self, pages: Range<u64>) {
         pages.for_each(|page| {
             self.holes.remove(&page);
         });
     }
 
-    /// Returns the end of the next segment: segment i has ⌈first × 1.25^i⌉ pages.
+    /// Returns the end of the next segment, as a page number. Segment i has ⌈first × 1.25^i⌉ pages.
+    /// Returns `None` if there can be no further segment.
     pub(super) fn next_end(&self) -> Option<u64> {
         if self.ends.len() == MOST_SEGMENTS {
             return None;
@@ -159,15 +164,15 @@ impl FileSegments {
         self.pages().checked_add(len)
     }
 
-    /// Returns the end of the segments after one more is added.
+    /// Returns the end of the segments after the next one has been added, as a page number.
     ///
     /// # Errors
-    /// The file has its largest size.
+    /// An error if the file already has its maximum size.
     pub(super) fn grown(&self) -> Result<u64> {
         self.next_end().ok_or_else(|| too_many_pages(self.pages()))
     }
 
-    /// Adds a segment. The caller is about to grow the file for it.
+    /// Adds a segment that ends at page number `end`. The caller must then grow the file.
     pub(super) fn add(&mut self, end: u64) {
         assert!(end > self.pages(), "segments are behind each other");
         self.ends.push(end);
@@ -175,7 +180,8 @@ impl FileSegments {
         debug_assert!(self.backed < end, "the file grows next");
     }
 
-    /// Allocates a free page, or one that was never used. On `None` the file must grow first.
+    /// Allocates a page, which is a free one or one that was never used. Returns `None` if the file
+    /// must grow first.
     pub(super) fn take(&mut self) -> Option<u64> {
         if let Some(page) = self.returned.pop() {
             return Some(page);
@@ -198,19 +204,20 @@ impl FileSegments {
         })
     }
 
-    /// Records a page that was allocated but got no frame. It is allocated next, or returned by
-    /// [`FileSegments::take_returned`] before a checkpoint.
+    /// Notes a page that was allocated but for which no frame was available. The page is the next
+    /// to be allocated; before a checkpoint, [`FileSegments::take_returned`] returns it.
     pub(super) fn give_up(&mut self, page: u64) {
         assert!(page < self.high_water, "the page was taken");
         self.returned.push(page);
     }
 
-    /// Returns a page recorded by [`FileSegments::give_up`], and removes it.
+    /// Removes and returns a page that was passed to [`FileSegments::give_up`], if there is one.
     pub(super) fn take_returned(&mut self) -> Option<u64> {
         self.returned.pop()
     }
 
-    /// Frees a page, and returns the page that follows it in the free list.
+    /// Adds a page to the free list of its segment. Returns the next page on that list, if there is
+    /// one.
     pub(super) fn give_back(&mut self, page: u64) -> Option<u64> {
         let segment = self.segment_of(page);
         let next = self.free[segment].last().copied();
@@ -223,10 +230,10 @@ impl FileSegments {
         next
     }
 
-    /// Sets the free list of a segment, with the head last.
+    /// Sets the free list of a segment. The last page in `pages` is the first on the list.
     ///
     /// # Errors
-    /// A description of the error in the list.
+    /// Returns a description of the error if the list is invalid.
     pub(super) fn set_free(&mut self, segment: usize, pages: Vec<u64>) -> std::result::Result<(), String> {
         assert!(segment < self.ends.len(), "the segment exists");
         if let Some(page) = pages.iter().find(|page| **page >= self.high_water) {
@@ -245,7 +252,7 @@ impl FileSegments {
         Ok(())
     }
 
-    /// Returns the head and the length of each free list.
+    /// Returns, for each segment, the first page and the length of its free list.
     pub(super) fn heads(&self) -> Vec<(Option<u64>, u64)> {
         let heads = self
             .free
@@ -254,7 +261,7 @@ impl FileSegments {
         heads.collect()
     }
 
-    /// Returns all free pages, sorted.
+    /// Returns the numbers of all free pages, sorted.
     pub(super) fn free_pages(&self) -> Vec<u64> {
         let mut pages = self.free.concat();
         pages.sort_unstable();

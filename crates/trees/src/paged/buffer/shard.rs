@@ -1,47 +1,50 @@
-//! A shard: the table and the queues for a part of the pages, under one mutex.
+//! A shard of the page buffer: the table and the queues for part of the pages, which one mutex
+//! protects.
 //!
-//! The thesis has one table under one mutex, and leaves a divided one to later work (section 8.5).
-//! One shard corresponds to the thesis.
+//! The thesis has a single table under one mutex, and leaves a divided table to future work
+//! (section 8.5). A buffer with one shard corresponds to the thesis.
 
 use super::frame::NO_PAGE;
 use super::pool::{NO_FRAME, PoolOptions};
 use super::queue::EvictionQueues;
 use std::ops::Range;
 
-/// The table and the queues of a shard. Frame numbers are those of the pool.
+/// The table and the queues of a shard. Frame numbers refer to all frames of the pool.
 #[derive(Debug)]
 pub(super) struct ShardState {
-    /// The number of the first frame.
+    /// The number of the shard's first frame.
     first: usize,
-    /// The number of shards. A page belongs to the shard of its number modulo this.
+    /// Number of shards. The shard of a page is its page number modulo this.
     shards: u64,
-    /// The frame of each page.
+    /// For each page of the shard, the number of its frame.
     table: Vec<u32>,
-    /// The number of frames, including spare ones.
+    /// Number of the shard's frames, including spare ones.
     len: usize,
-    /// The page of each frame that was used.
+    /// For each frame that was ever used, the number of its page.
     pages: Vec<u64>,
-    /// Whether each used frame is being written.
+    /// For each frame that was ever used, whether its page is being written.
     is_written: Vec<bool>,
-    /// Frames that had a page and are empty now. A frame left by a failed read may still be pinned.
+    /// Frames that have contained a page and are empty now. A frame that a failed read has left may
+    /// still be pinned.
     free: Vec<u32>,
-    /// Frames that were never used, except the spare ones.
+    /// Frames that have never been used, except for the spare ones.
     fresh: Range<u32>,
-    /// The number of frames that have been used: only these have memory for a page.
+    /// Number of frames that have been used. Only these have memory for a page.
     used: usize,
-    /// Frames that are used once pages can no longer be written.
+    /// Frames that are used only once pages can no longer be written.
     spare: Vec<u32>,
     queues: EvictionQueues,
     pub(super) hits: u64,
 }
 
 impl ShardState {
-    /// The most memory for each frame in bytes: its page, the page's entry in the table, its node
-    /// in a queue, and its entry in the list of empty frames.
+    /// Maximum memory in bytes per frame for its page number, the page's entry in the table, its
+    /// node in a queue, and its entry in the list of empty frames.
     pub(super) const FRAME_BYTES: usize =
         2 * size_of::<u64>() + EvictionQueues::FRAME_BYTES + 2 * size_of::<u32>();
 
-    /// Returns the state of a shard with `counted` frames, followed by `spare` ones.
+    /// Creates the state of a shard that has `counted` ordinary frames, followed by `spare` spare
+    /// frames.
     pub(super) fn new(shard: usize, counted: usize, spare: usize, options: &PoolOptions) -> ShardState {
         assert!(shard < options.shards && counted > 0, "shards are numbered");
         let first = shard * (counted + spare);
@@ -62,7 +65,7 @@ impl ShardState {
         }
     }
 
-    /// Returns the number of frames, including spare ones.
+    /// Returns the number of the shard's frames, including spare ones.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -72,7 +75,7 @@ impl ShardState {
         self.used
     }
 
-    /// Returns the page of a frame, or `NO_PAGE`.
+    /// Returns the number of the page in a frame, or `NO_PAGE`.
     pub(super) fn page_of(&self, frame: usize) -> u64 {
         self.pages.get(frame - self.first).copied().unwrap_or(NO_PAGE)
     }
@@ -89,7 +92,7 @@ impl ShardState {
             .is_some_and(|is_written| *is_written)
     }
 
-    /// Records that the writing of a frame begins or ends.
+    /// Notes that the page of a frame begins or ceases to be written.
     pub(super) fn note_written(&mut self, frame: usize, begins: WritePhase) {
         let is_written = &mut self.is_written[frame - self.first];
         assert!(
@@ -99,19 +102,20 @@ impl ShardState {
         *is_written = begins == WritePhase::Begins;
     }
 
-    /// Records a reference to a frame.
+    /// Applies a reference to a frame to the queues.
     pub(super) fn touch(&mut self, frame: usize) {
         self.queues.touch(frame - self.first);
     }
 
-    /// Returns the first frames for which `may` is true, at most `most`, in the order of eviction.
+    /// Returns the first frames in the order of eviction for which `may` returns true, but no more
+    /// than `most`.
     pub(super) fn victims(&self, most: usize, may: impl Fn(usize) -> bool) -> Vec<usize> {
         let mut victims = self.queues.victims(most, |frame| may(frame + self.first));
         victims.iter_mut().for_each(|frame| *frame += self.first);
         victims
     }
 
-    /// Puts a page into an empty frame.
+    /// Enters a page into the table as the page of an empty frame.
     pub(super) fn install(&mut self, page: u64, frame: usize) {
         let at = (page / self.shards) as usize;
         if at >= self.table.len() {
@@ -123,7 +127,7 @@ impl ShardState {
         self.touch(frame);
     }
 
-    /// Frees the frame of a page.
+    /// Removes the page of a frame from the table, and makes the frame available.
     pub(super) fn detach(&mut self, frame: usize) {
         let page = std::mem::replace(&mut self.pages[frame - self.first], NO_PAGE);
         assert!(self.frame_of(page) == Some(frame), "a frame has one page (PB1)");
@@ -132,7 +136,8 @@ impl ShardState {
         self.free.push(frame as u32);
     }
 
-    /// Takes an empty frame for which `idle` is true, preferably one that was used before.
+    /// Returns an empty frame for which `idle` returns true, and removes it from the empty ones.
+    /// Frames that have been used before are preferred. Returns `None` if there is no such frame.
     pub(super) fn take_free(&mut self, idle: impl Fn(usize) -> bool) -> Option<usize> {
         let again = self.free.iter().rposition(|frame| idle(*frame as usize));
         let frame = match again {
@@ -149,15 +154,15 @@ impl ShardState {
         Some(frame)
     }
 
-    /// Makes a spare frame available. Returns `false` if there is none left.
+    /// Makes a spare frame available. Returns `false` if none is left.
     pub(super) fn add_spare(&mut self) -> bool {
         let spare = self.spare.pop();
         self.free.extend(spare);
         spare.is_some()
     }
 
-    /// Takes at most `most` empty frames out of use for good. Returns those of them that were used,
-    /// and the total number.
+    /// Permanently removes empty frames, but no more than `most`. Returns those of them that have
+    /// been used, and the number of all frames removed.
     #[cfg(feature = "couplings")]
     pub(super) fn give_up(&mut self, most: usize) -> (Vec<usize>, usize) {
         let fresh = most.min(self.fresh.len());
@@ -170,7 +175,7 @@ impl ShardState {
     }
 }
 
-/// Whether the writing of a page begins or ends.
+/// Whether a page begins or ceases to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WritePhase {
     Begins,

@@ -1,5 +1,5 @@
-//! Memory for pages. A separate buffer is aligned to [`BUFFER_ALIGNMENT`], which wastes memory for
-//! shorter pages, so these are parts of slabs.
+//! Memory for pages. A separately allocated buffer is aligned to [`BUFFER_ALIGNMENT`], which would
+//! waste memory for shorter pages. The memory for such pages is therefore cut from larger slabs.
 
 use alluvium_device::{AlignedBuffer, BLOCK, BUFFER_ALIGNMENT};
 use parking_lot::Mutex;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Size of a slab in bytes.
 const SLAB: usize = 4 * BUFFER_ALIGNMENT;
 
-/// An allocator for pages of one length, which keeps returned memory.
+/// An allocator of memory for pages of one size. It keeps returned memory for reuse.
 #[derive(Debug)]
 pub(super) struct PageMemory {
     page_bytes: usize,
@@ -17,7 +17,7 @@ pub(super) struct PageMemory {
 }
 
 impl PageMemory {
-    /// Returns an allocator without memory.
+    /// Creates an allocator that has no memory yet.
     pub(super) fn new(page_bytes: usize) -> PageMemory {
         assert!(
             (page_bytes as u64).is_multiple_of(BLOCK),
@@ -29,7 +29,7 @@ impl PageMemory {
         }
     }
 
-    /// Returns memory for a page, with arbitrary content.
+    /// Returns memory for a page. Its content is arbitrary.
     pub(super) fn take(&self) -> AlignedBuffer {
         if self.page_bytes >= BUFFER_ALIGNMENT {
             return AlignedBuffer::zeroed(self.page_bytes);
@@ -42,7 +42,7 @@ impl PageMemory {
         piece.expect("a slab has a piece")
     }
 
-    /// Takes memory back for reuse.
+    /// Takes the memory of a page back for reuse.
     #[cfg(feature = "couplings")]
     pub(super) fn give_back(&self, buffer: AlignedBuffer) {
         if self.page_bytes < BUFFER_ALIGNMENT {
@@ -51,7 +51,7 @@ impl PageMemory {
     }
 }
 
-/// Divides a new slab into pieces of `len` bytes.
+/// Allocates a slab and divides it into pieces of `len` bytes.
 fn pieces(len: usize) -> Vec<AlignedBuffer> {
     assert!(
         len > 0 && (len as u64).is_multiple_of(BLOCK) && len <= SLAB,
@@ -62,9 +62,10 @@ fn pieces(len: usize) -> Vec<AlignedBuffer> {
     let keeper = Arc::new(slab);
     (0..SLAB / len)
         .map(|piece| {
-            // SAFETY: the slab is initialised memory that the keeper keeps alive. It begins at a
-            // multiple of the alignment, so its pieces begin at blocks. They do not overlap, and
-            // nothing else uses the slab: the keeper is only dropped.
+            // SAFETY: the slab is initialised memory, and each piece keeps the slab alive through
+            // `keeper`. The slab begins at a multiple of the buffer alignment, so each piece begins
+            // at a multiple of the block size. The pieces do not overlap. Nothing else accesses the
+            // slab, because `keeper` is never used except to be dropped.
             unsafe { AlignedBuffer::from_region(start.add(piece * len), len, keeper.clone()) }
         })
         .collect()

@@ -1,4 +1,4 @@
-//! Checks all nodes of a tree.
+//! Checks of all nodes of a tree.
 
 use crate::paged::buffer::PageBuffer;
 use crate::paged::core::TreeCore;
@@ -7,37 +7,37 @@ use crate::paged::node::{MessageAction, NodeArray, PageContentKind, child_at, is
 use alluvium_storage::Result;
 use std::collections::BTreeSet;
 
-/// The result of a walk over a tree.
+/// The result of visiting all nodes of a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreeWalkReport {
-    /// The errors that were found, one sentence each.
+    /// The errors that were found, as one sentence each.
     pub found: Vec<String>,
-    /// The pages reachable from the root.
+    /// Numbers of the pages that can be reached from the root.
     pub pages: BTreeSet<u64>,
-    /// The number of levels: 1 if the root is a leaf.
+    /// Number of levels, which is 1 if the root is a leaf.
     pub height: u32,
-    /// The number of inner nodes.
+    /// Number of inner nodes.
     pub inner: u64,
-    /// The number of pairs in leaves.
+    /// Number of pairs in leaves.
     pub pairs: u64,
-    /// The number of messages in buffers.
+    /// Number of messages in the buffers of inner nodes.
     pub messages: u64,
-    /// Figures of each level, starting with the leaves.
+    /// The figures of each level, beginning with the leaves.
     pub levels: Vec<LevelFigures>,
 }
 
-/// Totals of the nodes of a level.
+/// Totals over the nodes of one level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LevelFigures {
     pub nodes: u64,
-    /// The number of pairs in leaves, or of pivots in other nodes.
+    /// Number of pairs in leaves, or of pivots in inner nodes.
     pub entries: u64,
-    /// The number of entries for which there is space.
+    /// Number of pairs or pivots for which the nodes have space.
     pub most_entries: u64,
-    /// The number of messages in buffers.
+    /// Number of messages in the buffers of the nodes.
     pub messages: u64,
-    /// The number of messages for which there is space.
+    /// Number of messages for which the buffers have space.
     pub most_messages: u64,
 }
 
@@ -55,7 +55,8 @@ impl NodeFence {
 }
 
 impl<B: PageBuffer> TreeCore<B> {
-    /// Counts a node whose pairs or pivots are in `table`, and reports it if it is under-full.
+    /// Adds a node to the totals of its level; `table` is the array of its pairs or pivots. Reports
+    /// the node if it is under-full and should have been merged.
     fn weigh(&self, (page, node): (u64, &[u8]), table: &NodeArray, examined: &mut TreeWalkReport) {
         let at = usize::from(level(node));
         if examined.levels.len() <= at {
@@ -83,13 +84,13 @@ impl<B: PageBuffer> TreeCore<B> {
         }
     }
 
-    /// Checks the tree while no writer is in it.
+    /// Checks the tree. Writers wait until this returns.
     pub(in crate::paged) fn examine(&self) -> Result<TreeWalkReport> {
         self.examine_each(&mut |_| ())
     }
 
-    /// Checks the tree as [`TreeCore::examine`] does, and calls `tell` with every value in a leaf
-    /// or in an insert.
+    /// Like [`TreeCore::examine`], but also calls `tell` with every value in a leaf or in an insert
+    /// message.
     pub(in crate::paged) fn examine_each(&self, tell: &mut dyn FnMut(&[u8])) -> Result<TreeWalkReport> {
         let _alone = self.gate.write();
         let mut examined = TreeWalkReport {

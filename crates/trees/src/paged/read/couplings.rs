@@ -1,7 +1,7 @@
-//! Alternative ways to step from a node to its child: with one latch at a time, or without latches
-//! on nodes that have a snapshot (thesis, section 8.1).
+//! Alternative ways to descend from a node to its child: with one latch at a time, or without
+//! latches on nodes that have a snapshot (thesis, section 8.1).
 //!
-//! Replaces `descent.rs` with the feature `couplings`.
+//! With the feature `couplings`, this module replaces `descent.rs`.
 
 use crate::paged::buffer::{
     FrameHint, OptimisticPage, PageBuffer, PageReadGuard, PageWriteGuard, UnlatchedPage,
@@ -13,28 +13,30 @@ use crate::paged::node::{
 use crate::paged::tree::{PagedTree, WritePath};
 use alluvium_storage::Result;
 
-/// How readers, and writers above the node that they change, step from a node to its child.
+/// How a thread descends from a node to its child. This is for readers, and for writers above the
+/// node that they change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LatchCoupling {
-    /// Latch the child before releasing the node, as in the thesis. While a thread waits for the
-    /// child, others wait for the node.
+    /// The child is latched before the node is released, as in the thesis. While a thread waits for
+    /// the child, other threads wait for the node.
     #[default]
     Latched,
-    /// Release the node first, and check once the child is latched whether a writer has changed the
-    /// node; if so, restart at the root. After several failed attempts, latch both.
+    /// The node is released first. Once the child is latched, the thread checks whether a writer
+    /// has changed the node in the meantime; if so, it starts again at the root. After several
+    /// failed attempts, it latches the child before it releases the node.
     Optimistic,
-    /// Read inner nodes with a snapshot without a latch or a pin, and validate the node's version
-    /// afterwards. Leaves, and nodes that change too often, are latched as with `Optimistic`, with
-    /// as many attempts. For a page buffer over a file, an eighth of the frames is used for
-    /// snapshots. Requires pins without the mutex ([`PinPolicy`](crate::paged::buffer::PinPolicy)).
-    /// Scans work as with `Optimistic`.
+    /// An inner node that has a snapshot is read without a latch or a pin, and the node's version
+    /// is validated afterwards. Leaves, and nodes that change too often, are latched as with
+    /// `Optimistic`, with the same number of attempts. In a page buffer over a file, an eighth of
+    /// the frames is used for snapshots. Pins without the mutex are required
+    /// ([`PinPolicy`](crate::paged::buffer::PinPolicy)). Scans work as with `Optimistic`.
     Versions,
 }
 
-/// The number of attempts before both nodes are latched.
+/// Number of attempts before the child is latched while the node is still latched.
 const ATTEMPTS: usize = 4;
 
-/// The current node of a descent.
+/// The node that a descent has reached.
 pub(in crate::paged) enum DescentNode<'b> {
     Latched(PageReadGuard<'b>),
     /// A snapshot of an inner node.
@@ -47,14 +49,14 @@ impl NodeWords for OptimisticPage<'_> {
     }
 }
 
-/// A node that a descent has released, and whose version it may validate.
+/// A node that a descent has released and whose version can be validated.
 enum ReleasedNode<'b> {
     Pinned(UnlatchedPage<'b>),
     Seen(OptimisticPage<'b>),
 }
 
 impl<'b> DescentNode<'b> {
-    /// Returns the node if it is a leaf.
+    /// Returns the node's content if the node is a leaf, and `None` otherwise.
     pub(in crate::paged) fn leaf(&self) -> Option<&[u8]> {
         match self {
             DescentNode::Latched(node) if kind(node) == Some(PageContentKind::Leaf) => Some(node),
@@ -80,19 +82,20 @@ impl<'b> DescentNode<'b> {
 }
 
 impl ReleasedNode<'_> {
-    /// Returns `below`, unless a writer has changed the node since it was released.
+    /// Returns `below`, or `None` if a writer has changed the node since it was released.
     fn proven<T>(&self, below: Result<T>) -> Result<Option<T>> {
         let is_unchanged = match self {
             ReleasedNode::Pinned(node) => node.is_unchanged(),
             ReleasedNode::Seen(node) => node.is_unchanged(),
         };
-        // If the node was changed, the page may be anything by now, so even an error is ignored.
+        // If the node was changed, the child's page may have any content by now, so even an error
+        // is ignored.
         if is_unchanged { below.map(Some) } else { Ok(None) }
     }
 }
 
 impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
-    /// Sets how threads step from a node to its child. The setting is not stored with the tree.
+    /// Sets how threads descend from a node to its child. The setting is not stored with the tree.
     #[must_use]
     pub fn coupled_by(mut self, coupling: LatchCoupling) -> PagedTree<B, W> {
         if coupling == LatchCoupling::Versions {
@@ -104,8 +107,8 @@ impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
 }
 
 impl<B: PageBuffer> TreeCore<B> {
-    /// Walks from the root until `walk` returns a result. If a step failed its validation, `walk`
-    /// returns `None` and is called again.
+    /// Runs a descent from the root and returns its result. If a step of the descent fails its
+    /// validation, `walk` returns `None` and is called again.
     pub(in crate::paged) fn descend<T>(
         &self,
         mut walk: impl FnMut(LatchCoupling) -> Result<Option<T>>,
@@ -122,7 +125,8 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(found.expect("a node stays as it is while its child is latched (PR1)"))
     }
 
-    /// Begins a descent at the root, without a latch if `coupling` and a snapshot permit it.
+    /// Starts a descent at the root. If `coupling` permits it and the root has a snapshot, the root
+    /// is not latched.
     pub(in crate::paged) fn begin(&self, coupling: LatchCoupling) -> Result<DescentNode<'_>> {
         let way = Some(&self.root_way);
         if coupling == LatchCoupling::Versions
@@ -133,8 +137,8 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(DescentNode::Latched(self.buffer.pin_shared_by(self.root, way)?))
     }
 
-    /// Searches a key in an inner node; the operand of its message is copied into `operand`.
-    /// Returns `None` if the node was changed during the search.
+    /// Looks up a key in an inner node. If the node's buffer has a message about the key, its
+    /// operand is copied into `operand`. Returns `None` if the node was changed during the lookup.
     pub(in crate::paged) fn look(
         &self,
         stop: &DescentNode<'_>,
@@ -156,7 +160,7 @@ impl<B: PageBuffer> TreeCore<B> {
         }
     }
 
-    /// Steps from a node to the child found by `look`, for reading. Returns `None` if a writer has
+    /// Descends from a node to the child that `look` found, for reading. Returns `None` if a writer
     /// changed the node before the child was latched or its version was read.
     pub(in crate::paged) fn go<'b>(
         &'b self,
@@ -177,18 +181,18 @@ impl<B: PageBuffer> TreeCore<B> {
         if coupling == LatchCoupling::Versions
             && above > 1
             && let Some(next) = self.buffer.peek(to.page, way)
-            // Any other page is read under a latch, which reports the error.
+            // Pages at any other level are read under a latch, so that the error is reported.
             && (next.word(0) >> 8) as u8 == above - 1
         {
-            // The node is validated after the child's version was read: messages in the child that
-            // were moved before that are noticed.
+            // The node is validated after the child's version was read. If messages were moved to
+            // the child before that, the change of the node is detected.
             return left.proven(Ok(DescentNode::Seen(next)));
         }
         left.proven(self.shared_by(to.page, way, above).map(DescentNode::Latched))
     }
 
-    /// Steps from a node to the child found by `look`, for writing. Returns `None` as
-    /// [`TreeCore::go`] does.
+    /// Descends from a node to the child that `look` found, for writing. Returns `None` in the same
+    /// cases as [`TreeCore::go`].
     pub(in crate::paged) fn go_exclusive<'b>(
         &'b self,
         stop: DescentNode<'b>,
@@ -210,7 +214,7 @@ impl<B: PageBuffer> TreeCore<B> {
         left.proven(self.exclusive_by(to.page, way, above))
     }
 
-    /// Returns the hint to the child's frame that is stored with the node's reference to the child.
+    /// Returns the hint to the child's frame that is stored for the node's reference to the child.
     fn way(&self, stop: &DescentNode<'_>, to: ChildReference) -> Option<&FrameHint> {
         match stop {
             DescentNode::Latched(node) => self.buffer.way(node, to.place),
@@ -218,19 +222,19 @@ impl<B: PageBuffer> TreeCore<B> {
         }
     }
 
-    /// Offers a latched node for a snapshot, if it is read often.
+    /// Notes that a latched node was read, so that a snapshot may be made if it is read often.
     fn note_read(&self, stop: &DescentNode<'_>, coupling: LatchCoupling) {
         if let (DescentNode::Latched(node), LatchCoupling::Versions) = (stop, coupling) {
             self.buffer.offer(node);
         }
     }
 
-    /// Steps from a node to its child, for reading. Returns `None` if a writer has changed the node
-    /// before the child was latched, because messages may have been missed then.
+    /// Descends from a node to its child, for reading. Returns `None` if a writer changed the node
+    /// before the child was latched, because the reader may then have missed messages.
     ///
-    /// A writer that moves messages holds the node until they are in latched children, and raises
-    /// the node's version before that. So any thread that then latches such a child sees the new
-    /// version.
+    /// A writer that moves messages keeps the node latched until the messages are in latched
+    /// children, and increments the node's version before it moves them. A thread that latches such
+    /// a child afterwards therefore sees the node's new version.
     pub(in crate::paged) fn step<'b>(
         &'b self,
         node: PageReadGuard<'b>,
@@ -248,14 +252,16 @@ impl<B: PageBuffer> TreeCore<B> {
         left.proven(self.shared_by(to.page, way, above))
     }
 
-    /// Latches a child of a node at level `above` for reading, with the hint to the child's frame.
+    /// Latches a child of a node on level `above` for reading. `way` is the hint to the child's
+    /// frame.
     fn shared_by(&self, page: u64, way: Option<&FrameHint>, above: u8) -> Result<PageReadGuard<'_>> {
         let child = self.buffer.pin_shared_by(page, way)?;
         Self::check_child(page, above, &child)?;
         Ok(child)
     }
 
-    /// Latches a child of a node at level `above` for writing, with the hint to the child's frame.
+    /// Latches a child of a node on level `above` for writing. `way` is the hint to the child's
+    /// frame.
     fn exclusive_by(&self, page: u64, way: Option<&FrameHint>, above: u8) -> Result<PageWriteGuard<'_>> {
         let child = self.buffer.pin_exclusive_by(page, way)?;
         Self::check_child(page, above, &child)?;

@@ -1,20 +1,21 @@
-//! Steps from a node to its child, with latch coupling.
+//! Descent from a node to its child with latch coupling.
 
 use crate::paged::buffer::{PageBuffer, PageReadGuard, PageWriteGuard};
 use crate::paged::core::TreeCore;
 use crate::paged::node::{ChildLookup, ChildReference, PageContentKind, kind, level, look};
 use alluvium_storage::Result;
 
-/// How readers, and writers above the node that they change, step from a node to its child: they
-/// latch the child before they release the node. The feature `couplings` offers other ways.
+/// How a thread descends from a node to its child: it latches the child before it releases the
+/// node. This is for readers, and for writers above the node that they change. The feature
+/// `couplings` provides alternatives.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::paged) struct LatchCoupling;
 
-/// The current node of a descent.
+/// The node that a descent has reached.
 pub(in crate::paged) struct DescentNode<'b>(PageReadGuard<'b>);
 
 impl DescentNode<'_> {
-    /// Returns the node if it is a leaf.
+    /// Returns the node's content if the node is a leaf, and `None` otherwise.
     pub(in crate::paged) fn leaf(&self) -> Option<&[u8]> {
         (kind(&self.0) == Some(PageContentKind::Leaf)).then_some(&self.0)
     }
@@ -26,7 +27,7 @@ impl DescentNode<'_> {
 }
 
 impl<B: PageBuffer> TreeCore<B> {
-    /// Runs `walk` from the root.
+    /// Runs a descent from the root and returns its result.
     pub(in crate::paged) fn descend<T>(
         &self,
         walk: impl FnOnce(LatchCoupling) -> Result<Option<T>>,
@@ -35,13 +36,14 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(found.expect("a node stays as it is while its child is latched (PR1)"))
     }
 
-    /// Begins a descent with a shared latch on the root.
+    /// Starts a descent by latching the root shared.
     pub(in crate::paged) fn begin(&self, _coupling: LatchCoupling) -> Result<DescentNode<'_>> {
         let root = self.buffer.pin_shared_by(self.root, Some(&self.root_way))?;
         Ok(DescentNode(root))
     }
 
-    /// Searches a key in an inner node; the operand of its message is copied into `operand`.
+    /// Looks up a key in an inner node. If the node's buffer has a message about the key, its
+    /// operand is copied into `operand`.
     pub(in crate::paged) fn look(
         &self,
         stop: &DescentNode<'_>,
@@ -51,7 +53,7 @@ impl<B: PageBuffer> TreeCore<B> {
         Some(look(&self.shape, &stop.0, key, operand))
     }
 
-    /// Steps from a node to the child found by `look`, for reading.
+    /// Descends from a node to the child that `look` found, for reading.
     pub(in crate::paged) fn go<'b>(
         &'b self,
         stop: DescentNode<'b>,
@@ -61,7 +63,7 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(self.step(stop.0, look.to, coupling)?.map(DescentNode))
     }
 
-    /// Steps from a node to the child found by `look`, for writing.
+    /// Descends from a node to the child that `look` found, for writing.
     pub(in crate::paged) fn go_exclusive<'b>(
         &'b self,
         stop: DescentNode<'b>,
@@ -73,7 +75,7 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(Some(child))
     }
 
-    /// Steps from a node to its child, for reading.
+    /// Descends from a node to its child, for reading.
     pub(in crate::paged) fn step<'b>(
         &'b self,
         node: PageReadGuard<'b>,

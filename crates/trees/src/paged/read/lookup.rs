@@ -1,4 +1,4 @@
-//! Point lookups (thesis, section 5.8 and listing 5.7, corrected).
+//! Point lookups (thesis, section 5.8 and listing 5.7, with corrections).
 
 use crate::paged::buffer::PageBuffer;
 use crate::paged::core::{TreeCore, TreeCounters};
@@ -7,10 +7,10 @@ use crate::paged::read::LatchCoupling;
 use alluvium_storage::Result;
 
 impl<B: PageBuffer> TreeCore<B> {
-    /// Copies the value of a key into `value`, and returns whether the key has one.
+    /// Copies the value of a key into `value`. Returns whether the key has a value.
     ///
-    /// The walk ends at the first insert or delete of the key, because everything below is older.
-    /// Updates on the way are combined with the younger ones.
+    /// The descent ends at the first insert or delete message about the key, because everything in
+    /// lower nodes is older. Updates that are found on the way are combined with the newer ones.
     pub(in crate::paged) fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.readable()?;
         self.descend(|coupling| self.try_get(key, value, coupling))
@@ -58,7 +58,7 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(Some(exists))
     }
 
-    /// Combines an update with the younger ones.
+    /// Combines an update with the newer updates that were found before, if there are any.
     fn combined(&self, older: &[u8], younger: Option<Vec<u8>>) -> Vec<u8> {
         let Some(younger) = younger else {
             return older.to_vec();

@@ -1,14 +1,15 @@
-//! Reading a tree, with or without buffers in its nodes.
+//! Reads of a tree, whether or not its nodes have buffers.
 //!
-//! *Scope*: how messages on the way to a leaf and the leaf's pairs form one state.
+//! *Scope*: how the messages on the path to a leaf are combined with the leaf's pairs into one
+//! state.
 //!
 //! *Must not depend on*: who writes, and when messages move.
 //!
-//! - **PR1** A reader latches a child before it releases the parent. With `couplings` it may
-//!   instead validate, after it has latched the child or read its version, that no writer has
-//!   changed the parent. So a reader misses no message: a writer that moves messages holds their
-//!   source node until they have arrived.
-//! - **PR2** Reading changes no byte of a page.
+//! - **PR1** A reader latches a child before it releases the parent. With the feature `couplings`,
+//!   it may instead validate that no writer has changed the parent; it does so after it has latched
+//!   the child or read the child's version. In both cases a reader misses no message, because a
+//!   writer that moves messages keeps their source node latched until they are in the child.
+//! - **PR2** A read never changes the bytes of a page.
 
 mod check;
 #[cfg(feature = "couplings")]

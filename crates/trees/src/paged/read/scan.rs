@@ -1,4 +1,4 @@
-//! Range scans in both directions, one leaf at a time.
+//! Range scans in both directions, which read one leaf at a time.
 
 use crate::paged::buffer::PageBuffer;
 use crate::paged::core::TreeCore;
@@ -10,7 +10,8 @@ use std::fmt;
 /// A key and its value.
 type LeafKeyValue = (Vec<u8>, Vec<u8>);
 
-/// The key range of a scan: keys at or above `from` and below `below`. `None` means no bound.
+/// The key range of a scan, from `from` (inclusive) to `below` (exclusive). `None` means that there
+/// is no bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScanBounds {
     pub from: Option<Vec<u8>>,
@@ -26,13 +27,13 @@ impl ScanBounds {
 
 #[derive(Clone, Copy, Debug)]
 enum LeafTarget<'k> {
-    /// The leaf of a key.
+    /// The leaf whose range contains this key.
     At(&'k [u8]),
-    /// The leaf of the keys just below this one; `None` for the last leaf.
+    /// The leaf whose range contains the keys just below this key; `None` means the last leaf.
     Below(Option<&'k [u8]>),
 }
 
-/// The pairs of one leaf after all messages on the path are applied, and the leaf's key range.
+/// The key range of one leaf, and its pairs after all messages on the path have been applied.
 #[derive(Debug, Default)]
 struct MergedLeaf {
     pairs: Vec<LeafKeyValue>,
@@ -41,8 +42,9 @@ struct MergedLeaf {
 }
 
 impl<B: PageBuffer> TreeCore<B> {
-    /// Reads the range of one leaf. On the way down, the messages of each buffer for the chosen
-    /// child are collected; they are applied once the leaf is reached, the oldest first.
+    /// Reads the pairs of one leaf. On the way down, collects the messages that each buffer has for
+    /// the chosen child. Once the leaf is reached, the messages are applied, from the lowest node
+    /// upwards, so that the oldest come first.
     fn view(&self, want: LeafTarget<'_>) -> Result<MergedLeaf> {
         self.readable()?;
         self.descend(|coupling| self.try_view(want, coupling))
@@ -95,7 +97,7 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(Some(view))
     }
 
-    /// Applies messages to pairs, both in key order.
+    /// Applies messages to pairs. Both are in key order, and so is the result.
     fn applied(&self, pairs: Vec<LeafKeyValue>, messages: &MessageList) -> Vec<LeafKeyValue> {
         if messages.is_empty() {
             return pairs;
@@ -127,14 +129,15 @@ impl<B: PageBuffer> TreeCore<B> {
     }
 }
 
-/// An iterator over the pairs of a range, from both ends.
+/// A double-ended iterator over the pairs in a key range.
 ///
-/// All pairs of one leaf come from one state of it. Between leaves the tree may change.
+/// All pairs of one leaf belong to the same state of the leaf. The tree may change between two
+/// leaves.
 pub struct PagedTreeScan<'t, B> {
     core: &'t TreeCore<B>,
     bounds: ScanBounds,
-    /// Pairs that were read but not yet returned: `front` has those of the least leaf, `back` those
-    /// of the greatest.
+    /// Pairs that have been read but not returned yet: `front` has those of the leaf with the
+    /// smallest keys, and `back` those of the leaf with the greatest keys.
     front: std::vec::IntoIter<LeafKeyValue>,
     back: Vec<LeafKeyValue>,
     is_done: bool,
@@ -151,10 +154,10 @@ impl<'t, B: PageBuffer> PagedTreeScan<'t, B> {
         }
     }
 
-    /// Returns the next pair in ascending order.
+    /// Returns the next pair in ascending order, or `None` at the end of the range.
     ///
     /// # Errors
-    /// I/O errors; damage. The next call tries again.
+    /// I/O errors, or an error if a page is damaged. After an error, the next call tries again.
     pub fn next_pair(&mut self) -> Result<Option<LeafKeyValue>> {
         loop {
             if let Some(pair) = self.front.next() {
@@ -174,7 +177,7 @@ impl<'t, B: PageBuffer> PagedTreeScan<'t, B> {
         }
     }
 
-    /// Returns the next pair in descending order.
+    /// Returns the next pair in descending order, or `None` at the end of the range.
     ///
     /// # Errors
     /// The errors of [`PagedTreeScan::next_pair`].

@@ -24,7 +24,7 @@ use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 const VERSION: u8 = 1;
 const MERGES: u8 = 128;
 const ADAPTS: u8 = 64;
-/// The most bytes that the tree's owner may store.
+/// Maximum number of bytes that the tree's owner may store with the tree.
 pub(super) const MOST_OWN: usize = 512;
 const _: () = assert!(MOST_OWN <= u16::MAX as usize, "their number has two bytes");
 
@@ -36,7 +36,7 @@ pub enum StoredTreeKind {
     Bplus,
 }
 
-/// The metadata from which a tree is opened.
+/// The metadata of a tree, from which it is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TreeMetadata {
     pub(super) sort: StoredTreeKind,
@@ -78,7 +78,7 @@ impl TreeMetadata {
         out
     }
 
-    /// Decodes metadata. Returns `None` for other bytes.
+    /// Decodes metadata. Returns `None` if the bytes are not valid metadata.
     pub(super) fn decode(bytes: &[u8]) -> Option<TreeMetadata> {
         Self::read(bytes).ok().flatten()
     }
@@ -119,8 +119,8 @@ impl TreeMetadata {
     }
 }
 
-/// Decodes bytes as metadata, and returns 1 if they are valid and 0 otherwise. Valid metadata is
-/// encoded again and compared.
+/// Decodes bytes as metadata. Returns 1 if they are valid and 0 otherwise. Valid metadata is
+/// encoded again and compared with the input.
 pub(in crate::paged) fn reread(bytes: &[u8]) -> usize {
     let meta = TreeMetadata::decode(bytes);
     assert!(

@@ -1,4 +1,4 @@
-//! Trees whose pages are hosted by another store, which makes their roots durable.
+//! Trees in hosted pages. Another store makes the roots of such trees durable.
 
 use super::TreeLocation;
 use super::format::{StoredTreeKind, TreeMetadata};
@@ -11,7 +11,7 @@ use crate::paged::structure::is_apart;
 use alluvium_storage::Result;
 use std::sync::Arc;
 
-/// Checks the content of a page: a node, or messages that do not fit into one.
+/// Checks the content of a page, which must be a node, or messages that do not fit into a node.
 pub(super) fn validate(shape: &NodeShape, content: &[u8]) -> std::result::Result<(), String> {
     match kind(content) {
         Some(PageContentKind::Apart) if is_apart(content) => Ok(()),
@@ -21,7 +21,7 @@ pub(super) fn validate(shape: &NodeShape, content: &[u8]) -> std::result::Result
 }
 
 impl TreeCore<PagePool> {
-    /// Creates an empty tree. Files of an earlier tree with the same name are removed.
+    /// Creates an empty tree. The files of an earlier tree with the same name are removed.
     pub(in crate::paged) fn create_hosted(
         place: TreeLocation<'_>,
         identity: u128,
@@ -42,7 +42,7 @@ impl TreeCore<PagePool> {
         Ok(core)
     }
 
-    /// Opens the tree of a root, and returns its kind.
+    /// Opens the tree with the given root. Returns the tree and its kind.
     pub(in crate::paged) fn open_hosted(
         place: TreeLocation<'_>,
         root: &[u8],
@@ -58,7 +58,7 @@ impl TreeCore<PagePool> {
         Ok((core, sort))
     }
 
-    /// Writes the tree and returns its root. Writers are blocked until it is written.
+    /// Writes all changed pages of the tree and returns its root. Writers wait until this returns.
     pub(in crate::paged) fn write_root(&self, sort: StoredTreeKind, last: LastRoot) -> Result<Vec<u8>> {
         let _alone = self.gate.write();
         self.readable()?;

@@ -1,12 +1,12 @@
-//! Trees in files: creation, recovery, checkpoints and checks.
+//! Trees in files: creation, opening, checkpoints and checks.
 //!
-//! *Scope*: the metadata of a tree that is stored with its pages.
+//! *Scope*: the metadata of a tree that is stored together with its pages.
 //!
 //! *Must not depend on*: how pages survive a crash (`buffer`), what happens between checkpoints.
 //!
-//! - **PS1** Opening a tree restores its last checkpoint, with the data that its owner stored
-//!   there: the owner replays later writes from its own log.
-//! - **PS2** No writer is in the tree during a checkpoint.
+//! - **PS1** Opening a tree restores its last checkpoint, together with the data that the owner
+//!   stored there. The owner must replay later writes from its own log.
+//! - **PS2** No writer is active during a checkpoint.
 
 mod format;
 mod hosted;
@@ -27,15 +27,16 @@ use alluvium_storage::{Error, Result};
 use format::{MOST_OWN, TreeMetadata};
 use std::sync::{Arc, OnceLock};
 
-/// The location of a tree.
+/// The location of a tree's files.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeLocation<'d> {
     pub directory: &'d dyn Directory,
-    /// The file's name. The name of the journal has the suffix `.journal`.
+    /// The name of the page file. The name of the journal file has the additional suffix
+    /// `.journal`.
     pub name: &'d str,
 }
 
-/// Returns the bytes of a page that are available for its node.
+/// Returns the number of bytes in a page that are available for a node.
 fn content_bytes(pool: &PoolOptions) -> usize {
     pool.page_bytes.saturating_sub(PAGE_HEADER)
 }
@@ -58,7 +59,7 @@ impl TreeCore<PagePool> {
         Ok(core)
     }
 
-    /// Opens the tree of the last checkpoint, and returns its metadata.
+    /// Opens the tree of the last checkpoint. Returns the tree and its metadata.
     fn open_in(
         place: TreeLocation<'_>,
         pool: PoolOptions,
@@ -69,7 +70,7 @@ impl TreeCore<PagePool> {
         })
     }
 
-    /// Opens the tree whose pages and metadata `open` returns.
+    /// Opens a tree from the pages and metadata that `open` returns.
     fn open_by(
         name: &str,
         operator: Arc<dyn UpdateOperator>,
@@ -77,7 +78,7 @@ impl TreeCore<PagePool> {
     ) -> Result<(TreeCore<PagePool>, TreeMetadata)> {
         let shape: Arc<OnceLock<NodeShape>> = Arc::default();
         let known = Arc::clone(&shape);
-        // Until the shape is known, only the free lists are walked.
+        // As long as the shape of the nodes is unknown, only free pages may be read.
         let validate = Arc::new(move |content: &[u8]| match known.get() {
             Some(shape) => hosted::validate(shape, content),
             None if kind(content) == Some(PageContentKind::Free) => Ok(()),
@@ -111,7 +112,7 @@ impl TreeCore<PagePool> {
                 why: format!("{} bytes exceed the limit of {MOST_OWN}", own.len()),
             });
         }
-        // Most pages are written before writers have to wait.
+        // Write most pages first, before writers have to wait.
         self.buffer.write_dirty()?;
         let _alone = self.gate.write();
         self.readable()?;
@@ -141,7 +142,8 @@ impl TreeCore<PagePool> {
         meta
     }
 
-    /// Walks the tree, and reports pages that are neither reachable nor free.
+    /// Visits all nodes of the tree. Reports pages that are neither reachable nor free, and pages
+    /// that are both.
     pub(super) fn check(&self) -> Result<TreeWalkReport> {
         let mut examined = self.examine()?;
         let free = self.buffer.free_pages();
@@ -157,8 +159,8 @@ impl TreeCore<PagePool> {
 }
 
 impl BepsTree<PagePool> {
-    /// Creates a tree in a file. It is durable and empty when this returns. `identity` must be
-    /// unique among stores.
+    /// Creates a tree in a file. When this returns, the empty tree is durable. `identity` must be
+    /// different from that of all other stores.
     ///
     /// ```
     /// use alluvium_device::memory::MemoryDirectory;
@@ -181,7 +183,8 @@ impl BepsTree<PagePool> {
     /// ```
     ///
     /// # Errors
-    /// Files of that name exist; sizes that do not fit; I/O errors.
+    /// An error if files with these names exist or if keys and values of these lengths do not fit
+    /// into a page; I/O errors.
     pub fn create_in(
         place: TreeLocation<'_>,
         identity: u128,
@@ -198,10 +201,11 @@ impl BepsTree<PagePool> {
         Ok(BepsTree::of(core, options.root, options.order))
     }
 
-    /// Opens the tree of the last checkpoint, and returns the data that its owner stored with it.
+    /// Opens the tree of the last checkpoint. Returns the tree, and the data that the owner stored
+    /// with the checkpoint.
     ///
     /// # Errors
-    /// No such tree; damage; I/O errors.
+    /// An error if there is no such tree or if it is damaged; I/O errors.
     pub fn open_in(
         place: TreeLocation<'_>,
         pool: PoolOptions,
@@ -223,11 +227,12 @@ impl BepsTree<PagePool> {
 }
 
 impl BplusTree<PagePool> {
-    /// Creates a tree in a file. It is durable and empty when this returns. `identity` must be
-    /// unique among stores.
+    /// Creates a tree in a file. When this returns, the empty tree is durable. `identity` must be
+    /// different from that of all other stores.
     ///
     /// # Errors
-    /// Files of that name exist; sizes that do not fit; I/O errors.
+    /// An error if files with these names exist or if keys and values of these lengths do not fit
+    /// into a page; I/O errors.
     pub fn create_in(
         place: TreeLocation<'_>,
         identity: u128,
@@ -238,8 +243,8 @@ impl BplusTree<PagePool> {
         Self::create_merging_in(place, identity, pool, limits, operator, UnderfullPolicy::Never)
     }
 
-    /// Creates a tree as [`BplusTree::create_in`] does, with the given treatment of under-full
-    /// nodes, which is stored with the tree.
+    /// Like [`BplusTree::create_in`], with the given treatment of under-full nodes, which is stored
+    /// with the tree.
     ///
     /// # Errors
     /// The errors of [`BplusTree::create_in`].
@@ -264,10 +269,11 @@ impl BplusTree<PagePool> {
         Ok(BplusTree::of(core))
     }
 
-    /// Opens the tree of the last checkpoint, and returns the data that its owner stored with it.
+    /// Opens the tree of the last checkpoint. Returns the tree, and the data that the owner stored
+    /// with the checkpoint.
     ///
     /// # Errors
-    /// No such tree; damage; I/O errors.
+    /// An error if there is no such tree or if it is damaged; I/O errors.
     pub fn open_in(
         place: TreeLocation<'_>,
         pool: PoolOptions,

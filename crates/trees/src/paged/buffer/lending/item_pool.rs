@@ -1,39 +1,40 @@
-//! A pool of numbered items that are lent to frames and returned.
+//! A pool of numbered items that are lent to frames and returned later.
 
 use parking_lot::Mutex;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The number that means no item.
+/// The item number that means that there is no item.
 pub(in crate::paged::buffer) const NOTHING: u32 = u32::MAX;
-/// The number of items in the first chunk. Each later chunk has twice as many.
+/// Number of items in the first chunk. Each further chunk has twice as many items as the previous
+/// one.
 const FIRST_CHUNK: u32 = 64;
-/// The number of chunks, enough for over 10⁹ items.
+/// Number of chunks, which is enough for more than 10⁹ items.
 const CHUNKS: usize = 24;
 const _: () = assert!(FIRST_CHUNK.is_power_of_two(), "a chunk is found by bits");
 
 #[derive(Debug, Default)]
 struct FreeNumbers {
-    /// Numbers below `made` that are not lent at present.
+    /// Numbers below `made` of the items that are not lent.
     back: Vec<u32>,
-    /// The number of items ever created.
+    /// Number of items that have been created.
     made: u32,
 }
 
-/// Items by number, up to a limit. They are created on first use and never move, so that a reader
-/// may access an item that has meanwhile been lent to another frame.
+/// A pool of numbered items with a maximum number. Items are created on first use and never move,
+/// so that a reader may still access an item that has been lent to another frame in the meantime.
 #[derive(Debug)]
 pub(in crate::paged::buffer) struct ItemPool<T> {
     chunks: [OnceLock<Box<[OnceLock<T>]>>; CHUNKS],
     free: Mutex<FreeNumbers>,
-    /// Maximum number of items; [`ItemPool::allow`] raises it.
+    /// Maximum number of items. [`ItemPool::allow`] raises it.
     most: AtomicU32,
-    /// The approximate number of items that can still be lent.
+    /// Approximate number of items that can still be lent.
     left: AtomicU32,
 }
 
 impl<T> ItemPool<T> {
-    /// Returns an empty pool with limit 0.
+    /// Creates an empty pool whose maximum number of items is 0.
     pub(in crate::paged::buffer) fn new() -> ItemPool<T> {
         ItemPool {
             chunks: [const { OnceLock::new() }; CHUNKS],
@@ -43,7 +44,7 @@ impl<T> ItemPool<T> {
         }
     }
 
-    /// Raises the limit to `most`, if it is lower.
+    /// Raises the maximum number of items to `most`, unless it is higher already.
     pub(in crate::paged::buffer) fn allow(&self, most: u32) {
         let before = self.most.fetch_max(most, Ordering::Relaxed);
         self.left
@@ -55,7 +56,8 @@ impl<T> ItemPool<T> {
         self.most.load(Ordering::Relaxed)
     }
 
-    /// Returns the chunk of a number, the length of that chunk, and the index in it.
+    /// Returns the chunk of an item number, the length of that chunk, and the index within the
+    /// chunk.
     fn place(number: u32) -> (usize, u64, usize) {
         let shifted = u64::from(number) + u64::from(FIRST_CHUNK);
         let chunk = (shifted / u64::from(FIRST_CHUNK)).ilog2();
@@ -63,7 +65,7 @@ impl<T> ItemPool<T> {
         (chunk as usize, len, (shifted - len) as usize)
     }
 
-    /// Returns the item of a slot.
+    /// Returns the item whose number is in a slot, or `None` if the slot is empty.
     pub(in crate::paged::buffer) fn get(&self, slot: &AtomicU32) -> Option<&T> {
         let number = slot.load(Ordering::Acquire);
         if number == NOTHING {
@@ -73,8 +75,9 @@ impl<T> ItemPool<T> {
         self.chunks.get(chunk)?.get()?.get(at)?.get()
     }
 
-    /// Returns the item of a slot, or lends it one, which `make` creates if it is new. A reused
-    /// item has the state in which it was returned.
+    /// Returns the item whose number is in a slot. If the slot is empty, lends an item to it, which
+    /// `make` creates if it is new. An item that is reused has the state in which it was returned.
+    /// Returns `None` if no item is left.
     pub(in crate::paged::buffer) fn get_or_lend(
         &self,
         slot: &AtomicU32,
@@ -90,7 +93,7 @@ impl<T> ItemPool<T> {
         let lent = chunk.get(at)?.get_or_init(make);
         let given = slot.compare_exchange(NOTHING, number, Ordering::AcqRel, Ordering::Relaxed);
         if given.is_err() {
-            // Another thread has set the slot first.
+            // Another thread has filled the slot first.
             self.put(number);
             return self.get(slot);
         }
@@ -121,7 +124,7 @@ impl<T> ItemPool<T> {
         self.left.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes back the item of a slot.
+    /// Takes the item in a slot back into the pool, and empties the slot.
     pub(in crate::paged::buffer) fn take_back(&self, slot: &AtomicU32) {
         if slot.load(Ordering::Relaxed) == NOTHING {
             return;

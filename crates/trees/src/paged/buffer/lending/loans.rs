@@ -1,4 +1,4 @@
-//! The items that a buffer lends to frames, and the state of each frame.
+//! The items that a buffer lends to frames, and the state of these loans in each frame.
 
 use super::item_pool::{ItemPool, NOTHING};
 use super::peek::{OptimisticPage, PageSnapshots};
@@ -11,31 +11,34 @@ use crate::paged::buffer::{FrameHint, PAGE_HEADER, PageArena};
 use crate::sync::AtomicU64;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The number of reads of an unchanged page after which a snapshot of it is made. Copying 16 KiB
-/// takes as long as some dozen latches.
+/// Number of reads of an unchanged page after which a snapshot of the page is made. Copying 16 KiB
+/// takes as long as acquiring a few dozen latches.
 const READ_OFTEN: u64 = 12;
-/// The number of bits for that counter.
+/// Number of bits of the read counter.
 const READ_BITS: u32 = 4;
 const _: () = assert!(READ_OFTEN < 1 << READ_BITS, "reads are counted");
-/// There is one snapshot for this number of frames. It uses the memory of one frame.
+/// Number of frames per snapshot. A snapshot uses the memory of one frame.
 const FRAMES_OF_SNAPSHOT: usize = 8;
 
-/// The items lent to a frame, and its counters.
+/// The items lent to one frame, and the counters of that frame.
 #[derive(Debug)]
 pub(in crate::paged::buffer) struct FrameLoans {
-    /// The number of times that the latch was held exclusively or a page left the frame.
+    /// The version of the page, which is incremented whenever the latch is acquired exclusively or
+    /// a page leaves the frame.
     pub(super) version: FrameVersion,
-    /// The snapshot of the page. Set under a shared latch, and cleared when the page leaves.
+    /// The number of the page's snapshot. It is set under a shared latch, and cleared when the page
+    /// leaves the frame.
     pub(super) snapshot: AtomicU32,
-    /// The version in the high bits, and the number of reads at that version in the low bits.
+    /// The version in the high bits, and in the low bits the number of reads at that version.
     read: AtomicU64,
-    /// The hints of the page's references. Cleared together with the snapshot.
+    /// The number of the item that contains the hints for the page's references. It is cleared
+    /// together with the snapshot.
     ways: AtomicU32,
 }
 
 impl FrameLoans {
-    /// Returns the state of one frame among `frames`. Frames of a pool lend snapshots to each
-    /// other, so each begins with a different version.
+    /// Creates the state of the frame with the number `frame` among `frames`. The frames of a pool
+    /// exchange snapshots, so each frame starts with a different version.
     pub(in crate::paged::buffer) fn new(frame: usize, frames: usize) -> FrameLoans {
         FrameLoans {
             version: FrameVersion::new(FrameVersion::first_of(frame, frames)),
@@ -45,13 +48,14 @@ impl FrameLoans {
         }
     }
 
-    /// Raises the version before a change of the page. The caller holds the latch exclusively.
+    /// Increments the version before the page is changed. The caller must hold the latch
+    /// exclusively.
     pub(in crate::paged::buffer) fn raise(&self) {
         self.version.raise();
     }
 
-    /// Counts a read under the latch. Returns whether the page was read often since its last
-    /// change. A count may occasionally be lost.
+    /// Counts a read under the latch. Returns whether the page has been read often since its last
+    /// change. Occasionally a read may remain uncounted.
     pub(super) fn is_read_often(&self) -> bool {
         let version = self.version.get() << READ_BITS;
         let before = self.read.load(Ordering::Relaxed);
@@ -64,7 +68,7 @@ impl FrameLoans {
     }
 }
 
-/// The items that a buffer lends.
+/// The items that a buffer can lend to its frames.
 #[derive(Debug)]
 pub(in crate::paged::buffer) struct LoanPool {
     pub(super) snapshots: PageSnapshots,
@@ -72,7 +76,7 @@ pub(in crate::paged::buffer) struct LoanPool {
 }
 
 impl LoanPool {
-    /// Returns items for pages with `content_bytes` bytes for their owner.
+    /// Creates the items for pages that have `content_bytes` bytes for their owner.
     pub(in crate::paged::buffer) fn new(content_bytes: usize) -> LoanPool {
         LoanPool {
             snapshots: PageSnapshots::new(content_bytes),
@@ -80,15 +84,15 @@ impl LoanPool {
         }
     }
 
-    /// Returns items for a pool with a number of frames.
+    /// Creates the items for a pool with the given number of frames.
     pub(in crate::paged::buffer) fn of_pool(options: &PoolOptions, frames: usize) -> LoanPool {
         let loans = LoanPool::new(options.page_bytes - PAGE_HEADER);
         loans.ways.allow(options.pins.nodes(frames) as u32);
         loans
     }
 
-    /// Takes back the items of a frame whose page leaves. The frame's version must have been
-    /// raised.
+    /// Takes back the items of a frame whose page leaves the frame. The frame's version must have
+    /// been incremented before.
     pub(in crate::paged::buffer) fn take_back(&self, lent: &FrameLoans) {
         if let Some(snapshot) = self.snapshots.kept.get(&lent.snapshot) {
             snapshot.clear();
@@ -97,19 +101,19 @@ impl LoanPool {
         self.ways.take_back(&lent.ways);
     }
 
-    /// Returns the number of frames given up for snapshots.
+    /// Returns the number of frames whose memory is used for snapshots.
     pub(in crate::paged::buffer) fn frames(&self) -> usize {
         self.snapshots.kept.most() as usize
     }
 }
 
 impl PoolOptions {
-    /// Returns the bytes of memory for each frame in addition to its page.
+    /// Returns the number of bytes of memory per frame in addition to its page.
     pub(in crate::paged::buffer) fn bytes_beside(&self) -> usize {
         self.pins.bytes_beside(self.page_bytes)
     }
 
-    /// Returns the hints to the frames of pages.
+    /// Creates the table of hints to the frames of pages.
     pub(in crate::paged::buffer) fn hints(&self, frames: usize) -> FrameHintTable {
         match self.pins {
             PinPolicy::Locked | PinPolicy::Swizzled => FrameHintTable::new(0),
@@ -118,27 +122,28 @@ impl PoolOptions {
     }
 }
 
-/// The operations of a page buffer for couplings without latches.
+/// The operations of a page buffer for readers that do not latch nodes.
 pub trait LatchFreeAccess {
-    /// Returns the hint to a referenced page's frame, which belongs to the reference at `place` of
-    /// a node.
+    /// Returns the hint to the frame of a child. The hint belongs to the reference with the number
+    /// `place` in a node.
     fn way(&self, _node: &PageReadGuard<'_>, _place: usize) -> Option<&FrameHint> {
         None
     }
 
-    /// Does the same for a node that is not latched.
+    /// Like [`LatchFreeAccess::way`], for a node that is not latched.
     fn way_seen(&self, _node: &OptimisticPage<'_>, _place: usize) -> Option<&FrameHint> {
         None
     }
 
-    /// Makes snapshots of pages that are read often, for readers without latches. They use the
-    /// memory of frames without a page.
+    /// Enables snapshots of pages that are read often, for readers that do not latch nodes.
+    /// Snapshots use the memory of frames that have no page.
     fn keep_snapshots(&self) {}
 
-    /// Reports a page that was read under its latch, of which a snapshot may be made.
+    /// Notes that a page was read under its latch. If it is read often, a snapshot of it may be
+    /// made.
     fn offer(&self, _page: &PageReadGuard<'_>) {}
 
-    /// Returns a page's snapshot, if there is an up-to-date one.
+    /// Returns the snapshot of a page, or `None` if there is none or it is out of date.
     fn peek(&self, _page: u64, _way: Option<&FrameHint>) -> Option<OptimisticPage<'_>> {
         None
     }
@@ -179,7 +184,8 @@ impl LatchFreeAccess for PagePool {
             let (used, all) = shard.lock().give_up(most);
             allowed += (all - used.len()) as u32;
             for frame in used {
-                // A frame left by a failed read may still be pinned. Its memory stays with it.
+                // A frame that a failed read has left may still be pinned. Such a frame keeps its
+                // memory.
                 if let Some(mut page) = self.frames[frame].latch.try_write() {
                     page.buffer
                         .take()
@@ -202,7 +208,8 @@ impl LatchFreeAccess for PagePool {
     }
 }
 
-/// A page whose latch was released after reading. It stays pinned, so that changes can be detected.
+/// A page whose latch was released after it was read. The page stays pinned, so that changes can be
+/// detected.
 #[derive(Debug)]
 pub(in crate::paged) struct UnlatchedPage<'b> {
     pin: FramePin<'b>,
@@ -210,7 +217,7 @@ pub(in crate::paged) struct UnlatchedPage<'b> {
 }
 
 impl UnlatchedPage<'_> {
-    /// Returns whether no writer has changed the page since it was read.
+    /// Returns whether no writer has changed the page since its latch was released.
     pub(in crate::paged) fn is_unchanged(&self) -> bool {
         self.pin.frame.lent.version.is_still(self.version)
     }
@@ -221,10 +228,10 @@ impl<'b> PageReadGuard<'b> {
         self.pin.frame
     }
 
-    /// Releases the latch and keeps the pin.
+    /// Releases the latch, but keeps the pin.
     pub(in crate::paged) fn unlatch(self) -> UnlatchedPage<'b> {
         let PageReadGuard { page, pin } = self;
-        // No writer can hold the latch here.
+        // No writer can hold the latch at this point, because this thread still holds it shared.
         let version = pin.frame.lent.version.get();
         drop(page);
         assert!(pin.frame.is_pinned(), "the page stays (PB2)");

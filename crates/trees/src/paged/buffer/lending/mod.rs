@@ -1,6 +1,6 @@
-//! Items lent to frames for couplings that are not used in production: versions, snapshots of
-//! pages, and references with hints to frames. All of this is compiled with the feature `couplings`
-//! only.
+//! Items that are lent to frames: versions, snapshots of pages, and hints to the frames of
+//! referenced pages. They are needed for ways of descending a tree that are not used in production,
+//! so all of this is compiled only with the feature `couplings`.
 //!
 //! *Scope*: which items are lent to which frame, and when they are taken back.
 //!

@@ -1,9 +1,9 @@
-//! The variant that lends nothing: every reader latches.
+//! The variant that lends nothing. With it, every reader latches the nodes that it visits.
 
 use crate::paged::buffer::hints::FrameHintTable;
 use crate::paged::buffer::pool::PoolOptions;
 
-/// The items lent to a frame: none.
+/// The items lent to one frame. In this variant there are none.
 #[derive(Debug)]
 pub(in crate::paged::buffer) struct FrameLoans;
 
@@ -12,11 +12,12 @@ impl FrameLoans {
         FrameLoans
     }
 
-    /// Called before a change of the page, with the latch held exclusively.
+    /// Must be called before the page is changed, while the latch is held exclusively. Has no
+    /// effect in this variant.
     pub(in crate::paged::buffer) fn raise(&self) {}
 }
 
-/// The items that a buffer lends: none.
+/// The items that a buffer can lend. In this variant there are none.
 #[derive(Debug)]
 pub(in crate::paged::buffer) struct LoanPool;
 
@@ -25,28 +26,30 @@ impl LoanPool {
         LoanPool
     }
 
-    /// Takes back the items of a frame whose page leaves.
+    /// Takes back the items of a frame whose page leaves the frame. Has no effect in this variant.
     pub(in crate::paged::buffer) fn take_back(&self, _lent: &FrameLoans) {}
 
-    /// Returns the number of frames given up for items.
+    /// Returns the number of frames whose memory is used for items, which is 0 in this variant.
     pub(in crate::paged::buffer) fn frames(&self) -> usize {
         0
     }
 }
 
 impl PoolOptions {
-    /// Returns the bytes of memory for each frame in addition to its page.
+    /// Returns the number of bytes of memory per frame in addition to its page, which is 0 in this
+    /// variant.
     pub(in crate::paged::buffer) fn bytes_beside(&self) -> usize {
         0
     }
 
-    /// Returns the hints to the frames of pages.
+    /// Creates the table of hints to the frames of pages.
     pub(in crate::paged::buffer) fn hints(&self, frames: usize) -> FrameHintTable {
         FrameHintTable::new(frames)
     }
 }
 
-/// The operations of a page buffer for couplings without latches: none.
+/// The operations of a page buffer for readers that do not latch nodes. In this variant there are
+/// none.
 pub trait LatchFreeAccess {}
 
 impl<B: ?Sized> LatchFreeAccess for B {}

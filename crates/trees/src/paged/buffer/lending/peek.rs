@@ -1,15 +1,16 @@
-//! Selects the pages that have snapshots, and provides reads without a latch.
+//! Selects the pages that have snapshots, and lets readers use them without a latch.
 //!
-//! Snapshots are for nodes that are read many times between two changes: most inner nodes, and all
-//! of them in a B⁺-tree. A node is copied once it was read several times at one version. Snapshots
-//! have a memory limit: in a pool, frames are given up for them.
+//! Snapshots are useful for nodes that are read many times between two changes. This includes most
+//! inner nodes, and all inner nodes of a B⁺-tree. A node is copied once it has been read several
+//! times at the same version. The memory of snapshots is limited: in a pool, they use the memory of
+//! frames that are set aside for them.
 
 use super::item_pool::ItemPool;
 use super::versions::PageSnapshot;
 use crate::paged::buffer::frame::{PageFrame, PageReadGuard};
 use std::fmt;
 
-/// The snapshots of a page buffer.
+/// The snapshots of the pages in a buffer.
 #[derive(Debug)]
 pub(in crate::paged::buffer) struct PageSnapshots {
     content_bytes: usize,
@@ -17,7 +18,7 @@ pub(in crate::paged::buffer) struct PageSnapshots {
 }
 
 impl PageSnapshots {
-    /// Returns an empty set with limit 0.
+    /// Creates an empty set in which the maximum number of snapshots is 0.
     pub(in crate::paged::buffer) fn new(content_bytes: usize) -> PageSnapshots {
         assert!(content_bytes > 0, "a page has content");
         PageSnapshots {
@@ -26,20 +27,21 @@ impl PageSnapshots {
         }
     }
 
-    /// Copies a page, if it was read often since its last change.
+    /// Makes a snapshot of a page, if the page has been read often since its last change.
     pub(in crate::paged::buffer) fn offer(&self, page: &PageReadGuard<'_>) {
         let frame = page.frame();
         if self.kept.most() == 0 || !frame.lent.is_read_often() {
             return;
         }
-        // The page is pinned, so it cannot leave its frame.
+        // The page is pinned, so it cannot leave its frame while it is copied.
         let make = || PageSnapshot::new(self.content_bytes);
         if let Some(snapshot) = self.kept.get_or_lend(&frame.lent.snapshot, make) {
             snapshot.fill(frame.lent.version.get(), page);
         }
     }
 
-    /// Returns access to a page without a latch, if the snapshot in its frame is up to date.
+    /// Returns access to a page without a latch. Returns `None` unless the frame has an up-to-date
+    /// snapshot of the page.
     pub(in crate::paged::buffer) fn peek<'b>(
         &'b self,
         frame: &'b PageFrame,
@@ -57,8 +59,9 @@ impl PageSnapshots {
     }
 }
 
-/// A page that is read without a latch and without a pin. Data read from it is valid only if
-/// [`OptimisticPage::is_unchanged`] returns true afterwards; until then it may be anything.
+/// A page that is read without a latch and without a pin. Data that was read from it is valid only
+/// if [`OptimisticPage::is_unchanged`] returns true afterwards. Before that call, the data may be
+/// arbitrary.
 pub struct OptimisticPage<'b> {
     frame: &'b PageFrame,
     snapshot: &'b PageSnapshot,
@@ -72,8 +75,8 @@ impl<'b> OptimisticPage<'b> {
         self.page
     }
 
-    /// Returns whether the page was neither changed nor moved out of its frame since this value was
-    /// created. If so, everything read until now is valid.
+    /// Returns whether the page has neither been changed nor left its frame since this value was
+    /// created. If so, everything that has been read from it is valid.
     #[must_use]
     pub fn is_unchanged(&self) -> bool {
         self.frame.lent.version.is_still(self.version)
@@ -83,7 +86,8 @@ impl<'b> OptimisticPage<'b> {
         self.frame
     }
 
-    /// Returns eight bytes of the content as a little-endian number; 0 past the content.
+    /// Returns the eight bytes of the content at word index `at` as a little-endian number, or 0 if
+    /// the index is past the content.
     pub(in crate::paged) fn word(&self, at: usize) -> u64 {
         self.snapshot.word(at)
     }

@@ -1,41 +1,44 @@
-//! Alternative ways to pin pages in memory: under the mutex, and by hints in references.
+//! Alternative ways to pin pages in memory: under the mutex, or with hints that are stored for the
+//! references in nodes.
 //!
-//! Each reference of a node in memory stores the frame in which its page was found: the thesis
-//! calls this pointer swizzling (section 8.5). The hints are stored outside the page, so they are
-//! never written to a device.
+//! For each reference in a node, a hint stores the frame in which the referenced page was found.
+//! The thesis calls this pointer swizzling (section 8.5). The hints are not part of the page, so
+//! they are never written to a device.
 //!
-//! Eviction does not update the parent of a page. Its reference becomes out of date, and each use
-//! is validated by the frame: by its owner after a pin, or by its version and owner after reading a
-//! snapshot. Invalidating the reference would require that frames know their parents, and latching
-//! the parent under the buffer's mutex. Validation costs one load of a cache line that is needed
-//! anyway.
+//! When a page is evicted, the reference in its parent is not updated, so the hint becomes out of
+//! date. Each use of a hint is therefore validated with the frame: after a pin by the frame's page
+//! number, and after reading a snapshot by the frame's version and page number. Updating the
+//! reference instead would require that a frame knows the parent of its page, and that the parent
+//! is latched under the buffer's mutex. Validation costs only one load of a cache line that is
+//! needed anyway.
 
 use crate::paged::buffer::FrameHint;
 
-/// How pages in memory are pinned.
+/// How a page in memory is pinned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PinPolicy {
-    /// Under the buffer's mutex, which protects one table and the queues, as in the thesis.
+    /// Under the buffer's mutex. It protects one table and the queues, as in the thesis.
     Locked,
-    /// Without the mutex: by a hint, validated after the pin. The queues are updated with the
-    /// reference when the page is about to be evicted.
+    /// Without the mutex, by means of a hint that is validated after the frame has been pinned. The
+    /// queues are updated later, when the page is considered for eviction.
     #[default]
     Optimistic,
-    /// Without the mutex: each reference of a node stores a hint, validated by the frame. The hints
-    /// use 1/65 of the memory. The queues are updated as with `Optimistic`.
+    /// Without the mutex: for each reference in a node, a hint is stored, which is validated with
+    /// the frame. The hints use 1/65 of the memory. The queues are updated in the same way as with
+    /// `Optimistic`.
     Swizzled,
 }
 
-/// The hints of the references in a node.
+/// The hints for the references in one node.
 pub(in crate::paged::buffer) type NodeHints = Box<[FrameHint]>;
 
-/// Bytes of a page for each hint.
+/// Size of a page in bytes per hint of a node.
 const PAGE_OF_WAY: usize = 32;
-/// One node in this many frames has hints.
+/// Number of frames per node that has hints.
 const FRAMES_OF_WAYS: usize = 8;
 
 impl PinPolicy {
-    /// Returns the number of hints of a node: a power of two, or 0.
+    /// Returns the number of hints of a node, which is a power of two, or 0.
     pub(in crate::paged::buffer) fn ways(self, page_bytes: usize) -> usize {
         assert!(page_bytes.is_power_of_two(), "pages have such sizes");
         match self {
@@ -44,7 +47,7 @@ impl PinPolicy {
         }
     }
 
-    /// Returns the number of nodes in a pool that have hints.
+    /// Returns the number of nodes in a pool that can have hints.
     pub(in crate::paged::buffer) fn nodes(self, frames: usize) -> usize {
         match self {
             PinPolicy::Locked | PinPolicy::Optimistic => 0,
@@ -52,14 +55,14 @@ impl PinPolicy {
         }
     }
 
-    /// Returns the bytes of memory for each frame in addition to its page.
+    /// Returns the number of bytes of memory per frame in addition to its page.
     pub(in crate::paged::buffer) fn bytes_beside(self, page_bytes: usize) -> usize {
         size_of::<FrameHint>() * self.ways(page_bytes) / FRAMES_OF_WAYS
     }
 }
 
-/// Returns the hint of a reference. In nodes with more references than hints some references share
-/// one.
+/// Returns the hint for a reference. If a node has more references than hints, several references
+/// share a hint.
 pub(in crate::paged::buffer) fn way_at(ways: &NodeHints, place: usize) -> Option<&FrameHint> {
     let mask = ways.len().checked_sub(1)?;
     ways.get(place & mask)

@@ -1,9 +1,9 @@
-//! Versions of pages, and snapshots of a page's content at one version, for reads without a latch
-//! and without a pin.
+//! Versions of pages, and snapshots of a page's content at one version. They allow reads without a
+//! latch and without a pin.
 //!
-//! A writer changes the bytes of a page as plain memory. Concurrent reads of them are a data race,
-//! even if the result is discarded. So reads without a latch use a copy in atomic words, which is
-//! made under a shared latch:
+//! A writer changes the bytes of a page as ordinary memory. Reading these bytes concurrently would
+//! be a data race, even if the result were discarded. Reads without a latch therefore use a copy of
+//! the page in atomic words, which is made under a shared latch:
 //!
 //! ```text
 //!   writer   exclusive latch · version + 1 · changes
@@ -11,25 +11,27 @@
 //!   reader   v = version · "of v"? · frame of the page? · words · version = v?
 //! ```
 //!
-//! If the words were overwritten during a read, their copier had seen a later version, and a reader
-//! that sees one of its words also sees that version. When a page leaves its frame, the frame's
-//! version is raised: changes of the page in another frame happen after that.
+//! A reader detects that the words were overwritten while it was reading them: the copying thread
+//! had seen a later version before, so a reader that sees one of the new words also sees that
+//! version. When a page leaves its frame, the frame's version is incremented; changes of the page
+//! in another frame happen after that.
 //!
-//! Frames that lend a snapshot to each other have different versions at all times. Otherwise a
-//! reader that was suspended while its snapshot moved to another frame could accept that frame's
-//! words for its own page, if both frames had the same version.
+//! Frames that exchange snapshots must have different versions at all times. Suppose that a reader
+//! is suspended while its snapshot is lent to another frame. If both frames had the same version,
+//! the reader could accept the words of the other frame as those of its own page.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// The version of a snapshot without content.
+/// The version of a snapshot that has no content.
 const NONE: u64 = u64::MAX;
-/// The version of a snapshot that is being written.
+/// The version of a snapshot while it is being written.
 const CHANGING: u64 = u64::MAX - 1;
 /// Size of a word in bytes.
 const WORD: usize = 8;
 const _: () = assert!(WORD * 8 == u64::BITS as usize, "words are numbers");
 
-/// The number of times that a frame's latch was held exclusively or a page left the frame.
+/// The version of a frame's page. It is incremented whenever the frame's latch is acquired
+/// exclusively or a page leaves the frame.
 #[derive(Debug)]
 pub(in crate::paged::buffer) struct FrameVersion(AtomicU64);
 
@@ -38,29 +40,30 @@ impl FrameVersion {
         FrameVersion(AtomicU64::new(first))
     }
 
-    /// Returns the first version of a frame among `frames`. First versions are so far apart that
-    /// two frames never have the same version: in the largest pool, one frame would have to be
-    /// latched at least 2^31 times while no other is.
+    /// Returns the first version of the frame with the number `frame` among `frames`. First
+    /// versions are so far apart that two frames never have the same version: in the largest pool,
+    /// one frame would have to be latched at least 2^31 times while no other frame is latched.
     pub(in crate::paged::buffer) fn first_of(frame: usize, frames: usize) -> u64 {
         assert!(frame < frames, "frames are numbered");
         (u64::MAX / 2 / frames as u64) * frame as u64
     }
 
-    /// Returns the version. Call it before reading the content.
+    /// Returns the version. It must be called before the content is read.
     pub(in crate::paged::buffer) fn get(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Raises the version before a change. The caller holds the exclusive latch, or knows that no
-    /// thread holds a latch.
+    /// Increments the version before a change. The caller must hold the exclusive latch, or must
+    /// know that no thread holds the latch.
     pub(in crate::paged::buffer) fn raise(&self) {
-        // A thread that later reads data changed together with this page, latched or in a snapshot,
-        // sees the new version.
+        // A thread that later reads data that was changed together with this page, under a latch or
+        // in a snapshot, also sees the new version.
         let before = self.0.fetch_add(1, Ordering::Release);
         assert!(before < CHANGING - 1, "versions are counted");
     }
 
-    /// Returns whether the version is unchanged. Call it after reading the content.
+    /// Returns whether the version is still `version`. It must be called after the content has been
+    /// read.
     pub(in crate::paged::buffer) fn is_still(&self, version: u64) -> bool {
         fence(Ordering::Acquire);
         self.0.load(Ordering::Relaxed) == version
@@ -70,13 +73,13 @@ impl FrameVersion {
 /// The content of a page at one version.
 #[derive(Debug)]
 pub(in crate::paged::buffer) struct PageSnapshot {
-    /// The version of the words.
+    /// The version of the page whose content is in `words`.
     of: AtomicU64,
     words: Box<[AtomicU64]>,
 }
 
 impl PageSnapshot {
-    /// Returns a snapshot without content.
+    /// Creates a snapshot that has no content.
     pub(in crate::paged::buffer) fn new(content_bytes: usize) -> PageSnapshot {
         assert!(content_bytes > 0, "a page has content");
         let words = content_bytes.div_ceil(WORD);
@@ -86,8 +89,8 @@ impl PageSnapshot {
         }
     }
 
-    /// Copies the content of a page at `version`. The caller holds its latch shared. Does nothing
-    /// while another thread copies the page.
+    /// Copies the content of a page at `version` into the snapshot. The caller must hold the page's
+    /// latch shared. If another thread is copying the page, this does nothing.
     pub(in crate::paged::buffer) fn fill(&self, version: u64, content: &[u8]) {
         assert!(
             content.len().div_ceil(WORD) == self.words.len(),
@@ -103,7 +106,8 @@ impl PageSnapshot {
         if begun.is_err() {
             return;
         }
-        // A thread that sees one of the words also sees the version that was raised before them.
+        // A thread that sees one of the words stored below also sees the version that was set
+        // before them.
         fence(Ordering::Release);
         let (whole, rest) = content.as_chunks::<WORD>();
         let number = |bytes: &[u8]| {
@@ -121,22 +125,25 @@ impl PageSnapshot {
         self.of.store(version, Ordering::Release);
     }
 
-    /// Removes the content, before the snapshot is lent to another frame, whose version may be the
-    /// same. The version of the previous frame was raised, and no thread is copying its page.
+    /// Removes the content. This is necessary before the snapshot is lent to another frame, whose
+    /// version may be the same. The version of the previous frame must have been incremented, and
+    /// no thread may be copying its page.
     pub(in crate::paged::buffer) fn clear(&self) {
         let before = self.of.swap(NONE, Ordering::AcqRel);
         assert!(before != CHANGING, "who copies a page has pinned it");
     }
 
-    /// Returns a word; 0 past the content. It is valid only if the version is unchanged afterwards.
+    /// Returns the word at index `at`, or 0 if the index is past the content. The word is valid
+    /// only if the version is unchanged afterwards.
     pub(in crate::paged::buffer) fn word(&self, at: usize) -> u64 {
         self.words.get(at).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
-    /// Returns the version of a frame, if the snapshot has that version and the frame has the page.
+    /// Returns the version of a frame if the snapshot has the same version and the frame contains
+    /// the page, and `None` otherwise.
     ///
-    /// The order matters: the owner is read after the snapshot's version, so that it is the owner
-    /// at that version.
+    /// The order of the loads matters: the frame's page number is loaded after the snapshot's
+    /// version, so that it is the page number at that version.
     pub(in crate::paged::buffer) fn prove(
         &self,
         version: &FrameVersion,
