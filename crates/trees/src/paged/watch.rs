@@ -23,8 +23,8 @@ const EVIDENCE: u32 = 64;
 /// Once a node has been accessed this many times, its counts are halved, so that older accesses
 /// have less weight.
 const MEMORY: u32 = 4096;
-/// Number of steps between the smallest and the largest number of pivots. One division is compared
-/// for each step.
+/// Number of steps from the smallest to the largest number of pivots. The divisions at both ends of
+/// each step are compared.
 const STEPS: u32 = 8;
 /// A node is divided differently only if the cost of the new division, relative to the cost of the
 /// present one, is below this ratio.
@@ -180,7 +180,8 @@ mod tests {
         watch.passed(2, 100);
         assert_eq!(wanted(2, 23), bounds.least);
         assert_eq!(wanted(2, bounds.least), bounds.least);
-        // With equal numbers of both the best division is in between.
+        // With equal numbers of lookups and messages, the best division is between the two
+        // extremes.
         watch.passed(3, 1000);
         (0..1000).for_each(|_| watch.looked_up(3));
         let between = wanted(3, bounds.most);

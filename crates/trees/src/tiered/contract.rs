@@ -69,8 +69,8 @@ impl Dictionary for TieredTree {
         self.may_compact()
     }
 
-    /// The number of due steps. The last change to the trunk computed it, so the call costs one
-    /// atomic load.
+    /// The number of due and running compactions. The last change to the trunk computed it, so the
+    /// call costs one atomic load.
     fn overdue_steps(&self) -> usize {
         self.trunk.totals.due.load(Ordering::Relaxed) as usize
     }

@@ -55,7 +55,7 @@ impl TrunkShape {
 /// The rule by which a node selects the child that it flushes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum VictimPolicy {
-    /// The child with the most live bytes.
+    /// The child for which the node has the most live bytes.
     #[default]
     Fullest,
     /// The child of a randomly selected message. This rule is better if a few keys receive most
@@ -134,7 +134,7 @@ pub(super) enum LeafAction {
 pub(super) struct LeafView {
     /// Number of live bytes, including superseded versions.
     pub bytes: u64,
-    /// Percentage of records that are known to be superseded.
+    /// Percentage of the leaf's records that are known to be superseded.
     pub stale_percent: u64,
 }
 
@@ -611,7 +611,7 @@ mod tests {
         assert!(!merges(&SHAPE, 1, &small, &small, 4));
     }
 
-    /// A leaf without lookups or scans.
+    /// A leaf that is neither looked up nor scanned.
     const QUIET: CompactionCandidate = CompactionCandidate {
         bytes: 1 << 20,
         runs: 5,

@@ -53,7 +53,7 @@ pub(super) struct JournalState {
     records: u64,
     /// Number of images written since the pool was created or opened.
     images: u64,
-    /// Number of copies in progress. As long as there is any, no image is dropped.
+    /// Number of holds. Each copy has one, and as long as there is any, no image is dropped.
     holds: u32,
     /// The own superblock of a hosted file, as the last checkpoint wrote it. It is removed when the
     /// first page is overwritten.

@@ -192,7 +192,7 @@ mod tests {
                 queues.touch(frame);
             }
             (8..16).for_each(|frame| queues.touch(frame));
-            // A scan of ten times the buffer.
+            // Simulate a scan of ten times as many pages as there are frames.
             for _ in 0..160 {
                 let frame = victim(&queues).unwrap();
                 assert!(frame >= 8, "a hot frame was evicted");

@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn the_file_grows_a_logarithmic_number_of_times() {
         let (segments, growths) = grown(100_000);
-        // 64 × (1.25^k − 1) / 0.25 ≥ 100,000 from k = 26.8 on.
+        // 64 × (1.25^k − 1) / 0.25 ≥ 100,000 from k = 26.8 onwards.
         assert_eq!(growths, 27);
         assert!(segments.pages() >= 100_000 && segments.pages() < 130_000);
         assert_eq!(&segments.ends[..4], [64, 144, 244, 369]);
@@ -360,7 +360,7 @@ mod tests {
         }
         assert_eq!(segments.spare(99), 5 + 4);
         segments.note_holes([9, 10, 11]);
-        // Pages 3 and 80 come after them.
+        // Pages 3 and 80 are allocated after pages 9 to 11, so they are not counted.
         assert!(segments.spare(99) == 4 && segments.is_hole(10) && !segments.is_hole(3));
         assert_eq!(segments.free_in_order().collect::<Vec<u64>>(), [11, 10, 9, 3, 80]);
         let two = segments.first_holes(2);

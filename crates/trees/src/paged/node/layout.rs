@@ -192,8 +192,9 @@ impl NodeShape {
 mod tests {
     use super::*;
 
-    /// The nodes of the thesis: 16 KiB, keys of 8 bytes, values of 100; messages of 128 bytes,
-    /// pivots of 16 (reconstructed from its text).
+    /// The nodes of the thesis have 16 KiB, with keys of 8 bytes and values of 100 bytes. A message
+    /// occupies 128 bytes and a pivot 16 bytes; these sizes are reconstructed from the text of the
+    /// thesis.
     #[test]
     fn the_layouts_of_the_thesis_come_out() {
         let epsilons = [36, 45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 95, 98, 99, 100];
@@ -206,7 +207,7 @@ mod tests {
                 "ε = 0.{epsilon}"
             );
         }
-        // The layout does not change up to 0.35, and the step to 5 pivots is at 0.36.
+        // The layout is the same for all ε up to 0.35. At 0.36 the number of pivots increases to 5.
         assert!((0..=35).all(|epsilon| divide(16_180, epsilon, 16, 128) == (3, 127)));
         assert_eq!(divide(16_180, 36, 16, 128).0, 5);
     }

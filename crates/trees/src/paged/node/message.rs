@@ -199,7 +199,7 @@ impl MessageList {
 mod tests {
     use super::*;
 
-    /// Updates append: associative, not commutative.
+    /// An operator that appends operands. It is associative, but not commutative.
     #[derive(Debug)]
     struct ConcatUpdates;
 
@@ -210,7 +210,8 @@ mod tests {
         }
     }
 
-    /// Updates are maps x → a x + b modulo 251: the younger one is applied to the older.
+    /// An operator whose operands are maps x → a x + b modulo 251. The newer map is applied to the
+    /// result of the older one.
     #[derive(Debug)]
     struct AffineOperator;
 

@@ -127,7 +127,8 @@ mod tests {
             for (at, key) in own.iter().enumerate() {
                 shape.pairs.insert(&mut left, at, &[*key], b"", None);
             }
-            // Up to s messages, either all at one end of the leaf or spread over it.
+            // There are at most s messages. They are either all at one end of the leaf, or spread
+            // over it.
             let mut new: Vec<u8> = match rng.u8(..4) {
                 0 => (0..s as u8).collect(),
                 1 => (255 - s as u8..=254).collect(),

@@ -1,5 +1,5 @@
-//! Tests of the structure against a model of every version, over checkpoints, crashes and full
-//! disks.
+//! Tests of the structure, by comparison with a model of every version. They include checkpoints,
+//! crashes and full disks.
 
 mod expiring;
 mod stands;
@@ -33,7 +33,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use versions::rewrite;
 
-/// The kind of tree, the treatment of its under-full nodes, and the division of its nodes.
+/// The kind of tree, its treatment of under-full nodes, and how the space of its nodes is divided.
 type Sort = (TreeKind, UnderfullPolicy, EpsilonMode);
 
 const BEPS: Sort = (TreeKind::Beps, UnderfullPolicy::Never, EpsilonMode::Fixed);
@@ -68,7 +68,7 @@ fn home_of(store: Store) -> StructureContext {
     }
 }
 
-/// A small log, because each opening maps, clears and reads whole segments of it.
+/// Use a small log, because each opening maps, clears and reads whole segments of the log.
 fn store_options() -> StoreOptions {
     StoreOptions {
         log: LogOptions::with_limit(1 << 20),
@@ -80,7 +80,8 @@ fn home(directory: Arc<dyn Directory>) -> StructureContext {
     home_of(Store::create(directory, &store_options(), b"").unwrap())
 }
 
-/// Opens the root in a store's superblock.
+/// Opens the tree whose root is in the store's superblock. Returns `None` if the superblock has no
+/// root.
 fn reopen(directory: Arc<dyn Directory>, kind: Sort) -> Option<PagedDictionary> {
     let opening = Store::open(directory, &store_options()).unwrap();
     let home = home_of(opening.replay(&mut |_| Ok(())).unwrap());
@@ -155,12 +156,12 @@ fn sound(paged: &PagedDictionary) {
     assert_eq!(examined.findings.found, [""; 0]);
 }
 
-/// The model: messages and the resulting states.
+/// The model: it generates messages and computes the states that result from them.
 struct World {
     rng: fastrand::Rng,
     sequence: SequenceNumber,
     state: State,
-    /// The states that snapshots see.
+    /// The state that each open snapshot must see.
     snapshots: BTreeMap<SequenceNumber, State>,
 }
 
@@ -178,7 +179,7 @@ impl World {
         format!("{:03}", self.rng.usize(..150)).into_bytes()
     }
 
-    /// Returns a memtable of `count` commits.
+    /// Returns a memtable that contains `count` commits.
     fn memtable(&mut self, count: usize) -> Arc<Memtable> {
         let memtable = Memtable::new(1 << 20);
         for _ in 0..count {
@@ -201,7 +202,7 @@ impl World {
                     self.state.entry(key).or_default().extend(b"+m");
                 }
                 _ => {
-                    // Some values do not fit into a node, some not into one page.
+                    // Some values do not fit into a node, and some not even into one page.
                     let len = [3, 9, 20, 90, 2500][self.rng.usize(..5)];
                     let value = vec![self.rng.u8(b'a'..=b'z'); len];
                     memtable.insert(&key, Message::put(sequence, &value)).unwrap();
@@ -212,7 +213,7 @@ impl World {
         Arc::new(memtable)
     }
 
-    /// Takes or drops a snapshot, and raises the horizon accordingly.
+    /// Opens or closes a snapshot at random, and raises the horizon accordingly.
     fn snapshots(&mut self, horizon: &GcHorizon) {
         match self.rng.u8(..4) {
             0 => {
@@ -256,7 +257,8 @@ fn what_a_tree_was_made_with_is_read_from_its_file() {
         let opening = Store::open(directory, &store_options()).unwrap();
         let home = home_of(opening.replay(&mut |_| Ok(())).unwrap());
         let superblock = home.store.superblock();
-        // The options at opening determine the memory only, not the tree.
+        // When a tree is opened, the options determine only its memory. Everything else is stored
+        // with the tree.
         let others = PagedOptions::default();
         let paged = PagedDictionary::open(home, &others, &superblock.payload, superblock.cut).unwrap();
         assert!(paged.is_built_as(&options(kind)), "{kind:?}");
@@ -273,7 +275,8 @@ fn every_snapshot_reads_what_it_saw() {
         let mut world = World::new(seed);
         for round in 0..24 {
             let memtable = world.memtable(60);
-            // Between sealing and incorporation, readers see the memtable above the pages.
+            // After a memtable has been sealed and before it is written into the pages, readers see
+            // it above the pages.
             let entry = MemtableEntry {
                 memtable: Arc::clone(&memtable),
                 base: paged.cut(),
@@ -300,7 +303,7 @@ fn every_snapshot_reads_what_it_saw() {
             }
             sound(&paged);
         }
-        // Without snapshots, one message of each key remains.
+        // Without snapshots, only one message of each key remains.
         world.snapshots.clear();
         paged.shared.home.horizon.raise(world.sequence);
         rewrite(&paged);
@@ -388,7 +391,7 @@ fn a_change_that_is_half_done_shows_nowhere_and_is_done_again() {
         require(&paged, &above, at, &before);
         require(&paged, &above, MAX_SEQUENCE, &world.state);
         for key in &keys {
-            // Like a lookup that is not decided in the memtable.
+            // Do the same as a lookup that the messages in the memtable do not resolve.
             let mut gather = LookupState::new(MAX_SEQUENCE, 0, Some(&AppendOperator));
             gather.memtable(&memtable, LookupKey::new(key));
             lookup::gather(&paged.reader(), LookupKey::new(key), &mut gather).unwrap();
@@ -432,8 +435,8 @@ fn a_load_becomes_part_of_it_at_once() {
     }
 }
 
-/// A crash before every `each`th operation of the device leaves exactly the state of the
-/// superblock's cut. Returns the number of operations.
+/// Crashes before every `each`th operation of the device, and checks that exactly the state of the
+/// superblock's cut can be opened. Returns the number of operations.
 fn crashes(kind: Sort, seed: u64, each: u64) -> u64 {
     let directory = SimDirectory::new(seed);
     let paged = PagedDictionary::create(home(Arc::new(directory.clone())), options(kind), 0).unwrap();
@@ -460,7 +463,7 @@ fn crashes(kind: Sort, seed: u64, each: u64) -> u64 {
         paged.shared.home.horizon.raise(world.sequence);
         world.take(&paged, &memtable);
         if round % 3 == 1 {
-            // A root that never becomes durable.
+            // This root never becomes durable.
             drop(paged.checkpoint_root().unwrap());
         } else {
             checkpoint(&paged);
@@ -570,7 +573,8 @@ fn a_full_disk_aborts_before_anything_is_there_and_damage_is_found() {
     }
 }
 
-/// Flips a bit of each page in turn, which must be an error with the file's name, or a finding.
+/// Flips one bit of each page in turn. This must result in an error that contains the file's name,
+/// or in a finding of the check.
 fn damage(directory: &SimDirectory, kind: Sort) {
     use alluvium_base::Purpose;
     use alluvium_device::FileOptions;

@@ -1,4 +1,5 @@
-//! Adaptive nodes: lookups and messages determine their division.
+//! Tests of adaptive nodes, in which the numbers of lookups and messages determine how space is
+//! divided.
 
 use super::*;
 use crate::paged::node::{PageContentKind, kind};
@@ -16,7 +17,7 @@ fn tree(page_bytes: usize, merging: UnderfullPolicy) -> BepsTree<PageArena> {
     BepsTree::create(PageArena::new(page_bytes).unwrap(), options).unwrap()
 }
 
-/// Returns the average number of pivots for which nodes with buffers have space.
+/// Returns the average number of pivots for which the nodes that have buffers have space.
 fn places(tree: &BepsTree<PageArena>) -> f64 {
     let pages = tree.examine().unwrap().pages;
     let (mut nodes, mut places) = (0, 0);
@@ -31,7 +32,7 @@ fn places(tree: &BepsTree<PageArena>) -> f64 {
     places as f64 / f64::from(nodes)
 }
 
-/// Writes keys, and looks up `lookups` for each of them.
+/// Inserts keys, and performs `lookups` random lookups after each insertion.
 fn work(tree: &BepsTree<PageArena>, from: u64, to: u64, lookups: u64) {
     let mut rng = fastrand::Rng::with_seed(to);
     for number in from..to {
@@ -78,7 +79,7 @@ fn nodes_follow_when_what_passes_them_changes() {
     let before = messages(&tree);
     work(&tree, 12_000, 60_000, 0);
     let (of_writers, after) = (places(&tree), messages(&tree));
-    // A node is divided for fewer pivots when it is split.
+    // When a node is split, its space is divided for fewer pivots.
     assert!(
         of_writers < of_readers * 0.75,
         "{of_readers} {of_writers} of {bounds:?}"

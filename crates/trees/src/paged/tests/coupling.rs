@@ -1,5 +1,5 @@
-//! Which latches are held when the next page is pinned, and how readers react to a change in
-//! between.
+//! Tests of which latches are held when a page is pinned, and of how readers react to a change
+//! between two pins.
 
 use super::*;
 use crate::paged::buffer::{PageReadGuard, PageWriteGuard};
@@ -8,13 +8,14 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Called with a page that is about to be pinned. Returns whether it should be called again.
+/// A function that is called with each page that is about to be pinned. It returns whether it
+/// should be called again.
 type Hook = Box<dyn FnMut(&PageArena, u64) -> bool + Send>;
 
-/// Pages in memory that call a hook before they are pinned.
+/// A buffer of pages in memory that calls a hook before it pins a page.
 pub(super) struct Watched {
     pub(super) arena: PageArena,
-    /// The number of latches.
+    /// Number of latches that have been acquired.
     pub(super) latches: AtomicU64,
     hook: Mutex<Option<Hook>>,
 }
@@ -85,7 +86,7 @@ impl Counted for Watched {
     }
 }
 
-/// Counts the pages below the root that are pinned while no page is latched.
+/// Counts how often a page below the root is pinned while no other page is latched.
 pub(super) fn count_leaps(buffer: &Watched, root: u64) -> Arc<AtomicU64> {
     let leaps = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&leaps);
@@ -144,7 +145,7 @@ fn a_child_is_latched_before_its_parent_is_left() {
     assert_eq!(leaps.load(Ordering::Relaxed), 0, "B⁺");
 }
 
-/// Returns the level of each page and its index on that level, from left to right.
+/// Returns the level of each page, and its index on that level from left to right.
 fn ranks(tree: &BplusTree<Watched>) -> HashMap<u64, (u8, usize)> {
     let mut ranks = HashMap::new();
     let mut row = vec![tree.core.root];

@@ -1,4 +1,5 @@
-//! Readers with one latch at a time, or with none: how they react to a change in between.
+//! Tests of readers that hold one latch at a time, or none: how they react if a node changes before
+//! they reach its child.
 
 use super::coupling::{Watched, count_leaps};
 use super::*;
@@ -28,7 +29,8 @@ fn a_reader_with_one_latch_at_a_time_leaves_a_node_first() {
     assert!(leaps.load(Ordering::Relaxed) > 0);
 }
 
-/// Reads keys while their messages move to the leaves, between a node and its child.
+/// Reads keys. During each read, after a node has been left and before its child is reached,
+/// messages for the key are moved to the leaves.
 fn read_while_messages_move(coupling: LatchCoupling) {
     let options = options(50, RootStyle::Separate, FlushOrder::Level, Arc::new(Sum));
     let tree = BepsTree::create(Watched::new(), options).unwrap();
@@ -36,14 +38,14 @@ fn read_while_messages_move(coupling: LatchCoupling) {
     let at = |number: u64| key(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     (0..4000).for_each(|number| tree.insert(&at(number), &number.to_le_bytes()).unwrap());
     let number = |value: Option<Vec<u8>>| value.map(|value| u64::from_le_bytes(value.try_into().unwrap()));
-    // Reads until the nodes on the path have snapshots, if there are any.
+    // Reads a key until the nodes on its path have snapshots, if the tree uses snapshots.
     let read_often = |tree: &BepsTree<Watched>, key: &[u8]| {
         (0..40).for_each(|_| drop(tree.get(key).unwrap()));
     };
     let root = tree.core.root;
     for read in (0..4000).step_by(97) {
         for pins in 1..6 {
-            // The update waits in an upper node.
+            // The update is buffered in an upper node.
             let before = number(tree.get(&at(read)).unwrap()).unwrap();
             tree.update(&at(read), &1000u64.to_le_bytes()).unwrap();
             read_often(&tree, &at(read));
@@ -51,8 +53,8 @@ fn read_while_messages_move(coupling: LatchCoupling) {
             tree.buffer().watch(move |_, page| {
                 below += u64::from(page != root);
                 if below == pins {
-                    // Between a node and its child, the message that the reader saw moves to the
-                    // child.
+                    // After the reader has left a node and before it reaches the child, the message
+                    // that the reader has seen is moved to the child.
                     moved.flush_all().unwrap();
                     read_often(&moved, &at(read));
                 }
@@ -104,7 +106,7 @@ fn nodes_with_snapshots_are_neither_latched_nor_pinned() {
         3000,
         "of each descent the leaf alone is latched"
     );
-    // The same holds for writers that change leaves only.
+    // The same is true for writers that change only leaves.
     (0..3000).for_each(|number| tree.insert(&key(number), &number.to_le_bytes()).unwrap());
     assert_eq!(latches() - before, 6000);
     assert_eq!(tree.core.counters.restarts.load(Ordering::Relaxed), 0);
@@ -149,15 +151,16 @@ fn descents_by_references_that_remember_take_no_mutex() {
     }
 }
 
-/// Writes keys. Between the root and the child of each write, other keys are written that split the
-/// child.
+/// Writes keys. During each write, between the root and its child, other keys are written that
+/// split the child.
 fn split_under_writers<T: Subject + Send + 'static>(
     tree: &Arc<T>,
     buffer: impl Fn(&T) -> &Watched,
     root: u64,
 ) {
     let value = |number: u64| number.to_le_bytes();
-    // Neighbouring keys, the middle one last: it belongs to the right half of a split.
+    // The keys are neighbours. The middle key is written last, and belongs to the right half after
+    // the split.
     let near = |group: u64, at: u64| key(group << 32 | at);
     for group in 0..60 {
         (0..40).for_each(|_| drop(tree.get(&near(group, 70)).unwrap()));
@@ -209,7 +212,8 @@ fn a_writer_that_left_a_node_whose_child_was_split_begins_again() {
     }
 }
 
-/// Reads keys while their neighbours are deleted, between a node and its child.
+/// Reads keys. During each read, between a node and its child, the neighbours of the key are
+/// deleted.
 fn read_what_is_merged<T: Subject + Send + 'static>(
     tree: T,
     buffer: impl Fn(&T) -> &Watched,

@@ -1,6 +1,6 @@
-//! Trees in files: a crash at any point, and failures of the device.
+//! Tests of trees in files, with a crash at any point and with failures of the device.
 //!
-//! The test is small by default. To run more, from another seed:
+//! By default the test is small. To test more crash points, starting from another seed:
 //!
 //! ```text
 //! ALLUVIUM_SIM_POINTS=60000 ALLUVIUM_SIM_SEED=7 \
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The kind of tree.
+/// The kind of tree and its options.
 #[derive(Clone, Copy, Debug)]
 enum Sort {
     Beps(u32, RootStyle, UnderfullPolicy),
@@ -28,7 +28,7 @@ enum Sort {
     Bplus(UnderfullPolicy),
 }
 
-/// A tree in a file.
+/// A tree that is stored in a file.
 enum Stored {
     Beps(BepsTree<PagePool>),
     Bplus(BplusTree<PagePool>),
@@ -91,7 +91,7 @@ impl Stored {
         }
     }
 
-    /// Opens a tree, and returns the number of operations in its checkpoint.
+    /// Opens a tree. Returns the tree, and the number of operations that its checkpoint contains.
     fn open(directory: &SimDirectory, sort: Sort) -> Result<(Stored, u64)> {
         let (place, pool) = (place(directory), pool_options());
         let (tree, own) = match sort {
@@ -126,7 +126,7 @@ impl Stored {
         }
     }
 
-    /// Returns the number of nodes that were merged into others.
+    /// Returns the number of nodes that have been merged into others.
     fn merges(&self) -> u64 {
         let counters = match self {
             Stored::Beps(tree) => &tree.core.counters,
@@ -143,14 +143,14 @@ impl Stored {
     }
 }
 
-/// Runs operation `number`: a put, an update or a delete.
+/// Runs the operation with a number, which is an insert, an update or a delete.
 fn operate(tree: &dyn Subject, number: u64, seed: u64) -> Result<()> {
     let mut rng = fastrand::Rng::with_seed(seed << 32 | number);
     let key = key(rng.u64(..400).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let operand = [rng.u8(..), rng.u8(..)];
     let drawn = rng.u8(..8);
     if number / 200 % 3 == 2 {
-        // Many deletes of neighbours leave nodes under-full.
+        // Many deletes of neighbouring keys leave nodes under-full.
         let near = |key: &[u8]| u64::from(key[0] >> 6) == number / 600 % 4;
         let mut keys =
             std::iter::repeat_with(|| self::key(rng.u64(..400).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
@@ -163,17 +163,18 @@ fn operate(tree: &dyn Subject, number: u64, seed: u64) -> Result<()> {
     }
 }
 
-/// The states that a crash may leave.
+/// The states that may be found after a crash.
 #[derive(Default)]
 struct Known {
-    /// The contents of each checkpoint, by the number of operations in it. The first is durable.
+    /// The contents of each checkpoint, by the number of operations that it contains. The first one
+    /// is durable.
     checkpoints: BTreeMap<u64, Model>,
-    /// The number of operations done.
+    /// Number of operations that have been completed.
     done: u64,
 }
 
-/// Opens the state left by a crash. After some crashes the operations since are repeated, as from a
-/// log.
+/// Opens the state that a crash has left. If `redo` is set, the operations after its checkpoint are
+/// repeated, as if from a log.
 fn survive(image: &SimDirectory, sort: Sort, seed: u64, known: &Known, redo: bool) {
     let (tree, operations) = Stored::open(image, sort).unwrap();
     let expected = known.checkpoints.get(&operations);
@@ -211,14 +212,14 @@ fn story(seed: u64, sort: Sort, means: Means, operations: u64) -> u64 {
     let mut rng = fastrand::Rng::with_seed(seed);
     for number in 0..operations {
         operate(tree.tree(), number, seed).unwrap();
-        // If nodes have snapshots, these are read.
+        // If nodes have snapshots, these lookups read them.
         (0..3).for_each(|_| drop(tree.tree().get(&key(rng.u64(..))).unwrap()));
         known.lock().unwrap().done = number + 1;
         if rng.u8(..100) == 0 || number == 600 {
             let contents = tree.contents();
             known.lock().unwrap().checkpoints.insert(number + 1, contents);
             tree.checkpoint(number + 1).unwrap();
-            // From now on no older state may be found.
+            // From now on, no older state may be found after a crash.
             known.lock().unwrap().checkpoints.retain(|made, _| *made > number);
         }
     }
@@ -344,7 +345,7 @@ fn a_merge_that_fails_is_made_up_for_by_the_next_write() {
         directory.clear_faults();
         let failed = failed.expect("a page is not in memory");
         made_up += u32::from(!tree.check().is_empty());
-        // A write elsewhere triggers the merge again.
+        // A write to another key triggers the merge again.
         subject.insert(&key(9999), b"12345678").unwrap();
         assert_eq!(tree.check(), [""; 0], "{at}");
         subject.delete(&key(order[failed])).unwrap();

@@ -1,5 +1,5 @@
-//! Trees with merges of under-full nodes: pages are freed, trees become lower, and readers and
-//! writers meet nodes that are removed.
+//! Tests of trees that merge under-full nodes. Pages are freed, trees become lower, and readers and
+//! writers encounter nodes that are being removed.
 
 use super::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +20,7 @@ fn sound(name: &str, tree: &dyn Subject) -> TreeWalkReport {
     examined
 }
 
-/// Orders in which keys are deleted.
+/// Returns several orders in which the keys are deleted.
 fn orders(count: u64) -> Vec<Vec<u64>> {
     let mut drawn: Vec<u64> = (0..count).collect();
     fastrand::Rng::with_seed(3).shuffle(&mut drawn);
@@ -155,7 +155,7 @@ fn threads_fill_and_empty_a_tree_while_others_read() {
                     let (tree, name) = (&tree, &name);
                     scope.spawn(move || {
                         let mut rng = fastrand::Rng::with_seed(writer);
-                        // The keys of the writers are interleaved.
+                        // The keys of the different writers are interleaved.
                         let own = |at: u64| key(at.wrapping_mul(0x9e37_79b9_7f4a_7c15) << 8 | writer << 1);
                         for round in 0..3u64 {
                             (0..400).for_each(|at| tree.insert(&own(at), &round.to_le_bytes()).unwrap());

@@ -1,4 +1,4 @@
-//! Tests of the trees against maps, under threads, faults and crashes.
+//! Tests of the trees, by comparison with maps, and with concurrent threads, failures and crashes.
 //!
 //! *Scope*: the expected contents of a tree.
 //!
@@ -30,7 +30,8 @@ use alluvium_storage::Result;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Updates append, up to 8 bytes: associative, not commutative.
+/// An operator that appends operands, up to a length of 8 bytes. It is associative, but not
+/// commutative.
 #[derive(Debug)]
 struct Append;
 
@@ -42,7 +43,7 @@ impl UpdateOperator for Append {
     }
 }
 
-/// Updates add numbers.
+/// An operator that adds numbers.
 #[derive(Debug)]
 struct Sum;
 
@@ -53,7 +54,7 @@ impl UpdateOperator for Sum {
     }
 }
 
-/// A tree of any kind.
+/// The interface to a tree of any kind.
 trait Subject: Sync {
     fn insert(&self, key: &[u8], value: &[u8]) -> Result<()>;
     fn update(&self, key: &[u8], operand: &[u8]) -> Result<()>;
@@ -66,10 +67,10 @@ trait Subject: Sync {
     fn used(&self) -> u64;
 }
 
-/// A buffer whose number of pinned frames a test can read.
+/// A page buffer that tells a test how many of its frames are pinned.
 trait Counted: PageBuffer {
     fn count(&self) -> usize;
-    /// Returns the number of pages in use.
+    /// Returns the number of pages that are in use.
     fn pages(&self) -> u64;
 }
 
@@ -188,8 +189,8 @@ fn options(
     }
 }
 
-/// The number of shards, and, with the feature `couplings`, the ways to pin pages and to step
-/// between nodes.
+/// The number of shards and, with the feature `couplings`, how pages are pinned and how threads
+/// descend from node to node.
 #[derive(Clone, Copy, Debug)]
 struct Means {
     shards: usize,
@@ -214,7 +215,7 @@ impl Means {
         Means { shards }
     }
 
-    /// Applies the coupling to a tree.
+    /// Sets how threads descend from a node of this tree to its child.
     fn couple<B: PageBuffer, W: WritePath>(self, tree: PagedTree<B, W>) -> PagedTree<B, W> {
         #[cfg(feature = "couplings")]
         let tree = tree.coupled_by(self.coupling);
@@ -222,7 +223,7 @@ impl Means {
     }
 }
 
-/// Every option, and combinations of options.
+/// Every single option, and some combinations of options.
 #[cfg(feature = "couplings")]
 const MEANS: &[Means] = &[
     Means::of(PinPolicy::Locked, LatchCoupling::Latched, 1),
@@ -235,26 +236,26 @@ const MEANS: &[Means] = &[
 #[cfg(not(feature = "couplings"))]
 const MEANS: &[Means] = &[Means::of(1), Means::of(3)];
 
-/// The options for trees in memory.
+/// The options for trees whose pages are all in memory.
 #[cfg(feature = "couplings")]
 const MEANS_IN_MEMORY: &[Means] = &[MEANS[0], MEANS[1], MEANS[2]];
 #[cfg(not(feature = "couplings"))]
 const MEANS_IN_MEMORY: &[Means] = &[MEANS[0]];
 
-/// Returns one of the options for any number.
+/// Returns one of the options, selected by an arbitrary number.
 const fn means(number: usize) -> Means {
     let mut means = MEANS[number % MEANS.len()];
     means.shards = 1;
     means
 }
 
-/// Returns a pool in memory that checks its pages as those of a tree.
+/// Returns a pool in memory that checks whether its pages are valid nodes of a tree.
 fn pool(page_bytes: usize, frames: usize, epsilon_percent: u32, means: Means) -> PagePool {
     let shape = NodeShape::new(page_bytes - PAGE_HEADER, sizes(epsilon_percent)).unwrap();
     pool_of(shape, frames, means)
 }
 
-/// Returns a pool in memory that checks its pages as those of a tree with a shape.
+/// Returns a pool in memory that checks whether its pages are valid nodes of the given shape.
 fn pool_of(shape: NodeShape, frames: usize, means: Means) -> PagePool {
     let page_bytes = shape.content_bytes + PAGE_HEADER;
     let options = PoolOptions {
@@ -270,7 +271,8 @@ fn pool_of(shape: NodeShape, frames: usize, means: Means) -> PagePool {
     PagePool::create(&MemoryDirectory::new(), "tree", 77, options, validate).unwrap()
 }
 
-/// Returns trees of every kind and option, small enough to take every path.
+/// Returns trees of every kind and with every option. They are small enough that every path is
+/// tested.
 fn subjects(operator: &Arc<dyn UpdateOperator>) -> Vec<(String, Box<dyn Subject>)> {
     let mut all: Vec<(String, Box<dyn Subject>)> = Vec::new();
     for (epsilon, root, order) in [
@@ -285,7 +287,8 @@ fn subjects(operator: &Arc<dyn UpdateOperator>) -> Vec<(String, Box<dyn Subject>
     ] {
         let name = |buffer: &str| format!("Bε {epsilon} {root:?} {order:?} {buffer}");
         let options = || options(epsilon, root, order, Arc::clone(operator));
-        // These are combined with every option, root style and flush order.
+        // These values of ε are combined with every option, every kind of root and every flush
+        // order.
         let is_chosen = [30, 60].contains(&epsilon);
         let some = |all: &'static [Means]| all.iter().take(if is_chosen { all.len() } else { 1 });
         for means in some(MEANS_IN_MEMORY) {
@@ -294,7 +297,7 @@ fn subjects(operator: &Arc<dyn UpdateOperator>) -> Vec<(String, Box<dyn Subject>
             all.push((name, Box::new(means.couple(tree))));
         }
         for &means in some(MEANS) {
-            // Each of several shards has enough frames for a flush.
+            // Each shard must have enough frames for a flush.
             let frames = 96 * means.shards;
             let tree = BepsTree::create(pool(512, frames, epsilon, means), options()).unwrap();
             let name = name(&format!("pool {means:?}"));
@@ -346,7 +349,7 @@ fn adaptive_subjects(
     all
 }
 
-/// Returns trees with merges of under-full nodes, of every kind and option.
+/// Returns trees of every kind and with every option that merge under-full nodes.
 fn merging_subjects(operator: &Arc<dyn UpdateOperator>) -> Vec<(String, Box<dyn Subject>)> {
     let mut all: Vec<(String, Box<dyn Subject>)> = Vec::new();
     for (epsilon, root, order, means) in [
@@ -382,7 +385,8 @@ fn merging_subjects(operator: &Arc<dyn UpdateOperator>) -> Vec<(String, Box<dyn 
     all
 }
 
-/// Returns the number of operations for a tree in a long run.
+/// Returns the number of operations per tree. An environment variable can set it for a long run;
+/// otherwise it is `usual`.
 fn operations(usual: u64) -> u64 {
     alluvium_sim::environment::number("ALLUVIUM_PAGED_OPERATIONS", usual)
 }

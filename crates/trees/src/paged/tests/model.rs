@@ -1,6 +1,6 @@
-//! Random operations on every tree, compared with a map.
+//! Tests that run random operations on every tree, and compare the results with a map.
 //!
-//! Runs are short by default. Longer runs, on every tree and with four threads:
+//! By default the runs are short. For longer runs, on every tree and with four threads:
 //!
 //! ```text
 //! ALLUVIUM_PAGED_OPERATIONS=5000000 ALLUVIUM_PAGED_SEED=7 ALLUVIUM_PAGED_ONLY=merging \
@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Returns a key of one of several lengths, out of few enough keys that they repeat.
+/// Returns a random key of one of several lengths. There are so few different keys that keys
+/// repeat.
 fn draw_key(rng: &mut fastrand::Rng, keys: u64) -> Vec<u8> {
     let number = rng.u64(..keys).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     number.to_be_bytes()[..(number % 4 + 5) as usize].to_vec()
@@ -69,7 +70,7 @@ fn check(name: &str, tree: &dyn Subject) -> TreeWalkReport {
     examined
 }
 
-/// Compares one tree with a map. The seed determines how keys and actions are drawn.
+/// Compares one tree with a map. The seed determines the random keys and actions.
 fn run(
     name: &str,
     tree: &dyn Subject,
@@ -86,7 +87,7 @@ fn run(
         let action = match rng.u8(..16) {
             0..7 => MessageAction::Insert,
             7..10 => MessageAction::Update,
-            // Phases with many deletes empty leaves.
+            // Some phases have many deletes, which empty leaves.
             10..12 => MessageAction::Delete,
             _ if step / 3000 % 3 == 2 => MessageAction::Delete,
             _ => {
@@ -181,10 +182,10 @@ fn a_longer_run_is_asked_for_by_a_variable() {
     }
 }
 
-/// Returns the key of a step, in one of several orders.
+/// Returns the key for a step in one of several orders, which `kind` selects.
 fn adversarial(kind: u32, step: u64) -> u64 {
     match kind {
-        // Sequential, reverse, all in one child, evenly spread.
+        // The orders are: ascending, descending, nearly all in one child, and evenly spread.
         0 => step,
         1 => u64::MAX - step,
         2 => {

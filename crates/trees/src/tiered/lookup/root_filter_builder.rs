@@ -166,7 +166,7 @@ mod tests {
     use alluvium_storage::extents::AllocationClass;
     use alluvium_storage::store::{Store, StoreOptions};
 
-    /// Writes keys `from..from + 200` with their numbers.
+    /// Flushes a memtable with the keys `from..from + 200`, whose sequence numbers are one higher.
     fn write(tree: &TieredTree, from: u64, deletes_range: bool) {
         let memtable = Memtable::new(1 << 20);
         for number in from..from + 200 {
@@ -205,7 +205,7 @@ mod tests {
             LookupPath::of(&version, LookupKey::new(&key.to_be_bytes()), &mut search, &absent).len()
         };
         assert_eq!(asked(1 << 40), 5, "no lookup has told");
-        // Two root filters are built concurrently, during an incorporation.
+        // Two root filters are built concurrently, and a memtable is flushed in the meantime.
         let digesting = [tree.digest().unwrap(), tree.digest().unwrap()];
         write(&tree, 1000, false);
         digesting.into_iter().for_each(make);
@@ -218,7 +218,7 @@ mod tests {
             let found = tree.get(&key.to_be_bytes(), MAX_SEQUENCE, 0).unwrap();
             assert_eq!(found.as_deref(), Some(&b"here"[..]), "{key}");
         }
-        // The capacity is twice the initial number of keys.
+        // The capacity of the filter is twice the number of keys that it contained initially.
         (7..12).for_each(|memtable| write(&tree, memtable * 200, false));
         assert!(!has_digest(&tree) && tree.memory().digest == 0);
         for key in 1 << 40..(1 << 40) + 2000u64 {

@@ -398,7 +398,7 @@ mod tests {
         while step.poll(100).unwrap() == StepProgress::More {}
     }
 
-    /// Looks up a key by every available method.
+    /// Looks up a key in every available way, and requires that the results are the same.
     fn found(tree: &TieredTree, key: &[u8]) -> Option<Vec<u8>> {
         let found = tree.get(key, MAX_SEQUENCE, 0).unwrap();
         assert_eq!(
@@ -467,8 +467,8 @@ mod tests {
             let operand = value(number);
             write(&tree, &[(b"k", Message::merge(number, &operand))]);
         }
-        // Combines the runs of all bundles into one group, like compactions that do not include
-        // older parts.
+        // Combine the runs of all bundles into one group, as compactions do that leave out older
+        // parts.
         tree.trunk
             .change(None, |_, _, root| {
                 let mut root = root.draft();
@@ -515,7 +515,7 @@ mod tests {
     #[test]
     fn what_came_from_one_of_two_nodes_counts_up_to_where_the_other_began() {
         let tree = tree();
-        // Two leaves: before `m`, and from `m` on.
+        // The tree has two leaves: one for the keys before `m`, and one for `m` and later keys.
         tree.trunk
             .change(None, |_, shaper, _| {
                 let leaves = [KeyRange::new(b"", Some(b"m")), KeyRange::new(b"m", None)];
@@ -530,8 +530,8 @@ mod tests {
             &tree,
             &[(b"m", Message::delete(3)), (b"z", Message::put(4, b"right"))],
         );
-        // The right leaf is compacted, so nothing of `m` is left there. The data above the left
-        // leaf still contains `m`.
+        // Compact the right leaf, so that it no longer contains `m`. The data above the left leaf
+        // still does.
         tree.compact_fully(b"m").unwrap();
         let mut others = Vec::new();
         while let Some(mut job) = tree.next_job().unwrap() {

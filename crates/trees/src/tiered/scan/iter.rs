@@ -94,7 +94,7 @@ impl Drop for TreeIter {
     }
 }
 
-/// Identifies a leaf by a key.
+/// Describes the leaf to open, by means of a key.
 enum LeafProbe {
     /// The leaf whose range contains this key.
     Holds(Vec<u8>),

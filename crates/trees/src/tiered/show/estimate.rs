@@ -74,8 +74,8 @@ pub struct RangeHoldings {
     pub records: u64,
     /// Number of deletes among the records.
     pub tombstones: u64,
-    /// Number of records in the oldest part of each leaf. Their keys are distinct, unless snapshots
-    /// retain older versions.
+    /// Number of records in the oldest part of each leaf. Keys repeat among them only if the part
+    /// has several runs, or if snapshots retain older versions.
     pub oldest_records: u64,
 }
 

@@ -57,7 +57,7 @@ impl AbsentKeys {
 mod tests {
     use super::*;
 
-    /// Records lookups of which every n-th finds nothing.
+    /// Notes a number of lookups, of which every `every`-th does not find its key.
     fn note_many(keys: &AbsentKeys, lookups: u64, every: u64) {
         for lookup in 0..lookups {
             keys.note(lookup, lookup % every == 0);

@@ -23,8 +23,8 @@
 //! - **D2** A root that has a range delete among its bundles has no root filter, because no filter
 //!   contains the keys that a range delete covers.
 //!
-//! The filter is blocked by cache line and sets six bits per key ([`LineBlock`]). Its input are the
-//! fingerprints of the maplets. The false positive rate is about 1 % for a full filter and 0.05 %
+//! The filter is blocked by cache line and sets six bits per key ([`LineBlock`]). A key is added by
+//! its fingerprint in the maplet. The false positive rate is about 1% for a full filter and 0.05%
 //! for a new one.
 
 use super::node::{MapletGroup, TrunkNode};

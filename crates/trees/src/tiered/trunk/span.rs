@@ -160,7 +160,7 @@ mod tests {
                     span(&keys[low], &keys[high], low == high || random.bool())
                 })
                 .collect();
-            // There are other keys between any two keys.
+            // Between any two keys there are other keys, which must be tested too.
             let points = keys.iter().flat_map(|key| [key.clone(), format!("{key}+")]);
             let above = |key: &str| {
                 let inside = |span: &&KeySpan<'_>| span.range().contains(key.as_bytes());

@@ -117,7 +117,7 @@ pub(crate) struct WriterState {
     /// inputs must not be reused.
     pub(crate) overtaken: HashMap<JobId, EpochHold>,
     pub(crate) counts: ReshapeCounts,
-    /// Number of flushes so far.
+    /// Number of flushes of a pivot to its child so far.
     pub(crate) flush_count: u64,
     /// Low keys of the leaves that are to be compacted fully.
     pub(crate) full: BTreeSet<Box<[u8]>>,

@@ -384,7 +384,7 @@ mod tests {
         Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"").unwrap()
     }
 
-    /// Returns a part with one run, whose records `push` adds.
+    /// Returns a part that has a single run, to which `push` adds the records.
     fn part_of(store: &Store, id: u64, push: impl FnOnce(&mut RunBuilder)) -> TrunkPart {
         let mut options = RunOptions::new(Purpose::Other);
         (options.codec, options.value_threshold) = (NodeCodec::Zstd, Some(0));
@@ -410,8 +410,8 @@ mod tests {
         part.group.runs().next().expect("there is one").1
     }
 
-    /// Returns a part whose values are in a well compressed node, and a part that refers only to a
-    /// tiny value in that node.
+    /// Returns two parts. The values of the first are in a well compressed node, and the second
+    /// refers only to a very short value in that node.
     fn shared(store: &Store) -> (TrunkPart, TrunkPart) {
         let all = part_of(store, 1, |builder| {
             builder.push(b"b", Message::put(1, &[0; 3000]).into()).unwrap();
@@ -469,7 +469,7 @@ mod tests {
             start: 64 * number,
             units,
         };
-        // Pairs of units and needed bytes.
+        // For each extent, its length in units and the number of needed bytes.
         let cases = [
             (8, 5 * UNIT),
             (8, 2 * UNIT),

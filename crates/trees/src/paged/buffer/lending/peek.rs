@@ -158,7 +158,7 @@ mod tests {
             [PageFrame::new(512, 3), PageFrame::new(512, 4)],
         );
         world.write(&frames[0], 30);
-        // Both have the same version then.
+        // After this write, both frames have the same number of changes.
         world.write(&frames[1], 41);
         (0..20).for_each(|_| world.read(&frames[0]));
         (0..20).for_each(|_| world.read(&frames[1]));
@@ -188,13 +188,13 @@ mod tests {
         let frames = [first(0), first(1)];
         world.write(&frames[0], 30);
         (0..20).for_each(|_| world.read(&frames[0]));
-        // A reader looks up the snapshot of the first frame, and is suspended. Its page leaves the
-        // frame and returns to it, while the snapshot is lent to the other frame.
+        // A reader looks up the snapshot of the first frame and is then suspended. Meanwhile, the
+        // page leaves that frame and returns to it, and the snapshot is lent to the other frame.
         let asleep = world.loans.snapshots.kept.get(&frames[0].lent.snapshot).unwrap();
         frames[0].leave(&world.loans);
         world.write(&frames[0], 30);
         frames[0].owner.store(3, Ordering::Release);
-        // Both frames have changed equally often.
+        // After these writes, both frames have been changed the same number of times.
         (0..3).for_each(|_| world.write(&frames[1], 41));
         (0..20).for_each(|_| world.read(&frames[1]));
         let proven = asleep.prove(&frames[0].lent.version, &frames[0].owner, 3);

@@ -1,19 +1,19 @@
-//! A crash at any point leaves the last checkpoint, or the one in progress.
+//! Tests that a crash at any point leaves the last checkpoint, or the one that was being written.
 
 use super::*;
 use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The contents of the pages at the last two checkpoints: a page's value by its number, and none
-/// for free pages.
+/// The expected values of all pages at the last two checkpoints, by page number. A free page has no
+/// value.
 #[derive(Default)]
 struct Expected {
     last: Vec<Option<u64>>,
     next: Option<Vec<Option<u64>>>,
 }
 
-/// Opens an image and returns the values of its pages.
+/// Opens a crash image and returns the values of its pages.
 fn contents(image: &SimDirectory) -> Vec<Option<u64>> {
     let (pool, meta) = open(image, 8);
     let pages = pool.statistics().pages;
@@ -95,7 +95,8 @@ fn a_crash_during_recovery_or_after_it_loses_nothing() {
     let expected: Vec<Option<u64>> = (0..60).map(Some).collect();
     let mut operations = 0;
     for life in 0..400u64 {
-        // Each second run crashes at a different operation, during or after its recovery.
+        // In each iteration, crash a second time at a different operation, during or after the
+        // recovery from the first crash.
         let crashed = directory.image(CrashSurvival::Process, 1);
         let (points, image) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None)));
         let (counted, kept) = (Arc::clone(&points), Arc::clone(&image));
@@ -129,7 +130,7 @@ fn a_crash_while_a_long_journal_shrinks_leaves_a_checkpoint() {
     fill(&pool, PAGES);
     pool.checkpoint(&PAGES.to_le_bytes()).unwrap();
     (0..PAGES).for_each(|page| set(&mut pool.pin_exclusive(page).unwrap(), 500 + page));
-    // There are enough images for the file to shrink once they are not needed.
+    // So many images have been written that the file shrinks once they are no longer needed.
     assert!(pool.statistics().images > 100);
     let (old, new): (Vec<_>, Vec<_>) = (0..PAGES).map(|page| (Some(page), Some(500 + page))).unzip();
     let points = Arc::new(AtomicU64::new(0));

@@ -1,5 +1,5 @@
-//! A damaged journal: pages that it should restore are errors, and never return overwritten
-//! content.
+//! Tests of a damaged journal. Pages that it should restore must result in errors, and must never
+//! return content that was written after the checkpoint.
 
 use super::*;
 use alluvium_base::Purpose;
@@ -19,7 +19,7 @@ fn set_some(pool: &PagePool, pages: impl Iterator<Item = u64>, value: u64) {
     pool.write_dirty().unwrap();
 }
 
-/// Changes bytes of a file directly, without its pool.
+/// Changes bytes of a file directly, bypassing its pool.
 fn damage(
     directory: &dyn Directory,
     name: &str,
@@ -33,7 +33,8 @@ fn damage(
     file.write_at(offset, bytes, Purpose::Other).unwrap();
 }
 
-/// Two roots that may be durable, and a process that died while it overwrote pages of both.
+/// Returns the files of a process that died while it was overwriting pages, and two roots, either
+/// of which may be the durable one.
 fn died() -> (SimDirectory, [Vec<u8>; 2]) {
     let directory = SimDirectory::new(4);
     let pool = PagePool::create_hosted(&directory, "pages", 0xa11, options(8), validate()).unwrap();
@@ -48,7 +49,7 @@ fn died() -> (SimDirectory, [Vec<u8>; 2]) {
     (directory, [first, second])
 }
 
-/// Returns the value of a page in a root.
+/// Returns the value that a page has in the state of a root.
 fn wanted(root: usize, page: u64) -> u64 {
     match root {
         1 if page < 20 => 2000 + page,
@@ -56,7 +57,8 @@ fn wanted(root: usize, page: u64) -> u64 {
     }
 }
 
-/// Returns how many pages of a root are errors. All other pages must have their values.
+/// Returns the number of pages of a root that cannot be read. Requires that all other pages have
+/// the values of that root.
 fn lost(pool: &PagePool, root: usize) -> u64 {
     let mut lost = 0;
     for page in 0..PAGES {
@@ -79,14 +81,15 @@ fn lost(pool: &PagePool, root: usize) -> u64 {
 #[test]
 fn a_damaged_record_makes_its_page_an_error_at_every_later_opening() {
     let (directory, roots) = died();
-    // Checksum, identity, epoch, page, the image's header and content.
+    // Flip bits in the checksum, the identity, the epoch, the page number, and the header and
+    // content of the image.
     let flips = [3, 12, 24, 32, 512 + 33, 512 + 45, 1023];
     let (mut cases, mut errors, mut places) = (0, 0, 0);
     for (root, name) in [(0, "pages.0"), (0, "pages.1"), (1, "pages.0"), (1, "pages.1")] {
         let len = directory.open(name, FileOptions::DIRECT).unwrap().len();
         for (record, at) in (0..len / RECORD).flat_map(|record| flips.map(|at| (record, at))) {
             if record > 50 {
-                // After the last record.
+                // Beyond the last record.
                 continue;
             }
             let image = directory.image(CrashSurvival::Process, 1);
@@ -104,7 +107,7 @@ fn a_damaged_record_makes_its_page_an_error_at_every_later_opening() {
             let page = (0..PAGES).find(|page| pool.pin_shared(*page).is_err()).unwrap();
             let text = pool.pin_shared(page).unwrap_err().to_string();
             places += u64::from(text.contains(&format!("is damaged at offset {}", record * RECORD)));
-            // The journal is empty now, and the page stays lost.
+            // Opening the file has emptied the journal, and the page is still lost.
             drop(pool);
             let pool = open_hosted(&image, &roots[root], FreeLists::Whole).unwrap();
             assert_eq!(lost(&pool, root), 1);
@@ -142,7 +145,7 @@ fn a_journal_that_ends_early_or_has_holes_loses_no_page_without_a_word() {
             let file = image.open(name, FileOptions::DIRECT).unwrap();
             file.truncate(0).unwrap();
         });
-        // Either file may have the images, depending on which was in use.
+        // Either file may contain the images, depending on which one was being written.
         assert!((cut > 0) == (all > 0) && cut <= 33, "{name}: {cut} and {all}");
     }
 }

@@ -1,11 +1,11 @@
-//! Damaged pages, pages of another store, full disks, failing devices.
+//! Tests of damaged pages, pages of another store, full disks, and device failures.
 
 use super::*;
 use alluvium_base::{ErrorKind, Purpose};
 use alluvium_device::simulated::{InjectedFailure, InjectedFault, SimDirectory};
 use alluvium_device::{AlignedBuffer, DeviceOperation, FileOptions};
 
-/// Changes bytes of a store's file directly, without its pool.
+/// Changes bytes of a store's file directly, bypassing its pool.
 fn overwrite(directory: &dyn Directory, offset: u64, change: impl FnOnce(&mut AlignedBuffer)) {
     let file = directory.open("pages", FileOptions::DIRECT).unwrap();
     let mut bytes = file.read_at(offset, PAGE, Purpose::Other).unwrap();
@@ -107,9 +107,9 @@ fn a_full_disk_changes_nothing_and_the_pool_goes_on() {
     let error = pool.allocate().map(|page| page.number()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Full);
     assert_eq!(pool.reserve(1).unwrap_err().kind(), ErrorKind::Full);
-    // Overwriting pages of a checkpoint needs space in the journal, which has none either.
+    // Overwriting pages of the checkpoint requires space in the journal, which cannot grow either.
     (0..8).for_each(|page| set(&mut pool.pin_exclusive(page).unwrap(), 70 + page));
-    // Readers have spare frames.
+    // Readers can use the spare frames.
     assert_eq!(get(&pool.pin_shared(20).unwrap()), 20);
     assert_eq!(pool.checkpoint(&[]).unwrap_err().kind(), ErrorKind::Full);
     directory.set_capacity(1 << 40);
@@ -148,7 +148,7 @@ fn a_failed_read_is_an_error_and_the_next_read_tries_again() {
     let directory = SimDirectory::new(1);
     let pool = create(&directory, 8);
     fill(&pool, 64);
-    // A read that fails once is retried at once.
+    // A read that fails only once is retried immediately.
     directory.inject(InjectedFault::new(DeviceOperation::Read, InjectedFailure::Io));
     assert_eq!(get(&pool.pin_shared(3).unwrap()), 3);
     directory.inject(InjectedFault::new(DeviceOperation::Read, InjectedFailure::Io).sticky());

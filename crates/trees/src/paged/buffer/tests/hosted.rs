@@ -1,12 +1,12 @@
-//! Hosted pages, whose roots may or may not become durable: they open in the state of any root that
-//! may be the durable one.
+//! Tests of hosted pages, whose roots may or may not become durable. The pages must open in the
+//! state of every root that may be the durable one.
 
 use super::*;
 use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A root, and the values of the pages.
+/// A root, and the values of all pages in its state.
 type Stood = (Vec<u8>, Vec<Option<u64>>);
 
 fn create_hosted(directory: &dyn Directory, frames: usize) -> PagePool {
@@ -58,8 +58,9 @@ fn stand(pool: &PagePool, now: &[Option<u64>], last: LastRoot) -> Stood {
     (root, now.to_vec())
 }
 
-/// Before every operation of the device, every root that may be durable must open. Then the process
-/// dies, one of these roots becomes the durable one, and the test continues from it.
+/// Checks before every operation of the device that every root that may be durable can be opened.
+/// Repeatedly, the process dies, one of these roots becomes the durable one, and the test continues
+/// from that root.
 fn story(seed: u64, rounds: usize) -> u64 {
     let mut rng = fastrand::Rng::with_seed(seed);
     let directory = SimDirectory::new(seed);
@@ -100,7 +101,8 @@ fn story(seed: u64, rounds: usize) -> u64 {
             candidates.drain(..older);
         }
         if round % 5 == 4 {
-            // Changes since the last root are lost, and possibly the newest roots.
+            // The changes made since the last root are lost, and possibly the most recent roots as
+            // well.
             change(&pool, &mut now, &mut rng);
             drop(pool);
             let at = rng.usize(..candidates.lock().unwrap().len());
@@ -171,7 +173,7 @@ fn a_full_disk_is_met_before_pages_are_changed() {
         alluvium_device::simulated::InjectedFault::full(alluvium_device::DeviceOperation::Grow).sticky(),
     );
     assert!(pool.reserve_all(100_000).is_err());
-    // The reservation suffices for every page in memory and the spare frames.
+    // The reservation is large enough for every page in memory, including the spare frames.
     for page in 0..150 {
         set(&mut pool.pin_exclusive(page).unwrap(), 7);
     }

@@ -1,6 +1,6 @@
-//! Tests of the pool: against a model, under races, faults and crashes.
+//! Tests of the pool: comparison with a model, races, device failures and crashes.
 //!
-//! *Scope*: pages with a number as content.
+//! *Scope*: pages whose content is a number.
 //!
 //! *Must not depend on*: trees.
 
@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// Size of a page in these tests.
 const PAGE: usize = 512;
-/// Writes the content of a page in use: 1, then a number of 8 bytes.
+/// Writes the content of a page that is in use: the byte 1, followed by a number of 8 bytes.
 fn set(page: &mut [u8], value: u64) {
     page[0] = 1;
     page[1..9].copy_from_slice(&value.to_le_bytes());
@@ -62,7 +62,7 @@ fn open(directory: &dyn Directory, frames: usize) -> (PagePool, Vec<u8>) {
     PagePool::open(directory, "pages", options(frames), validate()).unwrap()
 }
 
-/// Allocates pages with their numbers as values.
+/// Allocates pages whose values are their page numbers.
 fn fill(pool: &PagePool, pages: u64) {
     for _ in 0..pages {
         let mut page = pool.allocate().unwrap();
@@ -98,7 +98,7 @@ fn a_checkpoint_is_opened_with_what_was_kept_and_its_free_lists() {
         pool.free(pool.pin_exclusive(number).unwrap());
     }
     pool.checkpoint(b"root 7").unwrap();
-    // This is not in the checkpoint.
+    // These changes are not part of the checkpoint.
     set(&mut pool.pin_exclusive(5).unwrap(), 1 << 40);
     fill(&pool, 300);
     drop(pool);
@@ -134,7 +134,7 @@ fn when_all_frames_are_pinned_the_wait_ends_with_an_error() {
         drop(held);
         assert_eq!(waiting.join().unwrap().unwrap(), 9, "it waited");
     });
-    // The page number that got no frame is not lost.
+    // The page number for which no frame was available has not been lost.
     pool.checkpoint(&[]).unwrap();
     assert_eq!(pool.free_pages(), [20]);
     let (pool, _) = open(&directory, 8);
@@ -167,7 +167,7 @@ fn the_file_grows_by_segments() {
         }
     });
     fill(&pool, 3000);
-    // 64 × (1.25^k − 1) / 0.25 ≥ 3000 from k = 11.4 on.
+    // 64 × (1.25^k − 1) / 0.25 ≥ 3000 from k = 11.4 onwards.
     assert_eq!(growths.load(std::sync::atomic::Ordering::Relaxed), 12);
 }
 
@@ -205,7 +205,8 @@ fn a_page_that_is_allocated_again_is_empty() {
     fill(&pool, 40);
     for others in [0, 20] {
         pool.free(pool.pin_exclusive(7).unwrap());
-        // Once while it is still in its frame, and once after its eviction.
+        // Allocate the page again, in one case while it is still in its frame, and in the other
+        // after it has been evicted.
         (10..10 + others).for_each(|page| drop(pool.pin_shared(page).unwrap()));
         let mut page = pool.allocate().unwrap();
         assert!(page.number() == 7 && page.iter().all(|byte| *byte == 0));

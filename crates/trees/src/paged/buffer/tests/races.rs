@@ -1,4 +1,4 @@
-//! Races of pins, writes and evictions of the same page.
+//! Tests of concurrent pins, writes and evictions of the same page.
 
 use super::*;
 use alluvium_device::DeviceOperation;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 type Slot = Arc<OnceLock<Arc<PagePool>>>;
 
-/// Calls `act` with each page that is about to be written, until it returns true.
+/// Calls `act` with each page that is about to be written, until `act` returns true.
 fn during_writes(
     directory: &SimDirectory,
     act: impl Fn(&PagePool, u64) -> bool + Send + 'static,
@@ -83,7 +83,7 @@ fn an_eviction_during_another_takes_other_pages() {
     let noted = Arc::clone(&writes);
     let (slot, done) = during_writes(&directory, move |pool, page| {
         noted.lock().unwrap().push(page);
-        // The first 32 are being written, so these three need other frames.
+        // The first 32 pages are being written, so these three pages need other frames.
         fill(pool, 3);
         true
     });
@@ -112,7 +112,7 @@ fn hits_go_on_while_an_eviction_waits_for_the_device() {
     std::thread::scope(|scope| {
         scope.spawn(|| fill(&pool, 1));
         let page = begins.recv().unwrap();
-        // The write is in progress until the message below.
+        // The page stays in the process of being written until the message below is sent.
         for other in 0..8 {
             assert_eq!(
                 get(&pool.pin_shared(other).unwrap()),
@@ -157,7 +157,7 @@ fn who_waits_for_a_read_that_fails_reads_again() {
                 return Ok(());
             };
             began.send(()).unwrap();
-            // The other thread has pinned the frame: it waits for the latch.
+            // The other thread has pinned the frame and is waiting for its latch.
             let is_awaited = |frame: &frame::PageFrame| frame.pins.load(Ordering::SeqCst) == 2;
             while !pool.frames.made().any(is_awaited) {
                 std::thread::yield_now();
@@ -212,7 +212,7 @@ fn a_page_that_is_pinned_or_dirty_is_not_evicted() {
     );
 }
 
-/// Returns whether references have hints to frames.
+/// Returns whether hints to frames are stored for references.
 fn is_remembered(_options: &PoolOptions) -> bool {
     #[cfg(feature = "couplings")]
     return _options.pins == PinPolicy::Swizzled;
@@ -228,8 +228,8 @@ fn can_peek(_options: &PoolOptions) -> bool {
     false
 }
 
-/// Reads a page often enough for a snapshot, and then reads the snapshot, which must not be older
-/// than the value of `added` before.
+/// Reads a page so often that a snapshot is made, and then reads the snapshot. Its value must be at
+/// least the value that `added` had before.
 #[cfg(feature = "couplings")]
 fn peek_at(
     pool: &PagePool,
@@ -252,7 +252,7 @@ fn peek_at(
 #[cfg(not(feature = "couplings"))]
 fn peek_at(_: &PagePool, _: PageReadGuard<'_>, _: Option<&FrameHint>, _: &AtomicU64, _: &AtomicU64) {}
 
-/// Options of pools of every kind.
+/// Returns the options for each kind of pool.
 #[cfg(feature = "couplings")]
 fn bases() -> Vec<PoolOptions> {
     let all = [
@@ -276,15 +276,16 @@ fn bases() -> Vec<PoolOptions> {
     [1, 3].map(base).to_vec()
 }
 
-/// Threads increment numbers in random pages. No increment may be lost.
+/// Several threads increment numbers in random pages. No increment may be lost.
 fn add_up(pages: u64, frames: usize, threads: u64, policy: QueuePolicy, base: PoolOptions) {
     let directory = MemoryDirectory::new();
     let shards = base.shards;
     let options = PoolOptions {
         policy,
-        // Most threads need a frame that another thread has, for a long time on a busy machine.
+        // Most threads need a frame that another thread is using. On a busy machine, this may take
+        // a long time.
         longest_wait: Duration::from_secs(60),
-        // All pools of a kind have the same number of frames.
+        // The number of frames must be the same for all pools of a kind.
         memory_bytes: frames * shards * (PAGE + base.bytes_beside()),
         ..base
     };
@@ -343,10 +344,12 @@ fn no_change_is_lost_with_more_threads_than_processors_and_few_frames() {
         add_up(200, 8, 4, QueuePolicy::Fifo, base);
         add_up(200, 16, 8, QueuePolicy::Quarter, base);
         add_up(200, 48, 8, QueuePolicy::Fifo, base);
-        // Most pins are hits, and each miss evicts a page that other threads need.
+        // Most pins find their page in memory, and each page that is read evicts a page that other
+        // threads need.
         add_up(12 * shards as u64, 8, 4, QueuePolicy::Fifo, base);
         add_up(20 * shards as u64, 16, 6, QueuePolicy::Quarter, base);
-        // All pages fit into memory: every pin except the first of a page is a hit.
+        // All pages fit into memory, so every pin except the first of a page finds the page in
+        // memory.
         add_up(200, 256, 4, QueuePolicy::Quarter, base);
     }
 }

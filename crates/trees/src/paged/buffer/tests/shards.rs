@@ -22,7 +22,7 @@ fn pages_of_each_shard_are_kept_written_and_found_again() {
     set(&mut pool.pin_exclusive(5).unwrap(), 1 << 40);
     fill(&pool, 100);
     drop(pool);
-    // The number of shards is not stored.
+    // The number of shards is not stored, so it may be different now.
     let options = PoolOptions {
         shards: 2,
         ..options(48)

@@ -1,4 +1,4 @@
-//! Pages found by hints in references, and reads without latches.
+//! Tests of pins with hints that are stored for references, and of reads without latches.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn with(directory: &dyn Directory, frames: usize, pins: PinPolicy, shards: usize
 fn references_of_a_node_remember_each_for_itself_until_it_leaves_its_frame() {
     let pool = with(&MemoryDirectory::new(), 16, PinPolicy::Swizzled, 1);
     fill(&pool, 64);
-    // Two nodes have hints: a part of the frames.
+    // Only two nodes can have hints, which is an eighth of the frames.
     let [one, two, three] = [1, 2, 3].map(|page| pool.pin_shared(page).unwrap());
     for place in 0..16 {
         pool.way(&one, place).unwrap().set(place);
@@ -35,14 +35,14 @@ fn references_of_a_node_remember_each_for_itself_until_it_leaves_its_frame() {
     assert!(locked.way(&locked.pin_shared(0).unwrap(), 0).is_none());
 }
 
-/// Reads a page often enough for a snapshot.
+/// Reads a page so often that a snapshot is made.
 fn read_often(pool: &PagePool, page: u64, way: &FrameHint) {
     for _ in 0..12 {
         pool.offer(&pool.pin_shared_by(page, Some(way)).unwrap());
     }
 }
 
-/// Uses pages often enough to evict others.
+/// Pins pages so often that other pages are evicted.
 fn use_twice(pool: &PagePool, pages: std::ops::Range<u64>) {
     for page in pages {
         (0..2).for_each(|_| drop(pool.pin_shared(page).unwrap()));
@@ -75,7 +75,7 @@ fn a_reference_whose_page_was_evicted_finds_it_again() {
     let mut rng = fastrand::Rng::with_seed(1);
     for _ in 0..4000 {
         let page = rng.u64(..64);
-        // Each frame has had many pages, so all hints are out of date.
+        // Each frame has contained many pages, so every hint is out of date.
         let way = &ways[page as usize];
         let found = pool.pin_shared_by(page, Some(way)).unwrap();
         assert_eq!((found.number(), get(&found)), (page, page));
@@ -95,14 +95,14 @@ fn a_page_that_leaves_its_frame_is_not_read_there_any_more() {
         read_often(&pool, 5, &ways[5]);
         let peek = pool.peek(5, Some(&ways[5])).unwrap();
         assert!((peek.word(0) >> 8) & 255 == 5 && peek.is_unchanged());
-        // The other pages are used until the page is evicted.
+        // Use other pages until the page is evicted.
         while peek.is_unchanged() {
             use_twice(&pool, 20..64);
         }
         assert!(pool.peek(5, Some(&ways[5])).is_none());
         read_often(&pool, 5, &ways[5]);
         assert!(pool.peek(5, Some(&ways[5])).is_some() && !peek.is_unchanged());
-        // A hint to another page's frame does not find this page.
+        // A hint to the frame of another page does not find this page.
         assert!(pool.peek(6, Some(&ways[5])).is_none());
     }
 }

@@ -12,7 +12,7 @@ fn shape() -> NodeShape {
     NodeShape::new(2008, sizes).unwrap()
 }
 
-/// Returns a node with pivots and messages.
+/// Returns a node that has pivots and messages.
 fn node(shape: &NodeShape) -> Vec<u8> {
     let mut node = vec![0; shape.content_bytes];
     set_head(&mut node, PageContentKind::Buffered, 2);
@@ -141,7 +141,7 @@ fn runs_are_what_lies_between_pivots() {
         set_head(&mut node, PageContentKind::Buffered, 1);
         for table in [&shape.pivots, &shape.buffer] {
             for _ in 0..rng.usize(..=table.capacity()) {
-                // Keys that often share their first eight bytes.
+                // Use keys that often have the same first eight bytes.
                 let key = [b"abcdefgh", &vec![rng.u8(..9); rng.usize(..4)][..]].concat();
                 if let Err(at) = table.find(&node, &key) {
                     table.insert(&mut node, at, &key, &[0; 8], Some(MessageAction::Insert));

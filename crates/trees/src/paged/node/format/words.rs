@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use crate::paged::node::{TreeSizes, add_pivot, set_first_child, set_head};
 
-    /// Bytes that do not change.
+    /// The words of a node that does not change.
     struct ConstantWords(Vec<u8>);
 
     impl NodeWords for ConstantWords {
@@ -149,7 +149,7 @@ mod tests {
         NodeShape::new(content_bytes, sizes).unwrap()
     }
 
-    /// Keys of several lengths, many of them with the same first eight bytes.
+    /// Returns a random key of one of several lengths. Many keys have the same first eight bytes.
     fn draw(rng: &mut fastrand::Rng) -> Vec<u8> {
         let mut key = b"abcdefgh".to_vec();
         key.truncate(rng.usize(6..=8));
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn words_say_what_bytes_say() {
         let mut rng = fastrand::Rng::with_seed(11);
-        // A shape whose bytes end within a word.
+        // In this shape, the content ends in the middle of a word.
         let adaptive = shape(987).divided_by_nodes().unwrap();
         for shape in [shape(472), shape(987), adaptive] {
             for round in 0..400 {

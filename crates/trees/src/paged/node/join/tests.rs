@@ -16,7 +16,7 @@ fn key(number: usize) -> [u8; 2] {
     (number as u16).to_be_bytes()
 }
 
-/// Returns two leaves with these numbers of pairs.
+/// Returns two neighbouring leaves with the given numbers of pairs.
 fn leaves(shape: &NodeShape, of_left: usize, of_right: usize) -> [Vec<u8>; 2] {
     let mut nodes = [vec![0; shape.content_bytes], vec![0; shape.content_bytes]];
     let mut number = 0;
@@ -63,14 +63,15 @@ fn two_leaves_become_one_or_have_half_each() {
             assert_eq!(shape.pairs.key(&right, 0), between);
             let is_sound = !is_under_full(&shape, &left) && !is_under_full(&shape, &right);
             assert!(is_sound, "{of_left} {of_right} of {s}");
-            // If one was under-full, neither is nearly full now.
+            // If one of the nodes was under-full before, neither of them is nearly full now.
             let most = shape.pairs.len(&left).max(shape.pairs.len(&right));
             assert!(!is_small || most <= s * 3 / 4);
         }
     }
 }
 
-/// Returns two nodes with these numbers of pivots and messages. Pivot p has child p + 1.
+/// Returns two neighbouring inner nodes with the given numbers of pivots and messages, and the
+/// pivot between them. Pivot p has child p + 1.
 fn nodes(
     shape: &NodeShape,
     of: PageContentKind,
@@ -89,7 +90,8 @@ fn nodes(
             next += 1;
         }
         for message in 0..messages[at] {
-            // Messages of the left node are below the pivot, spread over its children.
+            // The messages of the left node are below the pivot, and are spread over the node's
+            // children.
             let (from, to) = match at {
                 0 => (0, between),
                 _ => (between, next * 10),
@@ -105,7 +107,7 @@ fn nodes(
     (nodes, key(between).to_vec())
 }
 
-/// The children of both nodes, the pivots between them, and their messages.
+/// The children of both nodes, the pivots between these children, and the messages of both nodes.
 type Whole = (Vec<u64>, Vec<Vec<u8>>, Vec<(Vec<u8>, MessageAction)>);
 
 fn whole(shape: &NodeShape, nodes: &[&Vec<u8>], between: Option<&[u8]>) -> Whole {

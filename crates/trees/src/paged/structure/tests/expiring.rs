@@ -1,17 +1,20 @@
-//! Expiring values under merges, against a model with a clock: over memtables, range deletes,
-//! snapshots, checkpoints, rewrites, and processes that die.
+//! Tests of values that expire and to which merge operands apply, by comparison with a model that
+//! has a clock. They include memtables, range deletes, snapshots, checkpoints, rewrites, and
+//! processes that die.
 
 use super::*;
 use alluvium_dictionary::merge::{AddOperator, MergeOperator};
 
-/// The state of a key: a value that may expire, and the operands above it, folded into one.
+/// The state of a key in the model: a value, which may expire, and the merge operands above it,
+/// which are combined into one.
 #[derive(Clone, Debug, Default)]
 struct Known {
     base: Option<(Vec<u8>, u64)>,
     operands: Option<Vec<u8>>,
 }
 
-/// The result of a read: a value, none, or an error because the operator refuses the value.
+/// The expected result of a read: a value, no value, or an error because the operator rejects the
+/// value.
 type Answer = std::result::Result<Option<Vec<u8>>, ()>;
 
 impl Known {
@@ -39,7 +42,7 @@ struct Clocked {
     now_ms: u64,
     keys: Keys,
     snapshots: BTreeMap<SequenceNumber, Keys>,
-    /// Memtables that are not in a checkpoint.
+    /// Memtables that are newer than the last checkpoint.
     since: Vec<(Arc<Memtable>, SequenceNumber)>,
 }
 
@@ -106,7 +109,8 @@ impl Clocked {
         }
     }
 
-    /// Takes or drops a snapshot, moves the clock of compactions, and raises the horizon.
+    /// Opens or closes a snapshot at random, advances the clock of compactions, and raises the
+    /// horizon.
     fn raise(&mut self, horizon: &GcHorizon) {
         match self.rng.u8(..4) {
             0 => {
@@ -168,7 +172,7 @@ impl Clocked {
         taking.publish().unwrap();
     }
 
-    /// Opens the last checkpoint, and repeats the memtables after it.
+    /// Opens the last checkpoint, and writes the newer memtables into the pages again.
     fn reopen(&self, directory: Arc<dyn Directory>, kind: Sort) -> PagedDictionary {
         let opening = Store::open(directory, &store_options()).unwrap();
         let home = self.home(opening.replay(&mut |_| Ok(())).unwrap());
@@ -183,7 +187,7 @@ impl Clocked {
     }
 }
 
-/// Runs rewrites while any is due.
+/// Runs rewrites as long as any is due.
 fn work(paged: &PagedDictionary) {
     paged.compact_part(b"").unwrap();
     let mut steps = 0;
@@ -252,7 +256,7 @@ fn a_value_under_a_merge_of_the_same_number_is_read_and_written_with_one_of_its_
         let paged =
             PagedDictionary::create(home(Arc::new(MemoryDirectory::new())), options(kind), 0).unwrap();
         paged.raise(9);
-        // The format of earlier versions.
+        // Write a value in the format of earlier versions of the software.
         let left = b"\x00\x09\x02\x00\x01x\x09\x00\xd0\x0f\x01v";
         paged.shared.tree.write(b"a", Some(left)).unwrap();
         sound(&paged);

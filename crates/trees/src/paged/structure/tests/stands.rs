@@ -1,8 +1,9 @@
-//! Roots that were handed out and never became durable: the durable state opens unchanged.
+//! Tests of roots that were returned to the store and never became durable. The durable state must
+//! open unchanged.
 
 use super::*;
 
-/// Hands out a root that no generation of the store gets.
+/// Writes a root that does not become part of any generation of the store.
 fn stand_in_vain(paged: &PagedDictionary) {
     drop(paged.checkpoint_root().unwrap());
 }
@@ -26,7 +27,7 @@ fn roots_that_never_became_durable_are_not_taken_for_what_a_crash_leaves() {
                 world.take(&paged, &memtable);
                 stand_in_vain(&paged);
             }
-            // Pages of all of them are overwritten.
+            // Pages of all these roots are overwritten.
             let memtable = world.memtable(120);
             world.take(&paged, &memtable);
             paged.prepare().unwrap();
@@ -48,12 +49,12 @@ fn a_root_that_stood_twice_is_durable_once_its_generation_is() {
     for round in 0..40 {
         let memtable = world.memtable(100);
         world.take(&paged, &memtable);
-        // The same pages, with the root requested twice: the second time nothing is written.
+        // Request the root a second time with the pages unchanged, so that nothing is written.
         let first = paged.checkpoint_root().unwrap().root.clone();
         assert_eq!(paged.checkpoint_root().unwrap().root, first, "round {round}");
         checkpoint(&paged);
     }
-    // Images for older roots are dropped.
+    // The images for older roots must have been dropped.
     let kept = 2 * 1000 * (512 + 1024);
     assert!(
         paged.journal_bytes() <= kept,
@@ -75,7 +76,7 @@ fn while_a_part_of_a_memtable_is_in_the_pages_no_root_is_handed_out() {
         world.take(&paged, &first);
         checkpoint(&paged);
         let before = world.state.clone();
-        // With long values a slice needs many pages.
+        // With long values, a slice needs many pages.
         let memtable = Memtable::new(16 << 20);
         for number in 0..900 {
             let key = format!("{number:03}").into_bytes();
@@ -93,7 +94,8 @@ fn while_a_part_of_a_memtable_is_in_the_pages_no_root_is_handed_out() {
         };
         let mut taking = begin();
         taking.poll(1).unwrap();
-        // Other data uses the pages that were reserved, except for some slices.
+        // Allocate most of the reserved pages for other data. What remains is enough for only a few
+        // slices.
         directory.set_capacity(directory.used());
         let buffer = &paged.core().buffer;
         let counted = paged.statistics();

@@ -1,8 +1,9 @@
-//! The cost of versions of keys: under snapshots, range deletes, and after values have expired.
+//! Tests of the cost of keeping several versions of keys: with snapshots, with range deletes, and
+//! after values have expired.
 
 use super::*;
 
-/// Pages large enough for the versions of some dozen keys.
+/// Returns options for pages that are large enough for the versions of several dozen keys.
 fn wide(kind: Sort) -> PagedOptions {
     PagedOptions {
         node_bytes: 4096,
@@ -57,7 +58,8 @@ fn versions_that_a_snapshot_keeps_share_pages_and_give_them_back() {
             horizon.raise_past([at], sequence);
             round(&paged, &mut sequence, byte);
         }
-        // Two versions of 60 bytes each, and messages that are not yet applied.
+        // The pages contain two versions of 60 bytes for each key, and messages that have not been
+        // applied yet.
         assert!(used(&paged) < alone + KEYS / 4, "{} of {alone}", used(&paged));
         sound(&paged);
         checkpoint(&paged);
@@ -91,7 +93,7 @@ fn nested_range_deletes_are_one_message_for_each_reader() {
     let messages = crate::map::newest_first(&memtable, &key(1000), &rule);
     let sequences: Vec<SequenceNumber> = messages.iter().map(|message| message.sequence).collect();
     assert_eq!(sequences, [sequence, 100], "the newest that each reader sees");
-    // A new reader may distinguish messages above the newest reader.
+    // A reader that starts now may have to distinguish messages above the newest existing reader.
     let horizon = GcHorizon::default();
     horizon.raise_past([10, 100], sequence - 2);
     let rule = horizon.rule(alluvium_dictionary::merge::OlderData::None);
@@ -150,7 +152,8 @@ fn values_that_have_expired_are_taken_out_without_being_asked_for() {
         paged.shared.home.horizon.tick(9000);
         clear(&paged);
         assert_eq!(paged.approximate_len(&everything).unwrap(), 3);
-        // Expired values from before an opening are found by scans that skip them.
+        // Expired values that were written before the store was opened are counted by scans that
+        // skip them.
         write(&paged, 1003..2000, 20_000);
         checkpoint(&paged);
         drop(paged);

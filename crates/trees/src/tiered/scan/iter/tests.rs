@@ -1,4 +1,4 @@
-//! Tests of how scans read.
+//! Tests of which data scans read.
 
 use super::*;
 use crate::tiered::{StepProgress, TieredTree, TreeOptions};
@@ -11,8 +11,8 @@ use alluvium_storage::Error;
 use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::store::{Store, StoreOptions};
 
-/// Returns a tree in memory with `records` records, whose values have the length `len`, and with
-/// the smallest possible cache.
+/// Returns a tree in memory with `records` records and the smallest possible cache. `len` maps the
+/// number of a record to the length of its value.
 fn tree_of(records: u64, len: impl Fn(u64) -> usize) -> TieredTree {
     let options = StoreOptions {
         cache_bytes: 1 << 20,
@@ -97,7 +97,7 @@ fn values_that_are_kept_apart_come_with_their_keys() {
 #[test]
 fn a_value_that_cannot_be_read_is_an_error_where_it_comes() {
     const BAD: u64 = 101;
-    // Values with unique contents, two of which nearly fill a page.
+    // Use values with unique contents. Two values nearly fill a page.
     let tree = tree_of(200, |_| 2000);
     let store = tree.store();
     let file = store.tiers().get(0).unwrap();
@@ -128,7 +128,7 @@ fn a_value_that_cannot_be_read_is_an_error_where_it_comes() {
             }
         }
     };
-    // The other value in the page cannot be read either.
+    // The other value in the same page cannot be read either.
     let node = at.unwrap() - page;
     let first = if node < 1000 { BAD } else { BAD - 1 };
     for start in [0, 50, 99] {
@@ -139,8 +139,9 @@ fn a_value_that_cannot_be_read_is_an_error_where_it_comes() {
     }
 }
 
-/// Returns a tree with frequently overwritten keys among others, either in a memtable or written
-/// with every version; also the memtables, and the last sequence number.
+/// Returns a tree in which some keys were overwritten frequently, the memtables above it, and the
+/// last sequence number. If `is_written_out` is set, all versions have been written to the tree;
+/// otherwise they are in a memtable.
 #[cfg(debug_assertions)]
 fn hot_keys(is_written_out: bool) -> (TieredTree, Arc<One>, u64) {
     const VERSIONS: u64 = 5000;
@@ -165,7 +166,7 @@ fn hot_keys(is_written_out: bool) -> (TieredTree, Arc<One>, u64) {
     }
     let (memtable, mut above) = (Arc::new(memtable), Vec::new());
     if is_written_out {
-        // The horizon has not advanced yet, so nothing may be folded.
+        // The horizon has not advanced yet, so no versions may be merged.
         let mut writing = tree
             .incorporate(memtable, sequence, AllocationClass::Normal)
             .unwrap();
@@ -185,7 +186,7 @@ impl MemtableOwner for One {
     }
 }
 
-/// Returns the number of versions visited since the last call.
+/// Returns the number of versions that were visited since the last call.
 #[cfg(debug_assertions)]
 fn visited() -> u64 {
     let take = |count: &std::cell::Cell<u64>| count.replace(0);
@@ -218,8 +219,8 @@ fn scans_and_lookups_pass_by_what_they_do_not_see_of_hot_keys() {
                     (0..6).filter_map(|key| Some((key, version_of(at, key)?.to_be_bytes().to_vec())));
                 assert_eq!((hot, cold), (expected.collect(), 20), "{direction:?} at {at}");
                 let visited = visited();
-                // Each hot key is searched up to three times, in 2 log n steps; in a run, there is
-                // one more step for each leaf that it fills.
+                // Each hot key is searched at most three times, and a search takes 2 log n steps.
+                // In a run, there is one more step for each leaf that the versions of the key fill.
                 let most = 6 * 3 * 2 * 13 + 20;
                 assert!(
                     visited < most,

@@ -1,13 +1,14 @@
-//! Readers without latches, concurrent with writers and copiers, under the model checker. It runs a
-//! test under every schedule and every value that the memory model lets a load return, up to its
-//! preemption bound:
+//! Model-checked tests of readers without latches that run concurrently with writers and with
+//! threads that copy pages. The model checker runs a test under every schedule, and with every
+//! value that the memory model allows a load to return, up to a bound on the number of preemptions:
 //!
 //! ```text
 //! RUSTFLAGS="--cfg alluvium_model_check" CARGO_TARGET_DIR=target/model LOOM_MAX_PREEMPTIONS=3 \
 //!     cargo test -p alluvium-trees --features couplings --lib --release model_check
 //! ```
 //!
-//! A latch is the checker's own lock. It protects plain memory, which a reader never accesses.
+//! A latch is a lock of the model checker. It protects ordinary memory, which a reader without a
+//! latch never accesses.
 
 use super::*;
 use loom::sync::{Arc, RwLock};
@@ -16,7 +17,7 @@ use loom::thread;
 const PAGE: u64 = 7;
 const OTHER: u64 = 8;
 
-/// A frame with a page of two words.
+/// A frame whose page has two words.
 struct Framed {
     latch: RwLock<[u64; 2]>,
     version: Version,
@@ -46,7 +47,7 @@ impl Framed {
         self.snapshot.fill(self.version.get(), &bytes(*words));
     }
 
-    /// Changes both words, one after the other.
+    /// Changes both words of the page, one after the other.
     fn write(&self, words: [u64; 2]) {
         let mut page = self.latch.write().unwrap();
         self.version.raise();
@@ -54,7 +55,8 @@ impl Framed {
         page[1] = words[1];
     }
 
-    /// Reads both words, as a reader without a latch does.
+    /// Reads both words of the page as a reader without a latch does. Returns `None` if the result
+    /// is not valid.
     fn read(&self) -> Option<[u64; 2]> {
         let version = self.snapshot.prove(&self.version, &self.owner, PAGE)?;
         let words = [self.snapshot.word(0), self.snapshot.word(1)];
@@ -104,7 +106,7 @@ fn a_message_that_moves_to_a_child_is_seen_in_one_of_both() {
         let others = Arc::clone(&nodes);
         let moving = thread::spawn(move || {
             let (parent, child) = &*others;
-            // The parent is held until the message is in the child (PE4).
+            // The parent stays latched until the message is in the child (PE4).
             let mut from = parent.latch.write().unwrap();
             parent.version.raise();
             *from = [0, 0];
@@ -114,7 +116,7 @@ fn a_message_that_moves_to_a_child_is_seen_in_one_of_both() {
             parent.copy();
         });
         let (parent, child) = &*nodes;
-        // As in a descent, the child's version is read before the parent's is validated.
+        // As in a descent, read the child's version before validating the parent's version.
         if let Some(above) = parent.snapshot.prove(&parent.version, &parent.owner, PAGE) {
             let first = parent.snapshot.word(0);
             if parent.version.is_still(above)
@@ -150,7 +152,7 @@ fn a_frame_that_gets_another_page_is_not_taken_for_the_first() {
         let frame = Arc::new(Framed::new([1, 1]));
         let other = Arc::clone(&frame);
         let evicting = thread::spawn(move || {
-            // The page leaves; another one is read into the frame, and copied.
+            // The page leaves the frame. Another page is read into the frame and copied.
             other.version.raise();
             other.owner.store(u64::MAX, Ordering::Release);
             let mut page = other.latch.write().unwrap();
@@ -175,7 +177,8 @@ fn a_page_that_was_changed_in_another_frame_is_not_read_in_the_first() {
         let others = Arc::clone(&nodes);
         let moving = thread::spawn(move || {
             let (first, child) = &*others;
-            // The parent leaves its frame. Its content moves to the child from another frame.
+            // The parent leaves its frame. From another frame, its content is then moved to the
+            // child.
             first.version.raise();
             first.owner.store(u64::MAX, Ordering::Release);
             child.write([5, 5]);
@@ -196,8 +199,8 @@ fn a_page_that_was_changed_in_another_frame_is_not_read_in_the_first() {
 #[test]
 fn a_snapshot_that_another_frame_gets_is_not_taken_for_the_first_ones() {
     loom::model(|| {
-        // Both frames have the same version. The second has no snapshot, and gets that of the
-        // first.
+        // Both frames have the same version. The second frame has no snapshot; the snapshot of the
+        // first frame is then lent to it.
         let frames = Arc::new((Framed::new([1, 1]), Framed::new([9, 9]), AtomicU64::new(0)));
         let others = Arc::clone(&frames);
         let lending = thread::spawn(move || {
