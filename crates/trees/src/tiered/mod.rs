@@ -26,7 +26,7 @@
 //! - **T2** A version is immutable, except that entries are added to its root filter (D1). All data
 //!   that a version refers to stays readable as long as any guard is alive that was pinned before
 //!   the next version was published.
-//! - **T3** After a flush has settled, a pivot of an index node has at most 3 F runs. In a leaf
+//! - **T3** When no further flush is due, a pivot of an index node has at most 3 F runs. In a leaf
 //!   whose compactions have finished, at most 3 F runs overlap at any one key. A lookup therefore
 //!   searches at most 3 h F runs, where F is the fan-out and h the height.
 //! - **T4** The result of a compaction is installed only where the compaction's inputs are still

@@ -138,7 +138,7 @@ impl TieredTree {
         self.trunk.version()
     }
 
-    /// Returns the sequence number up to which the tree contains every commit.
+    /// Returns the sequence number up to which the tree contains every commit (the cut).
     #[must_use]
     pub fn cut(&self) -> SequenceNumber {
         self.trunk.peek().cut()
@@ -166,10 +166,10 @@ impl TieredTree {
 
 /// Writes: flushes of memtables, and ingests.
 impl TieredTree {
-    /// Starts to flush a sealed memtable. The memtable must contain every commit after the cut of
-    /// the previous memtable, up to and including `cut`, and memtables must be flushed in that
-    /// order. `class` determines whether the flush may use the space reserve; only memtables that
-    /// contain nothing but deletes should use it.
+    /// Starts to flush a sealed memtable. The memtable must contain every commit that the
+    /// previously flushed memtable does not contain, up to and including the sequence number `cut`.
+    /// Memtables must be flushed in that order. `class` determines whether the flush may use the
+    /// space reserve; only memtables that contain nothing but deletes should use it.
     ///
     /// # Errors
     /// See [`RunBuilder::new`](crate::run::RunBuilder::new).
@@ -230,8 +230,8 @@ impl TieredTree {
         Ok(LayerIngest::new(self.clone(), writer))
     }
 
-    /// Advances the cut to `cut` without adding data. The caller must ensure that the commits after
-    /// the current cut, up to `cut`, contain no writes to this tree.
+    /// Marks the tree as containing all commits up to `cut`, without adding data. The caller must
+    /// ensure that none of the commits that were not contained before has writes to this tree.
     pub(super) fn advance(&self, cut: SequenceNumber) -> Result<()> {
         self.trunk
             .change(Some(cut), |_, _, root| Ok(Some(root.draft())))?;

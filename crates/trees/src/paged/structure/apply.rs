@@ -120,7 +120,8 @@ impl PagedDictionary {
         left
     }
 
-    /// Returns the messages of a key that are in the pages, up to the cut.
+    /// Returns the messages of a key that are in the pages, up to the sequence number of the last
+    /// complete change (the cut).
     fn older(&self, key: &[u8]) -> Result<Vec<PagedEntry>> {
         let mut value = Vec::new();
         if !self.core().get(key, &mut value)? {

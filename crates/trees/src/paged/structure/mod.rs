@@ -14,9 +14,10 @@
 //! extents never being overwritten.
 //!
 //! A change of many keys is applied in slices of a few keys. Readers continue between two slices,
-//! when some keys have been changed and others have not. Readers ignore messages above the
-//! structure's cut. They find these messages in the memtable, which stays in the list of memtables
-//! until the whole change has been applied.
+//! when some keys have been changed and others have not. The *cut* of the structure is the sequence
+//! number of the last commit whose changes are complete. Readers ignore messages above the cut.
+//! They find these messages in the memtable, which stays in the list of memtables until the whole
+//! change has been applied.
 //!
 //! Invariants:
 //!
@@ -308,8 +309,8 @@ impl fmt::Debug for PagedDictionary {
 }
 
 impl PagedDictionary {
-    /// Creates an empty tree whose cut is `cut`. The commits up to `cut` must not contain any key
-    /// of the tree.
+    /// Creates an empty tree that is marked as containing all commits up to `cut`. These commits
+    /// must not have written any key of the tree.
     ///
     /// ```
     /// use alluvium_base::{Message, message::MAX_SEQUENCE};
@@ -531,12 +532,14 @@ impl PagedDictionary {
         is_sort && options.merging == core.merging && options.shape().is_ok_and(|shape| shape == core.shape)
     }
 
-    /// Returns the cut: the sequence number of the last commit that the structure contains.
+    /// Returns the sequence number of the last commit whose changes are complete in the pages (the
+    /// cut).
     fn at(&self) -> SequenceNumber {
         self.shared.cut.load(Ordering::Acquire)
     }
 
-    /// Advances the cut to `cut`, while no reader is active.
+    /// Sets the cut to `cut` while no reader is active. The pages must contain every commit up to
+    /// this sequence number.
     fn raise(&self, cut: SequenceNumber) {
         assert!(cut >= self.at(), "a structure does not forget commits");
         let _alone = self.shared.gate.write();

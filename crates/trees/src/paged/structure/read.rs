@@ -51,7 +51,8 @@ impl PagedReader<'_> {
         if !self.paged.core().get(key, &mut value)? {
             return Ok(());
         }
-        // Messages above the cut belong to a change in progress, and are also in a memtable (PV3).
+        // Messages above the cut belong to a change in progress. The same messages are in a
+        // memtable, so they are skipped here (PV3).
         let entries = self.paged.entries(&value)?;
         for entry in entries.iter().filter(|entry| entry.sequence <= self.cut) {
             if gather.message(&entry.message()).is_break() {

@@ -383,7 +383,7 @@ impl CompactionJob {
         })
     }
 
-    /// Replaces the job's inputs in the trunk by its result, if its claim is still valid. Otherwise
+    /// Replaces the job's inputs in the trunk by its result, if its pivot is unchanged. Otherwise
     /// discards the result.
     fn install(&mut self, result: Option<(BuiltRun, maplet::WrittenMaplet)>) {
         let trunk = Arc::clone(&self.trunk);

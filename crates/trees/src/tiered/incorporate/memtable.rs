@@ -49,8 +49,9 @@ struct ProvisionalBundle {
 }
 
 impl TreeIncorporation {
-    /// Starts to flush a slice of a sealed memtable. The slice must contain every commit after the
-    /// cut of the previous memtable, up to its own cut.
+    /// Starts to flush a slice of a sealed memtable. The slice must contain every commit that the
+    /// previously flushed memtable does not contain, up to and including the sequence number
+    /// `share.cut`.
     ///
     /// # Errors
     /// An error if the disk is full; I/O errors.

@@ -17,8 +17,8 @@ use std::task::{Poll, ready};
 /// The progress of a search for a key. It is valid for one version only.
 #[derive(Debug, Default)]
 pub struct TreeSearch {
-    /// The results from the maplets of the `asked` consecutive parts that begin with part `first`
-    /// of the path.
+    /// The results from the maplets of some consecutive parts of the path: `asked` parts, beginning
+    /// with part `first`.
     hits: maplet::MapletAnswers,
     first: usize,
     asked: usize,

@@ -175,7 +175,8 @@ impl JobTable {
         })
     }
 
-    /// Returns the claim of a job, or `None` if the job no longer exists.
+    /// Returns the claim of a job, which identifies its pivot, or `None` if the job no longer
+    /// exists.
     #[must_use]
     pub(crate) fn claim(&self, job: JobId) -> Option<&JobClaim> {
         self.jobs.get(&job).map(|entry| &entry.claim)
@@ -205,9 +206,9 @@ impl JobTable {
         self.debt
     }
 
-    /// Plans a job for the pivot that `claim` identifies. The job will read about `bytes` bytes. If
-    /// the pivot already has a job, returns `None`; if that job has not started, its number of
-    /// bytes is updated.
+    /// Plans a job for the pivot that `claim` identifies. The job will read about `bytes` bytes.
+    /// Returns the identifier of the new job. If the pivot already has a job, returns `None`; if
+    /// that job has not started, its number of bytes is updated.
     pub(crate) fn plan(&mut self, claim: JobClaim, bytes: u64) -> Option<JobId> {
         let pivot = (claim.height, claim.range.low.clone());
         if let Some(job) = self.pivots.get(&pivot) {
@@ -237,10 +238,10 @@ impl JobTable {
         Some(self.next)
     }
 
-    /// Returns the job to run next, or `None` if no queued job may run. `prefer` receives a job's
-    /// claim and whether the job has failed before. It returns the job's priority, or `None` if the
-    /// job must not run now. The job with the lowest value is selected; ties go to the job that was
-    /// planned first.
+    /// Returns the job to run next, or `None` if no queued job may run. `prefer` receives the claim
+    /// that identifies a job's pivot, and whether the job has failed before. It returns the job's
+    /// priority, or `None` if the job must not run now. The job with the lowest value is selected;
+    /// ties go to the job that was planned first.
     #[must_use]
     pub(crate) fn queued<K: Ord>(&self, prefer: impl Fn(&JobClaim, bool) -> Option<K>) -> Option<JobId> {
         let queued = self
@@ -319,7 +320,8 @@ impl JobTable {
         Some(entry)
     }
 
-    /// Returns every job with its claim, so that the claims can be compared with the current trunk.
+    /// Returns every job with the claim that identifies its pivot, for comparison with the current
+    /// trunk.
     pub(super) fn claims(&self) -> impl Iterator<Item = (JobId, &JobClaim)> {
         self.jobs.iter().map(|(id, entry)| (*id, &entry.claim))
     }

@@ -111,10 +111,10 @@ pub(crate) struct WriterState {
     pub(crate) uses: UseCounts,
     pub(crate) inflight: JobTable,
     /// Inputs of each running compaction. They are removed when the compaction ends, or when its
-    /// claim becomes invalid.
+    /// pivot changes so that its result can no longer be installed.
     pub(crate) pins: HashMap<JobId, Arc<[(TrunkPart, KeyRange)]>>,
-    /// Running compactions whose claim has become invalid. Until they stop, the space of their
-    /// inputs must not be reused.
+    /// Running compactions whose result can no longer be installed, because their pivot has
+    /// changed. Until they stop, the space of their inputs must not be reused.
     pub(crate) overtaken: HashMap<JobId, EpochHold>,
     pub(crate) counts: ReshapeCounts,
     /// Number of flushes of a pivot to its child so far.
@@ -223,9 +223,10 @@ impl WriterState {
         }
     }
 
-    /// Counts a running compaction as a user of its inputs. While its claim is valid, a pivot uses
-    /// the same inputs, so a checkpoint never sees the compaction as the only user. This matters
-    /// after a crash: the output is not durable, and no user would be left to release the inputs.
+    /// Counts a running compaction as a user of its inputs. As long as its result can still be
+    /// installed, a pivot uses the same inputs, so a checkpoint never sees the compaction as the
+    /// only user. This matters after a crash: the output is not durable, and no user would be left
+    /// to release the inputs.
     pub(crate) fn pin(&mut self, job: JobId, pins: Arc<[(TrunkPart, KeyRange)]>) {
         for (part, range) in &*pins {
             self.uses.acquire(part, range);
@@ -241,8 +242,9 @@ impl WriterState {
         }
     }
 
-    /// Abandons the jobs whose claims are no longer valid. A running job's inputs are released at
-    /// once, but their space is not reused until the job has stopped.
+    /// Abandons the jobs whose pivots have changed so that their results can no longer be
+    /// installed. A running job's inputs are released at once, but their space is not reused until
+    /// the job has stopped.
     pub(super) fn abandon_overtaken(
         &mut self,
         root: &TrunkNode,

@@ -3,9 +3,9 @@
 //!
 //! A pivot that has a part in its stack uses the part's maplet. From each of the part's runs, it
 //! uses the extents whose keys overlap the range in which the part's records are visible. A
-//! compaction uses its inputs in the same way until its claim becomes invalid. The counts cover the
-//! current version only. A reader of an older version is protected by its epoch guard, because an
-//! extent is released together with the current epoch.
+//! compaction uses its inputs in the same way, as long as its result can still be installed. The
+//! counts cover the current version only. A reader of an older version is protected by its epoch
+//! guard, because an extent is released together with the current epoch.
 
 use super::node::{TrunkNode, TrunkPart};
 use crate::run::IndexedRun;

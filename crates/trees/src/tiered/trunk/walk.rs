@@ -6,7 +6,8 @@ use super::node::TrunkNode;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Returns the claim of a job that would compact the pivot at `index` now.
+/// Returns the claim that identifies the pivot at `index` in its present state. A job for this
+/// pivot stores the claim.
 pub(crate) fn claim(node: &TrunkNode, index: usize) -> JobClaim {
     assert!(index < node.pivots.len(), "pivot {index}");
     debug_assert_eq!(
@@ -23,7 +24,7 @@ pub(crate) fn claim(node: &TrunkNode, index: usize) -> JobClaim {
     }
 }
 
-/// Returns the node and the index of the pivot that a claim refers to, or `None` if that pivot no
+/// Returns the node and the index of the pivot that a claim identifies, or `None` if that pivot no
 /// longer exists.
 pub(crate) fn find_claimed_pivot<'a>(
     root: &'a TrunkNode,
@@ -39,7 +40,7 @@ pub(crate) fn find_claimed_pivot<'a>(
     (node.height == claim.height && node.pivot_range(index) == claim.range).then_some((node, index))
 }
 
-/// Returns whether a claim is still valid, which means that its pivot exists and is unchanged (T4).
+/// Returns whether the pivot that a claim identifies still exists and is unchanged (T4).
 pub(crate) fn is_claim_valid(root: &TrunkNode, wanted: &JobClaim) -> bool {
     find_claimed_pivot(root, wanted).is_some_and(|(node, index)| claim(node, index) == *wanted)
 }
