@@ -270,8 +270,9 @@ impl<B: PageBuffer> TreeCore<B> {
         Ok(())
     }
 
-    /// Splits a leaf at the median of the leaf's own keys and the keys of `messages`. Returns the
-    /// first key of the right half, and the right half itself. The parent must have a free pivot.
+    /// Splits a leaf at the median of the leaf's own keys and the keys of `messages`, and adds a
+    /// pivot for the right half to the parent. Returns the median, which is the key of that pivot,
+    /// and the right half. The parent must have a free pivot.
     pub(super) fn split_leaf(
         &self,
         parent: &mut PageWriteGuard<'_>,
