@@ -119,7 +119,8 @@ fn a_repair_leaves_damaged_leaves_out_and_merges_go_on() {
         let (keys, report) = repaired(&whole, &contents, &[page]);
         let text = report.to_string();
         in_tree += u32::from(text.contains("unreadable leaves or index nodes of the tree were dropped"));
-        in_levels += u32::from(text.contains("unreadable leaves or index nodes of keyspaces in levels were dropped"));
+        in_levels +=
+            u32::from(text.contains("unreadable leaves or index nodes of keyspaces in levels were dropped"));
         let has_filter = text.contains("filters of runs of keyspaces in levels were rewritten");
         assert!(!has_filter || report.lost.is_empty(), "page at {page}: {report}");
         in_filters += u32::from(has_filter);
