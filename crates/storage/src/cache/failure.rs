@@ -1,11 +1,11 @@
-//! Copies the error of a failed read for every reader that waited for it, because errors are not
-//! `Clone`.
+//! Copies of read errors. An [`Error`] is not `Clone`, but each reader that waited for a failed
+//! read must get the error.
 
 use crate::Error;
 use alluvium_device as device;
 use std::io;
 
-/// Returns a copy of a read's error: the same variant, place and text.
+/// Returns a copy of the error of a read, with the same variant, location and message.
 pub(super) fn copy(error: &Error) -> Error {
     match error {
         Error::Corrupt {
@@ -25,7 +25,8 @@ pub(super) fn copy(error: &Error) -> Error {
             access: *access,
             cause: cause.clone(),
         },
-        // Reads return no other errors. If one ever does, its text is preserved.
+        // A read returns no other error at present. For any other variant, the message at least is
+        // preserved.
         other => Error::Device(device::Error::Io {
             operation: device::DeviceOperation::Read,
             file: String::new(),

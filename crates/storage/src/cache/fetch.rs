@@ -1,8 +1,10 @@
-//! Blocking reads: one node by a blocking call, many by one system call.
+//! Blocking reads. A single node is read with a blocking call, and several nodes with one system
+//! call.
 //!
-//! A thread that waits for one node submits nothing: it reads the node with a blocking call, and
-//! other threads that join its flight wait for it. With 16 threads on two processors such a read
-//! uses 17 µs of processor time. Submitting it to a shared ring used 26 µs because of the wake-ups.
+//! A thread that needs a single node does not submit the read to a ring. It reads the node with a
+//! blocking call, and other threads that need the same node wait for this thread. With 16 threads
+//! on two processors, such a read costs 17 µs of processor time. Submission to a shared ring cost
+//! 26 µs, because of the wake-ups.
 
 use super::budget::{BudgetCharge, ChargePurpose};
 use super::frame::NodeKey;
@@ -16,7 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl NodeCacheInner {
-    /// Finds or reads every node of `pointers`, and waits for the reads.
+    /// Returns a reference to every node of `pointers`. Nodes that are not cached are read, and
+    /// this call waits for the reads.
     pub(super) fn fetch<'g>(
         self: &'g Arc<Self>,
         pointers: &[NodePointer],
@@ -28,8 +31,8 @@ impl NodeCacheInner {
             return Ok(vec![self.fetch_one(pointer, guard, purpose, residence)?]);
         }
         let joined = self.read_together(pointers, guard, purpose, residence, NoFramePolicy::Private)?;
-        // Every read is finished before an error is returned, so that no batch of this call stays
-        // unfinished.
+        // All reads are finished before the first error is returned, so that no batch of this call
+        // remains unfinished.
         let homes: Vec<_> = joined
             .into_iter()
             .map(|joined| self.settled_result(joined, guard, residence))
@@ -45,8 +48,9 @@ impl NodeCacheInner {
         Ok(nodes)
     }
 
-    /// Finds or reads a node, and waits for it. If no other thread is reading it, this thread reads
-    /// it with a blocking call: submitting the read and waking up would cost more than the read.
+    /// Returns a reference to a node. If the node is neither cached nor being read by another
+    /// thread, this thread reads it with a blocking call, because submitting the read and waking up
+    /// would cost more than the read itself.
     pub(super) fn fetch_one<'g>(
         self: &'g Arc<Self>,
         pointer: &NodePointer,
@@ -68,8 +72,9 @@ impl NodeCacheInner {
         }
     }
 
-    /// Finds every node of `pointers` or starts reading it. The last batch, normally the only one,
-    /// is read in this thread.
+    /// Looks up every node of `pointers` and reads those that are not cached. This thread performs
+    /// the last batch itself, which is usually the only one; earlier batches are submitted to the
+    /// device.
     fn read_together(
         &self,
         pointers: &[NodePointer],
@@ -83,8 +88,9 @@ impl NodeCacheInner {
         })
     }
 
-    /// Like [`NodeCacheInner::fetch`], but skips nodes for which no frame is available, and ignores
-    /// failed reads: a reader that looks up such a node reads it again.
+    /// Reads the nodes that are not cached and waits for the reads, like [`NodeCacheInner::fetch`],
+    /// but returns no references. A node for which no frame is available is skipped, and failed
+    /// reads are ignored: a later lookup of such a node reads it again.
     pub(super) fn read_through(
         &self,
         pointers: &[NodePointer],
@@ -100,8 +106,8 @@ impl NodeCacheInner {
         Ok(())
     }
 
-    /// Reads and settles the nodes of a batch in this thread. Other readers of these nodes wait for
-    /// it.
+    /// Reads the nodes of a batch with blocking calls in this thread and publishes the results.
+    /// Other readers of these nodes wait for this thread.
     fn read_in_this_thread(
         &self,
         mut issue: ReadBatchBuilder,
@@ -127,7 +133,8 @@ impl NodeCacheInner {
         })
     }
 
-    /// Returns a node from the result of its read. `None` if the read was abandoned.
+    /// Converts the result of a read into a reference to the node. Returns `None` if the read was
+    /// abandoned, in which case the caller must look up the node again.
     fn found<'g>(
         self: &'g Arc<Self>,
         pointer: &NodePointer,
@@ -172,7 +179,8 @@ impl NodeCacheInner {
         Some(home)
     }
 
-    /// Removes the flight of a node whose batch was abandoned, so that it can be read again.
+    /// Removes the in-flight entry of a node whose batch was abandoned, so that the node can be
+    /// read again.
     fn forget_abandoned(&self, pointer: &NodePointer) {
         let key = NodeKey::of(pointer);
         let mut shard = self.flights.shard(key.hash());

@@ -1,7 +1,7 @@
-//! The header of a frame: its node, its pins and its CLOCK state. A header is one cache line, the
-//! only one that a hit touches besides the page table and the node.
+//! The header of a frame: the key of its node, its pin count and its CLOCK state. A header occupies
+//! one cache line. Besides this line, a hit accesses only the page table and the node.
 //!
-//! State transitions of a frame, and their owners:
+//! State transitions of a frame, and the owner of each transition:
 //!
 //! ```text
 //!        take (lane lock)        publish                evict: whoever took its word
@@ -15,56 +15,57 @@ use super::arena::ZeroedAtomics;
 use crate::NodePointer;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// A frame's number: its chunk, and its slot in the chunk's table of headers.
+/// Number of a frame. It encodes the chunk and the index of the frame's header in that chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct FrameId(pub(super) u32);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameState {
-    /// In a list of free frames, or in a draining chunk.
+    /// The frame is in a list of free frames, or it is free in a draining chunk.
     Free,
-    /// Owned by one read or insertion.
+    /// The frame is owned by one read or insertion, which writes a node to it.
     Filling,
-    /// Holds a node and is in the page table, or was just removed from it.
+    /// The frame contains a node. It is in the page table, or was removed from it but is not
+    /// retired yet.
     Resident,
-    /// Removed from the page table. Guards may still read it.
+    /// The frame was removed from the page table, but readers with guards may still access it.
     Retired,
 }
 
-/// The CLOCK bit: used since the hand last passed.
+/// The CLOCK bit: the node has been used since the clock hand last passed the frame.
 const REFERENCED: u32 = 1;
-/// Not used by another reader since the node was brought in.
+/// No other reader has used the node since it was loaded.
 const COLD: u32 = 2;
-/// Filled by a read-ahead: the next use is by the reader that requested it.
+/// The node was read ahead: the next use is expected to be by the reader that requested it.
 const AWAITED: u32 = 4;
-/// Filled by a pass-through read.
+/// The node was loaded by a pass-through read.
 const PASSING: u32 = 8;
-/// The node will soon be dead, so its use does not protect it.
+/// The node will soon be dead, so uses of the node do not prevent its eviction.
 const DEMOTED: u32 = 16;
-/// The frame's chunk is being drained: the frame must not enter a list.
+/// The frame's chunk is being drained, so the frame must not be added to a list of frames.
 const DRAINING: u32 = 1 << 8;
 const _: () = assert!(
     REFERENCED | COLD | AWAITED | PASSING | DEMOTED == 31,
     "each mark has a bit of its own"
 );
 
-/// Initial CLOCK state of a node, by the use expected of it.
+/// Initial CLOCK state of a node, according to how the node is expected to be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InitialHeat {
-    /// Kept as a hot node: it was missed again soon after its eviction, or it was inserted after
-    /// being written.
+    /// The node is treated as hot, either because it was missed again soon after its eviction or
+    /// because it was inserted after being written.
     Proven,
-    /// Used by the reader that requested it, and so far by no other; or offered after being
-    /// written.
+    /// The node has been used only by the reader that requested it, or was offered to the cache
+    /// after being written.
     Trial,
-    /// Read ahead: the reader that requested it has not used it yet.
+    /// The node was read ahead, and the reader that requested it has not used it yet.
     Awaited,
-    /// Expected to be used once.
+    /// The node is expected to be used only once.
     Passing,
 }
 
-/// The identity of a node: all fields of its pointer. It includes the checksum, so that a node
-/// written over an abandoned one within the same generation has a different key.
+/// Identity of a node: all fields of its pointer. The checksum is included, so that a node has a
+/// different key from an abandoned node that it overwrites within the same generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NodeKey([u64; 4]);
 
@@ -78,7 +79,8 @@ impl NodeKey {
         NodeKey([pointer.offset, pointer.birth, pointer.checksum, rest])
     }
 
-    /// Returns a hash. Its high bits choose the bucket, its low bits are the tag.
+    /// Returns a hash of the key. The high bits select the bucket of the page table, and the low
+    /// bits are the tag.
     #[inline]
     pub(super) fn hash(&self) -> u64 {
         let [offset, birth, checksum, rest] = self.0;
@@ -92,33 +94,37 @@ impl NodeKey {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct FrameHeader {
-    /// Written only while the frame is [`FrameState::Filling`]. It is therefore stable for a reader
-    /// that found the frame under a guard.
+    /// Key of the node. It is written only while the frame is in state [`FrameState::Filling`], so
+    /// it does not change for a reader that found the frame under a guard.
     key: [AtomicU64; 4],
     /// The epoch at which the frame was retired.
     retired: AtomicU64,
     state: AtomicU32,
-    /// Number of `FrameRef`s. While it is not 0, the frame is not reused.
+    /// Number of `FrameRef`s to this frame. The frame is not reused unless this is 0.
     pins: AtomicU32,
-    /// [`REFERENCED`], or [`COLD`] with [`AWAITED`] or [`PASSING`], or [`DEMOTED`], or 0.
+    /// The CLOCK state: [`REFERENCED`], [`DEMOTED`], 0, or [`COLD`], which may be combined with
+    /// [`AWAITED`] or [`PASSING`].
     heat: AtomicU32,
-    /// The size class, and [`DRAINING`].
+    /// The size class of the frame, combined with the [`DRAINING`] bit.
     class: AtomicU32,
 }
 
-// SAFETY: every field is an atomic integer; zero is a free frame of class 0.
+// SAFETY: every field is an atomic integer, for which zero is a valid value. A zeroed header
+// describes a free frame of class 0.
 unsafe impl ZeroedAtomics for FrameHeader {}
 
 #[cfg(not(alluvium_model_check))]
 const _: () = assert!(size_of::<FrameHeader>() == 64);
 
 impl FrameHeader {
-    /// Initialises the header of a free frame. The caller must own the chunk exclusively.
+    /// Initialises the header of a free frame when its chunk is divided into frames. The caller
+    /// must own the chunk exclusively.
     pub(super) fn cut(&self, class: usize) {
         assert!((class as u32) < DRAINING, "class {class} would be read as a mark");
         self.retired.store(0, Ordering::Relaxed);
         self.heat.store(0, Ordering::Relaxed);
-        // The header may overlap a node of the chunk's previous class.
+        // This memory may have been part of a node of the chunk's previous size class, so the pin
+        // count must be cleared.
         self.pins.store(0, Ordering::Relaxed);
         self.class.store(class as u32, Ordering::Relaxed);
         self.state.store(FrameState::Free as u32, Ordering::Release);
@@ -151,18 +157,19 @@ impl FrameHeader {
         self.state.store(to as u32, Ordering::Release);
     }
 
-    /// Takes a free frame for a read or an insertion. The caller has removed it from its list.
+    /// Changes a free frame to `Filling`, for a read or an insertion. The caller must have removed
+    /// the frame from its list.
     pub(super) fn take(&self) {
         self.step(FrameState::Free, FrameState::Filling);
     }
 
-    /// Frees a frame that was taken but never published.
+    /// Changes a frame from `Filling` back to `Free`, if it was never published.
     pub(super) fn give_back(&self) {
         self.step(FrameState::Filling, FrameState::Free);
     }
 
-    /// Publishes the frame with its node's key. The bytes are already written; the caller adds it
-    /// to the page table next.
+    /// Stores the key of the node and changes the frame to `Resident`. The node must already be
+    /// written. The caller must then add the frame to the page table.
     pub(super) fn publish(&self, key: &NodeKey, manner: InitialHeat) {
         for (word, value) in self.key.iter().zip(key.0) {
             word.store(value, Ordering::Relaxed);
@@ -177,7 +184,8 @@ impl FrameHeader {
         self.step(FrameState::Filling, FrameState::Resident);
     }
 
-    /// Retires a frame whose word the caller has just removed from the page table.
+    /// Changes the frame to `Retired` at `epoch`. The caller must just have removed the frame's
+    /// word from the page table.
     pub(super) fn retire(&self, epoch: u64) {
         self.retired.store(epoch, Ordering::Relaxed);
         self.step(FrameState::Resident, FrameState::Retired);
@@ -192,10 +200,10 @@ impl FrameHeader {
         self.retired.load(Ordering::Relaxed)
     }
 
-    /// Frees a retired frame unless it is pinned. Its epoch must be safe, so that no reader can
-    /// start to pin it.
+    /// Frees a retired frame unless it is pinned, and returns whether it was freed. The epoch at
+    /// which the frame was retired must be safe, so that no reader can newly pin the frame.
     pub(super) fn recycle(&self) -> bool {
-        // Acquire: reads through the last reference precede the reuse of the frame.
+        // Acquire ordering: reads through the last `FrameRef` happen before the frame is reused.
         if self.pins.load(Ordering::Acquire) != 0 {
             return false;
         }
@@ -203,24 +211,26 @@ impl FrameHeader {
         true
     }
 
-    /// Returns the key of the node. The caller must have seen the frame resident under a guard that
-    /// still lives.
+    /// Returns the key of the node. The caller must have seen that the frame is resident, under a
+    /// guard that still lives.
     pub(super) fn key(&self) -> NodeKey {
         NodeKey(std::array::from_fn(|i| self.key[i].load(Ordering::Relaxed)))
     }
 
-    /// Returns whether the frame, found under a guard that still lives, holds this node.
+    /// Returns whether the frame contains the node with this key. The caller must have found the
+    /// frame under a guard that still lives.
     #[inline]
     pub(super) fn holds(&self, key: &NodeKey) -> bool {
-        // The four words are compared together: they share a cache line, and a branch for each
-        // would cost more.
+        // The four words are compared without branches. They share a cache line, so that a branch
+        // after each word would cost more.
         let differ = self.key.iter().zip(key.0).fold(0, |differ, (word, value)| {
             differ | (word.load(Ordering::Relaxed) ^ value)
         });
         differ == 0
     }
 
-    /// Marks the frame as used. Hot frames are only read: the bit is tested before it is set.
+    /// Marks the node as used. The header of a hot node is only read, because the bit is tested
+    /// before it is set.
     #[inline]
     pub(super) fn touch(&self) {
         let heat = self.heat.load(Ordering::Relaxed);
@@ -231,7 +241,7 @@ impl FrameHeader {
         }
     }
 
-    /// Clears the reference bit. Returns whether it was set.
+    /// Clears the CLOCK bit, and returns whether it was set.
     pub(super) fn cool(&self) -> bool {
         let heat = self.heat.load(Ordering::Relaxed);
         if heat & REFERENCED != 0 {
@@ -240,33 +250,36 @@ impl FrameHeader {
         heat & REFERENCED != 0
     }
 
-    /// Returns whether no other reader has used the node since it was brought in.
+    /// Returns whether no other reader has used the node since it was loaded.
     pub(super) fn is_cold(&self) -> bool {
         self.heat.load(Ordering::Relaxed) & COLD != 0
     }
 
-    /// Returns whether a pass-through read filled the frame and no other reader used it since.
+    /// Returns whether the node was loaded by a pass-through read and has not been used by another
+    /// reader since.
     pub(super) fn is_passing(&self) -> bool {
         self.heat.load(Ordering::Relaxed) & PASSING != 0
     }
 
-    /// Marks the frame to be evicted first. Returns whether it was not marked before.
+    /// Marks the frame for eviction before all unmarked frames. Returns whether the frame was
+    /// unmarked before.
     pub(super) fn demote(&self) -> bool {
         self.heat.swap(DEMOTED, Ordering::Relaxed) != DEMOTED
     }
 
-    /// Returns whether the frame is marked to be evicted first.
+    /// Returns whether the frame is marked for eviction before all unmarked frames.
     pub(super) fn is_demoted(&self) -> bool {
         self.heat.load(Ordering::Relaxed) == DEMOTED
     }
 
-    /// Turns a cold frame into an ordinary one.
+    /// Clears all CLOCK bits of a cold frame, so that the clock hand treats it like any other
+    /// frame.
     pub(super) fn clear_cold(&self) {
         self.heat.store(0, Ordering::Relaxed);
     }
 
-    /// Adds a reference that outlives guards. Returns whether it is the first. The caller must have
-    /// a reference already, or a guard under which it found the frame.
+    /// Increments the pin count, and returns whether the frame was unpinned before. The caller must
+    /// already have a reference, or a guard under which it found the frame.
     pub(super) fn pin(&self) -> bool {
         let before = self.pins.fetch_add(1, Ordering::Relaxed);
         assert!(
@@ -276,7 +289,7 @@ impl FrameHeader {
         before == 0
     }
 
-    /// Drops a reference. Returns whether it was the last.
+    /// Decrements the pin count, and returns whether the frame is now unpinned.
     pub(super) fn unpin(&self) -> bool {
         let before = self.pins.fetch_sub(1, Ordering::Release);
         assert!(before > 0, "a reference is dropped once");

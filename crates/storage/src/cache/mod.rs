@@ -1,42 +1,46 @@
-//! Block cache for immutable nodes. Nothing in it is ever written back.
+//! Block cache for immutable nodes. The cache is read-only: it never writes a node back to a
+//! device.
 //!
-//! *Scope*: the mapping from nodes to frames, the readers of a frame, the use of each node, and the
-//! memory accounting.
+//! *Scope*: the mapping from nodes to frames, the references to a frame, the recency of use of each
+//! node, and the memory accounting.
 //!
 //! *Must not depend on*: the contents of a node, when it dies, which thread of the store calls.
 //!
-//! A lookup hashes the pointer and reads one line of the page table and one header. It takes no
-//! lock and performs no shared write: the CLOCK bit is tested before it is set, and hits are
-//! counted per thread. The resulting [`NodeRef`] is valid while the guard lives, because a frame is
-//! reused only two epochs after it left the page table. This is SplinterDB's user-level clock cache
-//! (Conway 2023, §3.4) with three changes: epochs instead of per-frame reader counters, nodes of
-//! several sizes, and reads shared by all waiting readers.
+//! A lookup hashes the node pointer, and then reads one cache line of the page table and one frame
+//! header. A hit takes no lock and writes to no shared memory: the CLOCK bit is tested before it is
+//! set, and hits are counted per thread. The resulting [`NodeRef`] is valid while the epoch guard
+//! lives, because a frame is reused only two epochs after its removal from the page table. The
+//! design is SplinterDB's user-level clock cache (Conway 2023, §3.4) with three changes: epochs
+//! replace the reader counter of each frame, nodes have several sizes, and all readers that miss a
+//! node share one read.
 //!
 //! Invariants:
 //!
-//! - **C1** A frame holds one node from its publication until it is recycled; its bytes do not
-//!   change in between.
-//! - **C2** A frame is recycled only when it left the page table at an epoch below
-//!   [`Epochs::safe`], and no [`FrameRef`] pins it.
-//! - **C3** Every frame of a cut chunk is in exactly one place: a list of free frames, a read or
-//!   insertion, the page table, or a list of retired frames. The frames of a draining chunk are in
-//!   no list.
-//! - **C4** A node is read by at most one read at a time.
-//! - **C5** The memory charged is within the budget, except while a smaller budget takes effect, or
-//!   while guards and references hold more private memory than the reserve.
+//! - **C1** From its publication until it is recycled, a frame contains one node, whose bytes do
+//!   not change.
+//! - **C2** A frame is recycled only if it was removed from the page table at an epoch below
+//!   [`Epochs::safe`] and no [`FrameRef`] pins it.
+//! - **C3** Once a chunk is divided into frames, each frame is in exactly one place: a list of free
+//!   frames, a read or insertion, the page table, or a list of retired frames. If the chunk is
+//!   draining, its free frames are in no list.
+//! - **C4** A node is never the target of two reads at the same time.
+//! - **C5** The memory charged to the budget does not exceed the budget. There are two exceptions:
+//!   while a reduction of the budget takes effect, and while guards and references keep more
+//!   private memory alive than the reserve for it.
 //! - **C6** A node that failed verification or decoding is never in the page table.
-//! - **C7** No thread waits for a device while holding a lock, and no read waits for another before
-//!   its own is submitted.
-//! - **C8** Bytes read from a copy match the checksum of the node's pointer; otherwise the node is
-//!   read from its own tier.
+//! - **C7** No thread waits for a device while it holds a lock. No thread waits for another
+//!   thread's read before it has submitted its own reads.
+//! - **C8** Bytes read from a promoted copy are used only if they match the checksum in the node's
+//!   pointer; otherwise the node is read from its own tier.
 //!
 //! # What it costs
 //!
-//! On two shared virtual processors (`cargo bench -p alluvium-storage --bench cache`; medians): a
-//! hit including the node's first word, among 1,000 nodes, 40 ns, or 47 ns including a new guard;
-//! two threads on the same nodes 2.0 times one; a miss 0.9 µs above the read itself and its
-//! verification; an insertion that evicts another node 0.73 µs. Outside the frames a cache spends 2
-//! % of its budget on headers and 0.4 % on the page table, and reserves 3 % for reads in flight.
+//! Costs measured on two shared virtual processors (`cargo bench -p alluvium-storage --bench
+//! cache`; medians). A hit among 1,000 nodes takes 40 ns, including a read of the node's first
+//! word, and 47 ns if a new guard is created too. Two threads that read the same nodes achieve 2.0
+//! times the throughput of one. A miss adds 0.9 µs to the device read and the verification. An
+//! insertion that evicts another node takes 0.73 µs. Of its budget, a cache uses 2 % for frame
+//! headers and 0.4 % for the page table, and reserves 3 % for reads in flight.
 
 mod arena;
 mod budget;
@@ -95,38 +99,42 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Number of lanes. Further threads share them.
+/// Number of frame stocks, each with its own lock. Additional threads share these stocks.
 const LANES: usize = 32;
-/// The smallest budget, in pages.
+/// Minimum budget of a cache, in pages.
 const MIN_BUDGET_PAGES: u64 = 256;
-/// Address space reserved for larger budgets: the maximum of `RESERVED_BYTES` and `RESERVED_TIMES`
-/// the first budget.
+/// Size in bytes of the address space that is reserved so that the budget can grow:
+/// `RESERVED_BYTES` or `RESERVED_TIMES` the first budget, whichever is larger.
 const RESERVED_BYTES: u64 = 64 << 30;
 const RESERVED_TIMES: u64 = 16;
-/// Optional pins are allowed while less than 1/`PINNED_FRACTION` of the budget is pinned.
+/// Optional pins are allowed only while the pinned frames occupy less than 1/`PINNED_FRACTION` of
+/// the budget.
 const PINNED_FRACTION: u64 = 8;
-/// At most 1/`RESERVATION_FRACTION` of the budget is [lent](NodeCache::try_reserve) or in use for
-/// reads.
+/// Maximum share of the budget, 1/`RESERVATION_FRACTION`, that may be
+/// [reserved](NodeCache::try_reserve) by readers that bypass the cache or used as working memory of
+/// reads in flight.
 const RESERVATION_FRACTION: u64 = 16;
 const _: () = assert!(
     PINNED_FRACTION > 1 && RESERVATION_FRACTION > 1,
     "parts of the budget (C5)"
 );
-/// Number of epochs that `set_budget` lets pass to see chunks drained.
+/// Maximum number of rounds of maintenance, each of which tries to advance the epoch, in which
+/// `set_budget` waits for draining chunks to become empty.
 const ROUNDS_TO_SHRINK: usize = 8;
 
-/// Whether nodes brought in by a read should stay in the cache.
+/// Whether the nodes that a read loads should stay in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CacheRetention {
     /// The node is cached normally.
     Keep,
-    /// The node passes through: pass-through reads use a limited share of the frames, and beyond it
-    /// evict only nodes that are about to die or that no other reader has used. Their eviction is
-    /// not remembered. For scans and compactions.
+    /// The node is expected to be used once, as in scans and compactions. Pass-through reads may
+    /// use a limited share of the frames. Beyond that share, they may evict only nodes that will
+    /// soon be dead or that no other reader has used. An evicted pass-through node leaves no entry
+    /// in the ghost queue.
     PassThrough,
 }
 
-/// The node cache. Clones share it.
+/// Cache of nodes. Clones of this handle refer to the same cache.
 ///
 /// ```
 /// use alluvium_base::{Purpose, checksum};
@@ -170,24 +178,27 @@ pub(crate) struct NodeCacheInner {
     lanes: Box<[CachePadded<Mutex<FrameStock>>]>,
     flights: InFlightTable,
     chunks: CachePadded<ChunkAllocator>,
-    /// Cold frames, oldest first. The entries of frames used since are stale.
+    /// Queue of cold frames, oldest first. The entry of a frame that has been used since it was
+    /// queued is stale.
     cold: CachePadded<Mutex<VecDeque<FrameId>>>,
-    /// Frames whose nodes are dead or about to die, oldest mark first. They are evicted before all
-    /// others.
+    /// Queue of frames whose nodes are dead or will soon be dead, in the order in which they were
+    /// marked. These frames are evicted before all others.
     demoted: CachePadded<Mutex<VecDeque<FrameId>>>,
     ghosts: GhostQueue,
     copies: PromotedCopies,
-    /// Batches whose readers have dropped their [`PendingReads`].
+    /// Batches in flight whose [`PendingReads`] was dropped before the reads completed.
     orphans: CachePadded<Mutex<Vec<Arc<BatchRead>>>>,
     resident_bytes: CachePadded<AtomicU64>,
     pinned_bytes: CachePadded<AtomicU64>,
-    /// Decoded size of the nodes being read.
+    /// Total decoded size in bytes of the nodes that are being read.
     reading_bytes: CachePadded<AtomicU64>,
-    /// Number of nodes being read by pass-through reads.
+    /// Number of nodes that pass-through reads are loading.
     passing: CachePadded<AtomicU64>,
-    /// Number of chunks offered for registration. Their memory is never given back.
+    /// Number of chunks, from the first, that were offered for registration with the kernel. The
+    /// memory of these chunks is never returned to the system.
     offered: CachePadded<AtomicU64>,
-    /// Whether offered nodes are inserted even when others must be evicted for them.
+    /// Whether a node passed to [`NodeCache::offer`] is inserted even if another node must be
+    /// evicted to make room for it.
     admits_written: AtomicBool,
     resizing: Mutex<()>,
 }
@@ -198,7 +209,7 @@ impl NodeCacheInner {
         self.arena.at(self.geometry.header_at(frame))
     }
 
-    /// Returns the offset of a frame's bytes in the arena.
+    /// Returns the offset in the arena at which the frame's node begins.
     fn data_at(&self, frame: FrameId) -> usize {
         self.geometry.data_at(frame, self.header(frame).class())
     }
@@ -226,8 +237,8 @@ impl NodeCacheInner {
     }
 
     fn unpin(&self, frame: FrameId) {
-        // Read before the last reference is dropped: afterwards the frame may belong to another
-        // class.
+        // The size is read before the reference is dropped, because the frame may then be reused
+        // for another size class.
         let bytes = self.frame_bytes(frame);
         if self.header(frame).unpin() {
             self.pinned_bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -242,27 +253,27 @@ impl NodeCacheInner {
 }
 
 impl NodeCache {
-    /// Finishes every read that has completed, including those whose [`PendingReads`] was dropped
-    /// or has not been polled. A thread that waits for an epoch to pass calls this, because an
-    /// unfinished read holds an epoch.
+    /// Finishes every read that the device has completed, including reads whose [`PendingReads`]
+    /// was dropped or has not been polled. An unfinished read prevents the epoch from advancing, so
+    /// a thread that waits for the epoch to advance must call this.
     pub fn finish_arrived(&self) {
         let guard = self.shared.epochs.pin();
         self.shared.finish_orphans(&guard);
         self.shared.settle_all(&guard);
     }
 
-    /// Returns the smallest budget of a cache with this page size.
+    /// Returns the minimum budget in bytes of a cache with this page size.
     #[must_use]
     pub fn least_budget(page_size: PageSize) -> u64 {
         MIN_BUDGET_PAGES * page_size.bytes() as u64
     }
 
-    /// Creates an empty cache. Address space is reserved for larger budgets; memory is committed as
-    /// it is used.
+    /// Creates an empty cache. Address space is reserved so that the budget can grow later; memory
+    /// is committed only when it is first used.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if the budget is below [`NodeCache::least_budget`], or if the system
-    /// refuses the address space.
+    /// [`Error::BadOption`] if the budget is below [`NodeCache::least_budget`], or if the operating
+    /// system cannot reserve the address space.
     pub fn new(
         tiers: Arc<TierFiles>,
         epochs: Epochs,
@@ -332,22 +343,24 @@ impl NodeCache {
         &self.shared.copies
     }
 
-    /// Returns the epochs whose guards protect this cache's nodes.
+    /// Returns the epochs of this cache. A guard of these epochs keeps the nodes found under it
+    /// valid.
     #[must_use]
     pub fn epochs(&self) -> &Epochs {
         &self.shared.epochs
     }
 
-    /// Returns the size of this cache's pages.
+    /// Returns the page size of this cache.
     #[must_use]
     pub fn page_size(&self) -> PageSize {
         self.shared.page_size
     }
 
-    /// Returns a node if it is cached.
+    /// Returns the node if it is cached, and marks it as used. Returns `None` otherwise; no read is
+    /// started.
     ///
     /// # Panics
-    /// If the guard belongs to other epochs.
+    /// If the guard does not belong to the epochs of this cache.
     #[inline]
     pub fn peek<'g>(&'g self, pointer: &NodePointer, guard: &'g EpochGuard) -> Option<NodeRef<'g>> {
         let shared = &self.shared;
@@ -362,30 +375,31 @@ impl NodeCache {
         Some(shared.node_ref(frame, pointer, guard))
     }
 
-    /// Prefetches the cache line that [`NodeCache::peek`] reads first, for a reader that is about
-    /// to look up several nodes. This is a hint.
+    /// Prefetches the first cache line that [`NodeCache::peek`] will read, for a caller that is
+    /// about to look up several nodes. This is a hint.
     #[inline]
     pub fn prefetch(&self, pointer: &NodePointer, guard: &EpochGuard) {
         self.shared.tables.prefetch(NodeKey::of(pointer).hash(), guard);
     }
 
-    /// Prefetches the header that [`NodeCache::peek`] reads next, once [`NodeCache::prefetch`] has
-    /// completed.
+    /// Prefetches the frame header that [`NodeCache::peek`] will read. Call it after the cache line
+    /// requested by [`NodeCache::prefetch`] has arrived, because this function reads that line.
     #[inline]
     pub fn prefetch_header(&self, pointer: &NodePointer, guard: &EpochGuard) {
         let shared = &self.shared;
-        // The first frame with the tag is almost always the right one.
+        // The first frame whose tag matches is almost always the right one, so the key is not
+        // compared.
         let _ = shared.tables.find(NodeKey::of(pointer).hash(), guard, |frame| {
             alluvium_base::prefetch_line(shared.header(frame));
             true
         });
     }
 
-    /// Like [`NodeCache::peek`], but does not count as a use of the node. For a reader that read
-    /// the node ahead and uses it once.
+    /// Like [`NodeCache::peek`], but does not mark the node as used in the replacement policy. For
+    /// a reader that has read the node ahead and uses it only once.
     ///
     /// # Panics
-    /// If the guard belongs to other epochs.
+    /// If the guard does not belong to the epochs of this cache.
     pub fn peek_untracked<'g>(&'g self, pointer: &NodePointer, guard: &'g EpochGuard) -> Option<NodeRef<'g>> {
         let shared = &self.shared;
         assert!(
@@ -398,15 +412,16 @@ impl NodeCache {
         Some(shared.node_ref(frame, pointer, guard))
     }
 
-    /// Returns a node, from the cache or from its tier. If several threads miss the same node, one
-    /// of them reads it.
+    /// Returns a node from the cache, or reads it from its tier. If several threads miss the same
+    /// node, one thread reads it and the others wait for that read.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the node does not match the pointer; [`Error::Device`] if it cannot be
-    /// read. Nothing is cached then, and every waiting reader gets the error.
+    /// [`Error::Corrupt`] if the node does not match the checksum in its pointer or cannot be
+    /// decoded; [`Error::Device`] if it cannot be read. A failed node is not cached, and every
+    /// reader that waited for it gets the error.
     ///
     /// # Panics
-    /// If the guard belongs to other epochs.
+    /// If the guard does not belong to the epochs of this cache.
     #[inline]
     pub fn get<'g>(
         &'g self,
@@ -431,14 +446,14 @@ impl NodeCache {
             .fetch_one(pointer, guard, purpose, CacheRetention::Keep)
     }
 
-    /// Returns many nodes, in the order of their pointers. All misses of a tier are submitted to
-    /// the device together.
+    /// Returns the nodes of all `pointers`, in the same order. The nodes of a tier that are not
+    /// cached are submitted to the device in one batch.
     ///
     /// # Errors
-    /// The first error, in the order of the pointers.
+    /// The error of the first pointer, in the order of `pointers`, whose node cannot be returned.
     ///
     /// # Panics
-    /// If the guard belongs to other epochs.
+    /// If the guard does not belong to the epochs of this cache.
     pub fn get_many<'g>(
         &'g self,
         pointers: &[NodePointer],
@@ -453,12 +468,12 @@ impl NodeCache {
         self.shared.fetch(pointers, guard, purpose, residence)
     }
 
-    /// Starts reading the nodes that are not cached, without waiting. The caller must hold a guard
-    /// or otherwise ensure that the pointers are live. This is a hint: nodes for which no frame is
-    /// available are skipped.
+    /// Starts reading the nodes that are not cached, and returns without waiting for the reads. The
+    /// caller must hold a guard or otherwise ensure that the pointers stay valid. This is a hint: a
+    /// node for which no frame is available is skipped.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for an invalid pointer. No read was started then.
+    /// [`Error::Corrupt`] if a pointer is invalid. In that case no read is started.
     pub fn request(
         &self,
         pointers: &[NodePointer],
@@ -473,15 +488,15 @@ impl NodeCache {
         Ok(PendingReads::new(self, joined))
     }
 
-    /// Reads the nodes that are not cached, and waits for the reads. Skips nodes for which no frame
-    /// is available, and ignores failed reads: a reader that looks up such a node reads it again
-    /// and gets the error.
+    /// Reads the nodes that are not cached into the cache, and waits for the reads to complete. A
+    /// node for which no frame is available is skipped, and failed reads are ignored: a later
+    /// lookup of such a node reads it again and returns the error.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for an invalid pointer. Nothing was read then.
+    /// [`Error::Corrupt`] if a pointer is invalid. In that case no node is read.
     ///
     /// # Panics
-    /// If the guard belongs to other epochs.
+    /// If the guard does not belong to the epochs of this cache.
     pub fn read_through(
         &self,
         pointers: &[NodePointer],
@@ -496,8 +511,9 @@ impl NodeCache {
         self.shared.read_through(pointers, guard, purpose, residence)
     }
 
-    /// Like [`NodeCache::request`] for several readers, each of which waits only for its own nodes.
-    /// All reads of a tier are submitted together, which is cheaper.
+    /// Like [`NodeCache::request`], but for several readers at once: returns one [`PendingReads`]
+    /// for each list of pointers, so that a reader waits only for its own nodes. All reads of a
+    /// tier are submitted to the device together, which costs less than separate submissions.
     ///
     /// # Errors
     /// As [`NodeCache::request`].
@@ -516,16 +532,17 @@ impl NodeCache {
             .collect())
     }
 
-    /// Returns whether optional [pins](NodeRef::retain) are allowed: less than an eighth of the
-    /// budget is pinned.
+    /// Returns whether optional [pins](NodeRef::retain) are allowed. They are allowed while less
+    /// than an eighth of the budget is pinned.
     #[must_use]
     pub fn may_pin(&self) -> bool {
         self.shared.pinned_bytes.load(Ordering::Relaxed) < self.shared.budget.limit() / PINNED_FRACTION
     }
 
-    /// Lends bytes of the budget to a reader that bypasses the cache. Returns `None` while the
-    /// cache is not full, because it could hold the nodes itself, and if the loans and reads in
-    /// flight would exceed a sixteenth of the budget.
+    /// Reserves `bytes` of the budget for a reader that bypasses the cache. Returns `None` while
+    /// the cache is not full, because it then has room for the nodes. Also returns `None` if all
+    /// reservations and the working memory of reads in flight would together exceed a sixteenth of
+    /// the budget.
     #[must_use]
     pub fn try_reserve(&self, bytes: u64) -> Option<Reservation> {
         let budget = &self.shared.budget;
@@ -534,17 +551,17 @@ impl NodeCache {
         (is_full && is_there).then(|| Reservation::new(budget, bytes))
     }
 
-    /// Inserts a newly written node, if a frame is available.
+    /// Inserts a newly written node into the cache if a frame is available. Otherwise does nothing.
     ///
     /// # Panics
-    /// If `node` does not have the pointer's number of pages.
+    /// If the pointer is invalid, or if the length of `node` is not the pointer's number of pages.
     pub fn insert(&self, pointer: &NodePointer, node: &[u8]) {
         self.put(pointer, node, InitialHeat::Proven);
     }
 
-    /// Offers a newly written node that may or may not be read soon. It is inserted only while the
-    /// cache is not full, so that it evicts nothing, unless [`NodeCache::set_admit_written`] is
-    /// set.
+    /// Offers a newly written node that may or may not be read soon. The node is inserted only
+    /// while the cache is not full, so that the insertion evicts no other node.
+    /// [`NodeCache::set_admit_written`] lifts this restriction.
     ///
     /// # Panics
     /// As [`NodeCache::insert`].
@@ -556,8 +573,9 @@ impl NodeCache {
         }
     }
 
-    /// Sets whether offered nodes are always inserted, even if others must be evicted for them. In
-    /// a cache large enough for all live nodes, the evicted ones are dead.
+    /// Sets whether [`NodeCache::offer`] always inserts the node, even if another node must be
+    /// evicted. This is appropriate for a cache with room for all live nodes, in which evicted
+    /// nodes are dead.
     pub fn set_admit_written(&self, keeps: bool) {
         self.shared.admits_written.store(keeps, Ordering::Relaxed);
     }
@@ -573,8 +591,8 @@ impl NodeCache {
         self.shared.insert(pointer, node, manner, &guard);
     }
 
-    /// Drops a node that will not be read again, so that its frame is free sooner. This is a hint:
-    /// a node dropped by mistake is simply read again.
+    /// Removes a node that will not be read again from the cache, so that its frame can be reused
+    /// sooner. This is a hint: a node that is still needed is simply read again.
     pub fn discard(&self, pointer: &NodePointer) {
         let guard = self.shared.epochs.pin();
         let key = NodeKey::of(pointer);
@@ -585,9 +603,9 @@ impl NodeCache {
         }
     }
 
-    /// Marks a node that is being replaced and dies once its replacement is published. It is
-    /// evicted before any other, and remains available to readers of the old version until then.
-    /// This is a hint, as [`NodeCache::discard`] is.
+    /// Marks a cached node that is being replaced and will be dead once its replacement is
+    /// published. The node is evicted before all unmarked nodes, but stays available to readers of
+    /// the old version until it is evicted. Like [`NodeCache::discard`], this is a hint.
     pub fn demote(&self, pointer: &NodePointer) {
         let guard = self.shared.epochs.pin();
         let key = NodeKey::of(pointer);
@@ -598,14 +616,15 @@ impl NodeCache {
         }
     }
 
-    /// Changes the budget. A larger budget takes effect at once. A smaller one evicts the excess.
-    /// Chunks with nodes held by guards or references are given back after these are dropped, by
-    /// later misses or by [`NodeCache::maintain`].
+    /// Changes the memory budget to `bytes`. An increase takes effect immediately. A decrease
+    /// evicts nodes until the cache fits the new budget. A chunk with nodes that guards or
+    /// references keep alive cannot be returned yet: it is returned by a later miss or
+    /// [`NodeCache::maintain`], once those guards and references have been dropped.
     ///
     /// # Errors
     /// [`Error::BadOption`] if the budget is below [`NodeCache::least_budget`] or above the
-    /// reserved address space; nothing has changed then. Also if there is no memory for the new
-    /// page table; the new budget is in effect then.
+    /// reserved address space. In this case, nothing is changed. Also returns an error if there is
+    /// not enough memory for the new page table; the new budget is nevertheless in effect.
     pub fn set_budget(&self, bytes: u64) -> Result<()> {
         let shared = &self.shared;
         let _resizing = shared.resizing.lock();
@@ -634,7 +653,8 @@ impl NodeCache {
         Ok(())
     }
 
-    /// Gives back chunks beyond the budget, as far as guards and references allow.
+    /// Returns chunks beyond the budget to the system, except for those with nodes that guards or
+    /// references keep alive.
     fn drain(&self) {
         for _ in 0..ROUNDS_TO_SHRINK {
             self.maintain();
@@ -646,8 +666,9 @@ impl NodeCache {
         }
     }
 
-    /// Performs bounded background work: finishes completed reads, starts and continues draining
-    /// chunks, and advances the epoch. Optional for correctness.
+    /// Performs a bounded amount of background work: finishes completed reads, starts and continues
+    /// draining of chunks, and tries to advance the epoch. Calling it is optional, since
+    /// correctness does not depend on it.
     pub fn maintain(&self) {
         let guard = self.shared.epochs.pin();
         self.shared.finish_orphans(&guard);
@@ -659,12 +680,12 @@ impl NodeCache {
         self.shared.tables.drop_replaced(&self.shared.epochs);
     }
 
-    /// Returns the memory that the current budget may use, for
+    /// Returns the memory region that the current budget may use. It is intended for
     /// [`Directory::register_memory`](alluvium_device::Directory::register_memory).
     ///
-    /// Registered memory is pinned by the kernel, so this region is never given back to the system,
-    /// even when the budget shrinks (it is merely unused then). Offer it only if the budget is
-    /// meant to stay or grow.
+    /// The kernel pins registered memory. Chunks in this region are therefore never returned to the
+    /// system: if the budget shrinks later, they stay resident but unused. Register the region only
+    /// if the budget is expected to stay the same or grow.
     #[must_use]
     pub fn memory_region(&self) -> MemoryRegion {
         let chunks = self.shared.allowed_chunks();
@@ -674,8 +695,9 @@ impl NodeCache {
         self.shared.arena.region(len)
     }
 
-    /// Counts lookups that missed index or maplet pages. The cache does not know the contents of a
-    /// node. The caller does, and uses the count to divide memory between the caches.
+    /// Adds `count` to the number of lookups that missed an index or maplet node. The cache cannot
+    /// count these misses, because it does not know the contents of nodes. The caller uses the
+    /// count to divide memory between caches.
     pub fn record_index_misses(&self, count: u64, guard: &EpochGuard) {
         self.shared.counters.count_index_misses(guard, count);
     }

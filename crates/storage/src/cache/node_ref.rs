@@ -1,4 +1,5 @@
-//! Results of lookups: a node's bytes, valid while a guard lives or while they are referenced.
+//! References to the bytes of a cached node: [`NodeRef`] is valid while an epoch guard lives, and
+//! [`FrameRef`] pins the node independently of guards.
 
 use super::NodeCacheInner;
 use super::budget::BudgetCharge;
@@ -9,7 +10,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A node in heap memory, read when no frame was available.
+/// A node in private heap memory, because no frame was available when it was read.
 #[derive(Debug)]
 pub(super) struct HeapNode {
     pub(super) bytes: AlignedBuffer,
@@ -33,11 +34,11 @@ enum NodeBacking<'g> {
 
 /// A node's bytes, valid while a guard lives.
 ///
-/// It is not counted and writes nothing. To keep a node longer, call [`NodeRef::retain`] or copy
-/// the bytes.
+/// Creating one changes no reference count and writes no memory. To use a node after the guard is
+/// dropped, call [`NodeRef::retain`] or copy the bytes.
 #[derive(Clone)]
 pub struct NodeRef<'g> {
-    /// The frame's bytes; empty for a private node, whose bytes are in `place`.
+    /// The bytes of the frame. This slice is empty for a private node, whose bytes are in `place`.
     bytes: &'g [u8],
     place: NodeBacking<'g>,
 }
@@ -58,8 +59,9 @@ impl<'g> NodeRef<'g> {
         }
     }
 
-    /// Returns a reference that may outlive the guard. While it lives, its frame is neither evicted
-    /// nor reused, and counts as pinned.
+    /// Returns a reference that may outlive the guard. While the reference lives, the frame of the
+    /// node is neither evicted nor reused, and its size is included in
+    /// [`CacheStats::pinned_bytes`](super::CacheStats::pinned_bytes).
     #[must_use]
     pub fn retain(&self) -> FrameRef {
         match &self.place {
@@ -81,7 +83,7 @@ impl<'g> NodeRef<'g> {
         }
     }
 
-    /// Returns whether the node is in the cache rather than in private memory.
+    /// Returns whether the node is in a frame of the cache. If it is not, it is in private memory.
     #[must_use]
     pub fn is_cached(&self) -> bool {
         matches!(self.place, NodeBacking::Frame { .. })
@@ -116,26 +118,27 @@ enum PinnedBacking {
     Private(Arc<HeapNode>),
 }
 
-/// A counted reference to a node's bytes, for values and iterators that outlive a call.
+/// A reference-counted reference to a node's bytes, for values and iterators that outlive a call.
 ///
-/// It pins its frame (the whole node), so it should not be held longer than needed.
+/// It pins the frame of the whole node, so drop it as soon as possible.
 pub struct FrameRef {
     bytes: *const [u8],
     place: PinnedBacking,
 }
 
-// SAFETY: the bytes are immutable and stay where they are while `place` is held, which is `Send`
-// and `Sync` itself.
+// SAFETY: the bytes are immutable, and they are neither moved nor freed while `place` lives.
+// `PinnedBacking` itself is `Send` and `Sync`.
 unsafe impl Send for FrameRef {}
-// SAFETY: as above.
+// SAFETY: the same argument as for `Send` applies.
 unsafe impl Sync for FrameRef {}
 
 impl Deref for FrameRef {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: a pinned frame is not recycled, the cache keeps its arena alive, and a private
-        // node owns its bytes; neither is written.
+        // SAFETY: a pinned frame is not recycled, and the cache handle in `place` keeps the arena
+        // mapped. A private node owns its bytes. Neither kind of memory is written while this
+        // reference lives.
         unsafe { &*self.bytes }
     }
 }
@@ -178,8 +181,8 @@ impl fmt::Debug for FrameRef {
 }
 
 impl NodeCacheInner {
-    /// Returns the bytes of a node that was found under the guard or published since the guard was
-    /// created.
+    /// Returns a reference to the bytes of a node. The frame must have been found under this guard,
+    /// or published since the guard was created.
     #[inline]
     pub(super) fn node_ref<'g>(
         self: &'g Arc<Self>,
@@ -188,11 +191,11 @@ impl NodeCacheInner {
         _guard: &'g EpochGuard,
     ) -> NodeRef<'g> {
         let len = self.page_size.node_bytes(pointer.pages);
-        // Computed from the frame's number alone, so that the processor can fetch the node without
-        // waiting for the header.
+        // The address is computed from the frame number and the number of pages, so that the
+        // processor can fetch the node before it has loaded the frame header.
         let at = self.geometry.data_at(frame, usize::from(pointer.pages) - 1);
-        // SAFETY: the frame holds the pointer's node, which has this length. It is not recycled
-        // while the guard lives (C2), so it is not written (C1).
+        // SAFETY: the frame contains the node of `pointer`, which has this length. The frame is not
+        // recycled while the guard lives (C2), so its bytes are not written (C1).
         let bytes = unsafe { self.arena.bytes(at, len) };
         NodeRef::new(self, frame, bytes)
     }

@@ -1,5 +1,5 @@
-//! Misses: one read for many readers of the same node, one batch for many nodes, and the settlement
-//! of finished reads. Blocking reads are in `fetch.rs`.
+//! Cache misses. One read serves all readers of the same node, one batch serves several nodes, and
+//! the first waiting thread publishes the results. Blocking reads are in `fetch.rs`.
 //!
 //! ```text
 //! begin   look again | it is being read: join | else take memory, note the flight
@@ -9,9 +9,10 @@
 //!         then publish, remove the flight (the flight's shard is locked)
 //! ```
 //!
-//! The second lookup and the registration of the flight are one atomic step, and so are publication
-//! and the removal of the flight. So no node is read twice. A reader that joins a flight has been
-//! pinned since before its node was published, so the frame stays valid for its guard.
+//! A flight is the entry of a node that is being read. The second lookup and the registration of
+//! the flight are one atomic step, and so are the publication of the node and the removal of its
+//! flight. Therefore no node is read twice. The guard of a reader that joins a flight was created
+//! before the node was published, so the frame stays valid while that guard lives.
 
 use super::budget::{BudgetCharge, ChargePurpose};
 use super::frame::{FrameId, InitialHeat, NodeKey};
@@ -30,19 +31,21 @@ use std::sync::atomic::Ordering;
 /// Maximum number of nodes in one batch.
 /// Tuning: `256` since 2026-11-21.
 const MAX_BATCH: usize = 256;
-/// Cost in bytes of the record of one node in flight, including its request and its outcome.
+/// Bytes charged to the budget for one node in flight, for its bookkeeping, its request and its
+/// outcome.
 /// Tuning: `320` since 2026-11-21.
 const RECORD_BYTES: u64 = 320;
-/// Read-ahead stops while more than 1/`REQUESTED_FRACTION` of the budget is being read.
+/// No further nodes are read ahead while the nodes being read exceed 1/`REQUESTED_FRACTION` of the
+/// budget.
 /// Tuning: `8` since 2026-11-21.
 const REQUESTED_FRACTION: u64 = 8;
 
-/// One batch in flight, and the result for each of its nodes.
+/// One batch of reads in flight, and the results for its nodes.
 pub(super) type BatchRead = SingleFlight<SubmittedBatch, Arc<[NodeResult]>>;
 /// The result of reading one node.
 pub(super) type NodeResult = std::result::Result<NodeStorage, Arc<Error>>;
 
-/// The memory that a node is read into.
+/// The memory into which a node is read.
 #[derive(Debug)]
 enum NodeBuffer {
     Frame(FrameId),
@@ -53,13 +56,13 @@ enum NodeBuffer {
 #[derive(Debug)]
 pub(super) struct BatchEntry {
     pub(super) pointer: NodePointer,
-    /// The location to read: the node's own pointer, or that of a copy.
+    /// The location to read: the node's own pointer, or the pointer of a promoted copy.
     pub(super) read: NodePointer,
     key: NodeKey,
     pub(super) hash: u64,
     memory: NodeBuffer,
     residence: CacheRetention,
-    /// Whether this is a read-ahead, for which no reader waits yet.
+    /// Whether the node is read ahead, so that no reader waits for it yet.
     ahead: bool,
 }
 
@@ -68,34 +71,36 @@ pub(super) struct SubmittedBatch {
     pub(super) device: Arc<dyn Device>,
     pub(super) ticket: Ticket,
     entries: Vec<BatchEntry>,
-    /// The reads of the batch, in the order of their requests.
+    /// The device reads of the batch, in the order of their requests. One read may cover several
+    /// nodes.
     groups: Vec<ReadGroup>,
     purpose: Purpose,
-    /// Prevents the extents being read from being freed and overwritten.
+    /// Prevents the extents that are being read from being freed and overwritten.
     _hold: EpochHold,
     reading_bytes: u64,
     _charge: BudgetCharge,
 }
 
-/// The requests of a batch to the device, and their cost.
+/// How the nodes of a batch are grouped into device requests, and the memory that the requests use.
 pub(super) struct BatchRequests {
     pub(super) groups: Vec<ReadGroup>,
-    /// Bytes of the records, of private memory and of shared buffers.
+    /// Bytes of bookkeeping, private memory and shared buffers.
     pub(super) bytes: u64,
     pub(super) reading_bytes: u64,
 }
 
-/// The bytes that a read returned for a node.
+/// The bytes of one node, as returned by a device read.
 pub(super) enum NodeBytes<'b> {
-    /// The outcome of a separate read, whose buffer is the node's memory.
+    /// The outcome of a read of this node alone. The read used the memory of the node as its
+    /// buffer.
     Own(IoOutcome),
-    /// The buffer of a separate read of a copy that succeeded.
+    /// The buffer of a successful read of a promoted copy of this node alone.
     Copy(AlignedBuffer),
-    /// A part of a buffer shared by several nodes.
+    /// The part with this node of a buffer that several nodes share.
     Shared(&'b [u8]),
 }
 
-/// What [`NodeCacheInner::begin`] found or started for one node.
+/// The state of a node after [`NodeCacheInner::begin`]: cached, being read, or skipped.
 #[derive(Debug)]
 pub(super) enum NodeLookup {
     /// The node is in the cache.
@@ -104,14 +109,14 @@ pub(super) enum NodeLookup {
     Reading {
         reading: Arc<BatchRead>,
         index: usize,
-        /// Whether another call started the read.
+        /// Whether the read was started by another call.
         others: bool,
     },
-    /// No frame is available for the node.
+    /// No frame is available for the node, so it is not read.
     Skipped,
 }
 
-/// What to do when no frame is available.
+/// What to do with a node for which no frame is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoFramePolicy {
     /// Read the node into private memory, which is charged to the budget.
@@ -119,8 +124,8 @@ pub(super) enum NoFramePolicy {
     Skip,
 }
 
-/// A batch under construction. If it is dropped before submission (by a panic), its readers are
-/// notified.
+/// A batch that has not been submitted yet. If it is dropped before submission because of a panic,
+/// the readers that wait for it are notified.
 pub(super) struct ReadBatchBuilder {
     pub(super) tier: u8,
     pub(super) reading: Arc<BatchRead>,
@@ -136,17 +141,17 @@ impl Drop for ReadBatchBuilder {
 }
 
 impl NodeCacheInner {
-    /// Returns the frame of a cached node.
+    /// Returns the frame of a node, or `None` if the node is not cached.
     #[inline]
     pub(super) fn find_frame(&self, key: &NodeKey, hash: u64, guard: &EpochGuard) -> Option<FrameId> {
         self.tables
             .find(hash, guard, |frame| self.header(frame).holds(key))
     }
 
-    /// Finds every node of `pointers` or starts reading it.
+    /// Looks up every node of `pointers`, and starts reading the nodes that are not cached.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for an invalid pointer. No read was started then.
+    /// [`Error::Corrupt`] if a pointer is invalid. In that case no read is started.
     pub(super) fn begin(
         &self,
         pointers: &[NodePointer],
@@ -159,8 +164,8 @@ impl NodeCacheInner {
         self.begin_and(pointers, guard, purpose, residence, otherwise, submit)
     }
 
-    /// Like [`NodeCacheInner::begin`], but passes the last batch to `read` after submitting all
-    /// others.
+    /// Like [`NodeCacheInner::begin`], but submits all batches except the last one, which it passes
+    /// to `read`.
     pub(super) fn begin_and(
         &self,
         pointers: &[NodePointer],
@@ -189,8 +194,8 @@ impl NodeCacheInner {
         Ok(joined)
     }
 
-    /// Like [`NodeCacheInner::begin`] for several readers, each of which waits only for its own few
-    /// nodes. The batches of a tier are submitted together, with a ticket each.
+    /// Like [`NodeCacheInner::begin`], but for several readers, each of which waits only for its
+    /// own nodes. All batches of a tier are submitted together, and each batch has its own ticket.
     pub(super) fn begin_each(
         &self,
         wanted: &[&[NodePointer]],
@@ -238,7 +243,8 @@ impl NodeCacheInner {
         if let Some(joined) = self.find_or_join(&key, hash, &self.flights.shard(hash), guard) {
             return joined;
         }
-        // Outside the lock: taking a frame may evict 64 others.
+        // The frame is taken without holding the lock of the flights, because this may evict 64
+        // other frames.
         let class = usize::from(pointer.pages) - 1;
         let patient = otherwise == NoFramePolicy::Skip;
         if patient && self.reading_bytes.load(Ordering::Relaxed) > self.budget.limit() / REQUESTED_FRACTION {
@@ -290,7 +296,9 @@ impl NodeCacheInner {
         }
     }
 
-    /// Returns the node if it is cached, or its flight. The hash's shard must be locked.
+    /// Returns the frame of a cached node, or the flight of a node that is being read. Returns
+    /// `None` if the node is neither cached nor being read. The caller must hold the lock of the
+    /// flight shard of `hash`.
     fn find_or_join(
         &self,
         key: &NodeKey,
@@ -332,7 +340,7 @@ impl NodeCacheInner {
         }
     }
 
-    /// Builds the requests of a batch.
+    /// Builds the device requests of a batch, and counts their memory.
     pub(super) fn requests(&self, issue: &ReadBatchBuilder, purpose: Purpose) -> (IoBatch, BatchRequests) {
         let groups = grouped(issue.entries.iter().map(|entry| &entry.read));
         let mut batch = IoBatch::with_capacity(groups.len());
@@ -383,18 +391,19 @@ impl NodeCacheInner {
         });
     }
 
-    /// Returns the memory that a node's encoded bytes are read into by a separate read.
+    /// Returns the buffer into which a separate read stores a node's encoded bytes.
     fn memory_of(&self, entry: &BatchEntry) -> AlignedBuffer {
         let len = entry.pointer.read_len();
         match entry.memory {
-            // SAFETY: the frame was taken for this entry alone, and has room for the encoded node,
-            // which is never longer than the decoded one.
+            // SAFETY: the frame was taken for this entry alone. It has room for the encoded node,
+            // which is never longer than the decoded node.
             NodeBuffer::Frame(frame) => unsafe { self.arena.buffer(self.data_at(frame), len) },
             NodeBuffer::Private(_) => AlignedBuffer::zeroed(len),
         }
     }
 
-    /// Waits for a batch, or for the thread that finishes it. `None` if that thread panicked.
+    /// Waits until a batch is finished, either by this thread or by another, and returns the result
+    /// for each node. Returns `None` if the other thread panicked.
     pub(super) fn finish(&self, reading: &BatchRead, guard: &EpochGuard) -> Option<Arc<[NodeResult]>> {
         reading.finish(|job| {
             job.device.wait(&job.ticket);
@@ -402,20 +411,22 @@ impl NodeCacheInner {
         })
     }
 
-    /// Settles a batch if that does not block. Returns whether it is settled or abandoned.
+    /// Publishes the results of a batch if this is possible without blocking. Returns whether the
+    /// batch is now finished or abandoned.
     pub(super) fn try_finish(&self, reading: &BatchRead, guard: &EpochGuard) -> bool {
         let is_ready = |job: &SubmittedBatch| job.device.poll(&job.ticket);
         reading.try_finish(is_ready, |job| self.settle(job, guard)) != JobProgress::Waiting
     }
 
-    /// Like [`NodeCacheInner::try_finish`], without querying the device.
+    /// Like [`NodeCacheInner::try_finish`], but relies on completions already received, without
+    /// polling the device.
     pub(super) fn try_settle(&self, reading: &BatchRead, guard: &EpochGuard) -> bool {
         let is_ready = |job: &SubmittedBatch| job.ticket.is_complete();
         reading.try_finish(is_ready, |job| self.settle(job, guard)) != JobProgress::Waiting
     }
 
-    /// Settles every read in flight that the device has completed, even if its reader has not come
-    /// back for it.
+    /// Publishes the results of every read that the device has completed, whether or not its reader
+    /// has waited for it.
     pub(super) fn settle_all(&self, guard: &EpochGuard) {
         if self.reading_bytes.load(Ordering::Relaxed) == 0 {
             return;
@@ -425,7 +436,7 @@ impl NodeCacheInner {
         }
     }
 
-    /// Settles a submitted batch that has completed.
+    /// Publishes the results of a submitted batch whose reads have completed.
     fn settle(&self, job: SubmittedBatch, guard: &EpochGuard) -> Arc<[NodeResult]> {
         let reading = self.reading_bytes.fetch_sub(job.reading_bytes, Ordering::Relaxed);
         debug_assert!(reading >= job.reading_bytes, "bytes being read are counted");
@@ -440,7 +451,8 @@ impl NodeCacheInner {
         )
     }
 
-    /// Verifies, decodes and publishes the nodes of a completed batch.
+    /// Verifies, decodes and publishes every node of a completed batch. Returns the result for each
+    /// node.
     pub(super) fn settle_each(
         &self,
         entries: Vec<BatchEntry>,
@@ -467,7 +479,8 @@ impl NodeCacheInner {
                         let at = (entry.read.offset - group.bytes.start) as usize;
                         NodeBytes::Shared(&bytes[at..at + entry.pointer.read_len()])
                     }
-                    // The shared read failed: each node is read separately and gets its own result.
+                    // The shared read failed, so each node is read separately and gets its own
+                    // result.
                     Err(_) => NodeBytes::Own(self.read_alone(&entry, device, purpose)),
                 };
                 settled[node] = Some(self.settle_one(entry, brought, guard));
@@ -479,7 +492,7 @@ impl NodeCacheInner {
             .collect()
     }
 
-    /// Reads a single node, in this thread.
+    /// Reads a single node with a blocking call in this thread.
     pub(super) fn read_alone(&self, entry: &BatchEntry, device: &dyn Device, purpose: Purpose) -> IoOutcome {
         let mut batch = IoBatch::with_capacity(1);
         batch.read(entry.read.offset, self.memory_of(entry), purpose);
@@ -497,7 +510,8 @@ impl NodeCacheInner {
             true => brought,
             false => self.verify_copy(&mut entry, brought),
         };
-        // Only lookups offer nodes for copying; scans and compactions do not.
+        // Only a node that is read for a lookup is offered for promotion to a faster tier. Nodes
+        // read by scans and compactions are not offered.
         let is_from_below = entry.pointer.tier > 0 && entry.read.tier == entry.pointer.tier;
         let offers = is_from_below && entry.residence == CacheRetention::Keep;
         let BatchEntry {
@@ -531,7 +545,8 @@ impl NodeCacheInner {
             self.passing.fetch_sub(1, Ordering::Relaxed);
         }
         match &home {
-            // A waiting reader may still read the node, so the frame is retired like any other.
+            // There was no room in the page table. A waiting reader may still access the node, so
+            // the frame must be retired like any other.
             Ok(NodeStorage::Frame(frame)) if !listed => self.retire(&[*frame], guard),
             Ok(NodeStorage::Frame(frame)) if manner != InitialHeat::Proven => self.push_cold(*frame),
             Ok(_) => {}
@@ -540,7 +555,7 @@ impl NodeCacheInner {
         home.map_err(Arc::new)
     }
 
-    /// Returns the initial CLOCK state of a node that was read.
+    /// Returns the initial CLOCK state of a node that was read from a device.
     fn initial_heat(&self, hash: u64, residence: CacheRetention, ahead: bool) -> InitialHeat {
         match residence {
             CacheRetention::PassThrough => InitialHeat::Passing,
@@ -550,8 +565,8 @@ impl NodeCacheInner {
         }
     }
 
-    /// Publishes a frame whose bytes are written. Returns whether the page table had a free word
-    /// for it.
+    /// Publishes a frame whose node is completely written. Returns `false` if the page table has no
+    /// free word in the bucket for it; the caller must then retire the frame.
     pub(super) fn publish(
         &self,
         frame: FrameId,
@@ -580,7 +595,8 @@ impl NodeCacheInner {
             NodeBytes::Shared(bytes) => {
                 self.verify(pointer, bytes, offers)?;
                 let len = self.page_size.node_bytes(pointer.pages);
-                // SAFETY: the frame was taken for this node alone.
+                // SAFETY: the frame was taken for this node alone, so no other reference to its
+                // bytes exists.
                 let mut node = unsafe { self.arena.buffer(self.data_at(frame), len) };
                 return NodeCodec::decode(pointer, self.page_size, bytes, &mut node);
             }
@@ -589,7 +605,8 @@ impl NodeCacheInner {
         if pointer.codec == NodeCodec::None {
             return Ok(());
         }
-        // Copies the encoded node to scratch memory, because the decoded one overwrites it.
+        // The encoded node is copied to scratch memory, because decoding overwrites the frame that
+        // contains it.
         let _charge = BudgetCharge::new(
             &self.budget,
             ChargePurpose::Working,
@@ -598,8 +615,8 @@ impl NodeCacheInner {
         let encoded = read[..pointer.encoded_len as usize].to_vec();
         drop(read);
         let len = self.page_size.node_bytes(pointer.pages);
-        // SAFETY: the frame was taken for this node alone, and the buffer that it was read through
-        // is gone.
+        // SAFETY: the frame was taken for this node alone, and the buffer through which it was read
+        // has been dropped.
         let mut node = unsafe { self.arena.buffer(self.data_at(frame), len) };
         NodeCodec::decode(pointer, self.page_size, &encoded, &mut node)
     }
@@ -641,7 +658,8 @@ impl NodeCacheInner {
         })))
     }
 
-    /// Inserts a newly written node, if a frame is available.
+    /// Inserts a newly written node if a frame is available, unless the node is already cached or
+    /// being read.
     pub(super) fn insert(&self, pointer: &NodePointer, node: &[u8], manner: InitialHeat, guard: &EpochGuard) {
         let key = NodeKey::of(pointer);
         let hash = key.hash();
@@ -651,7 +669,8 @@ impl NodeCacheInner {
         let Some(frame) = self.take_frame(usize::from(pointer.pages) - 1, guard, CacheRetention::Keep) else {
             return;
         };
-        // SAFETY: the frame was taken for this node alone.
+        // SAFETY: the frame was taken for this node alone, so no other reference to its bytes
+        // exists.
         unsafe { self.arena.buffer(self.data_at(frame), node.len()) }.copy_from_slice(node);
         let shard = self.flights.shard(hash);
         if self.find_frame(&key, hash, guard).is_some() || shard.iter().any(|flight| flight.key == key) {

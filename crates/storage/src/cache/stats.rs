@@ -1,10 +1,12 @@
-//! Statistics of the cache, without a shared write in the path of a hit.
+//! Statistics of the cache. A hit updates only a counter of its own thread, without a write to
+//! shared memory.
 
 use crate::EpochGuard;
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Threads whose slot is below this have their own counters. The others share the last stripe.
+/// Number of stripes that belong to one thread each. A thread whose epoch slot is below this number
+/// has its own stripe; all other threads share one more stripe.
 const STRIPES: usize = 64;
 
 #[derive(Debug, Default)]
@@ -18,7 +20,7 @@ struct StatsStripe {
     failures: AtomicU64,
 }
 
-/// Counters in stripes, so that threads rarely share a cache line.
+/// Counters divided into stripes by thread, so that threads rarely write to the same cache line.
 #[derive(Debug)]
 pub(super) struct StripedCounters {
     stripes: Box<[CachePadded<StatsStripe>]>,
@@ -31,7 +33,7 @@ impl StripedCounters {
         }
     }
 
-    /// Returns the memory of the counters in bytes.
+    /// Returns the size of the counters in bytes.
     pub(super) fn bytes() -> u64 {
         ((STRIPES + 1) * size_of::<CachePadded<StatsStripe>>()) as u64
     }
@@ -40,7 +42,8 @@ impl StripedCounters {
     fn add(&self, guard: &EpochGuard, counter: impl Fn(&StatsStripe) -> &AtomicU64, count: u64) {
         match guard.slot() {
             Some(slot) if slot < STRIPES => {
-                // This stripe has no other writer: a slot belongs to one thread.
+                // A load and a store suffice here, because no other thread writes to this stripe: a
+                // slot belongs to one thread.
                 let counter = counter(&self.stripes[slot]);
                 counter.store(
                     counter.load(Ordering::Relaxed).wrapping_add(count),
@@ -100,45 +103,48 @@ impl StripedCounters {
     }
 }
 
-/// Statistics of a cache. Counts are totals since its creation, bytes are current. The values are
-/// read one after another, so they are not a consistent snapshot.
+/// Statistics of a cache. Counts are totals since the creation of the cache, and byte sizes are
+/// current. The fields are read one after another, so they are not a consistent snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
-    /// Lookups that found their node.
+    /// Number of lookups that found the node in the cache.
     pub hits: u64,
-    /// Nodes read from the device.
+    /// Number of nodes that were read from a device.
     pub misses: u64,
-    /// Misses of index or maplet nodes, as [reported by the
+    /// Number of lookups that missed an index or maplet node, as [reported by the
     /// caller](super::NodeCache::record_index_misses).
     pub index_misses: u64,
-    /// Lookups that waited for a read started by another call.
+    /// Number of lookups that waited for a read started by another call.
     pub joined: u64,
-    /// Number of nodes removed from their frames to make space.
+    /// Number of nodes that were evicted to make room for others.
     pub evictions: u64,
-    /// Misses served from private memory, because every frame was in use or waited for an epoch.
+    /// Number of misses that read the node into private memory. This happens if every frame is in
+    /// use or cannot be recycled before the epoch advances.
     pub private_reads: u64,
-    /// Failed reads, including failures of verification and decoding.
+    /// Number of failed reads, including nodes that failed verification or decoding.
     pub failures: u64,
     /// The memory budget in bytes.
     pub budget_bytes: u64,
-    /// Bytes charged to the budget: the sum of the five fields below. It exceeds the budget only
-    /// while a smaller budget takes effect, or while guards and references hold more private memory
-    /// than the reserve.
+    /// Bytes charged to the budget: the sum of the next five fields. It exceeds the budget in two
+    /// cases only: while a reduction of the budget takes effect, and while guards and references
+    /// keep more private memory alive than the reserve for it.
     pub charged_bytes: u64,
-    /// Chunks of the arena, including headers and free frames.
+    /// Bytes of the chunks in use, including frame headers and free frames.
     pub arena_bytes: u64,
     /// Memory of the page tables.
     pub table_bytes: u64,
-    /// Lists, counters and other structures of fixed size.
+    /// Bytes of lists, counters and other structures of fixed size.
     pub fixed_bytes: u64,
-    /// Nodes in private memory, which guards and references hold.
+    /// Bytes of nodes in private memory, which guards and references keep alive.
     pub private_bytes: u64,
-    /// Scratch memory, and the records of reads in flight.
+    /// Bytes of scratch memory and of the records of reads in flight.
     pub working_bytes: u64,
-    /// Frames that hold a node; a part of `arena_bytes`.
+    /// Bytes of frames that contain a node. They are included in `arena_bytes`.
     pub resident_bytes: u64,
-    /// Frames with a [`FrameRef`](super::FrameRef); a part of `arena_bytes`.
+    /// Bytes of frames that a [`FrameRef`](super::FrameRef) pins. They are included in
+    /// `arena_bytes`.
     pub pinned_bytes: u64,
-    /// Chunks that are moving from one node size to another, or being given back.
+    /// Number of chunks that are being emptied, either to be divided into frames of another size or
+    /// to be returned to the system.
     pub draining_chunks: u64,
 }
