@@ -1,4 +1,4 @@
-//! Errors of the storage layer: the cause, the place on disk and the remedy.
+//! Errors of the storage layer. An error states the cause, the location on disk and the remedy.
 
 use alluvium_base::ErrorKind;
 use std::fmt;
@@ -7,21 +7,21 @@ use thiserror::Error;
 /// The result of a storage operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The on-disk structure that a [`DiskLocation`] lies in.
+/// The kind of on-disk structure to which a [`DiskLocation`] refers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OnDiskObject {
-    /// A copy of a superblock.
+    /// One copy of a superblock.
     Superblock,
     ExtentMap,
-    /// A node: one to sixteen pages.
+    /// A node, which occupies one to sixteen pages.
     Node,
     /// The header of a log segment.
     LogSegment,
     /// A record of the log.
     LogRecord,
-    /// The mark of a tier's directory.
+    /// The marker file of a tier's directory.
     TierMark,
-    /// The list of a store's further tiers.
+    /// The list of all tiers of a store but the first.
     TierList,
 }
 
@@ -43,9 +43,9 @@ impl fmt::Display for OnDiskObject {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DiskLocation {
     pub object: OnDiskObject,
-    /// The file's name within the store's directory.
+    /// Name of the file within the store's directory.
     pub file: String,
-    /// Offset of the structure's first byte in the file.
+    /// Offset in bytes of the structure's first byte in the file.
     pub offset: u64,
 }
 
@@ -67,33 +67,33 @@ impl fmt::Display for DiskLocation {
     }
 }
 
-/// The advice that ends every message about damage.
+/// The advice at the end of every error message about damaged data.
 pub const DAMAGE_ADVICE: &str = "; restore the store from a backup, or run `alluvium repair`";
 
 /// An error of a storage operation.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// I/O error of the device.
+    /// An I/O error of the device.
     #[error(transparent)]
     Device(#[from] alluvium_device::Error),
-    /// The data read is not the data that was written. None of it was used.
+    /// The data read is not the data that was written. The data was not used.
     #[error("damaged {place}: expected {expected}, found {found}{}", DAMAGE_ADVICE)]
     Corrupt {
         place: DiskLocation,
-        /// A description of the expected content.
+        /// A description of the content that was expected.
         expected: String,
-        /// A description of the content found.
+        /// A description of the content that was read.
         found: String,
     },
     /// The directory does not contain a store.
     #[error("{directory} is not a store: {why}")]
     NotAStore {
         directory: String,
-        /// Why the directory is rejected.
+        /// The reason why the directory is not accepted.
         why: String,
     },
-    /// The data file of a tier is missing from its directory.
+    /// The data file of a tier does not exist in the tier's directory.
     #[error(
         "{file} is missing in {directory}, and with it all data of this tier: restore the store from a backup"
     )]
@@ -102,25 +102,25 @@ pub enum Error {
         file: String,
         directory: String,
     },
-    /// The directory given for a tier does not contain that tier of the store.
+    /// The directory passed for a tier does not contain that tier of this store.
     #[error("{directory} is not tier {tier} of the store in {store}: {why}")]
     WrongTier {
         directory: String,
         tier: u8,
         /// The first directory of the store.
         store: String,
-        /// The mismatch and its remedy.
+        /// A description of the mismatch and its remedy.
         why: String,
     },
     /// The directory already contains a store.
     #[error("{directory} holds a store already: open it instead of creating it")]
     StoreExists {
-        /// The directory, as [`Directory::describe`](alluvium_device::Directory::describe) names
-        /// it.
+        /// The directory, in the form returned by
+        /// [`Directory::describe`](alluvium_device::Directory::describe).
         directory: String,
     },
-    /// The device of a further tier fails. The store continues without it: data on the other tiers
-    /// remains readable, and new data is written there.
+    /// The device of a tier other than the first has failed. The store continues without this tier:
+    /// data on the other tiers can still be read, and new data is written to them.
     #[error(
         "tier {tier} in {directory} fails at {access}: {cause}; the other tiers still work and receive all \
         new data: once the device works again, run `alluvium tiers use` (`Db::use_tier`), or open the \
@@ -130,97 +130,99 @@ pub enum Error {
         tier: u8,
         directory: String,
         access: crate::tiers::FailedAccess,
-        /// The device's error, including the file.
+        /// The error of the device, including the name of the file.
         cause: String,
     },
-    /// The store was written by a newer version.
+    /// The store was written by a newer version of Alluvium, whose format this version cannot read.
     #[error(
         "{place} has format version {found}, but this version of Alluvium reads versions up to {supported}: upgrade Alluvium"
     )]
     NewerFormat {
-        /// The structure that holds the version.
+        /// The structure that contains the format version.
         place: DiskLocation,
         found: u32,
-        /// The newest version that can be read.
+        /// The newest format version that can be read.
         supported: u32,
     },
-    /// The store was written by an older version, whose format is no longer supported.
+    /// The store was written by an older version of Alluvium, whose format is no longer supported.
     #[error(
         "{place} has format version {found}, but this version of Alluvium reads version {supported}: \
         export the store with the version that wrote it (`alluvium export`), and import it with this one \
         (`alluvium import`)"
     )]
     OlderFormat {
-        /// The structure that holds the version.
+        /// The structure that contains the format version.
         place: DiskLocation,
         found: u32,
-        /// The version that can be read.
+        /// The only format version that can be read.
         supported: u32,
     },
-    /// The newest superblock is lost: the newest readable one is older than the generation recorded
-    /// in the log. Opening it would silently undo commits.
+    /// The newest superblock cannot be read, and the newest readable one is older than the
+    /// generation named in the log. Opening the older generation would silently lose commits.
     #[error(
         "the newest readable superblock has generation {opened}, but the log names generation {named}: the \
         newer superblock is damaged or stale; restore the store from a backup, or run `alluvium repair` to \
         accept the older state"
     )]
     OlderGeneration {
-        /// The newest generation that can be read.
+        /// The newest generation whose superblock can be read.
         opened: u64,
-        /// The newest generation recorded in the log.
+        /// The newest generation named in the log.
         named: u64,
     },
-    /// A merge operator rejects the value under the operands of a key. Value and operands are left
-    /// unchanged.
+    /// A merge operator cannot apply the operands of a key, because it rejects the key's value. The
+    /// value and the operands are unchanged.
     #[error(
         "the value of the key \"{}\" cannot be merged, because the merge operator {operator} rejects it ({why}): put another value, or delete the key",
         key.escape_ascii()
     )]
     BadBase {
-        /// The key, including the prefix of its keyspace.
+        /// The key, prefixed with its keyspace.
         key: Vec<u8>,
         /// The name of the merge operator.
         operator: &'static str,
-        /// Why the operator rejects the value.
+        /// The reason why the operator rejects the value.
         why: String,
     },
-    /// The store has no space for the request. Nothing was changed.
+    /// The store does not have enough space for the request. Nothing was changed.
     #[error("the store is full: {wanted} bytes are needed, but only {free} are free{}; delete data or free disk space", if *reserve { " (the rest is reserved for deletes and checkpoints)" } else { "" })]
     Full {
         wanted: u64,
-        /// Bytes available to requests of this class.
+        /// Number of bytes available to requests of this allocation class.
         free: u64,
-        /// Whether a reserve remains that this request must not use.
+        /// Whether a reserve remains that requests of this allocation class must not use.
         reserve: bool,
     },
-    /// The log has reached its limit. Nothing was written. The record's sequence numbers remain
-    /// open: append them again once the log has space, or void them with `WriteAheadLog::void`.
+    /// The log has reached its size limit. Nothing was written. The sequence numbers of the record
+    /// are still unused: append the record again once the log has space, or void the numbers with
+    /// `WriteAheadLog::void`.
     #[error(
         "the log is full: {live} of {limit} bytes hold records that no checkpoint covers{}, and {wanted} \
         more are needed; checkpoint the store and release the log",
         if *reserve { " (the rest is reserved for deletes and checkpoints)" } else { "" }
     )]
     LogFull {
-        /// Size of the record in bytes.
+        /// Size in bytes of the record to be appended.
         wanted: u64,
-        /// Bytes in segments that are not yet released.
+        /// Size in bytes of the segments that are not released.
         live: u64,
-        /// Limit of the log in bytes.
+        /// Maximum size of the log in bytes.
         limit: u64,
-        /// Whether a reserve remains that this append must not use.
+        /// Whether a reserve remains that appends of this priority must not use.
         reserve: bool,
     },
-    /// An earlier write or sync failed, so the store refuses changes (invariant S6).
+    /// An earlier write or sync failed. The store therefore refuses changes until it is reopened
+    /// (invariant S6).
     #[error("the store refuses changes since an earlier failure ({cause}): close it and open it again")]
     Poisoned {
-        /// The message of the earlier failure.
+        /// The error message of the first failure.
         cause: String,
     },
-    /// An option is invalid for the store.
+    /// The value of an option is invalid.
     #[error("option {option}: {why}")]
     BadOption {
         option: &'static str,
-        /// The problem and a valid alternative.
+        /// A description of the problem and of a valid alternative.
         why: String,
     },
 }
@@ -234,7 +236,7 @@ impl Error {
         }
     }
 
-    /// Returns the kind of the error, independent of the structure it comes from.
+    /// Returns the kind of the error, which does not depend on the structure that caused it.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -255,8 +257,8 @@ impl Error {
         }
     }
 
-    /// Returns the failing tier and the failed access of an [`Error::TierFails`]. Other tiers are
-    /// not affected.
+    /// Returns the failed tier and the kind of access that failed, if this is an
+    /// [`Error::TierFails`]; otherwise `None`. Other tiers are not affected by such an error.
     #[must_use]
     pub fn failing_tier(&self) -> Option<(u8, crate::tiers::FailedAccess)> {
         match self {
@@ -265,8 +267,8 @@ impl Error {
         }
     }
 
-    /// Returns whether a finding of a check reports an unreadable further tier. Such a finding ends
-    /// with the message of [`Error::TierFails`].
+    /// Returns whether a sentence returned by a check reports a tier that cannot be read, other
+    /// than the first. Such a sentence ends with the message of [`Error::TierFails`].
     #[must_use]
     pub fn reports_unreadable_tier(sentence: &str) -> bool {
         let marker = format!(" fails at {}: ", crate::tiers::FailedAccess::Reading);
@@ -274,8 +276,8 @@ impl Error {
         before.is_some_and(|before| before.contains("tier "))
     }
 
-    /// Returns whether a resource is exhausted: space on the disk or in the store, open files, or
-    /// memory. Nothing was changed, and the same request may succeed later.
+    /// Returns whether a resource is exhausted: disk space, space in the store, file descriptors,
+    /// or memory. Nothing was changed, and the same request may succeed later.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.kind() == ErrorKind::Full

@@ -1,4 +1,4 @@
-//! Storage layer: turns devices into crash-safe, reference-counted, cached pages.
+//! Storage layer. On top of devices, it provides crash-safe, reference-counted and cached pages.
 //!
 //! *Scope*: superblocks and generations, extents and their reference counts, node encoding, the
 //! cache, the mechanics of the log, and the order in which all of these are written to the device.
@@ -8,16 +8,16 @@
 //! Invariants:
 //!
 //! - **S1** A block reachable from the durable superblock is never overwritten.
-//! - **S2** Order of a checkpoint: data, sync, superblock, sync. Only then are extents reused,
-//!   holes punched and log segments recycled.
-//! - **S3** Every pointer verifies the block it points to: a flipped, misdirected, stale or zeroed
-//!   block is detected when it is read.
-//! - **S4** A freed extent is reused only once a later generation is durable and no guard or read
-//!   in flight can reach its old content.
+//! - **S2** A checkpoint writes and syncs the data, and then writes and syncs the superblock. Only
+//!   then may extents be reused, holes be punched and log segments be recycled.
+//! - **S3** Every pointer verifies the block it points to. A block that is corrupted, misdirected,
+//!   stale or zeroed is detected when it is read.
+//! - **S4** A freed extent is reused only when two conditions are met: a later generation is
+//!   durable, and no guard or read in flight can still reach the extent's old content.
 //! - **S5** A full disk is reported before anything is written or installed.
-//! - **S6** After a failed write or sync the store refuses further changes until it is reopened;
-//!   reads continue. The failure of a further tier does not stop the store: the tier is skipped
-//!   (T7).
+//! - **S6** After a failed write or sync, the store refuses further changes until it is reopened,
+//!   but reads continue. The failure of any tier but the first does not stop the store: the failed
+//!   tier is skipped (T7).
 
 pub mod cache;
 pub mod epoch;
@@ -43,6 +43,7 @@ pub use log::{LogDurability, LogOptions, WriteAheadLog};
 pub use node::{NodeCodec, NodePointer, PageSize};
 pub use tiers::{TierDirectories, TierFiles};
 
-/// Upper bound on sequences, generations and other monotonic counters. A larger stored value is
-/// treated as damage, so that sums and successors of values read from disk cannot overflow.
+/// Upper bound for sequence numbers, generations and other counters that only increase. A stored
+/// value above it is treated as corruption. Sums and successors of values read from disk therefore
+/// cannot overflow.
 pub const IMPOSSIBLE: u64 = 1 << 62;

@@ -17,15 +17,17 @@ use alluvium_device::{Directory, FileOptions};
 use std::sync::Arc;
 
 impl Store {
-    /// Adds a tier in an empty directory (steps 1 and 2) and returns its number. The tier accepts
-    /// no data before [`Store::end_adding`], which must follow a durable checkpoint.
+    /// Starts adding a tier in an empty directory (steps 1 and 2), and returns the number of the
+    /// tier. The caller must then complete a checkpoint and call [`Store::end_adding`]. The tier
+    /// receives no data before that.
     ///
-    /// The caller ensures that no other addition and no copy of the store is running.
+    /// The caller must ensure that no other tier is being added and that no copy of the store is in
+    /// progress.
     ///
     /// # Errors
-    /// [`Error::WrongTier`] if the directory is not empty; [`Error::BadOption`] if the store has
-    /// the maximum number of tiers; [`Error::Full`] if the disk has no space for the tier's
-    /// reserve; `Locked`; I/O errors. On error the store has no further tier.
+    /// [`Error::WrongTier`] if the directory is not empty; [`Error::BadOption`] if the store
+    /// already has the maximum number of tiers; [`Error::Full`] if the disk has no space for the
+    /// tier's reserve; `Locked`; I/O errors. If an error occurs, no tier is added.
     pub fn begin_adding(&self, directory: &Arc<dyn Directory>, limits: TierLimits) -> Result<u8> {
         self.health.check()?;
         let tier = self.tiers.count() as u8;
@@ -60,7 +62,7 @@ impl Store {
         locks.push(lock);
         self.directories
             .replace(self.directories().clone().and(Arc::clone(directory)));
-        // This step is last, because the number of files defines the number of tiers.
+        // The file is added last, because the number of files defines the number of tiers.
         self.tiers.add(file, &directory.describe());
         assert_eq!(
             self.directories().count(),
@@ -70,13 +72,13 @@ impl Store {
         Ok(tier)
     }
 
-    /// Opens a tier for data once the durable superblock counts it (step 4).
+    /// Opens an added tier for data (step 4). The durable superblock must already include the tier.
     ///
     /// # Errors
-    /// I/O errors. The next opening of the store repeats the step.
+    /// I/O errors. In that case, the next opening of the store repeats the step.
     ///
     /// # Panics
-    /// If the durable superblock does not count the tier.
+    /// If the durable superblock does not include the tier.
     pub fn end_adding(&self, tier: u8) -> Result<()> {
         assert!(tier < self.superblock().tiers, "tier {tier} is durable (T3)");
         let directory = self.directories().get(tier).expect("it was added");

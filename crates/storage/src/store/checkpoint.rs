@@ -1,4 +1,5 @@
-//! Making a generation durable: the barriers, in the order given in the module header.
+//! Checkpoints, which make a generation durable. The steps run in the order shown in the module
+//! header.
 
 use super::Store;
 use crate::Result;
@@ -7,8 +8,8 @@ use crate::superblock::{MAX_PAYLOAD, Superblock};
 use alluvium_base::Purpose;
 use std::sync::atomic::Ordering;
 
-/// A cut that is not durable yet. If it is dropped before `finish`, its changes become part of the
-/// next checkpoint.
+/// A generation whose contents are fixed but which is not durable yet. If this value is dropped
+/// without a call of `finish`, its changes become part of the next checkpoint.
 #[derive(Debug)]
 #[must_use = "a cut becomes durable with `finish`"]
 pub struct Checkpoint<'store> {
@@ -17,9 +18,10 @@ pub struct Checkpoint<'store> {
 }
 
 impl Store {
-    /// Cuts a generation: it includes every extent installed, released or counted so far. The
-    /// caller determines its own cut (payload and sequence number) at the same moment, and must
-    /// prevent concurrent installs until then. Only one checkpoint runs at a time.
+    /// Begins a checkpoint of the generation under construction. It contains every extent installed
+    /// or released and every reference count changed before this call. The caller must determine
+    /// its payload and the sequence number of its cut at the same moment, and must prevent changes
+    /// to the extents in between. Only one checkpoint may be in progress.
     ///
     /// # Errors
     /// [`Error::Poisoned`](crate::Error::Poisoned) after an earlier failure.
@@ -37,24 +39,25 @@ impl Store {
 }
 
 impl Checkpoint<'_> {
-    /// Returns the generation that becomes durable.
+    /// Returns the number of the generation that this checkpoint makes durable.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.frozen.generation()
     }
 
-    /// Makes the generation durable with the caller's payload. The generation contains every commit
-    /// up to `cut`, so the log up to `cut` is released. Every node reachable from the payload must
-    /// be written (`NodeWriter::finish`) and installed.
+    /// Makes the generation durable with the caller's payload, and returns its number. The
+    /// generation must contain every commit up to sequence number `cut`, because the log up to
+    /// `cut` is then released. Before the call, every node reachable from the payload must be
+    /// written (`NodeWriter::finish`), and its extent must be installed.
     ///
     /// # Errors
-    /// A full disk aborts the checkpoint and frees nothing. [`Store::superblock`] then returns the
-    /// durable generation: the previous one, or this one if only the log's note did not fit. Any
-    /// other failure makes the store refuse changes (K2).
+    /// A full disk aborts the checkpoint, and nothing is freed. [`Store::superblock`] then returns
+    /// the durable generation. This is the previous generation, or the new one if only the log had
+    /// no space to name it. Any other failure makes the store refuse changes (K2).
     ///
     /// # Panics
-    /// If the payload is longer than [`MAX_PAYLOAD`], or `cut` is below that of the previous
-    /// generation: the log up to there is gone.
+    /// If the payload is longer than [`MAX_PAYLOAD`], or if `cut` is below the cut of the previous
+    /// generation, because the log up to that cut has been released.
     pub fn finish(self, payload: &[u8], cut: u64) -> Result<u64> {
         assert!(
             payload.len() <= MAX_PAYLOAD,
@@ -66,14 +69,15 @@ impl Checkpoint<'_> {
         let before = store.superblock().cut;
         assert!(cut >= before, "a cut at {cut} falls behind the one at {before}");
         store.health.poison_on_error(self.make_durable(payload, cut))?;
-        // The generation is durable. The rest frees what it no longer needs (K1, step 7).
+        // The generation is now durable. The remaining calls free the extents and log segments that
+        // it no longer needs (K1, step 7).
         debug_assert_eq!(store.superblock().generation, generation, "it is durable (K1)");
         store.extents.made_durable(generation);
         store.health.poison_on_error(store.log.release(cut))?;
         Ok(generation)
     }
 
-    /// Performs steps 3 to 6.
+    /// Performs steps 3 to 6 of the checkpoint.
     fn make_durable(self, payload: &[u8], cut: u64) -> Result<()> {
         let store = self.store;
         let generation = self.generation();

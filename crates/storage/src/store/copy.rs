@@ -1,4 +1,4 @@
-//! Copies a durable generation into another directory while the store stays in use.
+//! Copies the durable generation of a store into other directories while the store remains in use.
 //!
 //! ```text
 //!   mark the target as a store that is being created      superblock.new
@@ -9,7 +9,8 @@
 //!   the superblock                                         superblock        a store from here on
 //! ```
 //!
-//! An interrupted copy does not open as a store. Copying again starts from the beginning.
+//! An interrupted copy has no superblock, so it cannot be opened as a store. Copying into the same
+//! directories again starts from the beginning.
 
 use super::{LOCK_FILE, Store, StoreOptions, lock_all, refs};
 use crate::extents::{GenerationPin, live_ranges, map_file, require_map};
@@ -24,22 +25,26 @@ use alluvium_device::{
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes copied between two progress reports.
+/// Maximum number of bytes that are copied between two progress reports.
 const STEP: u64 = 16 * MIB;
 
-/// Step in bytes for skipping a gap. Each step is allocated before its hole is punched.
+/// Size in bytes of the steps in which a hole is created in the target file. Each step is first
+/// allocated by growing the file and then deallocated by punching a hole, so this bounds the space
+/// needed temporarily.
 const SKIP: u64 = 64 * MIB;
 
-/// Files that a structure keeps in addition to the extents, as of a pinned generation.
+/// Files that a data structure stores outside the extents. They are copied in the state that
+/// belongs to a pinned generation.
 pub trait SideFiles {
     /// Returns the approximate number of bytes that [`SideFiles::copy_to`] writes.
     fn bytes(&self) -> u64;
 
-    /// Writes the files into the first directory of a copy and syncs them. Calls `wrote` with the
-    /// number of bytes written since the last call; an error from it aborts the copy.
+    /// Writes the files to the first directory of the copy and syncs them. While writing, this
+    /// function must call `wrote` with the number of bytes written since the previous call. If
+    /// `wrote` returns an error, the copy must be aborted with that error.
     ///
     /// # Errors
-    /// I/O errors; damage; errors of `wrote`.
+    /// I/O errors; errors for damaged files; errors of `wrote`.
     fn copy_to(&self, directory: &dyn Directory, wrote: &mut dyn FnMut(u64) -> Result<()>) -> Result<()>;
 }
 
@@ -49,8 +54,8 @@ pub struct CopyProgress {
     pub total_bytes: u64,
 }
 
-/// A durable generation that is pinned: the extents it reaches are neither reused nor overwritten
-/// until this is dropped.
+/// A pinned durable generation. The extents reachable from it are neither reused nor overwritten
+/// until this value is dropped.
 #[derive(Debug)]
 pub struct GenerationSnapshot {
     superblock: Superblock,
@@ -61,13 +66,13 @@ pub struct GenerationSnapshot {
 }
 
 impl Store {
-    /// Pins the durable generation. Space that later generations release stays in use until the pin
-    /// is dropped.
+    /// Pins the durable generation. Space that later generations free cannot be reused until the
+    /// returned snapshot is dropped.
     ///
     /// # Errors
     /// I/O errors.
     pub fn pin_durable(&self, options: &StoreOptions) -> Result<GenerationSnapshot> {
-        // The lock prevents a later generation from becoming durable.
+        // While the superblock is locked, no later generation can become durable.
         let superblock = self.superblock.lock();
         let durable = superblock.durable().clone();
         let map = map_file(durable.map.file);
@@ -83,28 +88,28 @@ impl Store {
 }
 
 impl GenerationSnapshot {
-    /// Returns the generation's cut: it contains every commit up to this sequence number.
+    /// Returns the cut of the generation: the sequence number up to which it contains all commits.
     #[must_use]
     pub fn cut(&self) -> u64 {
         self.superblock.cut
     }
 
-    /// Returns the payload of its superblock.
+    /// Returns the payload in the superblock of the generation.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         &self.superblock.payload
     }
 
-    /// Copies the generation into an empty directory, or into one with the files of an interrupted
-    /// copy. A store with several tiers needs one directory for each. The copy is an independent
-    /// store with identity `id`. `progress` is called between steps; an error from it aborts the
-    /// copy.
+    /// Copies the generation into empty directories, or into directories that contain the files of
+    /// an interrupted copy. `target` must have one directory for each tier. The copy is an
+    /// independent store with the identity `id`. `progress` is called after each step; if it
+    /// returns an error, the copy is aborted.
     ///
     /// # Errors
     /// [`Error::NotAStore`] or [`Error::WrongTier`] if a directory contains other files;
-    /// [`Error::BadOption`] if the number of directories is not the number of tiers; `Locked`;
-    /// errors of `progress`; I/O errors. On error the copied files are removed as far as possible;
-    /// the remainder does not open as a store.
+    /// [`Error::BadOption`] if the number of directories differs from the number of tiers;
+    /// `Locked`; errors of `progress`; I/O errors. If an error occurs, the copied files are removed
+    /// as far as possible. Files that remain cannot be opened as a store.
     pub fn copy_to(
         &self,
         target: impl Into<TierDirectories>,
@@ -114,8 +119,8 @@ impl GenerationSnapshot {
         self.copy_with(target, id, &[], progress)
     }
 
-    /// Like [`GenerationSnapshot::copy_to`], and also copies the files that structures keep in
-    /// addition to the extents.
+    /// Like [`GenerationSnapshot::copy_to`], but also copies the files in `beside`, which data
+    /// structures store outside the extents.
     ///
     /// # Errors
     /// As [`GenerationSnapshot::copy_to`].
@@ -149,7 +154,8 @@ impl GenerationSnapshot {
         copied
     }
 
-    /// Copies a range of a tier's file. A failed read counts as a failure of the tier.
+    /// Copies a range of a tier's data file. If the read fails, the source tier is marked as
+    /// failed.
     fn copy_piece(
         &self,
         tier: u8,
@@ -234,21 +240,23 @@ impl GenerationSnapshot {
     }
 }
 
-/// A completed copy, opened for comparison with its source. It is not open as a store.
+/// A completed copy of a store, opened only to be compared with the source. It is not open for
+/// reads and writes as a [`Store`] is.
 #[derive(Debug)]
 pub struct StoreCopy {
     superblock: Superblock,
     tiers: TierFiles,
-    /// Violations found in the superblock, the tier marks or the extent map.
+    /// Violations found in the superblock, the marker files of the tiers, or the extent map.
     findings: Vec<String>,
 }
 
 impl StoreCopy {
-    /// Reads the superblock, the extent map and the marks of a copy.
+    /// Opens a copy, and verifies its superblock, the marker files of its tiers and its extent map.
+    /// [`StoreCopy::findings`] returns the violations found.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if it has a different number of tiers; [`Error::Corrupt`] if there is
-    /// no sound superblock; I/O errors.
+    /// [`Error::BadOption`] if the copy has a different number of tiers; [`Error::Corrupt`] if no
+    /// valid superblock exists; I/O errors.
     pub fn open(directories: impl Into<TierDirectories>) -> Result<StoreCopy> {
         let directories = directories.into();
         let first = directories.first();
@@ -277,14 +285,15 @@ impl StoreCopy {
         &self.tiers
     }
 
-    /// Returns the violations found in the superblock, the tier marks or the extent map.
+    /// Returns the violations found in the superblock, the marker files of the tiers, or the extent
+    /// map.
     #[must_use]
     pub fn findings(&self) -> &[String] {
         &self.findings
     }
 }
 
-/// Splits a range into steps of at most [`STEP`] bytes.
+/// Splits a byte range into consecutive pieces of at most [`STEP`] bytes.
 fn pieces(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let end = range.end;
     (range.start..end)
@@ -292,7 +301,8 @@ fn pieces(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
         .map(move |start| start..end.min(start + STEP))
 }
 
-/// Extends a file with a hole up to `to`.
+/// Extends a file to a length of `to` bytes with a hole. Does nothing if the file is already as
+/// long.
 fn skip_to(file: &dyn Device, to: u64) -> Result<()> {
     debug_assert!(to.is_multiple_of(BLOCK), "ranges in use begin with a unit");
     while file.len() < to {
@@ -303,10 +313,10 @@ fn skip_to(file: &dyn Device, to: u64) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a directory is empty except for leftovers of an interrupted creation.
+/// Returns an error unless the directory is empty, apart from files of an interrupted creation.
 ///
 /// # Errors
-/// [`Error::NotAStore`] if it is not.
+/// [`Error::NotAStore`] if the directory contains other files.
 fn require_empty(target: &dyn Directory) -> Result<()> {
     let names = target.list()?;
     if names.iter().any(|name| name == superblock::NEW_FILE) {

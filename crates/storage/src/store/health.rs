@@ -3,18 +3,18 @@
 use crate::{Error, Result};
 use std::sync::OnceLock;
 
-/// The first failure of the device. After it, the device's contents are unknown until the store is
-/// reopened.
+/// The first device failure since the store was opened. After such a failure, the contents of the
+/// device are unknown until the store is reopened.
 #[derive(Debug, Default)]
 pub(super) struct StoreHealth {
     cause: OnceLock<String>,
 }
 
 impl StoreHealth {
-    /// Checks that no failure was recorded.
+    /// Returns an error if a failure has been recorded.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] with the first failure.
+    /// [`Error::Poisoned`] with the cause of the first failure.
     pub(super) fn check(&self) -> Result<()> {
         match self.cause.get() {
             None => Ok(()),
@@ -22,8 +22,9 @@ impl StoreHealth {
         }
     }
 
-    /// Records a device failure in the result of a change, and returns the result. A full disk does
-    /// not count as a failure (K2), nor does a shortage of open files or memory.
+    /// Records the failure if `result` is a device error, so that the store refuses changes from
+    /// now on. Returns `result` unchanged. Not treated as failures are a full disk (K2) and a lack
+    /// of file descriptors or memory.
     pub(super) fn poison_on_error<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result
             && !error.is_full()

@@ -1,7 +1,8 @@
-//! The store: combines all parts of this crate behind one interface and enforces their order.
+//! The store combines all parts of this crate behind one interface, and enforces the order of their
+//! operations.
 //!
-//! *Scope*: the order in which state is created, opened, made durable and reclaimed, and when the
-//! store refuses changes.
+//! *Scope*: the order in which state is created, opened, made durable and reclaimed, and the
+//! conditions under which the store refuses changes.
 //!
 //! *Must not depend on*: the meaning of a node, a payload or a log record.
 //!
@@ -16,20 +17,21 @@
 //!                                  7  dead extents and log are given free           ┘
 //! ```
 //!
-//! Invariants, in addition to those of the parts and S1 to S6 of the crate:
+//! Invariants, in addition to those of the individual parts and to S1 to S6 of the crate:
 //!
-//! - **K1** Steps 3 to 7 of a checkpoint run in this order, and step 7 starts only after step 6 is
-//!   done.
-//! - **K2** A full disk aborts a checkpoint at any step, and nothing is freed (K1). Up to step 5
-//!   the previous generation stays durable. Its superblock is not touched (P1). If a crash leaves a
-//!   copy of the new superblock, that copy is valid, since everything it reaches was synced. At
-//!   step 6 the new generation is durable, but the log does not name it yet. [`Store::superblock`]
-//!   returns the durable one, and the next checkpoint repeats the missing steps. Any other failure
-//!   of a write or a sync makes the store refuse changes (S6).
-//! - **K3** Opening a store repeats steps 6 and 7 of the last checkpoint, so that a crash between
-//!   steps 5 and 7 leaks nothing.
-//! - **K4** Extents read by a copy are neither reused nor overwritten before the copy is complete.
-//!   The target gets a superblock only once everything else is durable.
+//! - **K1** Steps 3 to 7 of a checkpoint run in this order, and step 7 starts only after step 6 has
+//!   completed.
+//! - **K2** A full disk aborts a checkpoint at any step, and nothing is freed (K1). Up to step 5,
+//!   the previous generation remains the durable one, because its superblock is not modified (P1).
+//!   If a crash then leaves a copy of the new superblock, that copy is valid, because everything
+//!   reachable from it was synced before. At step 6, the new generation is durable, but the log
+//!   does not name it yet. [`Store::superblock`] returns the superblock of the durable generation,
+//!   and the next checkpoint repeats the missing steps. Any other failure of a write or a sync
+//!   makes the store refuse changes (S6).
+//! - **K3** Opening a store repeats steps 6 and 7 of the last checkpoint. A crash between steps 5
+//!   and 7 therefore leaks no space.
+//! - **K4** The extents that a copy of the store reads are neither reused nor overwritten before
+//!   the copy is complete. The copy gets a superblock only after all its other files are durable.
 
 mod adding;
 mod checkpoint;
@@ -64,13 +66,14 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// Name of the lock file.
+/// Name of the file by which a process locks a store's directory.
 pub const LOCK_FILE: &str = "LOCK";
 
-/// A store that is open for reading and writing. All methods may be called from any thread.
+/// A store that is open for reads and writes. All methods may be called from any thread.
 #[derive(Debug)]
 pub struct Store {
-    /// The directories at opening, replaced when a tier is added or reopened elsewhere.
+    /// The directories of the tiers. The value is replaced when a tier is added or is reopened in
+    /// another directory.
     directories: VersionedCell<TierDirectories>,
     tiers: Arc<TierFiles>,
     extents: Arc<Extents>,
@@ -78,19 +81,21 @@ pub struct Store {
     log: WriteAheadLog,
     epochs: Epochs,
     superblock: Mutex<SuperblockFile>,
-    /// The generation under construction: the birth generation of nodes written now.
+    /// The generation under construction, which is the birth generation of nodes that are written
+    /// now.
     building: AtomicU64,
-    /// Bit set of the tiers that accept no new extents.
+    /// Bit set of the tiers that are closed to new extents.
     closed_tiers: AtomicU8,
     health: StoreHealth,
     page_size: PageSize,
     cache_memory: CacheMemory,
     device: DeviceProfile,
-    /// Released last, after everything else is closed.
+    /// The locks of the directories. They are released only when the store is closed.
     locks: Mutex<Vec<DirectoryLock>>,
 }
 
-/// State read by [`Store::open`], before the log is replayed.
+/// A store whose superblock and extent map [`Store::open`] has read, but whose log has not been
+/// replayed yet.
 #[derive(Debug)]
 pub struct StoreOpening {
     directories: TierDirectories,
@@ -102,7 +107,8 @@ pub struct StoreOpening {
 }
 
 impl Store {
-    /// Returns the space of the file system that contains the first directory.
+    /// Returns the total and free space of the file system that contains the store's first
+    /// directory.
     ///
     /// # Errors
     /// I/O errors.
@@ -110,15 +116,17 @@ impl Store {
         Ok(self.directory().space()?)
     }
 
-    /// Creates a store with a first generation that holds `payload`. It takes one directory for
-    /// each tier, and none of them may contain a store.
+    /// Creates a store whose first generation contains `payload`. The store has one tier for each
+    /// directory, and no directory may already contain a store.
     ///
-    /// A crash during creation leaves no store; creating it again starts from the beginning.
+    /// If a crash interrupts the creation, no store exists, and this function can be called again
+    /// for the same directories.
     ///
     /// # Errors
-    /// [`crate::Error::StoreExists`]; [`crate::Error::NotAStore`] if files of a store exist without
-    /// its superblock; [`crate::Error::WrongTier`] if a further directory is not empty; `Locked` if
-    /// another process is creating or using it; [`crate::Error::BadOption`]; I/O errors.
+    /// [`crate::Error::StoreExists`]; [`crate::Error::NotAStore`] if the first directory contains
+    /// files of a store but no superblock; [`crate::Error::WrongTier`] if another directory is not
+    /// empty; `Locked` if another process is creating or using the store;
+    /// [`crate::Error::BadOption`]; I/O errors.
     ///
     /// # Panics
     /// If the payload is longer than [`MAX_PAYLOAD`].
@@ -146,7 +154,8 @@ impl Store {
         let extents = Extents::create(Arc::clone(&tiers), options.extents)?;
         let map = extents.write_map(first, extents.freeze(FIRST_GENERATION))?;
         let log = WriteAheadLog::create(first, options.log, FIRST_GENERATION)?;
-        // Every other name is durable before the superblock gets its own (P4, T2).
+        // The names of all other files are made durable before the superblock gets its name (P4,
+        // T2).
         directories.iter().try_for_each(|directory| directory.sync())?;
         let first_generation = Superblock {
             store: options.id,
@@ -165,7 +174,8 @@ impl Store {
     }
 
     /// Starts opening a store: locks its directories and reads its newest superblock and its extent
-    /// map. [`StoreOpening::replay`] completes the opening.
+    /// map. The caller must then call [`StoreOpening::replay`], which replays the log and returns
+    /// the open store.
     ///
     /// # Errors
     /// [`crate::Error::NotAStore`]; [`crate::Error::BadOption`] if the store has a different number
@@ -180,11 +190,12 @@ impl Store {
         }
     }
 
-    /// Like [`Store::open`], but accepts a damaged extent map: see [`StoreOpening::map_damage`]. A
-    /// damaged mark of a tier is rewritten.
+    /// Like [`Store::open`], but also succeeds if the extent map is damaged, which
+    /// [`StoreOpening::map_damage`] then reports. The marker file of a tier is rewritten if it is
+    /// damaged.
     ///
     /// # Errors
-    /// As [`Store::open`], except for a damaged map or mark.
+    /// As [`Store::open`], except that a damaged map or marker file is not an error.
     pub fn open_without_map(
         directories: impl Into<TierDirectories>,
         options: &StoreOptions,
@@ -192,8 +203,8 @@ impl Store {
         Self::begin(directories.into(), options, None, DamagedMarkPolicy::Mended)
     }
 
-    /// Like [`Store::open_without_map`], but opens a generation older than `than`. For
-    /// [`StoreOpening::repair`] only.
+    /// Like [`Store::open_without_map`], but opens the newest generation older than `than`. Only
+    /// [`StoreOpening::repair`] may be called on the result.
     ///
     /// # Errors
     /// As [`Store::open`].
@@ -214,8 +225,8 @@ impl Store {
         directories.validate()?;
         let first = &Arc::clone(directories.first());
         superblock::require(&**first)?;
-        // Further directories are locked only once they are known to belong to this store: locking
-        // creates a file.
+        // Locking a directory creates a file in it. Each further directory is therefore locked only
+        // after its marker file has shown that it belongs to this store.
         let mut locks = vec![first.lock(LOCK_FILE)?];
         let superblock = match than {
             None => SuperblockFile::open(&**first, FileAccessMode::ReadWrite)?,
@@ -223,7 +234,7 @@ impl Store {
         };
         let durable = superblock.durable();
         let directories = match than {
-            // This generation may predate the addition of a tier.
+            // This generation may be older than the addition of the last tiers.
             Some(_) => directories.first_ones(usize::from(durable.tiers)),
             None => directories,
         };
@@ -313,27 +324,28 @@ impl Store {
         self.page_size
     }
 
-    /// Returns the cost profile of the device, as given in the options.
+    /// Returns the cost profile of the device, as passed in the options.
     #[must_use]
     pub fn device(&self) -> &DeviceProfile {
         &self.device
     }
 
-    /// Returns the first directory: it contains tier 0, the superblock and the log.
+    /// Returns the first directory, which contains tier 0, the superblock and the log.
     #[must_use]
     pub fn directory(&self) -> &Arc<dyn Directory> {
         self.directories().first()
     }
 
-    /// Returns the directories of the tiers. The counters of each directory cover the I/O of its
-    /// tier since it was last opened; those of the first include the log.
+    /// Returns the current directory of each tier. The I/O counters of a directory cover its tier
+    /// since the directory was last opened. The counters of the first directory include the I/O of
+    /// the log.
     #[must_use]
     pub fn directories(&self) -> &TierDirectories {
         self.directories.get()
     }
 
-    /// Returns every directory used for a tier since the store was opened. There is more than one
-    /// after a failed tier was reopened elsewhere.
+    /// Returns every directory that this tier has used since the store was opened. There is more
+    /// than one if the tier failed and was reopened in another directory.
     #[must_use]
     pub fn directories_of(&self, tier: u8) -> Vec<&Arc<dyn Directory>> {
         let mut all: Vec<&Arc<dyn Directory>> = Vec::new();
@@ -345,7 +357,8 @@ impl Store {
         all
     }
 
-    /// Returns the epochs, which track the readers of unlinked objects.
+    /// Returns the epochs of the store, which determine when an object that is no longer reachable
+    /// has no more readers.
     #[must_use]
     pub fn epochs(&self) -> &Epochs {
         &self.epochs
@@ -371,14 +384,14 @@ impl Store {
         &self.tiers
     }
 
-    /// Returns a copy of the durable superblock.
+    /// Returns a copy of the superblock of the durable generation.
     #[must_use]
     pub fn superblock(&self) -> Superblock {
         self.superblock.lock().durable().clone()
     }
 
-    /// Returns the default options of a writer: the store's page size, no compression, tier 0, born
-    /// in the generation under construction.
+    /// Returns default options for a node writer: the page size of the store, no compression, tier
+    /// 0, and the generation under construction as the birth generation.
     #[must_use]
     pub fn writer_options(&self, purpose: Purpose, class: AllocationClass) -> WriterOptions {
         WriterOptions {
@@ -392,14 +405,15 @@ impl Store {
         }
     }
 
-    /// Returns a node writer. Its output becomes part of the store once its extents are installed.
+    /// Returns a writer for nodes. The nodes become part of the store when the caller installs the
+    /// extents that the writer returns.
     ///
     /// # Errors
-    /// [`Error::Poisoned`](crate::Error::Poisoned) after an earlier failure;
+    /// [`Error::Poisoned`](crate::Error::Poisoned) after an earlier failure of a write or sync;
     /// [`Error::BadOption`](crate::Error::BadOption) if the store has no such tier.
     ///
     /// # Panics
-    /// If the page size is not the store's.
+    /// If the page size in the options is not the page size of the store.
     pub fn node_writer(&self, options: WriterOptions) -> Result<NodeWriter> {
         assert_eq!(options.page_size, self.page_size, "one page size per store");
         self.health.check()?;
@@ -414,8 +428,8 @@ impl Store {
         ))
     }
 
-    /// Performs a bounded amount of reclamation: makes freed extents reusable and returns space to
-    /// the file system (S4).
+    /// Reclaims a bounded amount of space: makes freed extents available for reuse, and returns
+    /// free space to the file system (S4).
     ///
     /// # Errors
     /// I/O errors.
@@ -426,9 +440,10 @@ impl Store {
             .poison_on_error(self.extents.reclaim(self.epochs.safe(), limit))
     }
 
-    /// Frees space for a log segment on a full file system, by returning free space of the data
-    /// files that this class may use. Returns whether there was enough. The log may then allocate
-    /// the space.
+    /// Makes room for a log segment if the file system is full, by returning free space of the data
+    /// files to the file system. Only space that requests of this allocation class may use is
+    /// returned. Returns whether enough space for a segment was returned, in which case the caller
+    /// may retry the log allocation.
     ///
     /// # Errors
     /// I/O errors.
@@ -440,16 +455,17 @@ impl Store {
             >= wanted)
     }
 
-    /// Checks that the store accepts changes.
+    /// Returns an error if the store refuses changes because of an earlier failure.
     ///
     /// # Errors
-    /// [`crate::Error::Poisoned`] with the first failure.
+    /// [`crate::Error::Poisoned`] with the cause of the first failure.
     pub fn health(&self) -> Result<()> {
         self.health.check()
     }
 
-    /// Checks that neither the store's directory nor a file that is required for opening was
-    /// removed. If one was, the store refuses changes from then on, because they would be lost.
+    /// Checks that the store's first directory and the files that are required for opening have not
+    /// been removed. If one was removed, the store refuses changes from now on, because they would
+    /// be lost.
     ///
     /// # Errors
     /// [`crate::Error::Device`] with the removed file or directory; [`crate::Error::Poisoned`]
@@ -463,7 +479,8 @@ impl Store {
             is_gone.then(|| tier_file(0))
         };
         let superblock = || {
-            // If a checkpoint holds the lock, the checkpoint itself will detect the removal.
+            // If a checkpoint holds the lock of the superblock, the check is skipped: the
+            // checkpoint itself will detect the removal.
             let is_gone = self.superblock.try_lock().is_some_and(|file| file.is_removed());
             is_gone.then(|| superblock::FILE.to_owned())
         };
@@ -479,33 +496,35 @@ impl Store {
         }
     }
 
-    /// Records a failure of a change made through [`Store::extents`], [`Store::log`] or a writer,
-    /// and returns the result unchanged.
+    /// Makes the store refuse further changes if `result` is a device failure, and returns `result`
+    /// unchanged. It must be called with the result of each change made through [`Store::extents`],
+    /// [`Store::log`] or a node writer.
     ///
     /// # Errors
-    /// The error of `result`.
+    /// The error in `result`, if it is one.
     pub fn poison_on_error<T>(&self, result: Result<T>) -> Result<T> {
         self.health.poison_on_error(result)
     }
 
-    /// Returns the space used by the extents and by the log.
+    /// Returns the space that the extents use and the space that the log uses.
     #[must_use]
     pub fn usage(&self) -> (ExtentUsage, LogUsage) {
         (self.extents.usage(), self.log.usage())
     }
 
-    /// Checks the superblock, the extents with their map, and the log. Returns one sentence for
-    /// each violation. `reachable` lists every extent reachable from the payload, with its
-    /// reference count. The tree and the space must not change during the check; reads and appends
-    /// may continue. [`NodeCache::check`] is separate, because it does not allow these.
+    /// Verifies the superblock, the extents against their map, and the log. Returns one sentence
+    /// for each violation. `reachable` must list every extent that is reachable from the payload,
+    /// with its reference count. Trees and allocated space must not change during the check, but
+    /// reads and appends to the log may continue. The cache has a separate check,
+    /// [`NodeCache::check`], during which reads and appends are not allowed either.
     ///
     /// # Errors
-    /// None at present: unreadable data is reported as a violation.
+    /// None at present, because unreadable data is reported as a violation.
     pub fn check(&self, reachable: impl Iterator<Item = (Extent, u32)>) -> Result<Vec<String>> {
         Ok(self.check_counted(reachable).0)
     }
 
-    /// Like [`Store::check`], and also returns the numbers of log segments and of log bytes that
+    /// Like [`Store::check`], but also returns two counts: the log segments and the log bytes that
     /// were read.
     pub fn check_counted(&self, reachable: impl Iterator<Item = (Extent, u32)>) -> (Vec<String>, [u64; 2]) {
         fn sentences<T: ToString>(found: Result<Vec<T>>) -> Vec<String> {
@@ -529,12 +548,12 @@ impl Store {
         (violations, read)
     }
 
-    /// Closes the store cleanly: syncs the log and marks it as closed, so that the next opening
-    /// detects any damage to it, and releases the locks. Handles that remain must not be used
-    /// afterwards.
+    /// Closes the store: syncs the log, marks it as closed so that the next opening detects any
+    /// damage to it, and releases the directory locks. Remaining references to the store must not
+    /// be used afterwards.
     ///
     /// # Errors
-    /// [`crate::Error::Poisoned`] after an earlier failure; I/O errors.
+    /// [`crate::Error::Poisoned`] after an earlier failure of a write or sync; I/O errors.
     pub fn close(&self) -> Result<()> {
         self.health.check()?;
         self.log.clone().close()?;
@@ -550,22 +569,23 @@ impl StoreOpening {
         self.superblock.durable()
     }
 
-    /// Returns the data files, for reading nodes that the payload points to.
+    /// Returns the data files, from which the caller can read nodes that the payload points to.
     #[must_use]
     pub fn tiers(&self) -> &Arc<TierFiles> {
         &self.tiers
     }
 
-    /// Returns why the extent map is unreadable, if it is. Only the map is missing then:
-    /// [`StoreOpening::rebuild_map`] rebuilds it from the extents reachable from the payload. Until
-    /// then, both [`StoreOpening::replay`] and [`StoreOpening::repair`] fail.
+    /// Returns the error that makes the extent map unreadable, or `None` if the map is intact. A
+    /// damaged map can be rebuilt with [`StoreOpening::rebuild_map`] from the extents reachable
+    /// from the payload. [`StoreOpening::replay`] and [`StoreOpening::repair`] fail unless the map
+    /// has been rebuilt.
     #[must_use]
     pub fn map_damage(&self) -> Option<&crate::Error> {
         self.extents.as_ref().err()
     }
 
-    /// Rebuilds the extents from those reachable from the payload. The map is durable after the
-    /// next checkpoint.
+    /// Rebuilds the extent map from the extents reachable from the payload, which `reached` must
+    /// list. The rebuilt map becomes durable with the next checkpoint.
     ///
     /// # Errors
     /// As [`Extents::rebuild`].
@@ -577,13 +597,13 @@ impl StoreOpening {
         Ok(())
     }
 
-    /// Replays the log from the superblock's cut, in the order of sequence numbers, and opens the
-    /// store.
+    /// Replays the log and opens the store. The records after the superblock's cut are passed to
+    /// `replay` in the order of their sequence numbers.
     ///
     /// # Errors
-    /// [`crate::Error::OlderGeneration`] if the log names a newer superblock;
-    /// [`crate::Error::Corrupt`] for damage to log records that were acknowledged as synced; errors
-    /// of `replay`; I/O errors.
+    /// [`crate::Error::OlderGeneration`] if the log names a newer generation than that of the
+    /// superblock; [`crate::Error::Corrupt`] if a log record that was acknowledged as synced is
+    /// damaged; errors of `replay`; I/O errors.
     pub fn replay(self, replay: &mut dyn FnMut(LogRecord<'_>) -> Result<()>) -> Result<Store> {
         let StoreOpening {
             directories,
@@ -600,27 +620,30 @@ impl StoreOpening {
         };
         let log = sized(options.log, &directories);
         let log = WriteAheadLog::open(directories.first(), log, cut, generation, synced, replay)?;
-        // A crash may have interrupted a checkpoint after the superblock was written (K3).
+        // A crash may have interrupted the last checkpoint after the superblock was written, so the
+        // remaining steps are repeated (K3).
         match log.note_generation(generation) {
             Ok(()) => {
                 extents.made_durable(generation);
                 log.release(cut)?;
             }
-            // The disk is full: nothing is freed before the generation is noted. The next
-            // checkpoint does both.
+            // The disk is full. Nothing may be freed before the log names the generation, so the
+            // next checkpoint does both.
             Err(error) if error.is_full() => {}
             Err(error) => return Err(error),
         }
         Store::assemble(directories, locks, superblock, tiers, extents, log, &options)
     }
 
-    /// Opens a damaged store as far as possible. Every sound log record above the superblock's cut
-    /// is replayed, and damage is skipped and reported. A superblock older than the one named in
-    /// the log is accepted, which undoes the changes of the newer one. Ends with a checkpoint, so
-    /// that the store opens strictly from then on. No other operation skips damage: copy the files
-    /// first.
+    /// Opens a damaged store as far as possible. Every valid log record after the superblock's cut
+    /// is replayed; damaged parts of the log are skipped and reported. If the log names a newer
+    /// superblock that cannot be read, the older superblock is accepted, and the changes of the
+    /// newer one are lost. Finally a checkpoint is written, so that [`Store::open`] succeeds from
+    /// now on. No other operation skips damage. Copy the store's files before calling this
+    /// function.
     ///
-    /// The nodes reachable from the payload are not read: traverse them, and see `check`.
+    /// Nodes are not read, so damaged nodes are not detected. To find them, traverse the nodes
+    /// reachable from the payload and pass their extents to [`Store::check`].
     ///
     /// # Errors
     /// [`NewerFormat`](crate::Error::NewerFormat); errors of `replay`; I/O errors.
@@ -647,8 +670,8 @@ impl StoreOpening {
         )?;
         extents.made_durable(durable.generation);
         let store = Store::assemble(directories, locks, superblock, tiers, extents, log, &options)?;
-        // The new generation exceeds every generation named on disk, so that none of them is newer
-        // than the repaired store.
+        // The next generation must be higher than every generation named on disk. Otherwise a
+        // leftover superblock or log record could appear to be newer than the repaired store.
         store
             .building
             .fetch_max(report.named_generation + 1, Ordering::AcqRel);
@@ -657,8 +680,8 @@ impl StoreOpening {
     }
 }
 
-/// Returns the log options with the total size of the store's files, if the segment size depends on
-/// it.
+/// Returns the log options, completed with the total size of the store's files if the segment size
+/// depends on it.
 fn sized(log: LogOptions, directories: &TierDirectories) -> LogOptions {
     if !log.starts_small {
         return log;
@@ -666,8 +689,8 @@ fn sized(log: LogOptions, directories: &TierDirectories) -> LogOptions {
     let stored = |directory: &Arc<dyn Directory>| -> u64 {
         let names = directory.list().unwrap_or_default();
         let files = names.iter().filter(|name| !crate::log::is_segment(name));
-        // A file that cannot be opened is either not part of the store, or its damage is detected
-        // elsewhere.
+        // A file that cannot be opened is skipped. Either it does not belong to the store, or its
+        // damage is detected when the store uses it.
         let files = files.filter_map(|name| directory.open(name, FileOptions::BUFFERED.read_only()).ok());
         files.map(|file| file.len()).sum()
     };
@@ -686,5 +709,5 @@ fn refs(directories: &TierDirectories) -> Vec<&dyn Directory> {
     directories.iter().map(|directory| &**directory).collect()
 }
 
-/// The generation of a new store.
+/// Number of the first generation of a new store.
 const FIRST_GENERATION: u64 = 1;

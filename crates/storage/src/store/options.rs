@@ -1,4 +1,4 @@
-//! Options for creating and opening a store.
+//! Options with which a store is created or opened.
 
 use crate::cache::NodeCache;
 use crate::extents::ExtentOptions;
@@ -6,31 +6,31 @@ use crate::log::LogOptions;
 use crate::{Error, PageSize, Result};
 use alluvium_base::{DeviceProfile, MIB};
 
-/// How the cache's memory is managed.
+/// Whether the memory of the cache can be returned to the operating system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CacheMemory {
-    /// Memory freed by a smaller budget is returned to the operating system.
+    /// When the cache budget is reduced, the freed memory is returned to the operating system.
     Returnable,
-    /// The memory is registered with the kernel, which makes reads cheaper. It stays resident while
-    /// the store is open, whatever the budget.
+    /// The memory is registered with the kernel, which reduces the cost of reads. It stays resident
+    /// while the store is open, even if the cache budget is reduced.
     Registered,
 }
 
-/// Options of a store. Those marked *creation* are stored in the superblock; opening reads them
-/// from there.
+/// Options of a store. An option marked *creation* is used only when the store is created. It is
+/// then stored in the superblock, and opening the store reads it from there.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// *Creation.* A random number that identifies the store. The caller generates it.
+    /// *Creation.* A random number that identifies the store. The caller must generate it.
     pub id: u128,
-    /// *Creation.* The unit of node sizes: a node has 1 to 16 pages.
+    /// *Creation.* The page size. The size of a node is 1 to 16 pages.
     pub page_size: PageSize,
-    /// The total budget of the cache in bytes.
+    /// Memory budget of the cache in bytes.
     pub cache_bytes: u64,
     /// Whether the cache's memory is registered with the kernel.
     pub cache_memory: CacheMemory,
     pub extents: ExtentOptions,
     pub log: LogOptions,
-    /// The cost profile of the device, used by the layers above.
+    /// The cost profile of the device, which the layers above use to choose between plans.
     pub device: DeviceProfile,
 }
 
@@ -49,7 +49,8 @@ impl Default for StoreOptions {
 }
 
 impl StoreOptions {
-    /// Returns the options with the log's identity derived from the store's.
+    /// Returns the options with the identity of the log set to a value derived from the store's
+    /// identity.
     pub(super) fn identified(&self) -> StoreOptions {
         let log = LogOptions {
             identity: self.id as u64 ^ (self.id >> 64) as u64,
@@ -58,7 +59,7 @@ impl StoreOptions {
         StoreOptions { log, ..self.clone() }
     }
 
-    /// Checks every option before anything is created or opened.
+    /// Checks that all options are valid. It is called before anything is created or opened.
     pub(super) fn validate(&self) -> Result<()> {
         let least = NodeCache::least_budget(self.page_size);
         if self.cache_bytes < least {

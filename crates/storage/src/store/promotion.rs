@@ -1,5 +1,5 @@
-//! Background step that writes copies of hot nodes to the first tier (`cache/promoted.rs`), and
-//! frees their space when it is needed elsewhere.
+//! Promotion of hot nodes: a background step that writes copies of nodes on slower tiers to the
+//! first tier (`cache/promoted.rs`), and frees the space of copies when it is needed elsewhere.
 
 use super::Store;
 use crate::cache::{BATCH_BYTES, CopyStats};
@@ -8,25 +8,28 @@ use crate::{Error, Result};
 use alluvium_base::Purpose;
 use alluvium_device::AlignedBuffer;
 
-/// Copies use at most 1/`COPIES_FRACTION` of the first tier's free space.
+/// The copies may use at most 1/`COPIES_FRACTION` of the space on the first tier that is free or
+/// used by copies.
 const COPIES_FRACTION: u64 = 2;
 
-/// Size of an extent of copies, in units.
+/// Size in allocation units of an extent that stores copies.
 const BATCH_UNITS: u32 = (BATCH_BYTES / UNIT) as u32;
 const _: () = assert!(BATCH_UNITS as u64 * UNIT == BATCH_BYTES);
 
 impl Store {
-    /// Sets the maximum size in bytes of the copies of nodes of slower tiers on the first tier. The
-    /// copies use at most half of the free space there. 0 disables copying.
+    /// Sets the maximum total size in bytes of the copies on the first tier of nodes on slower
+    /// tiers. Regardless of this maximum, the copies use at most half of the free space of the
+    /// first tier. A maximum of 0 disables copying.
     pub fn set_copies(&self, bytes: u64) {
         self.cache.copies().set_budget(bytes);
     }
 
-    /// Performs one step of copying hot nodes from slower tiers, once enough are collected for an
-    /// extent, and shrinks the copies if space is short. Returns whether it did anything.
+    /// Performs one step of promotion. Frees copies if they exceed the space available to them, and
+    /// writes the hot nodes collected by the cache once they fill an extent. Returns whether
+    /// anything was done.
     ///
     /// # Errors
-    /// I/O errors. A full disk is not an error: all copies are dropped.
+    /// I/O errors. If the disk is full, all copies are freed, and no error is returned.
     pub fn copy_slice(&self) -> Result<bool> {
         let copies = self.cache.copies();
         let held = copies.stats().bytes;
@@ -75,13 +78,13 @@ impl Store {
         }
     }
 
-    /// Frees the space of all copies, because something else needs it.
+    /// Frees the space of all copies. It is called when other data needs the space.
     pub fn give_up_copies(&self) {
         let given = self.cache.copies().shrink(0);
         given.into_iter().for_each(|extent| self.extents.abandon(extent));
     }
 
-    /// Returns the statistics of copies.
+    /// Returns statistics of the copies of hot nodes.
     #[must_use]
     pub fn copy_stats(&self) -> CopyStats {
         self.cache.copies().stats()

@@ -1,32 +1,35 @@
-//! Free space of each tier, and the tiers that accept no new data.
+//! Free space of each tier, and closing a tier to new data.
 
 use super::Store;
 use crate::extents::TierUsage;
 use crate::tiers::MAX_TIERS;
 use std::sync::atomic::Ordering;
 
-/// Share of a tier's capacity that is planned for data, in quarters. The rest is left for
-/// compactions, which need space in addition to their inputs until the next checkpoint.
+/// Share of a tier's capacity that may be planned for data, in quarters. The rest is left for
+/// compactions, whose outputs need space while their inputs still occupy space until the next
+/// checkpoint.
 const PLANNED: u64 = 3;
 const QUARTERS: u64 = 4;
 
 const _: () = assert!(PLANNED < QUARTERS);
 
-/// Space of one tier, as far as new extents are concerned.
+/// Space of one tier that is available to new extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierSpace {
-    /// Bytes in use, and bytes that can still be allocated within the configured limit.
+    /// Bytes in use plus bytes that can still be allocated, within the configured size limit of the
+    /// tier.
     pub capacity_bytes: u64,
-    /// Bytes planned for this tier while slower tiers hold the rest.
+    /// Number of bytes that should be placed on this tier; data beyond it goes to slower tiers.
     pub planned_bytes: u64,
-    /// Bytes free for ordinary writes.
+    /// Bytes available to ordinary writes, excluding the reserve.
     pub free_bytes: u64,
     /// Whether the tier accepts new extents.
     pub is_open: bool,
 }
 
 impl TierSpace {
-    /// Computes the space of a tier whose file can grow by `grows_bytes` on its file system.
+    /// Computes the space of a tier from its usage. `grows_bytes` is the number of bytes by which
+    /// the tier's file can still grow.
     fn of(usage: &TierUsage, grows_bytes: u64, planned_bytes: Option<u64>, is_open: bool) -> TierSpace {
         let used = usage.live_extent_bytes + usage.provisional_bytes + usage.dead_bytes;
         let allocated = usage.free_bytes.saturating_sub(usage.hole_bytes);
@@ -44,7 +47,8 @@ impl TierSpace {
 }
 
 impl Store {
-    /// Returns the space of each tier, and the total bytes of extents in use.
+    /// Returns the space of each tier, and the total size in bytes of the live extents of all
+    /// tiers.
     #[must_use]
     pub fn tier_space(&self) -> (Vec<TierSpace>, u64) {
         let usage = self.extents.usage();
@@ -53,14 +57,15 @@ impl Store {
             let most = limits.max_bytes.unwrap_or(u64::MAX);
             let allowed = most.saturating_sub(usage.occupied_bytes);
             let directory = self.directories().get(tier);
-            // If the file system cannot be queried, only the configured limit counts.
+            // If the free space of the file system cannot be determined, only the configured limit
+            // applies.
             let free = directory.map_or(0, |directory| {
                 directory.space().map_or(u64::MAX, |space| space.free)
             });
             let is_open = self.takes_extents(tier);
             let mut space = TierSpace::of(usage, allowed.min(free), limits.planned_bytes, is_open);
             if self.extents.has_refused(tier) {
-                // The file system refused space although it reported some.
+                // The file system refused an allocation although it reported free space.
                 space.free_bytes = 0;
             }
             space
@@ -70,7 +75,7 @@ impl Store {
         (spaces, usage.total().live_extent_bytes)
     }
 
-    /// Returns whether an open tier has at least `bytes` free.
+    /// Returns whether any tier that accepts new extents has at least `bytes` free.
     #[must_use]
     pub fn has_space_for(&self, bytes: u64) -> bool {
         let (spaces, _) = self.tier_space();
@@ -78,11 +83,12 @@ impl Store {
         open.any(|space| space.free_bytes >= bytes)
     }
 
-    /// Closes a tier to new data. Only callers that choose among tiers honour this.
+    /// Closes a tier to new data. This affects only callers that choose a tier for their data: an
+    /// explicit request for this tier still succeeds.
     ///
     /// # Panics
-    /// If it is the first tier, which also serves requests that name no tier, or if there is no
-    /// such tier.
+    /// If `tier` is the first tier, which also receives the data of callers that choose no tier, or
+    /// if it exceeds the maximum tier number.
     pub fn close_tier(&self, tier: u8) {
         assert!(
             tier > 0 && usize::from(tier) < MAX_TIERS,
@@ -91,7 +97,7 @@ impl Store {
         self.closed_tiers.fetch_or(1 << tier, Ordering::AcqRel);
     }
 
-    /// Opens a tier to new extents again.
+    /// Allows new extents on a tier again after [`Store::close_tier`].
     pub fn open_tier(&self, tier: u8) {
         debug_assert!(usize::from(tier) < MAX_TIERS, "tier {tier} (T1)");
         self.closed_tiers.fetch_and(!(1 << tier), Ordering::AcqRel);
@@ -103,7 +109,7 @@ impl Store {
         !self.is_closed(tier) && !self.tiers.fails(tier)
     }
 
-    /// Returns whether a tier was closed.
+    /// Returns whether a tier was closed to new data with [`Store::close_tier`].
     #[must_use]
     pub fn is_closed(&self, tier: u8) -> bool {
         debug_assert!(usize::from(tier) < MAX_TIERS, "tier {tier} (T1)");

@@ -1,8 +1,9 @@
-//! Failing tiers and their return.
+//! Failed tiers, and returning them to use.
 //!
-//! A failed tier accepts no new data (`tiers/failing.rs`), and checkpoints skip it: its data is
-//! already durable (T7). It is used again after its file is reopened, which clears failed syncs.
-//! Its data is verified on every read, as everywhere.
+//! A failed tier accepts no new data (`tiers/failing.rs`). Checkpoints do not sync it, because its
+//! data is already durable (T7). To return the tier to use, its data file is reopened, because a
+//! file whose sync has failed can no longer be trusted. As on every tier, data is verified each
+//! time it is read.
 
 use super::{CacheMemory, LOCK_FILE, Store};
 use crate::node::tier_file;
@@ -13,8 +14,9 @@ use alluvium_device::{BLOCK, Device, Directory, FileOptions};
 use std::sync::Arc;
 
 impl Store {
-    /// Checks that the directories of the further tiers still exist. A data file removed while it
-    /// is open would accept writes that can never be read again.
+    /// Checks that the directories of all tiers but the first still contain their files, and marks
+    /// a tier as failed if they do not. Without this check, a data file that was removed while open
+    /// would accept writes that can never be read again.
     pub(super) fn check_tier_directories(&self) {
         let further = self.directories().iter().zip(0u8..).skip(1);
         for (directory, tier) in further.filter(|(_, tier)| !self.is_closed(*tier)) {
@@ -38,19 +40,20 @@ impl Store {
         }
     }
 
-    /// Readmits a failed tier, in its current directory or else in the one that `elsewhere` opens.
-    /// A tier that has not failed is left unchanged.
+    /// Returns a failed tier to use. Its current directory is tried first; if it cannot be used,
+    /// `elsewhere` is called to open another directory. If the tier has not failed, nothing is
+    /// done.
     ///
     /// # Errors
-    /// [`Error::WrongTier`] if the directory holds something else or a shorter data file; I/O
-    /// errors if the tier still fails. The tier is then unchanged.
+    /// [`Error::WrongTier`] if the directory does not belong to the tier or has a shorter data
+    /// file; I/O errors if the tier still fails. In both cases, the tier remains failed.
     pub fn readmit_tier(
         &self,
         tier: u8,
         elsewhere: impl FnOnce() -> Result<Arc<dyn Directory>>,
     ) -> Result<()> {
         self.health.check()?;
-        // Serialises readmissions, and excludes the addition of a tier.
+        // This lock serialises calls of this function, and excludes the addition of a tier.
         let mut locks = self.locks.lock();
         if !self.tiers.fails(tier) {
             return Ok(());
@@ -61,13 +64,14 @@ impl Store {
             Err(_) => {
                 let directory = elsewhere()?;
                 let device = self.opened_again(tier, &*directory)?;
-                // If the store already holds this lock, it is the directory that was just tried.
+                // If locking fails because the store already owns this lock, the directory is the
+                // same one that was just tried.
                 locks.push(directory.lock(LOCK_FILE)?);
                 if self.cache_memory == CacheMemory::Registered {
                     directory.register_memory(self.cache.memory_region());
                 }
-                // The new directory replaces the old one for all later requests, because the old
-                // one may lead to a file system that is gone.
+                // The new directory replaces the old one for all later requests. The path of the
+                // old one may belong to a file system that no longer exists.
                 self.directories
                     .replace(self.directories().clone().with(tier, directory));
                 device
@@ -78,7 +82,7 @@ impl Store {
         Ok(())
     }
 
-    /// Reopens the data file of a tier and checks that it responds.
+    /// Reopens the data file of a tier, and checks that the file can be read and synced.
     fn opened_again(&self, tier: u8, directory: &dyn Directory) -> Result<Arc<dyn Device>> {
         let store = self.superblock().store;
         self.directories().require_mark_of(store, tier, directory)?;
@@ -104,7 +108,7 @@ impl Store {
         Ok(device)
     }
 
-    /// Returns the error of a tier that failed.
+    /// Returns the error that made a tier fail, or `None` if it has not failed.
     #[must_use]
     pub fn tier_failure(&self, tier: u8) -> Option<Error> {
         self.tiers.failure(tier)
