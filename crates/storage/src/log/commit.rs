@@ -1,4 +1,5 @@
-//! Group commit: one leader syncs for all waiting commits.
+//! Group commit. One thread, the leader, performs a sync on behalf of all threads that wait for
+//! one.
 //!
 //! ```text
 //!   append ──► complete ──► wait(target)
@@ -8,12 +9,12 @@
 //!                             └ else lead: gather, goal = completed, sync, synced = goal, wake all
 //! ```
 //!
-//! If the last group had more than one member, the leader yields before it syncs, as long as each
-//! yield brings new records. Without this, the first thread to wake up after a sync would sync
-//! alone, and groups would be half as large. It needs no clock.
+//! If the last group had more than one member, the leader yields the processor before it syncs, as
+//! long as each yield brings new records. Without this, the first thread to wake up after a sync
+//! would sync alone, and groups would be half as large. No clock is needed.
 //!
-//! A failure is permanent: [`GroupCommit::poison`] keeps its cause, and every current or later
-//! commit fails with it.
+//! A failure is permanent. [`GroupCommit::poison`] stores its cause, and every current or later
+//! commit fails with that cause.
 
 use crate::sync::{AtomicU64, Condvar, Mutex, Ordering, spin};
 use crate::watermark::order;
@@ -22,21 +23,22 @@ use crate::{Error, Result};
 /// Maximum number of times that a leader yields before it syncs.
 const MAX_GATHER: u32 = if cfg!(alluvium_model_check) { 1 } else { 64 };
 
-/// Number of consecutive yields without a new record after which a leader stops gathering.
+/// Number of consecutive yields without a new record after which a leader stops waiting for more
+/// records.
 const FRUITLESS: u32 = 2;
 
-/// Argument of [`spin`] that makes it yield the processor.
+/// Argument for [`spin`] that makes it yield the processor.
 const YIELD: u32 = 1 << 10;
 
-/// The synced watermark, the leader election and the first failure.
+/// The synced watermark, the state of the leader election, and the cause of the first failure.
 #[derive(Debug)]
 pub(super) struct GroupCommit {
     synced: AtomicU64,
-    /// 0, or 1 after the first failure; never reset.
+    /// This is 0, or 1 after the first failure. It is never reset.
     poisoned: AtomicU64,
-    /// Number of threads that sleep until lower sequences are complete.
+    /// Number of threads that sleep until lower sequence numbers are complete.
     sleepers: AtomicU64,
-    /// Number of syncs by leaders, failed ones included.
+    /// Number of syncs that leaders have performed, including failed syncs.
     rounds: AtomicU64,
     state: Mutex<CommitState>,
     changed: Condvar,
@@ -45,15 +47,15 @@ pub(super) struct GroupCommit {
 #[derive(Debug, Default)]
 struct CommitState {
     leading: bool,
-    /// Number of threads that wait for the leader.
+    /// Number of threads that wait for the current leader.
     followers: u64,
-    /// Size of the last group, including its leader.
+    /// Number of threads in the last group, including its leader.
     last_group: u64,
     cause: String,
 }
 
 impl GroupCommit {
-    /// Creates the state of a log in which every sequence up to `synced` is synced.
+    /// Creates the group commit state of a log in which every record up to `synced` is durable.
     #[must_use]
     pub(super) fn new(synced: u64) -> GroupCommit {
         GroupCommit {
@@ -66,19 +68,19 @@ impl GroupCommit {
         }
     }
 
-    /// Returns the synced watermark: every sequence up to it is synced.
+    /// Returns the synced watermark: every record up to this sequence number is durable.
     #[must_use]
     pub(super) fn synced(&self) -> u64 {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// Returns the number of completed rounds.
+    /// Returns the number of syncs that leaders have performed.
     #[must_use]
     pub(super) fn rounds(&self) -> u64 {
         self.rounds.load(Ordering::Relaxed)
     }
 
-    /// Checks that nothing has failed.
+    /// Returns an error if a failure has been recorded.
     ///
     /// # Errors
     /// [`Error::Poisoned`] with the cause of the first failure.
@@ -90,7 +92,8 @@ impl GroupCommit {
         Err(Error::Poisoned { cause })
     }
 
-    /// Makes every current and later commit fail. The first cause is kept.
+    /// Records a failure, so that every current and later commit fails. Only the first cause is
+    /// kept.
     pub(super) fn poison(&self, cause: &str) {
         let mut state = self.state.lock();
         self.fail(&mut state, cause);
@@ -106,7 +109,8 @@ impl GroupCommit {
         self.poisoned.store(1, Ordering::Release);
     }
 
-    /// Raises the synced watermark without a sync: a checkpoint contains these sequences.
+    /// Raises the synced watermark without a sync, because a durable checkpoint contains these
+    /// sequence numbers.
     pub(super) fn raise(&self, synced: u64) {
         let state = self.state.lock();
         self.synced.fetch_max(synced, Ordering::AcqRel);
@@ -114,11 +118,12 @@ impl GroupCommit {
         self.changed.notify_all();
     }
 
-    /// Wakes the threads that sleep for the completion watermark. Must be called whenever it has
-    /// moved.
+    /// Wakes the threads that wait for the completion watermark. It must be called each time the
+    /// watermark has moved.
     ///
-    /// The caller moves the watermark and then checks for sleepers; a sleeper registers itself and
-    /// then checks the watermark. One of them sees the other ([`order`]).
+    /// The caller moves the watermark and then checks for sleepers. A sleeper registers itself and
+    /// then checks the watermark. The fence [`order`] ensures that at least one of them sees the
+    /// other's write.
     pub(super) fn completed_moved(&self) {
         order();
         if self.sleepers.load(Ordering::SeqCst) > 0 {
@@ -127,11 +132,11 @@ impl GroupCommit {
         }
     }
 
-    /// Blocks until `ready` returns true or something fails. `ready` may depend only on the
-    /// completion watermark.
+    /// Blocks until `ready` returns true or a failure is recorded. The result of `ready` may depend
+    /// only on the completion watermark.
     ///
     /// # Errors
-    /// [`Error::Poisoned`].
+    /// [`Error::Poisoned`] after a failure.
     pub(super) fn sleep_until(&self, ready: impl Fn() -> bool) -> Result<()> {
         loop {
             self.healthy()?;
@@ -142,7 +147,7 @@ impl GroupCommit {
         }
     }
 
-    /// Sleeps until the watermark moves, unless `ready` is already true.
+    /// Sleeps until the completion watermark moves, unless `ready` already returns true.
     fn sleep_once(&self, ready: &impl Fn() -> bool) {
         let state = self.state.lock();
         self.sleepers.fetch_add(1, Ordering::SeqCst);
@@ -154,12 +159,13 @@ impl GroupCommit {
         assert!(before > 0, "a sleeper leaves once");
     }
 
-    /// Blocks until everything up to `target` is synced. `completed` returns the completion
-    /// watermark. `sync` makes durable every record that was complete when it was called, which
-    /// includes everything up to its argument.
+    /// Blocks until every record up to `target` is durable. `completed` must return the completion
+    /// watermark. `sync` must make every record durable that was complete when it was called; its
+    /// argument is a sequence number up to which all records were complete.
     ///
     /// # Errors
-    /// The error of `sync` for the leader; [`Error::Poisoned`] for all others.
+    /// The error of `sync` if this thread was the leader; [`Error::Poisoned`] for all other
+    /// threads.
     pub(super) fn wait(
         &self,
         target: u64,
@@ -172,7 +178,8 @@ impl GroupCommit {
                 return Ok(());
             }
             let mut state = self.state.lock();
-            // Checked again under the lock: a leader may have finished in between.
+            // The condition is checked again under the lock, because a leader may have finished in
+            // between.
             if self.synced() >= target || self.poisoned.load(Ordering::Relaxed) != 0 {
                 continue;
             }
@@ -211,7 +218,7 @@ impl GroupCommit {
         }
     }
 
-    /// Runs one round. The caller has set `leading`.
+    /// Performs one sync as the leader. The caller must have set `leading`.
     fn lead(&self, completed: &impl Fn() -> u64, sync: &impl Fn(u64) -> Result<()>) -> Result<()> {
         let goal = completed();
         let outcome = sync(goal);

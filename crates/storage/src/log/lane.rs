@@ -1,8 +1,8 @@
-//! Lanes: each is a sequence of records, written by one thread at a time.
+//! Lanes. A lane is a sequence of records to which one thread at a time appends.
 //!
-//! A lane has one current segment. When a record does not fit into the rest of it, the lane seals
-//! it and continues in another one from the pool. Only this step can fail for lack of space, and
-//! then nothing has changed.
+//! A lane has one current segment. If the next record does not fit into the rest of this segment,
+//! the lane ends it with a seal and begins another segment from the pool. An append can run out of
+//! space only in this step, and then nothing has changed.
 
 use super::format::{BLOCK_BYTES, RECORD_BYTES, RecordHeader, RecordKind, SegmentHeader, record_len};
 use super::options::LogDurability;
@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes reserved for the seal at the end of a lane's segment.
+/// Number of bytes reserved at the end of a segment for the seal.
 const SEAL_BYTES: u64 = RECORD_BYTES as u64;
 
 /// All lanes of a log.
@@ -25,37 +25,37 @@ pub(super) struct LaneSet {
     lanes: Box<[CachePadded<Mutex<LogLane>>]>,
 }
 
-/// A lane: one writer at a time appends records to it.
+/// A lane, to which one thread at a time appends records.
 #[derive(Debug)]
 pub(super) struct LogLane {
     number: u16,
     current: Option<LaneSegment>,
 }
 
-/// The segment that a lane writes.
+/// The segment to which a lane currently appends.
 #[derive(Debug)]
 struct LaneSegment {
     segment: Arc<LogSegment>,
     at: u64,
     pen: SegmentWriter,
-    /// Whether the segment exceeded the ordinary limit. Only writes that may use the reserve may
-    /// continue it.
+    /// Whether the segment was allocated beyond the limit for ordinary writes. Only writes that may
+    /// use the reserve can append to such a segment.
     reserved: bool,
 }
 
-/// A record to be appended to a lane.
+/// A record that is to be appended to a lane.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LaneRecord<'a> {
     /// The kind of the record.
     pub(super) kind: RecordKind,
-    /// The first sequence, or the generation that a control record names.
+    /// The first sequence number of the record. For a control record, the generation that it names.
     pub(super) first: u64,
     pub(super) count: u64,
-    /// The completion watermark, which is below the record's own sequences.
+    /// The completion watermark, which is lower than the sequence numbers of this record.
     pub(super) complete: u64,
-    /// The caller's bytes, or the first part of them.
+    /// The payload passed by the caller, or its first part.
     pub(super) payload: &'a [u8],
-    /// The rest of the caller's bytes.
+    /// The second part of the payload, or empty.
     pub(super) tail: &'a [u8],
 }
 
@@ -65,7 +65,7 @@ impl LaneRecord<'_> {
         self.payload.len() + self.tail.len()
     }
 
-    /// Default fields of control records.
+    /// Default values for the fields of a control record.
     pub(super) const CONTROL: LaneRecord<'static> = LaneRecord {
         kind: RecordKind::Note,
         first: 0,
@@ -79,12 +79,13 @@ impl LaneRecord<'_> {
 static NEXT_WRITER: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// The number of this thread in the order of first use of a log. It spreads threads over lanes.
+    /// Number of this thread, in the order in which threads first used a log. It distributes
+    /// threads over the lanes.
     static WRITER: Cell<usize> = Cell::new(NEXT_WRITER.fetch_add(1, Ordering::Relaxed));
 }
 
-/// Sets the writer number of this thread, which determines its lane. For deterministic simulations,
-/// in which one thread plays many writers.
+/// Sets the writer number of the current thread, which determines the lane it uses. This is for
+/// deterministic simulations, in which one thread acts as several writers.
 pub fn write_as(writer: usize) {
     WRITER.set(writer);
 }
@@ -111,7 +112,7 @@ impl LaneSet {
         self.lanes.len()
     }
 
-    /// Returns each lane, locked in turn.
+    /// Returns an iterator over the lanes. Each lane is locked when the iterator returns it.
     pub(super) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, LogLane>> {
         self.lanes.iter().map(|lane| lane.lock())
     }
@@ -120,15 +121,15 @@ impl LaneSet {
         self.lanes[number].lock()
     }
 
-    /// Returns the first lane, locked: it contains the control records.
+    /// Locks and returns the first lane, which contains the control records.
     pub(super) fn first(&self) -> MutexGuard<'_, LogLane> {
         self.lanes[0].lock()
     }
 
-    /// Returns a lane for this thread's next record. Commits that wait for the device share the
-    /// first lane, so that a single sync serves them. Other commits prefer the thread's own lane
-    /// and use another one if it is locked. The own lane is never the first one, because a write to
-    /// a page that is being synced waits.
+    /// Locks and returns a lane for the next record of this thread. All commits that wait for the
+    /// device use the first lane, so that one sync serves all of them. Other commits use the
+    /// thread's own lane, or another one if that is locked. A thread's own lane is never the first
+    /// one, because a write to a page that is being synced has to wait.
     pub(super) fn pick(&self, durability: LogDurability) -> MutexGuard<'_, LogLane> {
         if durability == LogDurability::Disk || self.lanes.len() == 1 {
             return self.first();
@@ -146,7 +147,8 @@ impl LaneSet {
 }
 
 impl LogLane {
-    /// Returns the lane's segment and the next position in it.
+    /// Returns the current segment of the lane and the offset of the next record, or `None` if the
+    /// lane has no segment.
     #[must_use]
     pub(super) fn position(&self) -> Option<(&Arc<LogSegment>, u64)> {
         self.current.as_ref().map(|active| (&active.segment, active.at))
@@ -160,10 +162,11 @@ impl LogLane {
         !refused && active.at + total + SEAL_BYTES <= active.segment.slot.len
     }
 
-    /// Appends a record to the lane. It is in the page cache when this returns.
+    /// Appends a record to the lane. When this returns, the record is in the page cache.
     ///
     /// # Errors
-    /// `LogFull` and `DiskFull`, with nothing changed; any other error poisons the log.
+    /// `LogFull` or `DiskFull`, in which case nothing has changed. Any other error makes the log
+    /// refuse further appends.
     pub(super) fn put(
         &mut self,
         shared: &LogInner,
@@ -180,7 +183,8 @@ impl LogLane {
             .map_err(|error| shared.poison_unless_full(error))
     }
 
-    /// Seals the segment and continues in another one with space for `total` bytes.
+    /// Ends the current segment with a seal, and begins another one that has space for a record of
+    /// `total` bytes.
     fn switch(&mut self, shared: &LogInner, total: u64, claim: SlotPriority) -> Result<()> {
         let taken = shared
             .pool
@@ -202,7 +206,8 @@ impl LogLane {
             synced: shared.commit.synced(),
             ..shared.header()
         };
-        // A recovery copies records of earlier incarnations into its segments.
+        // During a recovery, the new segment may contain records of earlier incarnations, whose
+        // sequence numbers are lower.
         let above = if shared.is_recovering() {
             0
         } else {
@@ -214,13 +219,14 @@ impl LogLane {
         );
         let segment = Arc::new(LogSegment::begun(Arc::clone(&taken.slot), header, above));
         let mut pen = SegmentWriter::new(&taken.slot);
-        // SAFETY: the slot came out of the pool, and only this lane has it.
+        // SAFETY: the slot was just taken from the pool, so this lane is its only owner.
         unsafe { pen.put(0, [&header.encode(), &[]], BLOCK_BYTES as u64) };
         let begun = pen
             .flush(&taken.slot)
             .and_then(|()| shared.make_first_durable(&segment));
         if let Err(error) = begun {
-            // After any other failure nothing is appended any more.
+            // After any other error, nothing is appended to the log any more, so the slot need not
+            // be returned to the pool.
             if error.is_full() {
                 let given = shared.pool.give_back(taken.slot);
                 given.map_err(|error| shared.poison_unless_full(error))?;
@@ -235,14 +241,16 @@ impl LogLane {
             pen,
             reserved: taken.reserved,
         });
-        // The mark precedes the records: a lost segment is detected, whatever records it contains.
+        // The mark is written before the first record. If the segment is lost later, the loss is
+        // therefore detected, whatever records it contained.
         shared
             .mark_lanes(&[(self.number, Some(number))])
             .map_err(|error| shared.poison_unless_full(error))?;
         self.write_owed_voids(shared, total)
     }
 
-    /// Writes owed voids at the start of a segment, as long as `total` bytes still fit after them.
+    /// Writes remembered voids to a new segment, as long as there is space for `total` more bytes
+    /// after them.
     fn write_owed_voids(&mut self, shared: &LogInner, total: u64) -> Result<()> {
         let mut owed = shared.owed.lock();
         let active = self.current.as_mut().expect("a segment was just begun");
@@ -267,12 +275,12 @@ impl LogLane {
         Ok(())
     }
 
-    /// Switches to an ordinary segment if the lane's current one was made for a long record and the
-    /// log has space. The segment that names the newest generation is kept, and a long one could
-    /// occupy most of the log.
+    /// If the current segment was created for a long record, begins an ordinary segment if the log
+    /// has space for it. The lane is about to write a record whose segment must be kept, and a long
+    /// segment could occupy most of the log.
     ///
     /// # Errors
-    /// I/O errors; they poison the log.
+    /// I/O errors, after which the log refuses further appends.
     pub(super) fn leave_long(&mut self, shared: &LogInner) -> Result<()> {
         let is_long = |active: &LaneSegment| active.segment.slot.len > shared.segment_bytes();
         if !self.current.as_ref().is_some_and(is_long) {
@@ -284,7 +292,7 @@ impl LogLane {
         }
     }
 
-    /// Ends the segment with a seal. On failure nothing changes.
+    /// Ends the current segment with a seal. If this fails, nothing has changed.
     fn seal(&mut self, shared: &LogInner) -> Result<()> {
         let Some(active) = &mut self.current else {
             return Ok(());
@@ -302,8 +310,9 @@ impl LogLane {
         Ok(())
     }
 
-    /// Leaves the lane's segment if a checkpoint up to `through` covers all of it and it is not
-    /// segment `pinned`. Returns the lane's number if it did.
+    /// Closes the lane's current segment if a checkpoint up to `through` covers all its records,
+    /// unless it is segment number `pinned`. Returns the number of the lane if the segment was
+    /// closed, and `None` otherwise.
     pub(super) fn leave(&mut self, through: u64, pinned: u64) -> Option<u16> {
         let overtaken = |active: &LaneSegment| {
             let highest = active.segment.highest();
@@ -319,7 +328,7 @@ impl LogLane {
 }
 
 impl LaneSegment {
-    /// Writes a record into the page cache. On failure nothing changes.
+    /// Writes a record to the page cache. If this fails, nothing has changed.
     fn put(&mut self, entry: LaneRecord<'_>, synced: u64) -> Result<()> {
         debug_assert!(!entry.kind.is_numbered() || (entry.first > 0 && entry.count > 0));
         debug_assert!(self.segment.is_active(), "a sealed segment takes no record");
@@ -342,7 +351,8 @@ impl LaneSegment {
             "a record at {} lies aligned behind the header",
             self.at
         );
-        // SAFETY: the slot belongs to this lane until it is released, and the lane is locked.
+        // SAFETY: the slot belongs to this lane until its segment is released, and the lane is
+        // locked, so there is no other writer.
         unsafe { self.pen.put(self.at, [&bytes, entry.payload, entry.tail], total) };
         if self.pen.is_broken() {
             return Err(self.broken());
@@ -359,7 +369,7 @@ impl LaneSegment {
         Ok(())
     }
 
-    /// Returns the error for a failed store into the mapping.
+    /// Returns the error that reports a failed store into the memory mapping.
     fn broken(&self) -> Error {
         Error::Device(alluvium_device::Error::Io {
             operation: alluvium_device::DeviceOperation::Write,
@@ -371,10 +381,10 @@ impl LaneSegment {
     }
 }
 
-/// Rejects payloads above the limit of a record.
+/// Returns an error if a payload is longer than a record allows.
 ///
 /// # Errors
-/// [`Error::BadOption`] with the limit.
+/// [`Error::BadOption`], which states the maximum length.
 pub(super) fn check_payload(len: usize) -> Result<()> {
     if len as u64 <= super::options::MAX_PAYLOAD {
         return Ok(());

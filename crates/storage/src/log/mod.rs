@@ -1,9 +1,8 @@
-//! The write-ahead log: durable storage of opaque records, with the durability that each writer
-//! requests.
+//! The write-ahead log. It stores opaque records and makes each as durable as its writer requests.
 //!
-//! *Scope*: segments and their files, lanes, checksums by place, which records are complete and
-//! which are synced, the state left by a crash on the same or another boot, and how it differs from
-//! damage.
+//! *Scope*: segments and their files; lanes; record checksums, which include the record's location;
+//! which records are complete and which are synced; recovery after a crash, on the same boot or a
+//! later one, and how it distinguishes the effects of a crash from damage.
 //!
 //! *Must not depend on*: the meaning of a record, the assignment of sequences, the scheduling of
 //! checkpoints.
@@ -22,42 +21,47 @@
 //!
 //! Invariants:
 //!
-//! - **L1** A record verifies only in the store, incarnation, segment and position it was written
-//!   for: remains of an earlier use of a file can never be mistaken for a record.
-//! - **L2** A slot is handed to a lane only once its name and space are durable. A full disk or a
-//!   full log is detected at this point, before anything is written.
-//! - **L3** A lane writes its records one after another, each completely before the next: on the
-//!   boot that wrote it, no record of a segment follows an incomplete one.
-//! - **L4** A record begins at most a window above the completion watermark, and never at or below
-//!   it.
-//! - **L5** `synced` advances only after a sync that began when everything up to its new value was
-//!   complete, or to the cut of a durable checkpoint. A recovery treats nothing as synced unless a
-//!   durable watermark covers it.
-//! - **L6** `Disk` is acknowledged only at or below `synced`. A record is in the page cache when
-//!   its append returns, and survives the process once all lower sequences are complete: a recovery
-//!   cuts off the records above a gap.
-//! - **L7** A failed write or sync is permanent: nothing is acknowledged after it. A full disk or
-//!   log does not count as a failure.
-//! - **L8** There is always one durable, unreleased segment that names the incarnation and the
-//!   newest generation. No space is released before the generation that frees it is noted there.
-//! - **L9** Segments overtaken by a durable checkpoint are never synced.
-//! - **L10** An incarnation's first header is durable before its first record; it contains the end
-//!   of earlier ones (`base`). Records that a recovery cuts off are durably destroyed before it
-//!   lets writers append.
-//! - **L11** Everything at or below the highest synced watermark in any valid record or header, the
-//!   mark or the superblock is present, or opening fails with the place. On the boot and mount that
-//!   wrote the log the same holds for the completion watermark, and for the segments that the mark
-//!   names.
-//! - **L12** Live bytes never exceed the limit, except by a few segments for the records without
-//!   which nothing could be released, by the writes of a recovery, and by one record longer than a
+//! - **L1** A record passes verification only in the store, incarnation, segment and position for
+//!   which it was written. Remains of an earlier use of a file therefore cannot be mistaken for a
+//!   record.
+//! - **L2** The pool gives a slot to a lane only after the name and the space of its file are
+//!   durable. A full disk or a full log is therefore detected before anything is written.
+//! - **L3** A lane writes one record completely before it begins the next. On the boot that wrote a
+//!   segment, an incomplete record is therefore never followed by another record.
+//! - **L4** When a record is appended, its first sequence number is above the completion watermark
+//!   by at least one and at most the size of the window.
+//! - **L5** `synced` is raised in two cases only: to a value up to which everything was complete
+//!   when a successful sync began, and to the cut of a durable checkpoint. A recovery treats a
+//!   sequence number as synced only if a durable watermark covers it.
+//! - **L6** A `Disk` append is acknowledged only when `synced` has reached its sequence numbers.
+//!   When any append returns, its record is in the page cache. The record survives the end of the
+//!   process once all lower sequence numbers are complete, because a recovery cuts off the records
+//!   above a gap.
+//! - **L7** A failed write or sync is permanent: nothing is acknowledged after it. A full disk or a
+//!   full log is not treated as a failure.
+//! - **L8** At every moment, one durable segment that is not released names the incarnation and the
+//!   newest generation. Before the space that a generation frees is released, that generation must
+//!   be named in this segment.
+//! - **L9** A segment is not synced any more once a durable checkpoint covers all its records.
+//! - **L10** The first segment header of an incarnation is durable before the incarnation's first
+//!   record. It contains the last sequence number of earlier incarnations (`base`). Before a
+//!   recovery lets writers append, it durably destroys the records that it cuts off.
+//! - **L11** Opening the log verifies that every sequence number is present up to the highest
+//!   synced watermark in any valid record or header, in the mark or in the superblock. If one is
+//!   missing, opening fails with an error that names the location. On the boot and mount that wrote
+//!   the log, opening also verifies that everything is present up to the completion watermark, and
+//!   that the segments named in the mark exist.
+//! - **L12** Live bytes exceed the limit only in three cases: by a few segments for records without
+//!   which nothing could be released; for writes during a recovery; and by one record longer than a
 //!   segment, which is accepted while half of the limit is free.
 //!
-//! *Records longer than a segment* get a segment of their own length, whose file is removed when it
-//! is released. They are not fragmented: every record is contiguous, with one checksum.
+//! *Records longer than a segment* are stored in a segment of their own size. The file of such a
+//! segment is removed when the segment is released. The record is not fragmented: it is contiguous
+//! and has a single checksum.
 //!
-//! *Back-pressure* has two forms: a full log fails an append at once ([`Error::LogFull`]); a writer
-//! whose sequence is more than the window (65,536) above the lowest incomplete one waits until that
-//! sequence is complete.
+//! *Back-pressure* has two forms. If the log is full, an append fails immediately with
+//! [`Error::LogFull`]. If a sequence number exceeds the lowest incomplete one by more than the
+//! window (65,536), its writer waits until that one is complete.
 
 pub mod check;
 mod commit;
@@ -97,43 +101,46 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Returns whether a file of this name is a segment of a log.
+/// Returns whether a file name is the name of a log segment.
 #[must_use]
 pub(crate) fn is_segment(name: &str) -> bool {
     slot_of(name).is_some()
 }
 
-/// A record passed to replay.
+/// A log record that is passed to the caller during replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRecord<'a> {
-    /// First sequence covered by the record.
+    /// The first sequence number of the record.
     pub first: u64,
-    /// Number of sequences it covers.
+    /// Number of consecutive sequence numbers that the record covers.
     pub count: u32,
     pub payload: &'a [u8],
 }
 
-/// Result of a repair: the replayed records and the losses.
+/// Result of a log repair: how many records were replayed, and what was lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairReport {
     pub replayed_records: u64,
-    /// Sequences that no sound record covers: first and last of each range.
+    /// Ranges of sequence numbers that no valid record covers, as pairs of the first and the last
+    /// number.
     pub missing: Vec<(u64, u64)>,
-    /// Sequences after the last sound record that are known to have been written: first and last.
+    /// The first and the last sequence number known to have been written after the last valid
+    /// record, if there are any.
     pub missing_end: Option<(u64, u64)>,
-    /// Segments that are missing or hidden by a damaged header and may have contained the newest
-    /// records, one sentence each.
+    /// One sentence for each segment that may have contained the newest records but is missing or
+    /// has a damaged header.
     pub lost_segments: Vec<String>,
-    /// Sound records that were dropped because other records cover their sequences.
+    /// Number of valid records that were dropped because other records cover the same sequence
+    /// numbers.
     pub dropped_records: u64,
-    /// The damaged places, one description each.
+    /// One description for each damaged location.
     pub damaged: Vec<String>,
-    /// The newest generation named anywhere. It is newer than the superblock's if commits are
-    /// undone.
+    /// The newest generation named anywhere in the log. If it is newer than the generation of the
+    /// superblock, the commits of the newer generation are lost.
     pub named_generation: u64,
 }
 
-/// An open log. Clones share it.
+/// An open write-ahead log. Clones of this handle refer to the same log.
 ///
 /// ```
 /// use alluvium_device::{Directory, memory::MemoryDirectory};
@@ -162,12 +169,12 @@ pub struct WriteAheadLog {
 }
 
 impl WriteAheadLog {
-    /// Creates the log of a new store whose superblock has `generation`. The first sequence is 1.
-    /// The reserve and the first segment are durable when this returns.
+    /// Creates the log of a new store whose superblock has `generation`. The first sequence number
+    /// is 1. When this returns, the reserve and the first segment are durable.
     ///
     /// # Errors
-    /// [`Error::StoreExists`] if there are files of a log; [`Error::BadOption`]; `DiskFull`; I/O
-    /// errors.
+    /// [`Error::StoreExists`] if the directory already contains files of a log;
+    /// [`Error::BadOption`]; `DiskFull`; I/O errors.
     pub fn create(
         directory: &Arc<dyn Directory>,
         options: LogOptions,
@@ -209,20 +216,20 @@ impl WriteAheadLog {
         })
     }
 
-    /// Opens the log of a store whose superblock has `generation` and contains everything up to
-    /// `from`. Passes every record with a sequence above `from` to `replay`, in the order of
-    /// sequences. `synced_at_least` is the synced watermark in the superblock. Afterwards
-    /// [`WriteAheadLog::completed`] is the last sequence of the log; the next append begins above
-    /// it.
+    /// Opens the log of a store. `generation` is the generation of the store's superblock, `from`
+    /// is its cut, and `synced_at_least` is the synced watermark stored in it. Every record with a
+    /// sequence number above `from` is passed to `replay`, in the order of sequence numbers.
+    /// Afterwards [`WriteAheadLog::completed`] returns the last sequence number of the log, and the
+    /// next append must use a higher one.
     ///
-    /// The log ends before the first gap. A gap at or below the synced watermark is an error. On
-    /// the boot and the mount that wrote the log, so is a gap at or below the completion watermark
-    /// in any record.
+    /// Replay ends at the first gap in the sequence numbers. A gap at or below the synced watermark
+    /// is an error. On the boot and the mount that wrote the log, a gap at or below the completion
+    /// watermark of any record is also an error.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] with the place if something at or below the synced watermark is missing
-    /// or damaged; [`Error::OlderGeneration`] if the log names a newer generation;
-    /// [`Error::NewerFormat`]; errors of `replay`; I/O errors. After any of them the log can be
+    /// [`Error::Corrupt`] with the location if data at or below the synced watermark is missing or
+    /// damaged; [`Error::OlderGeneration`] if the log names a newer generation;
+    /// [`Error::NewerFormat`]; errors of `replay`; I/O errors. After an error, the log can be
     /// opened again as after a crash.
     pub fn open(
         directory: &Arc<dyn Directory>,
@@ -243,9 +250,9 @@ impl WriteAheadLog {
         })
     }
 
-    /// Opens a log as far as possible: replays every sound record above `from`, skips and reports
-    /// damage, and accepts a log that names a newer generation. Afterwards the log is sound, with
-    /// voids in place of missing records. No other operation skips damage.
+    /// Opens a log as far as possible. Every valid record above `from` is replayed; damage is
+    /// skipped and reported. The log may name a newer generation than `generation`. Afterwards the
+    /// log is valid, with voids in place of the missing records. No other operation skips damage.
     ///
     /// # Errors
     /// [`Error::NewerFormat`]; errors of `replay`; I/O errors.
@@ -268,25 +275,28 @@ impl WriteAheadLog {
         Ok((log, report))
     }
 
-    /// Appends a record that covers `first..first + count`, and returns once `durability` holds.
+    /// Appends a record with the sequence numbers `first..first + count`, and returns when the
+    /// record is as durable as `durability` requests.
     ///
-    /// Sequences are dense: each is appended once, by any thread, or given up with
-    /// [`WriteAheadLog::void`]. An append with `Disk` waits until all lower sequences are complete,
-    /// so its thread must not be the one that still has to append them.
+    /// Sequence numbers must be dense: each is appended exactly once, by any thread, or voided with
+    /// [`WriteAheadLog::void`]. An append with `Disk` waits until all lower sequence numbers are
+    /// complete, so a thread must not call it before it has appended or voided the lower numbers
+    /// that it was assigned itself.
     ///
     /// # Errors
-    /// [`Error::LogFull`] or `DiskFull` ([`Error::is_full`]) with nothing written: the sequences
-    /// are still open, and can be appended again once the log has space. [`Error::BadOption`] for a
-    /// payload above [`MAX_PAYLOAD`]. Any other error is permanent: [`Error::Poisoned`] follows,
-    /// and the record may or may not survive, as after a crash.
+    /// [`Error::LogFull`] or `DiskFull` (see [`Error::is_full`]): nothing was written, and the same
+    /// sequence numbers can be appended again once the log has space. [`Error::BadOption`] if the
+    /// payload is longer than [`MAX_PAYLOAD`]. Any other error is permanent: later appends fail
+    /// with [`Error::Poisoned`], and whether the record survives is unknown, as after a crash.
     ///
     /// # Panics
-    /// If `first` or `count` is zero, or if the sequences were appended before.
+    /// If `first` or `count` is zero, or if one of the sequence numbers was appended before.
     pub fn append(&self, first: u64, count: u32, payload: &[u8], durability: LogDurability) -> Result<()> {
         self.append_as(first, count, payload, durability, AppendPriority::Normal)
     }
 
-    /// Like [`WriteAheadLog::append`], for records that may use the reserve.
+    /// Like [`WriteAheadLog::append`], with a priority that determines whether the record may use
+    /// the reserve.
     ///
     /// # Errors
     /// As [`WriteAheadLog::append`].
@@ -304,8 +314,8 @@ impl WriteAheadLog {
         self.append_parts(first, count, [payload, &[]], durability, importance)
     }
 
-    /// Like [`WriteAheadLog::append_as`], for a payload in two parts, which are stored
-    /// contiguously. The caller need not concatenate them.
+    /// Like [`WriteAheadLog::append_as`], but the payload is passed in two parts, so that the
+    /// caller need not concatenate them. They are stored contiguously.
     ///
     /// # Errors
     /// As [`WriteAheadLog::append`].
@@ -332,8 +342,8 @@ impl WriteAheadLog {
         self.shared.append(entry, durability, importance.into())
     }
 
-    /// Gives up sequences that were assigned and could not be appended: they are complete without
-    /// content, and nothing waits for them any more. May use the reserve.
+    /// Voids sequence numbers that were assigned but could not be appended. They are then complete
+    /// without content, so that nothing waits for them. This may use the reserve.
     ///
     /// # Errors
     /// As [`WriteAheadLog::append`].
@@ -345,10 +355,10 @@ impl WriteAheadLog {
     }
 
     /// Makes every complete record durable, and returns the synced watermark. Also makes the mark
-    /// durable, so that later damage to any of these records is detected.
+    /// durable, so that later damage to one of these records is detected.
     ///
     /// # Errors
-    /// I/O errors; they poison the log.
+    /// I/O errors, after which the log refuses further appends.
     pub fn sync_all(&self) -> Result<u64> {
         self.shared.commit.healthy()?;
         self.shared.wait_synced(self.shared.watermark.completed())?;
@@ -360,12 +370,12 @@ impl WriteAheadLog {
         Ok(self.synced())
     }
 
-    /// Makes the synced watermark durable in the mark: from now on, damage to any record below it
-    /// is detected after any crash. Costs a sync of a small file, unless the mark is already up to
-    /// date.
+    /// Stores the synced watermark durably in the mark. Damage to any record up to the watermark
+    /// will then be detected after any crash. The cost is a sync of a small file, unless the mark
+    /// already contains the watermark.
     ///
     /// # Errors
-    /// I/O errors; they poison the log.
+    /// I/O errors, after which the log refuses further appends.
     pub fn mark_synced(&self) -> Result<()> {
         self.shared.commit.healthy()?;
         self.shared
@@ -373,10 +383,10 @@ impl WriteAheadLog {
             .map_err(|error| self.shared.poison_unless_full(error))
     }
 
-    /// Makes everything up to `sequence` durable. Concurrent callers share a sync.
+    /// Makes every record up to `sequence` durable. Concurrent callers share one sync.
     ///
     /// # Errors
-    /// I/O errors; they poison the log.
+    /// I/O errors, after which the log refuses further appends.
     pub fn sync_through(&self, sequence: u64) -> Result<()> {
         self.shared.commit.healthy()?;
         if self.synced() >= sequence {
@@ -385,66 +395,72 @@ impl WriteAheadLog {
         self.shared.wait_synced(sequence)
     }
 
-    /// Returns the records that were found missing at opening, if there were any and the opening
-    /// succeeded. After a power failure this does not prove damage.
+    /// Returns the records that were found to be missing when the log was opened, or `None` if none
+    /// were. Missing records do not prove damage, because a power failure can also cause them.
     #[must_use]
     pub fn lost_tail(&self) -> Option<&LostTail> {
         self.shared.lost_tail.as_ref()
     }
 
-    /// Returns the name of a file of the log that was removed while the log is open, if there is
-    /// one. Its contents are lost when the log is closed.
+    /// Returns the name of a file of the log that was removed while the log is open, or `None` if
+    /// all files exist. The contents of a removed file will be lost when the log is closed.
     #[must_use]
     pub fn removed_file(&self) -> Option<String> {
         self.shared.removed_file()
     }
 
-    /// Returns the synced watermark: every sequence up to it survives a power failure.
+    /// Returns the synced watermark. Every record with a sequence number up to it survives a power
+    /// failure.
     #[must_use]
     pub fn synced(&self) -> u64 {
         self.shared.commit.synced()
     }
 
-    /// Returns the completion watermark: every sequence up to it was appended or voided.
+    /// Returns the completion watermark. Every sequence number up to it has been appended or
+    /// voided.
     #[must_use]
     pub fn completed(&self) -> u64 {
         self.shared.watermark.completed()
     }
 
-    /// Durably notes that `generation` exists: from then on no older superblock is accepted. Must
-    /// be called once its superblock is durable, before [`WriteAheadLog::release`].
+    /// Durably records in the log that `generation` exists, so that opening rejects any older
+    /// superblock from now on. It must be called after the superblock of the generation is durable,
+    /// and before [`WriteAheadLog::release`].
     ///
     /// # Errors
-    /// I/O errors; they poison the log, except for a full disk. That is rare, because the note may
-    /// use the reserve.
+    /// I/O errors, after which the log refuses further appends. A full disk does not have this
+    /// effect; it is rare, because this record may use the reserve.
     pub fn note_generation(&self, generation: u64) -> Result<()> {
         self.shared.control(RecordKind::Note, generation)
     }
 
-    /// Releases the segments that contain nothing above `through`. A durable checkpoint contains
-    /// everything up to there, and its generation was noted. The segments are recycled, or punched
-    /// after a long idle time, and are never synced any more.
+    /// Releases the segments whose sequence numbers are all at or below `through`. A durable
+    /// checkpoint must contain everything up to `through`, and its generation must have been
+    /// recorded with [`WriteAheadLog::note_generation`]. A released segment is recycled, or its
+    /// space is returned to the file system after a long idle time. It is no longer synced.
     ///
     /// # Errors
-    /// I/O errors; they poison the log.
+    /// I/O errors, after which the log refuses further appends.
     pub fn release(&self, through: u64) -> Result<()> {
         self.shared.release(through)
     }
 
-    /// Retains the newest released segments from now on, up to `bytes` bytes beyond the limit.
+    /// From now on, keeps the newest released segments available to [`WriteAheadLog::read_after`],
+    /// up to a total of `bytes` beyond the size limit of the log.
     pub fn retain(&self, bytes: u64) {
         self.shared.history.retain(bytes);
     }
 
-    /// Returns the sequence above which every appended record is still available.
+    /// Returns the highest sequence number that may no longer be available. Every record appended
+    /// with a higher one can still be read with [`WriteAheadLog::read_after`].
     #[must_use]
     pub fn forgotten(&self) -> u64 {
         self.shared.history.forgotten()
     }
 
-    /// Passes the complete records above `after` and up to `through` to `take`, in the order of
-    /// their sequences, until they total about `bytes` bytes. Returns the last sequence examined;
-    /// `None` if some of the records are no longer available.
+    /// Reads complete records with sequence numbers above `after` and up to `through`, and passes
+    /// them to `take` in order. Stops when their total size is about `bytes`. Returns the last
+    /// sequence number that was examined, or `None` if some of the records are no longer available.
     ///
     /// # Errors
     /// I/O errors.
@@ -458,22 +474,24 @@ impl WriteAheadLog {
         self.shared.read_after(after, through, bytes, take)
     }
 
-    /// Returns the latest time noted by readers, including those of earlier openings, in
-    /// milliseconds since 1970.
+    /// Returns the latest time passed to [`WriteAheadLog::note_time`], including times stored by
+    /// earlier openings of the log, in milliseconds since 1970.
     #[must_use]
     pub fn time_ms(&self) -> u64 {
         self.shared.time_ms.load(Ordering::Acquire)
     }
 
-    /// Notes the time used by readers. It is written with the next mark.
+    /// Sets the time that the readers of the log have used, in milliseconds since 1970. It becomes
+    /// durable with the next write of the mark.
     pub fn note_time(&self, now_ms: u64) {
         self.shared.time_ms.store(now_ms, Ordering::Release);
     }
 
-    /// Writes the noted time to the mark, so that it survives the process.
+    /// Writes the time set by [`WriteAheadLog::note_time`] to the mark, so that it survives the end
+    /// of the process.
     ///
     /// # Errors
-    /// I/O errors; they poison the log.
+    /// I/O errors, after which the log refuses further appends.
     pub fn mark_time(&self) -> Result<()> {
         self.shared.commit.healthy()?;
         self.shared
@@ -481,24 +499,25 @@ impl WriteAheadLog {
             .map_err(|error| self.shared.poison_unless_full(error))
     }
 
-    /// Performs one step of background work, at most a mebibyte of page touches or one file:
-    /// prefaults pages, prepares segments ahead of the writers, and punches idle ones. Optional:
-    /// appends do this work themselves when needed.
+    /// Performs one step of background work, which processes at most 1 MiB of pages or one file.
+    /// The steps prefault pages, prepare segments before writers need them, and return the space of
+    /// idle segments. Calling it is optional, because an append does this work itself if necessary.
     ///
     /// # Errors
-    /// I/O errors; they poison the log.
+    /// I/O errors, after which the log refuses further appends.
     pub fn prepare(&self) -> Result<PrepareProgress> {
         self.shared.prepare()
     }
 
-    /// Returns whether space is already allocated for the next segment of ordinary writes.
+    /// Returns whether the next segment for ordinary writes already has space allocated on the file
+    /// system.
     #[must_use]
     pub fn has_space(&self) -> bool {
         self.shared.has_space()
     }
 
-    /// Returns the number of bytes that the log allocates from the file system at a time. A longer
-    /// record needs more.
+    /// Returns the size in bytes of the segments that the log allocates on the file system. A
+    /// record longer than a segment needs more.
     #[must_use]
     pub fn segment_bytes(&self) -> u64 {
         self.shared.segment_bytes()
@@ -510,8 +529,8 @@ impl WriteAheadLog {
         self.shared.usage()
     }
 
-    /// Syncs the log and marks it as closed, so that the next opening detects any damage. Clones of
-    /// this handle refuse further work.
+    /// Closes the log: syncs all records, and marks the log as closed so that the next opening
+    /// detects any damage to it. Afterwards, clones of this handle refuse further appends.
     ///
     /// # Errors
     /// I/O errors.

@@ -1,9 +1,9 @@
-//! Options for opening a log.
+//! Options with which a log is created or opened.
 
 use crate::{Error, Result};
 use alluvium_base::{KIB, MIB};
 
-/// When an append is acknowledged.
+/// The durability that a writer requests, which determines when its append is acknowledged.
 ///
 /// | word | acknowledged once | survives |
 /// |---|---|---|
@@ -12,46 +12,47 @@ use alluvium_base::{KIB, MIB};
 /// | `Disk` | it and every lower sequence are synced | the loss of power |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LogDurability {
-    /// The caller requests no durability. Treated as `Process`.
+    /// The caller requests no durability. It is treated like `Process`.
     Memory,
-    /// The record is in the page cache. It survives the process once all lower sequences are
-    /// complete ([`WriteAheadLog::completed`](super::WriteAheadLog::completed)); the append is not
-    /// reported to the caller before.
+    /// The record is in the page cache. It survives the end of the process once all lower sequence
+    /// numbers are complete ([`WriteAheadLog::completed`](super::WriteAheadLog::completed)). The
+    /// append returns before that.
     Process,
-    /// The record and all lower sequences are complete and synced.
+    /// The record and all records with lower sequence numbers are complete and synced.
     Disk,
 }
 
-/// How bytes are written to a segment.
+/// How a lane writes bytes to a segment file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum SegmentAccess {
-    /// Stores into a mapping, or write calls if files cannot be mapped.
+    /// By stores into a memory mapping, or by write calls if the file system does not support
+    /// mappings.
     #[default]
     Mapped,
-    /// Write calls, even if files can be mapped.
+    /// By write calls, even if the file system supports memory mappings.
     Written,
 }
 
-/// Whether an append may use the reserve.
+/// Whether an append may use the reserve of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AppendPriority {
-    /// Ordinary writes, which may not.
+    /// Ordinary writes. They must not use the reserve.
     Normal,
-    /// Deletes, voids and all writes that lead to a checkpoint, which may.
+    /// Deletes, voids and all writes needed for a checkpoint. They may use the reserve.
     Essential,
 }
 
 /// Maximum number of lanes of a log.
 pub const MAX_LANES: usize = 64;
 
-/// Size of the smallest segment in bytes.
+/// Minimum size of a segment in bytes.
 pub const MIN_SEGMENT: u64 = 4 * KIB;
 const _: () = assert!((64 * KIB).is_multiple_of(MIN_SEGMENT), "segments are whole pages");
 
-/// Maximum payload of one record in bytes.
+/// Maximum size of a record's payload in bytes.
 pub const MAX_PAYLOAD: u64 = 256 * MIB;
 
-/// Options of a log. The sizes may differ from one opening to the next.
+/// Options of a log. All sizes may be changed each time the log is opened.
 ///
 /// ```
 /// use alluvium_storage::log::LogOptions;
@@ -60,32 +61,33 @@ pub const MAX_PAYLOAD: u64 = 256 * MIB;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOptions {
-    /// Maximum bytes of unreleased segments, including the reserve.
+    /// Maximum total size in bytes of the segments that are not released, including the reserve.
     pub limit_bytes: u64,
-    /// Size of a segment in bytes, a multiple of 4 KiB. A longer record gets a segment of its own
-    /// size.
+    /// Size of a segment in bytes, which must be a multiple of 4 KiB. A longer record is stored in
+    /// a segment of its own size.
     pub segment_bytes: u64,
-    /// Bytes of `limit_bytes` reserved for [`AppendPriority::Essential`] appends; at least one
-    /// segment.
+    /// Part of `limit_bytes`, in bytes, that only [`AppendPriority::Essential`] appends may use. It
+    /// must be at least one segment.
     pub reserve_bytes: u64,
-    /// Number of writers that do not contend.
+    /// Number of lanes, which is the number of threads that can append without contention.
     pub lanes: usize,
-    /// How bytes are written to a segment.
+    /// How a lane writes bytes to a segment file.
     pub access: SegmentAccess,
-    /// Whether the log uses little space while its store is small. Segments then have a quarter of
-    /// the log's peak size or a 32nd of `stored_bytes`, whichever is larger, but at most
-    /// `segment_bytes`.
+    /// Whether the log uses little space while its store is small. If set, new segments have a
+    /// quarter of the log's peak size or a 32nd of `stored_bytes`, whichever is larger, rounded up
+    /// to a power of two, but at most `segment_bytes`.
     pub starts_small: bool,
-    /// Size of the store at opening in bytes, for a log that starts small.
+    /// Size in bytes of the store when it is opened. It is used only if `starts_small` is set.
     pub stored_bytes: u64,
-    /// Identity of the store, by which segments of another store are recognised. Must be the same
-    /// at every opening.
+    /// Identity of the store, by which segments of other stores are recognised. It must be the same
+    /// each time the log is opened.
     pub identity: u64,
 }
 
 impl LogOptions {
-    /// Returns options for a limit: 32 segments of 64 KiB to 16 MiB, one of them the reserve, and
-    /// four lanes.
+    /// Returns options for a log with this size limit: 32 segments of 64 KiB to 16 MiB each, one of
+    /// which is the reserve, and four lanes. A limit of less than eight segments is raised to
+    /// eight.
     #[must_use]
     pub fn with_limit(limit_bytes: u64) -> LogOptions {
         let segment_bytes = (limit_bytes / 32 / MIN_SEGMENT * MIN_SEGMENT).clamp(64 * KIB, 16 * MIB);
@@ -104,7 +106,7 @@ impl LogOptions {
     /// Checks that the options are consistent.
     ///
     /// # Errors
-    /// [`Error::BadOption`] naming the invalid one.
+    /// [`Error::BadOption`] with the name of the first invalid option.
     pub fn validate(&self) -> Result<()> {
         let bad = |option, why| Err(Error::BadOption { option, why });
         if !(1..=MAX_LANES).contains(&self.lanes) {
@@ -142,7 +144,7 @@ impl LogOptions {
 }
 
 impl Default for LogOptions {
-    /// Returns options with a limit of 256 MiB.
+    /// Returns options for a log with a size limit of 256 MiB.
     fn default() -> Self {
         LogOptions::with_limit(256 * MIB)
     }

@@ -1,4 +1,5 @@
-//! The pool of slots that no lane writes: created in advance, handed out, taken back, punched.
+//! The pool of slots that are not in use by a lane. Slots are created in advance, given to lanes,
+//! returned after their segment is released, and punched when they are idle for long.
 //!
 //! ```text
 //!            create ┐                        ┌──── punch ◄── idle for long ──┐
@@ -8,9 +9,9 @@
 //!                   └──────────── recycle ◄───────────────────┘
 //! ```
 //!
-//! A slot leaves the pool with its name durable and its space allocated, so that a full disk is
-//! detected here, before anything is written. Some ready slots form the reserve, which ordinary
-//! writes cannot use.
+//! When the pool gives a slot to a lane, the name of its file is durable and its space is
+//! allocated. A full disk is therefore detected in the pool, before anything is written. Some of
+//! the ready slots form the reserve, which ordinary writes must not use.
 
 use super::options::{AppendPriority, LogOptions, MIN_SEGMENT, SegmentAccess};
 use super::segment::{SegmentSlot, slot_file};
@@ -23,78 +24,83 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Slot sizes are multiples of this many bytes.
+/// The sizes of slots are multiples of this number of bytes.
 const PAGE: u64 = 4096;
 
-/// Bytes of a slot touched in each step of preparation.
+/// Number of bytes of a slot that one step of preparation prefaults.
 const POPULATE_SLICE: u64 = 1 << 20;
 
-/// Number of segments by which control records may exceed the limit.
+/// Number of segments by which control records may exceed the limit of the log.
 pub(super) const CONTROL_SEGMENTS: u64 = 3;
 
-/// Maximum size of the first slots of a log that starts small. They have a sixteenth of a segment,
-/// if that is less.
+/// Maximum size in bytes of the first slots of a log that starts small. The slots are a sixteenth
+/// of a segment if that is less.
 const SHORT: u64 = 16 << 10;
 
-/// In such a log, later slots have this fraction of the log's peak size, or of the store's size at
-/// opening, because about half a dozen slots are kept ready for writers.
+/// Later slots of a log that starts small have 1/`PARTS_OF_LOG` of the log's peak size, or
+/// 1/`PARTS_OF_STORE` of the size of the store at opening, whichever is larger. The fractions are
+/// small because about half a dozen slots are kept ready for writers.
 const PARTS_OF_LOG: u64 = 4;
 const PARTS_OF_STORE: u64 = 32;
 
-/// Number of consecutive idle steps of preparation before a free slot is punched.
+/// Number of consecutive idle steps of preparation after which a free slot is punched.
 const IDLE_STEPS: u64 = 16;
 
-/// Returns the minimum size of a slot for a record of `total` bytes, a header and a seal.
+/// Returns the minimum size of a slot for a record of `total` bytes, including a header and a seal.
 fn length_with(total: u64) -> u64 {
     total + (BLOCK_BYTES + RECORD_BYTES) as u64
 }
 
-/// Slots that no segment uses: ready, free, or holes.
+/// The slots that no lane uses. They are ready, free, or holes without space on the file system.
 #[derive(Debug)]
 pub(super) struct SlotPool {
     directory: Arc<dyn Directory>,
     options: LogOptions,
-    /// Whether the limit is ignored: a recovery must be able to write, however full the log was.
+    /// Whether the limit of the log is ignored, because a recovery must be able to write even if
+    /// the log was full.
     unlimited: AtomicBool,
-    /// Whether slots are mapped. Cleared permanently if the file system does not support it.
+    /// Whether slots are memory-mapped. This is cleared permanently if the file system does not
+    /// support it.
     mapped: AtomicBool,
-    /// Whether almost nothing was written since the log was created. While set, no slots are
-    /// prepared for writers.
+    /// Whether almost nothing was written since the log was created. While this is set, no slots
+    /// are prepared for writers.
     untouched: AtomicBool,
     idle: Mutex<IdleSlots>,
 }
 
 #[derive(Debug, Default)]
 struct IdleSlots {
-    /// Allocated and mapped slots, populated gradually.
+    /// Slots that are allocated and mapped. Their pages are prefaulted step by step.
     ready: Vec<Arc<SegmentSlot>>,
-    /// Released slots whose pages may be resident, each with the number of releases at that time.
+    /// Slots whose segment was released and whose pages may be resident. Each has the value of
+    /// `releases` when it was freed.
     free: Vec<(Arc<SegmentSlot>, u64)>,
-    /// Slots without space on the file system.
+    /// Slots whose files have no space allocated on the file system.
     holes: Vec<Arc<SegmentSlot>>,
     /// Short slots for the first records of a new log.
     short: Vec<Arc<SegmentSlot>>,
-    /// The slot numbers that have files.
+    /// Numbers of all slots for which a file exists.
     names: BTreeSet<u32>,
-    /// Bytes of the slots that are handed out, and their peak.
+    /// Current and peak total size in bytes of the slots that lanes use.
     live: u64,
     peak: u64,
-    /// Value of `live` when a long record exceeded the limit; 0 once `live` is within the limit
-    /// again.
+    /// The value that `live` reached when a record longer than a segment exceeded the limit. It is
+    /// reset to 0 once `live` is within the limit again.
     overrun_live: u64,
     releases: u64,
     idle_steps: u64,
 }
 
 impl IdleSlots {
-    /// Sets the bytes of slots that are handed out.
+    /// Sets the total size in bytes of the slots that lanes use, and updates the peak.
     fn set_live(&mut self, live: u64) {
         self.live = live;
         self.peak = self.peak.max(live);
         debug_assert!(self.live <= self.peak, "the most that ever were");
     }
 
-    /// Returns a short slot if requests of this priority may have one and the record fits.
+    /// Returns a short slot if the record fits into one and requests of this priority may use it.
+    /// The last short slot is kept for essential writes.
     fn take_short(&mut self, total: u64, claim: SlotPriority) -> Option<Arc<SegmentSlot>> {
         let kept = usize::from(claim == SlotPriority::Normal);
         let fits = length_with(total) <= self.short.last()?.len;
@@ -105,7 +111,7 @@ impl IdleSlots {
         }
     }
 
-    /// Stops counting a slot as handed out.
+    /// Subtracts the size of a slot that a lane no longer uses from `live`.
     fn shrink(&mut self, len: u64, limit_bytes: u64) {
         assert!(
             len <= self.live,
@@ -119,51 +125,53 @@ impl IdleSlots {
     }
 }
 
-/// Space used by the pool.
+/// Space that the slots of the log use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PoolUsage {
-    /// Bytes of slots that are handed out.
+    /// Total size in bytes of the slots that lanes use.
     pub(super) live_bytes: u64,
-    /// Bytes of slots that are ready or free.
+    /// Total size in bytes of the slots that are ready or free.
     pub(super) idle_bytes: u64,
-    /// Bytes of mapped slots that are ready or free.
+    /// Bytes of ready or free slots that may be resident in memory because the slots are mapped.
     pub(super) idle_resident_bytes: u64,
-    /// Slots ready for a lane.
+    /// Number of slots that are ready for a lane.
     pub(super) ready: usize,
-    /// Released slots that keep their space.
+    /// Number of released slots that still have their space.
     pub(super) free: usize,
-    /// Released slots whose space was given back.
+    /// Number of released slots whose space was returned to the file system.
     pub(super) holes: usize,
 }
 
-/// Whether the log's limit is enforced.
+/// Whether the size limit of the log is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LimitEnforcement {
     Kept,
-    /// It is ignored during a recovery.
+    /// The limit is ignored, as during a recovery.
     Ignored,
 }
 
-/// The header block of an idle slot.
+/// Content of the header block of a slot that is not in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SlotHeader {
-    /// Zeros, in which recovery finds no segment.
+    /// Zeros, so that a recovery does not find a segment in this slot.
     Blank,
-    /// A released segment, or damage.
+    /// The header of a released segment, or damaged data.
     Stale,
 }
 
-/// The purpose of a slot. Each may use more of the limit, and more of the ready slots, than the one
-/// before.
+/// What a slot is needed for. Each priority may use more of the limit and more of the ready slots
+/// than the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SlotPriority {
-    /// Ordinary writes, which may not use the reserve.
+    /// Ordinary writes. They must not use the reserve.
     Normal,
-    /// Deletes and other essential writes, which may use the reserve.
+    /// Deletes and other essential writes. They may use the reserve.
     Essential,
-    /// The lowest incomplete sequence, without which nothing could be released.
+    /// The record with the lowest incomplete sequence number. Unless it is written, nothing can be
+    /// released.
     Unblock,
-    /// Notes and the mark of a close. Without a note nothing is released.
+    /// Records that name a generation, and the record that marks a clean close. Nothing can be
+    /// released before the generation is recorded.
     Control,
 }
 
@@ -176,17 +184,18 @@ impl From<AppendPriority> for SlotPriority {
     }
 }
 
-/// A slot for a lane.
+/// A slot that the pool gives to a lane.
 #[derive(Debug)]
 pub(super) struct SlotGrant {
     pub(super) slot: Arc<SegmentSlot>,
-    /// Whether it exceeds the ordinary limit, so that ordinary writes may not use it until
-    /// something is released.
+    /// Whether the slot exceeds the limit for ordinary writes, so that they must not use it until
+    /// space is released.
     pub(super) reserved: bool,
 }
 
 impl SlotPool {
-    /// Creates a pool without slots. `names` are the slot numbers that already have files.
+    /// Creates a pool without slots. `names` must contain the numbers of all slots whose files
+    /// already exist.
     #[must_use]
     pub(super) fn new(directory: Arc<dyn Directory>, options: LogOptions, names: BTreeSet<u32>) -> SlotPool {
         SlotPool {
@@ -202,25 +211,26 @@ impl SlotPool {
         }
     }
 
-    /// Sets whether the limit is ignored.
+    /// Sets whether the limit of the log is ignored.
     pub(super) fn ignore_limit(&self, ignore: LimitEnforcement) {
         self.unlimited
             .store(ignore == LimitEnforcement::Ignored, Ordering::Relaxed);
     }
 
-    /// Returns whether the limit is ignored.
+    /// Returns whether the limit of the log is ignored.
     #[must_use]
     pub(super) fn ignores_limit(&self) -> bool {
         self.unlimited.load(Ordering::Relaxed)
     }
 
-    /// Returns whether slots are mapped.
+    /// Returns whether slots are memory-mapped.
     #[must_use]
     pub(super) fn is_mapped(&self) -> bool {
         self.mapped.load(Ordering::Relaxed)
     }
 
-    /// Returns the size of newly created slots. It never decreases, so that slots can be reused.
+    /// Returns the size in bytes of newly created slots. It never decreases, so that existing slots
+    /// can be reused.
     fn usual_length(&self, idle: &IdleSlots) -> u64 {
         let LogOptions {
             segment_bytes,
@@ -241,12 +251,12 @@ impl SlotPool {
         length
     }
 
-    /// Returns the size of the first slots of a log that starts small.
+    /// Returns the size in bytes of the first slots of a log that starts small.
     fn shortest(&self) -> u64 {
         (self.options.segment_bytes / 16).clamp(MIN_SEGMENT, SHORT)
     }
 
-    /// Returns the size of a segment for a record of `total` bytes.
+    /// Returns the size in bytes of a segment for a record of `total` bytes.
     fn length_for(&self, idle: &IdleSlots, total: u64) -> u64 {
         let needed = length_with(total);
         if needed <= self.options.segment_bytes {
@@ -257,13 +267,13 @@ impl SlotPool {
         }
     }
 
-    /// Returns the number of slots in the reserve, plus one for a note.
+    /// Returns the number of slots in the reserve, plus one for the record that names a generation.
     fn reserve_slots(&self) -> usize {
         (self.options.reserve_bytes / self.options.segment_bytes) as usize + 1
     }
 
-    /// Returns the maximum live bytes for requests of this priority. Mandatory writes may exceed
-    /// the limit after a long record has exceeded it.
+    /// Returns the maximum number of live bytes for requests of this priority. After a long record
+    /// has exceeded the limit, mandatory writes may exceed it as well.
     fn allowance(&self, idle: &IdleSlots, claim: SlotPriority) -> u64 {
         debug_assert!(
             self.options.reserve_bytes <= self.options.limit_bytes,
@@ -284,7 +294,7 @@ impl SlotPool {
         }
     }
 
-    /// Returns the number of ready slots that requests of this priority must leave.
+    /// Returns the number of ready slots that requests of this priority must not use.
     fn keeps(&self, claim: SlotPriority) -> usize {
         match claim {
             SlotPriority::Normal => self.reserve_slots(),
@@ -293,33 +303,34 @@ impl SlotPool {
         }
     }
 
-    /// Returns whether requests of this priority may continue a segment that exceeded the ordinary
-    /// limit.
+    /// Returns whether requests of this priority may append to a segment that exceeded the limit
+    /// for ordinary writes.
     #[must_use]
     pub(super) fn has_room(&self, claim: SlotPriority) -> bool {
         let idle = self.idle.lock();
         idle.live <= self.allowance(&idle, claim)
     }
 
-    /// Returns whether an ordinary write gets a slot without allocating space from the file system.
+    /// Returns whether a slot is available to an ordinary write without a new allocation on the
+    /// file system.
     #[must_use]
     pub(super) fn has_space(&self) -> bool {
         let idle = self.idle.lock();
         idle.short.len() > 1 || idle.ready.len() > self.keeps(SlotPriority::Normal) || !idle.free.is_empty()
     }
 
-    /// Returns a slot for a lane that has a record of `total` bytes to write.
+    /// Gives a slot to a lane, which must have space for a record of `total` bytes.
     ///
     /// # Errors
-    /// [`Error::LogFull`] at the limit, and `DiskFull` if the file system is full, with nothing
-    /// changed; I/O errors.
+    /// [`Error::LogFull`] if the limit is reached, and `DiskFull` if the file system is full. In
+    /// both cases nothing has changed. Also I/O errors.
     pub(super) fn take(&self, total: u64, claim: SlotPriority) -> Result<SlotGrant> {
         let mut idle = self.idle.lock();
         let len = self.length_for(&idle, total);
         let live = idle.live + len;
         let allowance = self.allowance(&idle, claim);
-        // A long record may exceed the limit while half of the allowance is free: otherwise it
-        // could never be written.
+        // A record longer than a segment may exceed the limit while half of the allowance is free.
+        // Otherwise it could never be written.
         let is_let_past = len > self.options.segment_bytes && idle.live <= allowance / 2;
         if live > allowance && !is_let_past {
             return Err(Error::LogFull {
@@ -337,8 +348,8 @@ impl SlotPool {
         idle.idle_steps = 0;
         let short = idle.take_short(total, claim);
         if claim != SlotPriority::Control && idle.short.len() < self.options.lanes {
-            // A writer has filled a short slot, or several writers have started: from now on slots
-            // are prepared for them.
+            // A writer has filled a short slot, or several writers have started. From now on, slots
+            // are prepared in advance.
             self.untouched.store(false, Ordering::Relaxed);
         }
         if let Some(slot) = short {
@@ -363,7 +374,8 @@ impl SlotPool {
         self.account(len, self.refresh_or_make(slot, least, len), reserved)
     }
 
-    /// Hands out a slot for which `len` bytes were counted.
+    /// Completes the allocation of a slot for which `len` bytes were added to the live bytes. If
+    /// the slot is shorter or could not be obtained, the difference is subtracted again.
     fn account(&self, len: u64, slot: Result<Arc<SegmentSlot>>, reserved: bool) -> Result<SlotGrant> {
         let slot = slot.and_then(|slot| self.map(slot));
         match slot {
@@ -379,7 +391,8 @@ impl SlotPool {
         }
     }
 
-    /// Maps the slot if slots are mapped, and detects whether the file system supports it.
+    /// Maps the slot into memory if slots are mapped. If the file system does not support this,
+    /// slots are no longer mapped from now on.
     fn map(&self, slot: Arc<SegmentSlot>) -> Result<Arc<SegmentSlot>> {
         if self.is_mapped() {
             match slot.map() {
@@ -398,9 +411,10 @@ impl SlotPool {
         Ok(slot)
     }
 
-    /// Returns a slot with allocated space: `used` if possible, else a hole, else a new one. With
-    /// write calls, the file system may write a used slot to a new place, so that its old space
-    /// does not count. The slot has at least `least` bytes; a new one has `len`.
+    /// Returns a slot with allocated space: the slot `used` if possible, otherwise a hole,
+    /// otherwise a new slot. The slot has at least `least` bytes, and a new slot has `len`. Without
+    /// memory mappings, the space of a used slot must be allocated again, because a write call may
+    /// place the data elsewhere on the file system.
     fn refresh_or_make(
         &self,
         used: Option<Arc<SegmentSlot>>,
@@ -426,7 +440,8 @@ impl SlotPool {
         }
     }
 
-    /// Returns a slot with allocated space, from a hole or newly created.
+    /// Allocates space for a hole of at least `least` bytes, or creates a new slot of `len` bytes,
+    /// and returns it.
     fn fill_hole_or_create(&self, least: u64, len: u64) -> Result<Arc<SegmentSlot>> {
         let holes = std::mem::take(&mut self.idle.lock().holes);
         let mut filled = None;
@@ -444,7 +459,7 @@ impl SlotPool {
                 .and_then(|()| slot.file.allocate(whole()))
             {
                 Ok(()) => filled = Some(slot),
-                // Another hole may still have its space.
+                // Another hole may still have space on the file system.
                 Err(error) if error.is_disk_full() => left.push(slot),
                 Err(error) => failure = Some(error),
             }
@@ -461,9 +476,9 @@ impl SlotPool {
         }
     }
 
-    /// Creates the short slots of a new log: one for each lane, one for a note and one as the
-    /// reserve. Nothing else is prepared until writers have used some of them, so that a new store
-    /// is small.
+    /// Creates the short slots of a new log: one for each lane, one for the record that names a
+    /// generation, and one as the reserve. Nothing else is prepared before writers have used some
+    /// of these slots, so that a new store is small.
     ///
     /// # Errors
     /// I/O errors.
@@ -477,7 +492,7 @@ impl SlotPool {
         Ok(())
     }
 
-    /// Creates a new file with durable name and size.
+    /// Creates a new slot of `len` bytes, whose name and size are durable.
     fn create(&self, len: u64) -> Result<Arc<SegmentSlot>> {
         assert!(
             len > BLOCK_BYTES as u64,
@@ -504,8 +519,8 @@ impl SlotPool {
         match made {
             Ok(slot) => Ok(slot),
             Err(error) => {
-                // A partial file is removed if possible. One that stays is recognised as empty at
-                // the next opening.
+                // The incomplete file is removed if possible. If it cannot be removed, the next
+                // opening recognises that it contains no segment.
                 if self.directory.remove(&name).is_ok() {
                     self.idle.lock().names.remove(&index);
                 }
@@ -514,17 +529,18 @@ impl SlotPool {
         }
     }
 
-    /// Stops counting a released slot against the limit.
+    /// Subtracts the size of a released slot from the live bytes.
     pub(super) fn retire(&self, slot: &SegmentSlot) {
         self.idle.lock().shrink(slot.len, self.options.limit_bytes);
     }
 
-    /// Takes back a slot whose segment was released.
+    /// Returns a slot to the pool after its segment was released.
     ///
     /// # Errors
     /// I/O errors.
     pub(super) fn give_back(&self, slot: Arc<SegmentSlot>) -> Result<()> {
-        // As the log grows, longer slots replace its initial ones.
+        // A slot that is not of the usual size is removed. As the log grows, longer slots thus
+        // replace its first slots.
         let usual = self.usual_length(&self.idle.lock());
         if slot.len != usual {
             return self.remove(slot.index);
@@ -546,8 +562,8 @@ impl SlotPool {
         Ok(())
     }
 
-    /// Blanks the header so that the next recovery need not read the slot. Not needed for safety,
-    /// because its contents are released.
+    /// Overwrites the header of a slot with zeros, so that the next recovery need not read its
+    /// contents. This is not necessary for correctness, because the contents are released.
     fn blank(slot: &SegmentSlot) -> Result<()> {
         let blanked = slot
             .file
@@ -558,7 +574,7 @@ impl SlotPool {
         }
     }
 
-    /// Removes a slot that is no longer needed.
+    /// Removes the file of a slot that is no longer needed.
     ///
     /// # Errors
     /// I/O errors.
@@ -568,22 +584,23 @@ impl SlotPool {
         Ok(())
     }
 
-    /// Adds an unused slot found by recovery. It may have no allocated space.
+    /// Adds an unused slot that a recovery found. Its space may not be allocated.
     ///
     /// # Errors
     /// I/O errors.
     pub(super) fn adopt(&self, slot: Arc<SegmentSlot>, header: SlotHeader) -> Result<()> {
         let usual = self.usual_length(&self.idle.lock());
         let is_kept = match self.options.starts_small {
-            // On a full disk a shorter slot may be the only one available.
+            // A shorter slot is kept too, because it may be the only one available if the disk is
+            // full.
             true => (self.shortest()..=usual).contains(&slot.len),
             false => slot.len == usual,
         };
         if !is_kept {
             return self.remove(slot.index);
         }
-        // A log that retained segments for followers may have left more files than it will ever
-        // use.
+        // A log that kept released segments for its readers may have left more files than it will
+        // use again.
         let most = self.options.limit_bytes / self.options.segment_bytes + CONTROL_SEGMENTS;
         if self.idle.lock().holes.len() as u64 >= most {
             return self.remove(slot.index);
@@ -595,7 +612,7 @@ impl SlotPool {
         Ok(())
     }
 
-    /// Counts a slot that recovery found in use as handed out.
+    /// Adds the size of a slot that a recovery found in use to the live bytes.
     pub(super) fn count_live(&self, len: u64) {
         debug_assert!(len > 0, "a live segment has records");
         let mut idle = self.idle.lock();
@@ -603,8 +620,8 @@ impl SlotPool {
         idle.set_live(live);
     }
 
-    /// Must be called once per release, before slots are given back. Punches the slots that were
-    /// not reused since the release before the last.
+    /// Begins a release. It must be called once for each release, before slots are returned.
+    /// Punches the slots that have been free since before the previous release.
     ///
     /// # Errors
     /// I/O errors.
@@ -613,7 +630,8 @@ impl SlotPool {
             let mut idle = self.idle.lock();
             idle.releases += 1;
             let releases = idle.releases;
-            // The most recently freed slots are at the end, so the idle ones are at the front.
+            // The most recently freed slots are at the end of the list, so the idle slots are at
+            // the front.
             let count = idle.free.partition_point(|(_, freed)| freed + 1 < releases);
             idle.free.drain(..count).map(|(slot, _)| slot).collect()
         };
@@ -630,10 +648,10 @@ impl SlotPool {
         Ok(())
     }
 
-    /// Performs one step of preparing slots. Returns whether there was anything to do.
+    /// Performs one step of preparing slots for writers. Returns whether there was anything to do.
     ///
     /// # Errors
-    /// I/O errors. A full disk is ignored: the next append detects it.
+    /// I/O errors. A full disk is not an error here, because the next append will detect it.
     pub(super) fn prepare(&self, lanes: usize) -> Result<bool> {
         let unpopulated = {
             let idle = self.idle.lock();
@@ -659,8 +677,8 @@ impl SlotPool {
         }
     }
 
-    /// Prepares one slot, unless `target` slots are ready or the limit allows no more. Returns
-    /// whether it did.
+    /// Prepares one slot. Does nothing if `target` slots are ready or if another slot would exceed
+    /// the limit. Returns whether a slot was prepared.
     ///
     /// # Errors
     /// As [`SlotPool::prepare`].
@@ -677,7 +695,7 @@ impl SlotPool {
             );
             let ready: u64 = idle.ready.iter().map(|slot| slot.len).sum();
             let next = idle.live + ready + len;
-            // One slot is prepared regardless of the limit, for a note.
+            // One slot is prepared even beyond the limit, for the record that names a generation.
             let room = idle.ready.is_empty() || next <= self.options.limit_bytes;
             if idle.ready.len() >= target || !room {
                 return Ok(false);
@@ -699,7 +717,7 @@ impl SlotPool {
         }
     }
 
-    /// Prepares the reserve. Returns whether it is complete.
+    /// Prepares all slots of the reserve. Returns whether the reserve is complete.
     ///
     /// # Errors
     /// As [`SlotPool::prepare`].
@@ -708,13 +726,13 @@ impl SlotPool {
         Ok(self.idle.lock().ready.len() >= self.reserve_slots())
     }
 
-    /// Returns the maximum live bytes for requests of any priority.
+    /// Returns the maximum number of live bytes that requests of any priority may reach.
     #[must_use]
     pub(super) fn most_bytes(&self) -> u64 {
         self.allowance(&self.idle.lock(), SlotPriority::Control)
     }
 
-    /// Returns the space used by the pool.
+    /// Returns the space that the slots of the log use.
     #[must_use]
     pub(super) fn usage(&self) -> PoolUsage {
         let idle = self.idle.lock();

@@ -1,5 +1,5 @@
-//! Slots and segments: a slot is a file, a segment is one use of it. Mapped stores and write calls
-//! share one interface here.
+//! Slots and segments. A slot is a file; a segment is one use of a slot. This module gives mapped
+//! files and files written with write calls the same interface.
 
 use super::format::{BLOCK_BYTES, SegmentHeader};
 use crate::Result;
@@ -9,18 +9,19 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Page size for populating and syncing.
+/// Page size in bytes, to which ranges are aligned when pages are prefaulted or synced.
 const PAGE: u64 = 4096;
 
-/// Number of releases of a slot between two background syncs of it, which prevent the kernel from
-/// writing back all slots at once. The syncs cost about 3 % of the log's bytes. They are ten
-/// seconds apart at 200 MB/s, and half a minute at 70 MB/s.
+/// Number of releases of a slot between two background syncs of its file. These syncs prevent the
+/// kernel from writing back all slots at the same time, and cost about 3 % of the log's write
+/// volume. They are ten seconds apart at 200 MB/s, and half a minute at 70 MB/s.
 const RELEASES_PER_SYNC: u64 = 32;
 
-/// How far ahead of a writer pages are touched: enough for some milliseconds.
+/// Number of bytes ahead of the write position that are prefaulted, which is enough for some
+/// milliseconds of writes.
 const AHEAD: u64 = 2 << 20;
 
-/// Bytes of a long record that are resident at a time while it is stored.
+/// Maximum number of bytes of a long record that are resident in memory while the record is stored.
 const PIECE: usize = 1 << 20;
 const _: () =
     assert!(PAGE.is_multiple_of(BLOCK) && AHEAD.is_multiple_of(PAGE) && (PIECE as u64).is_multiple_of(PAGE));
@@ -31,7 +32,7 @@ pub(super) fn slot_file(slot: u32) -> String {
     format!("log-{slot}")
 }
 
-/// Returns the slot number of a file name, if it is one of the log's.
+/// Returns the slot number in a file name, or `None` if the file is not a slot of a log.
 #[must_use]
 pub(super) fn slot_of(name: &str) -> Option<u32> {
     let number = name.strip_prefix("log-")?;
@@ -39,28 +40,28 @@ pub(super) fn slot_of(name: &str) -> Option<u32> {
     (slot_file(slot) == name).then_some(slot)
 }
 
-/// A file that contains segments, one after another.
+/// A file that stores one segment at a time.
 #[derive(Debug)]
 pub(super) struct SegmentSlot {
     /// The number in the file's name.
     pub(super) index: u32,
     pub(super) file: Arc<dyn Device>,
     pub(super) len: u64,
-    /// Whether the slot was created for one record longer than a segment. Its pages do not stay
-    /// resident.
+    /// Whether the slot was created for a single record longer than a segment. The pages of such a
+    /// slot are released from memory as soon as they are written.
     pub(super) is_long: bool,
     mapping: OnceLock<FileMapping>,
-    /// Whether its name and size are known to be durable.
+    /// Whether the file's name and size are known to be durable.
     proven: AtomicBool,
-    /// Pages below this offset were touched since the slot was last handed out.
+    /// Pages below this offset were prefaulted since the slot was last given to a lane.
     populated: AtomicU64,
-    /// Pages from the writer's position up to this offset were touched recently.
+    /// Pages between the write position and this offset were prefaulted recently.
     ahead: AtomicU64,
     releases: AtomicU64,
 }
 
 impl SegmentSlot {
-    /// Creates a slot for an open file, whose name and size may not be durable.
+    /// Creates a slot for an open file whose name and size may not be durable yet.
     #[must_use]
     pub(super) fn new(index: u32, file: Arc<dyn Device>, len: u64) -> SegmentSlot {
         SegmentSlot {
@@ -76,7 +77,8 @@ impl SegmentSlot {
         }
     }
 
-    /// Makes the file's name and size durable, unless they are known to be.
+    /// Makes the name and the size of the file durable, unless they are known to be durable
+    /// already.
     ///
     /// # Errors
     /// I/O errors.
@@ -89,10 +91,10 @@ impl SegmentSlot {
         Ok(())
     }
 
-    /// Returns the mapping of the whole file, created by the first call.
+    /// Returns the memory mapping of the whole file. The first call creates it.
     ///
     /// # Errors
-    /// `Unsupported` if files cannot be mapped; I/O errors.
+    /// `Unsupported` if the file system does not support memory mappings; I/O errors.
     pub(super) fn map(&self) -> alluvium_device::Result<&FileMapping> {
         if let Some(mapping) = self.mapping.get() {
             return Ok(mapping);
@@ -101,25 +103,27 @@ impl SegmentSlot {
         Ok(self.mapping.get_or_init(|| mapping))
     }
 
-    /// Returns the mapping, if there is one.
+    /// Returns the memory mapping of the file, or `None` if the file is not mapped.
     #[must_use]
     pub(super) fn mapping(&self) -> Option<&FileMapping> {
         self.mapping.get()
     }
 
-    /// Returns the bytes that may be resident and are charged to the budget.
+    /// Returns the number of bytes of the slot that may be resident in memory, and are therefore
+    /// charged to the memory budget.
     #[must_use]
     pub(super) fn resident(&self) -> u64 {
         let is_kept = self.mapping.get().is_some() && !self.is_long;
         if is_kept { self.len } else { 0 }
     }
 
-    /// Syncs the slot at every 32nd release, at a different time for each slot, although its bytes
-    /// are no longer needed on the device. Otherwise the kernel would write back all slots at once,
-    /// about every half minute, and delay the log's writers.
+    /// Syncs the file at every 32nd release of the slot, although the released data is no longer
+    /// needed. The syncs of different slots occur at different releases. Without them, the kernel
+    /// would write back all slots at once about every half minute, which would delay the writers of
+    /// the log.
     ///
     /// # Errors
-    /// I/O errors; they poison the file.
+    /// I/O errors, after which the file cannot be used any more.
     pub(super) fn sync_in_background(&self) -> alluvium_device::Result<()> {
         let releases = self.releases.fetch_add(1, Ordering::Relaxed) + 1;
         if self.mapping.get().is_some() && releases.is_multiple_of(RELEASES_PER_SYNC) {
@@ -128,14 +132,14 @@ impl SegmentSlot {
         Ok(())
     }
 
-    /// Forgets which pages were touched.
+    /// Forgets which pages were prefaulted, because the slot will be used again from its start.
     pub(super) fn forget_populated(&self) {
         self.populated.store(0, Ordering::Relaxed);
         self.ahead.store(0, Ordering::Relaxed);
     }
 
-    /// Touches at most `bytes` of the untouched pages from `from` on. Returns the number of bytes
-    /// touched.
+    /// Prefaults at most `bytes` bytes of pages from offset `from` on that were not prefaulted yet.
+    /// Returns the number of bytes prefaulted.
     ///
     /// # Errors
     /// I/O errors.
@@ -147,10 +151,11 @@ impl SegmentSlot {
         self.touch(mapping, start..self.len.min(start.saturating_add(bytes)))
     }
 
-    /// Touches the pages ahead of a writer at `at`, even if they were touched before: the kernel
-    /// writes back all pages of a file when the first of them has been dirty for half a minute, and
-    /// write-protects them, so that pages prepared earlier fault again, one by one. Returns the
-    /// number of bytes touched; 0 while enough of them are ready.
+    /// Prefaults the pages ahead of write position `at`, even if they were prefaulted before. When
+    /// the first page of a file has been dirty for half a minute, the kernel writes back and
+    /// write-protects all pages of the file. Each page prepared earlier would then fault again when
+    /// it is written. Returns the number of bytes prefaulted, which is 0 while enough pages are
+    /// ready.
     ///
     /// # Errors
     /// I/O errors.
@@ -168,7 +173,7 @@ impl SegmentSlot {
         Ok(touched)
     }
 
-    /// Touches these pages. Returns their size in bytes.
+    /// Prefaults a range of pages, and returns its size in bytes.
     fn touch(&self, mapping: &FileMapping, pages: Range<u64>) -> Result<u64> {
         if pages.is_empty() {
             return Ok(0);
@@ -180,29 +185,31 @@ impl SegmentSlot {
     }
 }
 
-/// One use of a slot: part of the records of one lane.
+/// One use of a slot. A segment contains consecutive records of one lane.
 #[derive(Debug)]
 pub(super) struct LogSegment {
     pub(super) slot: Arc<SegmentSlot>,
     pub(super) header: SegmentHeader,
-    /// The seed of its record checksums.
+    /// The seed of the checksums of the segment's records.
     pub(super) seed: u64,
-    /// Whether it was found by recovery. It is then read-only, and synced as a file.
+    /// Whether the segment was found by a recovery. It is then read-only, and its file is synced as
+    /// a whole.
     recovered: bool,
-    /// Whether a lane still writes it.
+    /// Whether a lane still appends to the segment.
     active: AtomicBool,
-    /// The write position: everything below is in the page cache.
+    /// The write position: all bytes below this offset are in the page cache.
     written: AtomicU64,
-    /// Everything below this offset is durable.
+    /// All bytes below this offset are durable.
     synced: AtomicU64,
-    /// The highest sequence in it, 0 if none.
+    /// The highest sequence number in the segment, or 0 if it contains no record.
     highest: AtomicU64,
-    /// All its sequences are above this one.
+    /// All sequence numbers in the segment are higher than this one.
     pub(super) above: u64,
 }
 
 impl LogSegment {
-    /// Creates a segment that a lane begins to write. Everything up to `above` is complete.
+    /// Creates a segment to which a lane will append. Every sequence number up to `above` must be
+    /// complete.
     #[must_use]
     pub(super) fn begun(slot: Arc<SegmentSlot>, header: SegmentHeader, above: u64) -> LogSegment {
         LogSegment {
@@ -218,7 +225,8 @@ impl LogSegment {
         }
     }
 
-    /// Creates a segment that recovery keeps until it is released. None of it counts as durable.
+    /// Creates a segment that a recovery found and keeps until it is released. Its bytes are
+    /// initially treated as not durable.
     #[must_use]
     pub(super) fn recovered(
         slot: Arc<SegmentSlot>,
@@ -235,43 +243,43 @@ impl LogSegment {
         }
     }
 
-    /// Returns the write position: everything below is in the page cache.
+    /// Returns the write position: all bytes below it are in the page cache.
     #[must_use]
     pub(super) fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
     }
 
-    /// Returns the synced position: everything below is durable.
+    /// Returns the synced position: all bytes below it are durable.
     #[must_use]
     pub(super) fn synced(&self) -> u64 {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// Returns the highest sequence in it, 0 if none.
+    /// Returns the highest sequence number in the segment, or 0 if it contains no record.
     #[must_use]
     pub(super) fn highest(&self) -> u64 {
         self.highest.load(Ordering::Acquire)
     }
 
-    /// Returns whether a lane still writes it.
+    /// Returns whether a lane still appends to the segment.
     #[must_use]
     pub(super) fn is_active(&self) -> bool {
         self.active.load(Ordering::Acquire)
     }
 
-    /// Marks the segment as no longer written by its lane.
+    /// Marks the segment as closed: its lane no longer appends to it.
     pub(super) fn retire(&self) {
         self.active.store(false, Ordering::Release);
     }
 
-    /// Sets the write position: everything below `end` is in the page cache.
+    /// Advances the write position to `end`. All bytes below `end` must be in the page cache.
     pub(super) fn set_written(&self, end: u64) {
         debug_assert!(end <= self.slot.len, "{end} of a slot of {} bytes", self.slot.len);
         debug_assert!(end >= self.written(), "records follow each other (L3)");
         self.written.store(end, Ordering::Release);
     }
 
-    /// Records that it contains sequence `last`.
+    /// Notes that the segment contains sequence number `last`.
     pub(super) fn holds(&self, last: u64) {
         debug_assert!(last > self.above, "{last} is not above {} (L4)", self.above);
         if last > self.highest.load(Ordering::Relaxed) {
@@ -279,11 +287,11 @@ impl LogSegment {
         }
     }
 
-    /// Makes everything written before this call durable, unless it already is. Returns whether a
-    /// sync was needed.
+    /// Makes everything durable that was written to the segment before this call. Returns whether a
+    /// sync was necessary.
     ///
     /// # Errors
-    /// I/O errors; they poison the file.
+    /// I/O errors, after which the file cannot be used any more.
     pub(super) fn sync(&self) -> Result<bool> {
         let (from, to) = (self.synced(), self.written());
         if from >= to {
@@ -292,10 +300,11 @@ impl LogSegment {
         match self.slot.mapping() {
             Some(mapping) if !self.recovered => {
                 mapping.sync(from..to, Purpose::Log)?;
-                // The sync left the pages clean and write-protected, and the next record goes to
-                // the last of them.
+                // The sync has left the pages clean and write-protected. The next record begins in
+                // the last of these pages, so it is prefaulted again.
                 let page = (to - 1) / PAGE * PAGE;
-                // A hint: a failure would also show in the store itself.
+                // Prefaulting is only a hint. If it fails, the failure will show again when the
+                // record is written.
                 let _ = mapping.populate(page..self.slot.len.min(page + 2 * PAGE));
             }
             _ => self.slot.file.sync(Purpose::Log)?,
@@ -306,36 +315,38 @@ impl LogSegment {
     }
 }
 
-/// How a lane writes bytes: stores into a mapping, or write calls of whole blocks.
+/// How a lane writes bytes to a slot.
 #[derive(Debug)]
 pub(super) enum SegmentWriter {
-    /// Stores into the slot's mapping.
+    /// By stores into the slot's memory mapping.
     Mapped(FileMapping),
-    /// Stores into the mapping piece by piece, releasing each piece from memory at once.
+    /// By stores into the memory mapping in pieces, each of which is released from memory
+    /// immediately. This is used for long records.
     Passing(FileMapping),
-    /// Write calls of whole blocks.
+    /// By write calls of whole blocks.
     Written(TailBuffer),
 }
 
-/// Maximum size in bytes of a single write call and of the buffer kept afterwards, so that a long
-/// record is not in memory twice.
+/// Maximum size in bytes of a single write call, and of the buffer that is kept after it. Because
+/// of this limit, a long record is never in memory twice.
 const AT_ONCE: usize = 1 << 20;
 const _: () = assert!((AT_ONCE as u64).is_multiple_of(BLOCK));
 
-/// The bytes after the last whole block written, including those not written yet.
+/// The bytes that follow the last whole block written to the file, including bytes that are not
+/// written yet.
 #[derive(Debug, Default)]
 pub(super) struct TailBuffer {
-    /// The file offset of `bytes`, a multiple of the block size.
+    /// Offset of `bytes` in the file, which is a multiple of the block size.
     start: u64,
     bytes: Vec<u8>,
-    /// Number of `bytes` already written to the file.
+    /// Number of leading bytes of `bytes` that are already written to the file.
     flushed: usize,
-    /// The buffer of the last write, reused for the next one of the same size.
+    /// The buffer of the last write call, which is reused if the next write has the same size.
     spare: Option<AlignedBuffer>,
 }
 
 impl TailBuffer {
-    /// Appends `parts`, and zeros up to a length of `padded`.
+    /// Appends the parts, followed by zeros up to a total of `padded` bytes.
     fn extend<const N: usize>(&mut self, parts: [&[u8]; N], padded: u64) {
         debug_assert!(
             parts.iter().map(|part| part.len()).sum::<usize>() <= padded as usize,
@@ -348,16 +359,16 @@ impl TailBuffer {
         self.bytes.resize(end, 0);
     }
 
-    /// Returns the number of bytes not written yet.
+    /// Returns the number of bytes that are not written yet.
     #[must_use]
     pub(super) fn waiting(&self) -> usize {
         self.bytes.len() - self.flushed
     }
 
-    /// Writes the pending bytes in whole blocks.
+    /// Writes all bytes that are not written yet. The last block is padded with zeros.
     ///
     /// # Errors
-    /// I/O errors; the bytes stay pending.
+    /// I/O errors. The bytes remain to be written.
     pub(super) fn flush(&mut self, file: &dyn Device) -> Result<()> {
         if self.waiting() == 0 {
             return Ok(());
@@ -388,7 +399,7 @@ impl TailBuffer {
 }
 
 impl SegmentWriter {
-    /// Creates a writer at the slot's first byte.
+    /// Creates a writer for the slot, positioned at its first byte.
     #[must_use]
     pub(super) fn new(slot: &SegmentSlot) -> SegmentWriter {
         match slot.mapping() {
@@ -398,18 +409,19 @@ impl SegmentWriter {
         }
     }
 
-    /// Writes the parts at `at`, the end of the previous write, and advances by `padded` bytes.
+    /// Writes the parts at offset `at`, followed by padding up to `padded` bytes in total. `at`
+    /// must be the end of the previous write.
     ///
     /// # Safety
-    /// The caller is the only writer of this slot.
+    /// The caller must be the only writer of this slot.
     #[inline]
     pub(super) unsafe fn put<const N: usize>(&mut self, at: u64, parts: [&[u8]; N], padded: u64) {
         match self {
             SegmentWriter::Mapped(mapping) => {
                 let mut at = at as usize;
                 for part in parts {
-                    // SAFETY: the slot has one writer, the caller; a thread that syncs it reads it
-                    // through the kernel.
+                    // SAFETY: the caller is the only writer of the slot. A thread that syncs the
+                    // slot reads it only through the kernel.
                     unsafe { mapping.write(at, part) };
                     at += part.len();
                 }
@@ -417,7 +429,7 @@ impl SegmentWriter {
             SegmentWriter::Passing(mapping) => {
                 let mut at = at as usize;
                 for piece in parts.iter().flat_map(|part| part.chunks(PIECE)) {
-                    // SAFETY: as above.
+                    // SAFETY: the same argument applies as for a mapped slot above.
                     unsafe { mapping.write(at, piece) };
                     mapping.release_pages(at as u64..(at + piece.len()) as u64);
                     at += piece.len();
@@ -430,7 +442,7 @@ impl SegmentWriter {
         }
     }
 
-    /// Discards the bytes from `at` on that were not written yet.
+    /// Discards the bytes at and after offset `at`, which must not have been written yet.
     pub(super) fn take_back(&mut self, at: u64) {
         if let SegmentWriter::Written(tail) = self {
             assert!(
@@ -443,7 +455,8 @@ impl SegmentWriter {
         }
     }
 
-    /// Returns whether a store has failed, so that the last bytes may be lost.
+    /// Returns whether a store into the mapping has failed, in which case the last bytes may be
+    /// lost.
     #[must_use]
     pub(super) fn is_broken(&self) -> bool {
         match self {
@@ -452,7 +465,7 @@ impl SegmentWriter {
         }
     }
 
-    /// Returns the number of bytes that are not in the page cache yet, for tests.
+    /// Returns the number of bytes that have not reached the page cache yet. For tests only.
     #[cfg(test)]
     #[must_use]
     pub(super) fn waiting(&self) -> usize {
@@ -462,10 +475,10 @@ impl SegmentWriter {
         }
     }
 
-    /// Writes all pending bytes to the page cache.
+    /// Writes all remaining bytes to the page cache.
     ///
     /// # Errors
-    /// I/O errors; the bytes stay pending.
+    /// I/O errors. The bytes remain to be written.
     #[inline]
     pub(super) fn flush(&mut self, slot: &SegmentSlot) -> Result<()> {
         match self {
@@ -475,7 +488,7 @@ impl SegmentWriter {
     }
 }
 
-/// Durably destroys a segment by zeroing its header block.
+/// Durably destroys a segment by overwriting its header block with zeros.
 ///
 /// # Errors
 /// I/O errors.
@@ -574,8 +587,8 @@ mod tests {
         assert!(least < 4 * PIECE as u64, "{least} bytes stay");
     }
 
-    /// Returns the bytes of files mapped by this process that are resident, according to Linux; 0
-    /// on other systems.
+    /// Returns the number of bytes of mapped files that are resident in this process, according to
+    /// Linux. Returns 0 on other systems.
     fn resident_of_files() -> u64 {
         alluvium_device::machine::memory_of_process("RssFile").unwrap_or(0)
     }
@@ -600,9 +613,9 @@ mod tests {
             assert_eq!(slot.populate_ahead(0).unwrap(), 0);
             assert_eq!(slot.populate_ahead(AHEAD / 2 - 1).unwrap(), 0);
             assert_eq!(slot.populate_ahead(AHEAD / 2).unwrap(), AHEAD / 2);
-            // No page was touched ahead while the writer wrote all prepared pages and more.
+            // The writer has moved past all prefaulted pages in the meantime.
             assert_eq!(slot.populate_ahead(2 * AHEAD + 7).unwrap(), AHEAD + PAGE);
-            // The end of the slot.
+            // Prefaulting stops at the end of the slot.
             assert_eq!(slot.populate_ahead(4 * AHEAD - PAGE - 1).unwrap(), 2 * PAGE);
             assert_eq!(slot.populate_ahead(4 * AHEAD).unwrap(), 0);
             slot.forget_populated();

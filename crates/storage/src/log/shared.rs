@@ -1,4 +1,4 @@
-//! The shared state of an open log, and the path of an append through it.
+//! The shared state of an open log, and how an append uses it.
 
 use super::commit::GroupCommit;
 use super::format::{BLOCK_BYTES, LogMark, RecordKind, SegmentHeader};
@@ -18,64 +18,68 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The state of an open log, shared by the modules that implement it.
+/// The state of an open log. Each part is implemented in its own module.
 #[derive(Debug)]
 pub(super) struct LogInner {
     pub(super) directory: Arc<dyn Directory>,
     pub(super) options: LogOptions,
-    /// Slots that no lane writes.
+    /// The slots that are not in use by a lane.
     pub(super) pool: SlotPool,
-    /// The lanes, to which records are appended.
+    /// The lanes to which records are appended.
     pub(super) lanes: LaneSet,
-    /// Every sequence up to its value has been appended.
+    /// The completion watermark: every sequence number up to it has been appended or voided.
     pub(super) watermark: Watermark,
-    /// The synced watermark and the first failure.
+    /// The synced watermark, and the cause of the first failure.
     pub(super) commit: GroupCommit,
-    /// Every unreleased segment. Locked after lanes and before the pool.
+    /// All segments that are not released. Lock order: after the lanes and before the pool.
     pub(super) table: Mutex<Vec<Arc<LogSegment>>>,
-    /// The mark: the log's progress, stored separately from the segments.
+    /// The mark: a separate file that stores the progress of the log.
     pub(super) mark: MarkFile,
     origin: IncarnationStart,
     next_number: AtomicU64,
-    /// The newest generation known to be durable.
+    /// The newest generation that is known to be durable.
     generation: AtomicU64,
-    /// The number of the segment that is kept because it durably names the newest generation and
-    /// the incarnation.
+    /// Number of the segment that must not be released, because it durably names the newest
+    /// generation and the incarnation.
     pinned: AtomicU64,
-    /// A durable checkpoint contains every sequence up to this one.
+    /// A durable checkpoint contains everything up to this sequence number.
     released: AtomicU64,
-    /// Voids that did not fit: the next segment that any lane begins includes them.
+    /// Voids for which the log had no space. They are written to the next segment that any lane
+    /// begins.
     pub(super) owed: Mutex<OwedVoids>,
-    /// Whether any voids are owed. One thread at a time writes them.
+    /// Whether `owed` may contain voids that are not written. Only one thread at a time writes
+    /// them, under the lock `paying`.
     owes: AtomicBool,
     paying: Mutex<()>,
-    /// Work on kept segments that a recovery on a full disk has postponed.
+    /// Work on segments kept by a recovery, which it postponed because the disk was full.
     pub(super) postponed_work: PostponedWork,
-    /// Bytes of the segments that recovery kept or wrote. They may exceed the limit until they are
-    /// released.
+    /// Bytes of the segments that a recovery kept or wrote. They may exceed the limit until these
+    /// segments are released.
     recovered_bytes: AtomicU64,
-    /// Number of syncs of files and mapped ranges.
+    /// Number of syncs of files and of mapped ranges so far.
     syncs: AtomicU64,
-    /// Released segments retained for followers of the log.
+    /// Released segments that are kept for readers that follow the log.
     pub(super) history: SegmentHistory,
-    /// The latest time used by readers, in milliseconds since 1970.
+    /// The latest time used by readers of the log, in milliseconds since 1970.
     pub(super) time_ms: AtomicU64,
-    /// Records found missing at opening.
+    /// The records that were found to be missing when the log was opened.
     pub(super) lost_tail: Option<LostTail>,
 }
 
-/// Voids that did not fit, as first and last sequence of each.
+/// Ranges of voided sequence numbers for which the log had no space, as pairs of the first and the
+/// last number.
 #[derive(Debug, Default)]
 pub(super) struct OwedVoids {
-    /// Voids that no lane has written yet.
+    /// Voids that are not written yet.
     pub(super) open: Vec<(u64, u64)>,
-    /// Voids that a lane has written since, until the caller retries.
+    /// Voids that a lane has since written. A range stays here until its owner retries and learns
+    /// that it was written.
     pub(super) taken: Vec<(u64, u64)>,
 }
 
 impl OwedVoids {
-    /// Stops owing these sequences, because their owner retries. Returns whether a lane has already
-    /// written their void.
+    /// Removes a range from both lists, because the owner of its sequence numbers retries. Returns
+    /// whether a lane has already written the void.
     fn settle(&mut self, range: (u64, u64)) -> bool {
         debug_assert!(range.0 > 0 && range.0 <= range.1, "sequences {range:?}");
         self.open.retain(|&open| open != range);
@@ -85,29 +89,30 @@ impl OwedVoids {
     }
 }
 
-/// The start of a log's incarnation.
+/// The state with which an incarnation of a log starts. Each opening of the log begins a new
+/// incarnation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IncarnationStart {
-    /// The incarnation. It grows with every opening.
+    /// Number of the incarnation, which increases with every opening of the log.
     pub(super) incarnation: u64,
-    /// The last valid sequence of earlier incarnations.
+    /// The last valid sequence number of all earlier incarnations.
     pub(super) base: u64,
-    /// The current boot of this machine.
+    /// Identifier of the current boot of this machine.
     pub(super) boot: BootId,
-    /// The newest generation known to be durable.
+    /// The newest generation that is known to be durable.
     pub(super) generation: u64,
-    /// Everything up to this sequence is durable.
+    /// Everything up to this sequence number is durable.
     pub(super) synced: u64,
-    /// A durable checkpoint contains every sequence up to this one.
+    /// A durable checkpoint contains everything up to this sequence number.
     pub(super) released: u64,
-    /// The number of the next segment.
+    /// Number of the next segment to be written.
     pub(super) number: u64,
-    /// The latest time used by readers.
+    /// The latest time used by readers of the log, in milliseconds since 1970.
     pub(super) time_ms: u64,
 }
 
 impl LogInner {
-    /// Creates a log without segments.
+    /// Creates the state of a log that has no segments yet.
     ///
     /// # Errors
     /// I/O errors.
@@ -155,8 +160,8 @@ impl LogInner {
         })
     }
 
-    /// Returns the fields common to all segment headers of this incarnation. The caller sets the
-    /// others.
+    /// Returns a segment header with the fields that all segments of this incarnation have in
+    /// common. The caller must set the other fields.
     #[must_use]
     pub(super) fn header(&self) -> SegmentHeader {
         SegmentHeader {
@@ -174,7 +179,7 @@ impl LogInner {
         }
     }
 
-    /// Returns the number for a segment about to be activated.
+    /// Allocates the number of a segment that a lane is about to begin.
     #[must_use]
     pub(super) fn next_number(&self) -> u64 {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
@@ -182,31 +187,32 @@ impl LogInner {
         number
     }
 
-    /// Returns the newest generation known to be durable.
+    /// Returns the newest generation that is known to be durable.
     #[must_use]
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Returns the number of the segment that must stay.
+    /// Returns the number of the segment that must not be released.
     #[must_use]
     pub(super) fn pinned(&self) -> u64 {
         self.pinned.load(Ordering::Acquire)
     }
 
-    /// Returns the sequence up to which a durable checkpoint contains everything.
+    /// Returns the sequence number up to which a durable checkpoint contains everything.
     #[must_use]
     pub(super) fn released(&self) -> u64 {
         self.released.load(Ordering::Acquire)
     }
 
-    /// Raises the sequence up to which a durable checkpoint contains everything.
+    /// Raises the sequence number up to which a durable checkpoint contains everything. The synced
+    /// watermark is raised with it.
     pub(super) fn raise_released(&self, through: u64) {
         self.released.fetch_max(through, Ordering::AcqRel);
         self.commit.raise(through);
     }
 
-    /// Returns the live bytes at the end of recovery.
+    /// Returns the number of live bytes at the end of the last recovery.
     #[must_use]
     pub(super) fn recovered_bytes(&self) -> u64 {
         self.recovered_bytes.load(Ordering::Relaxed)
@@ -218,21 +224,21 @@ impl LogInner {
         self.pool.ignores_limit()
     }
 
-    /// Ends the recovery: the limit is enforced again.
+    /// Ends the recovery. From now on, the limit of the log is enforced.
     pub(super) fn end_recovery(&self) {
         let live = self.pool.usage().live_bytes;
         self.recovered_bytes.store(live, Ordering::Relaxed);
         self.pool.ignore_limit(LimitEnforcement::Kept);
     }
 
-    /// Returns the number of syncs requested from the device.
+    /// Returns the number of syncs that were requested from the device.
     #[must_use]
     pub(super) fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
     }
 
-    /// Poisons the log after a failed write or sync, and returns the error. A full disk does not
-    /// poison it.
+    /// Returns the error. Unless it is a full disk or log, all later appends fail as well, because
+    /// a failed write or sync is permanent.
     pub(super) fn poison_unless_full(&self, error: Error) -> Error {
         if !error.is_full() && !matches!(error, Error::Poisoned { .. }) {
             self.commit.poison(&error.to_string());
@@ -240,7 +246,7 @@ impl LogInner {
         error
     }
 
-    /// Appends a record and waits until `durability` holds.
+    /// Appends a record, and waits until it is as durable as `durability` requests.
     ///
     /// # Errors
     /// As [`WriteAheadLog::append`](super::WriteAheadLog::append).
@@ -277,10 +283,11 @@ impl LogInner {
         Ok(())
     }
 
-    /// Does the work that a recovery on a full disk has postponed.
+    /// Performs the work that a recovery postponed because the disk was full.
     ///
     /// # Errors
-    /// `DiskFull` with nothing changed; any other error poisons the log.
+    /// `DiskFull` if there is still not enough space, in which case nothing has changed. Any other
+    /// error makes the log refuse further appends.
     pub(super) fn run_postponed(&self) -> Result<()> {
         self.postponed_work
             .run_postponed(&self.pool, || {
@@ -290,7 +297,8 @@ impl LogInner {
             .map_err(|error| self.poison_unless_full(error))
     }
 
-    /// Marks sequences as complete: their records are in the page cache, or they are void.
+    /// Marks sequence numbers as complete, either because their record is in the page cache or
+    /// because they are void.
     pub(super) fn completed(&self, first: u64, last: u64) {
         debug_assert!(first > 0 && first <= last, "sequences {first} to {last}");
         if self.watermark.complete(first, last) {
@@ -298,9 +306,9 @@ impl LogInner {
         }
     }
 
-    /// Gives up sequences. If the log has no space for the void record, it is owed: no lane begins
-    /// another segment without it. So nothing is appended above these sequences that a recovery
-    /// would have to cut off.
+    /// Voids sequence numbers. If the log has no space for the void record, the void is remembered,
+    /// and the next segment that any lane begins contains it. Nothing is therefore appended above
+    /// these numbers that a recovery would have to cut off because of a gap.
     ///
     /// # Errors
     /// As [`WriteAheadLog::void`](super::WriteAheadLog::void).
@@ -317,7 +325,7 @@ impl LogInner {
         };
         let range = (first, first + entry.count - 1);
         let is_paid = {
-            // Excludes a thread that is writing one of them to a lane.
+            // This lock excludes a thread that is writing one of the remembered voids to a lane.
             let _alone = self.paying.lock();
             self.owed.lock().settle(range)
         };
@@ -326,7 +334,7 @@ impl LogInner {
         }
         let mut voided = self.append(entry, LogDurability::Process, SlotPriority::Essential);
         if voided.as_ref().is_err_and(Error::is_full) {
-            // The record is short, so another lane may have space for it.
+            // A void record is short, so another lane may still have space for it in its segment.
             let complete = self.watermark.completed();
             let entry = LaneRecord { complete, ..entry };
             let mut lanes = self.lanes.each();
@@ -342,18 +350,20 @@ impl LogInner {
         voided
     }
 
-    /// Writes the owed voids, so that nothing is appended above a gap that a recovery would cut
-    /// off.
+    /// Writes the remembered voids, so that no record is appended above a gap at which a recovery
+    /// would cut off the log.
     ///
     /// # Errors
-    /// `DiskFull` or `LogFull` while they do not fit; any other error poisons the log.
+    /// `DiskFull` or `LogFull` if there is no space for the voids. Any other error makes the log
+    /// refuse further appends.
     fn write_owed_voids(&self) -> Result<()> {
         if !self.owes.load(Ordering::Acquire) {
             return Ok(());
         }
         let _alone = self.paying.lock();
         loop {
-            // Not held while a lane is locked: a lane that switches segments locks it as well.
+            // The lock of `owed` is not held while a lane is locked here, because a lane that
+            // begins a new segment locks `owed` too.
             let next = self.owed.lock().open.pop();
             let Some((first, last)) = next else { break };
             assert!(first <= last, "a debt of the sequences {first} to {last}");
@@ -375,10 +385,10 @@ impl LogInner {
         Ok(())
     }
 
-    /// Returns whether no checkpoint could release anything before this record is appended or
-    /// voided: it is the lowest incomplete one, and there are records above it. (If a writer is
-    /// descheduled between the assignment of a sequence and its append, the others may fill the
-    /// log.)
+    /// Returns whether this record must be appended or voided before a checkpoint can release
+    /// anything: its sequence number is the lowest incomplete one, and there are records above it.
+    /// This happens if a writer is descheduled between the assignment of its sequence number and
+    /// its append, while other writers fill the log.
     fn blocks_release(&self, entry: &LaneRecord<'_>) -> bool {
         let above = || {
             self.table
@@ -389,12 +399,13 @@ impl LogInner {
         entry.first == self.watermark.completed() + 1 && (entry.kind == RecordKind::Void || above())
     }
 
-    /// Blocks until everything up to `target` is synced.
+    /// Blocks until every record up to `target` is synced.
     ///
     /// # Errors
-    /// The device's error, for the caller that led the sync; [`Error::Poisoned`] for all other
-    /// callers, and in place of a full disk, which callers would interpret as nothing written.
-    /// `DiskFull` while work of a recovery is postponed: nothing was written since.
+    /// The error of the device for the caller that performed the sync, and [`Error::Poisoned`] for
+    /// all other callers. A full disk during a sync is also reported as [`Error::Poisoned`],
+    /// because callers interpret a full disk to mean that nothing was written. `DiskFull` is
+    /// returned only while work of a recovery is postponed, when nothing has been written since.
     pub(super) fn wait_synced(&self, target: u64) -> Result<()> {
         if self.commit.synced() < target {
             self.run_postponed()?;
@@ -412,8 +423,8 @@ impl LogInner {
         })
     }
 
-    /// Makes every record durable that was complete at the time of the call, and writes the synced
-    /// watermark `goal` to the mark.
+    /// Makes every record durable that was complete at the time of the call, and writes the new
+    /// synced watermark `goal` to the mark.
     ///
     /// # Errors
     /// As [`LogInner::sync_segments`].
@@ -422,12 +433,12 @@ impl LogInner {
         self.write_mark(goal)
     }
 
-    /// Makes every record durable that was complete at the time of the call, except those overtaken
-    /// by a checkpoint.
+    /// Makes every record durable that was complete at the time of the call. Segments that a
+    /// durable checkpoint covers completely are skipped.
     ///
     /// # Errors
-    /// I/O errors. Even a full disk is a failure here, because acknowledged records cannot be made
-    /// durable.
+    /// I/O errors. A full disk is a failure here, because records that were acknowledged cannot be
+    /// made durable.
     pub(super) fn sync_segments(&self) -> Result<()> {
         let released = self.released();
         let wanted =
@@ -439,7 +450,7 @@ impl LogInner {
         Ok(())
     }
 
-    /// Syncs one segment up to its write position.
+    /// Syncs one segment up to its current write position.
     ///
     /// # Errors
     /// I/O errors.
@@ -450,11 +461,13 @@ impl LogInner {
         Ok(())
     }
 
-    /// Makes the header of an incarnation's first segment durable, before there is any record.
+    /// Makes the header of the first segment of an incarnation durable before any record is
+    /// written.
     ///
-    /// If both were written and then synced, a power failure could keep the record and lose the
-    /// header. The next opening would begin the same incarnation in the same place, with a segment
-    /// of the same number, and would mistake the record for its own.
+    /// If the header and a record were written and then synced together, a power failure could
+    /// preserve the record but lose the header. The next opening would begin an incarnation and a
+    /// segment with the same numbers in the same place, and would mistake the old record for one of
+    /// its own.
     ///
     /// # Errors
     /// I/O errors.
@@ -466,20 +479,21 @@ impl LogInner {
         self.sync_segment(segment)
     }
 
-    /// Appends a control record that names `generation` to the first lane and makes it durable. Its
-    /// segment is pinned.
+    /// Appends a control record that names `generation` to the first lane and makes it durable. The
+    /// segment with this record must not be released while the generation is the newest.
     ///
     /// # Errors
-    /// I/O errors; they poison the log, except for a full disk.
+    /// I/O errors, after which the log refuses further appends. A full disk does not have this
+    /// effect.
     pub(super) fn control(&self, kind: RecordKind, generation: u64) -> Result<()> {
         self.commit.healthy()?;
-        // Space that a checkpoint frees afterwards may be reused, so no postponed work on it may
-        // remain.
+        // After this call, the checkpoint frees space that may be reused. Postponed work may refer
+        // to that space, so it must be performed first.
         self.run_postponed()?;
         self.put_note(kind, generation)
     }
 
-    /// Like [`LogInner::control`], but without first doing postponed work of a recovery.
+    /// Like [`LogInner::control`], but does not perform the postponed work of a recovery first.
     fn put_note(&self, kind: RecordKind, generation: u64) -> Result<()> {
         let segment = {
             let mut lane = self.lanes.first();

@@ -154,8 +154,8 @@ impl GenerationSnapshot {
         copied
     }
 
-    /// Copies a range of a tier's data file. If the read fails, the source tier is marked as
-    /// failed.
+    /// Copies a range of a tier's data file. If the read fails, the failure is recorded for the
+    /// tier of the source.
     fn copy_piece(
         &self,
         tier: u8,

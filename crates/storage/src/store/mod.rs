@@ -90,7 +90,8 @@ pub struct Store {
     page_size: PageSize,
     cache_memory: CacheMemory,
     device: DeviceProfile,
-    /// The locks of the directories. They are released only when the store is closed.
+    /// The locks of the directories. This is the last field, so that the locks are released only
+    /// after everything else is closed.
     locks: Mutex<Vec<DirectoryLock>>,
 }
 
