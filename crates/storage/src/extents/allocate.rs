@@ -1,4 +1,5 @@
-//! Allocation: from free space, then by growing the file; and the transitions of allocated extents.
+//! Allocation of extents, from free space or by growing the file, and the later transitions of
+//! allocated extents.
 
 use super::backing::UnitBacking;
 use super::policy::{self, AllocationStep};
@@ -13,10 +14,11 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Maximum number of free units of unknown backing that a single allocation tries on a full disk.
+/// Maximum number of free units that a single allocation tries on a full disk in order to find out
+/// whether they have space.
 const MAX_PROBES: u32 = 64;
 
-/// The answer of the file system, or of the limit, to a request for space.
+/// Whether the file system and the limit of the tier allowed a request for space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpaceGrant {
     Given,
@@ -24,8 +26,8 @@ pub(super) enum SpaceGrant {
 }
 
 impl Extents {
-    /// Allocates `units` units of a tier. The extent is provisional, with one reference and with
-    /// its space allocated on the file system.
+    /// Allocates an extent of `units` units in a tier. The extent is provisional, has one
+    /// reference, and has its space allocated on the file system.
     ///
     /// ```
     /// use alluvium_device::memory::MemoryDirectory;
@@ -40,17 +42,17 @@ impl Extents {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Full`] with nothing changed; I/O errors.
+    /// [`Error::Full`], in which case nothing has changed; I/O errors.
     ///
     /// # Panics
-    /// If there is no such tier, or `units` is not between 1 and [`MAX_EXTENT_UNITS`].
+    /// If the store has no such tier, or if `units` is not between 1 and [`MAX_EXTENT_UNITS`].
     pub fn allocate(&self, tier: u8, units: u32, class: AllocationClass) -> Result<Extent> {
         self.allocate_between(tier, units..=units, class, None)
     }
 
-    /// Allocates as many contiguous units as available within the given range, directly after
-    /// `near` if possible. Returns fewer than the maximum only if the tier is fragmented or the
-    /// disk is full.
+    /// Allocates an extent whose length is within the range `units`, directly after `near` if
+    /// possible. The extent has the maximum length, unless the tier is fragmented, the disk is
+    /// full, or the tier starts small and contains little data.
     ///
     /// # Errors
     /// As [`Extents::allocate`].
@@ -100,7 +102,8 @@ impl Extents {
                     probed = true;
                 }
                 AllocationStep::Full(_) if wanted > least => {
-                    // There may be space for fewer units than wanted.
+                    // There may be enough space for fewer units than wanted, so half as many are
+                    // tried.
                     wanted = least.max(wanted / 2);
                     refused = false;
                 }
@@ -116,29 +119,30 @@ impl Extents {
         }
     }
 
-    /// Returns the limits of a tier.
+    /// Returns the space limits of a tier.
     ///
     /// # Panics
-    /// If there is no such tier.
+    /// If the store has no such tier.
     #[must_use]
     pub fn limits(&self, tier: u8) -> TierLimits {
         self.shared.slot(tier).limits
     }
 
-    /// Returns whether a write found no space on a tier, and no space was freed there since.
+    /// Returns whether a request for space on a tier has failed, and no space has been freed there
+    /// since.
     ///
     /// # Panics
-    /// If there is no such tier.
+    /// If the store has no such tier.
     #[must_use]
     pub fn has_refused(&self, tier: u8) -> bool {
         self.shared.slot(tier).refused.load(Ordering::Relaxed)
     }
 
-    /// Returns whether a tier has a unit for this class. Allocates one to find out, and frees it
-    /// again.
+    /// Returns whether a request of this class can allocate a unit on a tier. To find out, a unit
+    /// is allocated and freed again.
     ///
     /// # Panics
-    /// If there is no such tier.
+    /// If the store has no such tier.
     #[must_use]
     pub fn has_space(&self, tier: u8, class: AllocationClass) -> bool {
         debug_assert!(
@@ -149,16 +153,16 @@ impl Extents {
         extent.map(|extent| self.abandon(extent)).is_ok()
     }
 
-    /// Reserves `bytes` of a tier for compactions that free space, in addition to the shared
-    /// reserve. `bytes` is the space needed for a single such compaction. The amount is capped at
-    /// an eighth of the used space. Only [`AllocationClass::Freeing`] may use it.
+    /// Reserves space on a tier for compactions that free space, in addition to the shared reserve.
+    /// Only [`AllocationClass::Freeing`] may use it. `bytes` is the space that a single such
+    /// compaction needs. The reserve is limited to an eighth of the used space.
     pub fn set_freeing_reserve(&self, tier: u8, bytes: u64) {
         let units = bytes.div_ceil(UNIT).min(u64::from(MAX_TIER_UNITS)) as u32;
         self.shared.lock(tier).freeing = units;
     }
 
-    /// Frees a provisional extent. Its writes must be finished, and no cache may hold a part of it:
-    /// the next owner may write to it in the same generation.
+    /// Frees a provisional extent. All writes to it must have completed, and no cache may contain
+    /// data from it, because the next owner may write to the same space in the same generation.
     ///
     /// # Panics
     /// If the extent is not provisional.
@@ -166,20 +170,21 @@ impl Extents {
         self.shared.lock(extent.tier).abandon(extent);
     }
 
-    /// Frees the end of a provisional extent, and keeps its first `units`.
+    /// Frees the end of a provisional extent, so that it keeps its first `units`. Returns the
+    /// shortened extent.
     ///
     /// # Panics
-    /// If the extent is not provisional, or `units` is not between 1 and its length.
+    /// If the extent is not provisional, or if `units` is not between 1 and its length.
     #[must_use]
     pub fn trim(&self, extent: Extent, units: u32) -> Extent {
         self.shared.lock(extent.tier).trim(extent, units)
     }
 
-    /// Makes extents part of the generation under construction, each with its live bytes and one
-    /// reference.
+    /// Makes provisional extents part of the generation under construction. Each extent is paired
+    /// with its number of live bytes, and keeps one reference.
     ///
     /// # Panics
-    /// If an extent is not provisional, or its live bytes exceed its size.
+    /// If an extent is not provisional, or if its live bytes exceed its size.
     pub fn install(&self, extents: &[(Extent, u64)]) {
         for &(extent, live) in extents {
             self.shared.lock(extent.tier).install(extent, live);
@@ -189,13 +194,14 @@ impl Extents {
     /// Adds a reference to a live extent.
     ///
     /// # Panics
-    /// If the extent is not live, or has [`MAX_REFERENCES`](super::MAX_REFERENCES).
+    /// If the extent is not live, or already has [`MAX_REFERENCES`](super::MAX_REFERENCES)
+    /// references.
     pub fn retain(&self, extent: Extent) {
         self.shared.lock(extent.tier).retain(extent);
     }
 
-    /// Drops a reference to a live extent, unlinked at `epoch`. Returns whether it was the last;
-    /// the extent is then dead.
+    /// Releases a reference to a live extent, which was unlinked at `epoch`. Returns whether this
+    /// was the last reference, in which case the extent is now dead.
     ///
     /// # Panics
     /// If the extent is not live.
@@ -204,35 +210,36 @@ impl Extents {
         self.shared.lock(extent.tier).release(extent, epoch)
     }
 
-    /// Adds live bytes to a live extent.
+    /// Adds `bytes` to the live bytes of a live extent.
     ///
     /// # Panics
-    /// If the extent is not live, or its live bytes would exceed its size.
+    /// If the extent is not live, or if its live bytes would exceed its size.
     pub fn add_live(&self, extent: Extent, bytes: u64) {
         self.shared.lock(extent.tier).add_live(extent, bytes);
     }
 
-    /// Subtracts live bytes from a live extent.
+    /// Subtracts `bytes` from the live bytes of a live extent.
     ///
     /// # Panics
-    /// If the extent is not live, or has fewer live bytes.
+    /// If the extent is not live, or if it has fewer than `bytes` live bytes.
     pub fn sub_live(&self, extent: Extent, bytes: u64) {
         self.shared.lock(extent.tier).sub_live(extent, bytes);
     }
 
-    /// Returns the live bytes of an extent; 0 if there is no such extent.
+    /// Returns the number of live bytes of an extent, or 0 if the extent does not exist.
     #[must_use]
     pub fn live(&self, extent: Extent) -> u64 {
         self.find(extent).map_or(0, |head| head.live)
     }
 
-    /// Returns the reference count of an extent; 0 if there is no such extent, or it is dead.
+    /// Returns the reference count of an extent, or 0 if the extent is dead or does not exist.
     #[must_use]
     pub fn references(&self, extent: Extent) -> u32 {
         self.find(extent).map_or(0, |head| head.references)
     }
 
-    /// Returns the live extent that contains an offset of a tier's file, if there is one.
+    /// Returns the live extent that contains a byte offset of a tier's file, or `None` if there is
+    /// none.
     #[must_use]
     pub fn extent_at(&self, tier: u8, offset: u64) -> Option<Extent> {
         let unit = u32::try_from(offset / UNIT).ok()?;
@@ -245,7 +252,7 @@ impl Extents {
         slot.tier.lock().find(extent)
     }
 
-    /// Returns the space of the store by use.
+    /// Returns the space of the store and of each tier.
     #[must_use]
     pub fn usage(&self) -> ExtentUsage {
         let mut usage = ExtentUsage::default();
@@ -262,8 +269,8 @@ impl Extents {
         usage
     }
 
-    /// Returns the memory used by the maps in bytes: about eight for each unit in use, and nothing
-    /// for free chunks of 64 MiB.
+    /// Returns the memory in bytes that the extent maps use. They need about eight bytes for each
+    /// unit in use. A chunk of 64 MiB that is completely free needs almost no memory.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let slots = self.shared.slots.iter();
@@ -271,7 +278,7 @@ impl Extents {
     }
 }
 
-/// Returns the size of a tier's file in whole units.
+/// Returns the length of a tier's file in whole units.
 pub(super) fn file_units(tiers: &TierFiles, number: u8) -> Result<u32> {
     debug_assert!(usize::from(number) < tiers.count(), "tier {number}");
     Ok(super::create::units_of(&**tiers.get(number)?))
@@ -300,14 +307,16 @@ fn tier_usage(tier: &TierExtents, limits: &TierLimits) -> TierUsage {
 }
 
 impl TierExtents {
-    /// Returns whether the request would fit if it were allowed to use the reserve.
+    /// Returns whether a request that found only `had` units would succeed if it were allowed to
+    /// use the reserve.
     fn backed_longest_beyond(&self, had: u32, least: u32) -> bool {
         had < least && self.backed.longest() >= least
     }
 }
 
 impl TierSlot {
-    /// Charges at most `units` units to the tier's limit. Returns how many the limit allows.
+    /// Charges up to `units` units to the limit of the tier. Returns the number of units that the
+    /// limit allows, which have been charged.
     fn charge(&self, units: u32) -> u32 {
         let Some(limit) = self.limits.max_bytes.map(|bytes| bytes / UNIT) else {
             self.occupied.fetch_add(units.into(), Ordering::Relaxed);
@@ -334,7 +343,8 @@ impl TierSlot {
 }
 
 impl ExtentsInner {
-    /// Provides at least `units` more backed units, from free space or by growing the file.
+    /// Makes at least `units` more units backed, by allocating space for free units or, if there
+    /// are none without space, by growing the file.
     pub(super) fn provide(
         &self,
         slot: &TierSlot,
@@ -351,12 +361,13 @@ impl ExtentsInner {
         self.grow(slot, tier, units)
     }
 
-    /// Allocates space for the unbacked units of a free range. The lock is released during I/O.
+    /// Allocates space for those units of a free range that are not backed. The lock of the tier is
+    /// released during I/O.
     fn back(&self, tier: &mut MutexGuard<'_, TierExtents>, range: Range<u32>) -> Result<SpaceGrant> {
         let gaps: Vec<Range<u32>> = tier.backed.gaps_in(range).collect();
         for gap in gaps {
-            // Another thread may have changed the range while the lock was released. The caller
-            // retries.
+            // While the lock was released, another thread may have changed this part of the range.
+            // It is skipped, and the caller chooses its next step again.
             if !tier.free.contains(gap.clone()) || tier.backed.count_in(gap.clone()) > 0 {
                 continue;
             }
@@ -367,7 +378,7 @@ impl ExtentsInner {
         Ok(SpaceGrant::Given)
     }
 
-    /// Allocates space for one free range that contains no unit known to be backed.
+    /// Allocates space for a free range in which no unit is known to be backed.
     fn back_gap(&self, tier: &mut MutexGuard<'_, TierExtents>, gap: &Range<u32>) -> Result<SpaceGrant> {
         let holes = tier.holes.count_in(gap.clone());
         let slot = self.slot(tier.number);
@@ -398,8 +409,8 @@ impl ExtentsInner {
         }
     }
 
-    /// Allocates space for free units anywhere in the file, from the low end up, so that the high
-    /// end can be truncated.
+    /// Allocates space for free units anywhere in the file. Units at low offsets are preferred, so
+    /// that the end of the file can be truncated later.
     pub(super) fn back_any(&self, tier: &mut MutexGuard<'_, TierExtents>, units: u32) -> Result<SpaceGrant> {
         let mut wanted = units;
         let mut at = 0;
@@ -412,7 +423,8 @@ impl ExtentsInner {
                     policy::InitialSizing::Whole,
                 )));
             if self.back_gap(tier, &gap)? == SpaceGrant::Refused {
-                // The disk may lack space for a whole step but have enough for the units needed.
+                // The disk has no space for a whole step, but it may have enough for the units that
+                // are needed.
                 let need = gap.start..gap.end.min(gap.start + wanted);
                 if need == gap
                     || !tier.is_unbacked(need.clone())
@@ -429,8 +441,8 @@ impl ExtentsInner {
         Ok(SpaceGrant::Given)
     }
 
-    /// Searches for free units with space on a full disk. After an open it is not known which units
-    /// have any.
+    /// Searches for free units that have space although the disk is full. After the store is
+    /// opened, it is not known which free units have space.
     fn probe(&self, tier: &mut MutexGuard<'_, TierExtents>, units: u32) -> Result<()> {
         let (mut found, mut at) = (0, 0);
         for _ in 0..MAX_PROBES {
@@ -446,8 +458,9 @@ impl ExtentsInner {
         Ok(())
     }
 
-    /// Extends the file by a step, or by `units` if the disk has no space for a step. The lock is
-    /// released during I/O; other threads wait while one resizes the file, and then retry.
+    /// Extends the file by a growth step, or only by `units` if the disk has no space for a whole
+    /// step. The lock of the tier is released during I/O. If another thread is already changing the
+    /// file's length, this thread waits for it and then lets the caller retry.
     pub(super) fn grow(
         &self,
         slot: &TierSlot,
@@ -459,7 +472,7 @@ impl ExtentsInner {
             return Ok(SpaceGrant::Given);
         }
         let room = MAX_TIER_UNITS - tier.units;
-        // The first extent also allocates the reserve.
+        // The first extent of a tier also allocates the space of the reserve.
         let reserve = match tier.used() {
             0 => tier.reserve(&slot.limits).units(),
             _ => 0,
@@ -475,7 +488,8 @@ impl ExtentsInner {
         let length = |added: u32| u64::from(before + added) * UNIT;
         tier.resizing = true;
         let (added, done) = MutexGuard::unlocked(tier, || {
-            // The file may end inside a unit after a crash.
+            // After a crash, the length of the file may not be a multiple of the unit size. The
+            // last unit is completed first.
             let part = length(0)..file.len();
             let begun = if part.is_empty() {
                 Ok(())

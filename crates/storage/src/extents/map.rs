@@ -1,12 +1,14 @@
-//! Persistence of the extent map: cut in an instant, written outside the tiers' locks.
+//! Persistence of the extent map. A freeze fixes the contents of a map at one instant; the map is
+//! then written without holding the locks of the tiers.
 //!
 //! # What it costs
 //!
-//! A checkpoint writes the changes since the last one. Once the deltas are longer than their
-//! snapshot, it writes a new snapshot instead. So the cost in space and time is proportional to the
-//! number of changes, and the cost of a snapshot is amortised over as many changes. A checkpoint
-//! without changes writes nothing. Measured at 1 TiB in memory, as time of a thread with a core of
-//! a busy two-core machine to itself (`cargo bench -p alluvium-storage --bench extents`):
+//! A checkpoint writes the changes since the previous one as a delta. Once the deltas are longer
+//! than the snapshot they follow, a new snapshot is written instead. The cost in space and time is
+//! therefore proportional to the number of changes, because the cost of a snapshot is amortised
+//! over about as many bytes of changes. A checkpoint without changes writes nothing. The following
+//! times were measured in memory, for a store of 1 TiB, with one thread that had one core of a busy
+//! two-core machine to itself (`cargo bench -p alluvium-storage --bench extents`):
 //!
 //! ```text
 //!                                     1 Mi extents of 1 MiB       4 Mi extents of 128 KiB,
@@ -37,52 +39,54 @@ use alluvium_base::{KIB, Purpose};
 use alluvium_device::{BLOCK, Device, Directory, FileOptions};
 use std::sync::Arc;
 
-/// Minimum growth of a map file in bytes. A file grows by an eighth, or by this if it is more, so
-/// that a checkpoint on a full disk has space.
+/// Minimum growth of a map file in bytes. The file grows by an eighth of its length, or by this
+/// many bytes if that is more, so that a checkpoint has space in advance even if the disk becomes
+/// full.
 const MIN_GROWTH: u64 = 64 * KIB;
 
-/// The map on disk, as the running store sees it.
+/// The state of the map files of an open store.
 #[derive(Debug, Default)]
 pub(super) struct MapState {
     pub(super) directory: Option<Arc<dyn Directory>>,
-    /// The pointer written last, and the file, if it is open for appending.
+    /// The pointer to the map that was written last, and its file if it is open for appending.
     pub(super) current: Option<(MapPointer, Option<Arc<dyn Device>>)>,
-    /// A number that no map file has.
+    /// The number of the next map file, which no existing map file has.
     pub(super) next_file: u64,
-    /// Files to remove, each once the given generation is durable.
+    /// Map files that are to be removed. Each entry is the number of a file, and the generation
+    /// that must be durable before it is removed.
     pub(super) replaced: Vec<(u64, u64)>,
-    /// Whether a cut is in progress.
+    /// Whether a frozen map exists that was neither written nor dropped yet.
     pub(super) frozen: bool,
 }
 
-/// An instant cut of the installed state for one generation. If it is dropped before it is written,
-/// its changes become part of the next one.
+/// The installed extents at one instant, as the contents of one generation. If this value is
+/// dropped before it is written, its changes become part of the next generation.
 #[derive(Debug)]
 #[must_use = "a cut is written with `write_map`"]
 pub struct FrozenMap {
     shared: Arc<ExtentsInner>,
     generation: u64,
-    /// The changes of each tier.
+    /// The changed extents of each tier since the last freeze.
     changes: Vec<Vec<ExtentChange>>,
-    /// All extents of each tier, if a snapshot is to be written.
+    /// All extents of each tier, if a snapshot is to be written, or `None` for a delta.
     whole: Option<Vec<UnitStates>>,
     written: bool,
 }
 
 impl FrozenMap {
-    /// Returns the generation of the cut.
+    /// Returns the generation whose contents are frozen.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Returns the number of tiers at the cut.
+    /// Returns the number of tiers that existed at the freeze.
     #[must_use]
     pub fn tiers(&self) -> usize {
         self.changes.len()
     }
 
-    /// Returns the number of extents that changed since the last cut.
+    /// Returns the number of extents that changed between the last freeze and this one.
     #[must_use]
     pub fn changes(&self) -> usize {
         self.changes.iter().map(Vec::len).sum()
@@ -102,16 +106,17 @@ impl Drop for FrozenMap {
 }
 
 impl Extents {
-    /// Cuts the state to be persisted for `generation`: all extents installed, released or counted
-    /// so far. Later changes belong to the next generation. The time is proportional to the number
-    /// of changes since the last cut; for a snapshot, it also copies a pointer for each 64 MiB in
-    /// use.
+    /// Fixes the contents of the extent map of `generation`. It contains every extent installed or
+    /// released and every reference count changed before this call; later changes belong to the
+    /// next generation. The cost is proportional to the number of changes since the last freeze.
+    /// For a snapshot, one pointer for each 64 MiB in use is copied as well.
     ///
-    /// Installed extents must be synced before a superblock names this generation: sync the tiers
-    /// after the cut, or install nothing between the sync and the cut.
+    /// The data of installed extents must be synced before a superblock names this generation. To
+    /// ensure this, sync the tiers after the freeze, or install nothing between the sync and the
+    /// freeze.
     ///
     /// # Panics
-    /// If a cut is in progress.
+    /// If another frozen map exists that was neither written nor dropped.
     pub fn freeze(&self, generation: u64) -> FrozenMap {
         let mut map = self.shared.map.lock();
         assert!(!map.frozen, "a cut is under way: write or drop it first");
@@ -127,8 +132,8 @@ impl Extents {
             }
             None => MapWrite::Snapshot,
         };
-        // All tiers are locked together, so that a step spanning two of them is in the cut with
-        // both or with neither.
+        // All tiers are locked at the same time. If an operation changed extents of two tiers
+        // together, the frozen map therefore contains both changes or neither.
         let mut tiers: Vec<_> = self.shared.slots.iter().map(|slot| slot.tier.lock()).collect();
         let changes = tiers.iter_mut().map(|tier| tier.freeze(generation)).collect();
         let whole =
@@ -142,12 +147,12 @@ impl Extents {
         }
     }
 
-    /// Writes and syncs a cut, and returns the pointer for the superblock. The old map stays intact
-    /// until [`Extents::made_durable`].
+    /// Writes and syncs the map, and returns the pointer that the superblock must store. The
+    /// previous map remains intact until [`Extents::made_durable`] is called.
     ///
     /// # Errors
-    /// A full disk, even after free space of the tiers was surrendered; I/O errors. The cut's
-    /// changes then become part of the next one.
+    /// `DiskFull` if the disk is full even after free space of the tiers was returned to the file
+    /// system; I/O errors. In both cases, the changes become part of the next map.
     pub fn write_map(&self, directory: &Arc<dyn Directory>, mut frozen: FrozenMap) -> Result<MapPointer> {
         let mut map = self.shared.map.lock();
         assert!(map.frozen, "a cut is under way until it is written or dropped");
@@ -161,7 +166,7 @@ impl Extents {
         map.directory.get_or_insert_with(|| Arc::clone(directory));
         let mut result = map.write(&frozen);
         if result.as_ref().is_err_and(Error::is_full) {
-            // The reserve exists for this case. Its space may go to the map as well as to a node.
+            // The reserve exists for this case, and the map may use its space as a node would.
             let surrendered = self
                 .shared
                 .release_free_space(4 * MAX_RECORD as u64, AllocationClass::Freeing);
@@ -177,8 +182,9 @@ impl Extents {
         result
     }
 
-    /// Records that a superblock with `generation` is durable: extents that died in it or earlier
-    /// become reusable once their epoch is safe, and older maps are removed.
+    /// Notes that the superblock of `generation` is durable. Extents that died in this generation
+    /// or an earlier one become reusable when their epoch is safe, and map files that are no longer
+    /// needed are removed.
     pub fn made_durable(&self, generation: u64) {
         let mut map = self.shared.map.lock();
         map.remove_replaced(generation);
@@ -189,7 +195,8 @@ impl Extents {
 }
 
 impl MapState {
-    /// Writes a cut: a snapshot, or a delta if the disk has no space for a snapshot.
+    /// Writes the frozen map as a snapshot or a delta. If the disk has no space for a snapshot, a
+    /// delta is written instead.
     fn write(&mut self, frozen: &FrozenMap) -> Result<MapPointer> {
         let Some(whole) = &frozen.whole else {
             return self.append(frozen);
@@ -237,8 +244,8 @@ impl MapState {
                 Ok(pointer)
             }
             Err(error) => {
-                // No superblock names the file. If it cannot be removed now, it is removed after
-                // the next durable generation.
+                // No superblock names this file. If it cannot be removed now, its removal is
+                // retried when the next generation is durable.
                 if directory.remove(&map_file(number)).is_err() {
                     self.replaced.push((number, 0));
                 }
@@ -252,7 +259,7 @@ impl MapState {
         self.next_file = number + 1;
         match directory.create(&map_file(number), FileOptions::DIRECT) {
             Err(alluvium_device::Error::AlreadyExists { .. }) => {
-                // The file is left over from an unfinished creation of a store.
+                // The file was left behind by an interrupted creation of a store.
                 let names = directory.list()?;
                 let newest = names
                     .iter()
@@ -267,8 +274,8 @@ impl MapState {
         }
     }
 
-    /// Removes the files that no durable superblock names any more. Failed removals are retried
-    /// later.
+    /// Removes the map files that no durable superblock names any more. If a removal fails, it is
+    /// retried after the next generation.
     fn remove_replaced(&mut self, generation: u64) {
         let Some(directory) = &self.directory else { return };
         self.replaced.retain(|&(number, until)| {
@@ -328,7 +335,8 @@ fn write_snapshot(
     Ok(appender.pointer)
 }
 
-/// Appends records after a map's valid prefix and advances the pointer.
+/// Appends records to a map file after the end of the valid records, and advances the pointer to
+/// the map.
 struct MapAppender<'a> {
     file: &'a dyn Device,
     pointer: MapPointer,

@@ -1,55 +1,59 @@
 //! Extents: allocation, ownership and reuse of the space of a store's tiers.
 //!
-//! *Scope*: units of 128 KiB, runs of them, references, live bytes, generations, epochs; the
-//! persistence of the extent map; allocation from and return to the file system.
+//! *Scope*: extents, which are runs of units of 128 KiB; their references, live bytes, generations
+//! and epochs; the persistence of the extent map; allocation of space from the file system, and its
+//! return.
 //!
 //! *Must not depend on*: the contents of an extent, the owner of a reference, the scheduling of
 //! checkpoints, the superblock.
 //!
 //! # The life of a unit
 //!
-//! 1. **Free**, with space on the file system (*backed*), without (*a hole*), or unknown (after an
-//!    open, until it is touched).
-//! 2. **Provisional**: [`Extents::allocate`] handed it to a step, backed, with one reference. It is
-//!    not persisted: a crash frees it. [`Extents::abandon`] frees it at once, and [`Extents::trim`]
-//!    frees the end of an extent.
-//! 3. **Live**: [`Extents::install`] made it part of the generation under construction.
-//!    [`Extents::retain`] and [`Extents::release`] count its references, [`Extents::add_live`] and
-//!    [`Extents::sub_live`] its live bytes.
-//! 4. **Dead**: the last reference was dropped, at some epoch. The next [`Extents::freeze`] tags it
-//!    with its generation: the map of that generation no longer contains it, the durable one before
-//!    still does.
-//! 5. **Pending**: [`Extents::made_durable`] reported that this generation, or a later one, is
-//!    durable, and no older one is pinned ([`Extents::pin_generation`]).
-//! 6. **Free** again, backed: [`Extents::reclaim`] was called with a later safe epoch. Space beyond
-//!    a small pool is then punched, or cut off the end of the file.
+//! 1. **Free**. The unit may have space on the file system (*backed*) or not (*a hole*). After the
+//!    store is opened, this is unknown until the unit is first accessed.
+//! 2. **Provisional**: [`Extents::allocate`] has allocated the unit, backed and with one reference.
+//!    This state is not persistent, so a crash frees the unit. [`Extents::abandon`] frees the whole
+//!    extent immediately, and [`Extents::trim`] frees its end.
+//! 3. **Live**: [`Extents::install`] has made the unit part of the generation under construction.
+//!    [`Extents::retain`] and [`Extents::release`] change the reference count of its extent, and
+//!    [`Extents::add_live`] and [`Extents::sub_live`] change its live bytes.
+//! 4. **Dead**: the last reference was released, at some epoch. The next [`Extents::freeze`] tags
+//!    the extent with its generation. The map of that generation no longer contains the extent, but
+//!    the map of the durable generation before it still does.
+//! 5. **Pending**: [`Extents::made_durable`] has reported that this generation or a later one is
+//!    durable, and no older generation is pinned ([`Extents::pin_generation`]).
+//! 6. **Free** again, and backed: [`Extents::reclaim`] was called with a safe epoch later than the
+//!    one at which the extent died. Free space beyond a small pool is then punched, or truncated at
+//!    the end of the file.
 //!
 //! # Granularity
 //!
-//! An extent is freed as a whole. A structure that is freed in parts is therefore a list of
-//! extents, not a single long one: when the last user of a range of a run drops it, every extent
-//! wholly inside the range is released. Node writers use 1 MiB (8 units), which is also the size of
-//! their writes: at each end of a dropped range, at most this much is retained. Long objects that
-//! are freed as a whole use long extents, up to 4 GiB.
+//! An extent is freed only as a whole. A structure that is freed in parts therefore consists of
+//! many extents instead of a single long one: when the last user of a key range of a run is gone,
+//! every extent that is completely inside the range is released. Node writers use extents of 1 MiB
+//! (8 units), which is also the size of their writes. At most this much space is thus retained at
+//! each end of a released range. Long objects that are freed as a whole use long extents, up to 4
+//! GiB.
 //!
 //! # Invariants
 //!
-//! - **X1** A unit has at most one owner: it is free, held by one device operation, or in one
-//!   extent.
-//! - **X2** A unit that a durable generation names, or that a guard may reach, is never allocated:
-//!   between steps 4 and 6 there is no way around `made_durable` and `reclaim`.
-//! - **X3** An allocated extent has its space on the file system. Exhaustion is
-//!   [`Error::Full`](crate::Error::Full), before anything has changed. A part of the space is
-//!   reserved for every class except [`AllocationClass::Normal`].
-//! - **X4** The map of a generation names exactly the extents that were live at its freeze, with
-//!   their references and live bytes.
-//! - **X5** The bytes that a durable pointer names are never rewritten: records are padded to
-//!   blocks and appended after the pointer's prefix. The name and content of a new file are durable
-//!   before a pointer to it is returned. An old file is removed only once a generation that names
-//!   another file is durable.
-//! - **X6** Live bytes never exceed an extent's size. Its reference count is above zero exactly
-//!   while it is provisional or live.
-//! - **X7** No lock is held during I/O, except the one that serialises writers of the map.
+//! - **X1** A unit has at most one owner: it is free, or it is used by one device operation, or it
+//!   belongs to one extent.
+//! - **X2** A unit that a durable generation names, or that a guard may reach, is never allocated.
+//!   A unit can leave states 4 and 5 only through `made_durable` and `reclaim`.
+//! - **X3** An allocated extent has its space on the file system. If no space is available,
+//!   allocation fails with [`Error::Full`](crate::Error::Full) before anything is changed. Part of
+//!   the space is reserved for all allocation classes except [`AllocationClass::Normal`].
+//! - **X4** The map of a generation contains exactly the extents that were live when the generation
+//!   was frozen, with their reference counts and live bytes.
+//! - **X5** The bytes of the map to which a durable pointer refers are never overwritten: records
+//!   are padded to whole blocks, and new records are appended after them. The name and the content
+//!   of a new map file are durable before a pointer to the file is returned. An old map file is
+//!   removed only when a generation that names another file is durable.
+//! - **X6** The live bytes of an extent never exceed its size. Its reference count is above zero if
+//!   and only if the extent is provisional or live.
+//! - **X7** No lock is held during I/O, with one exception: the lock that serialises writers of the
+//!   map.
 
 mod allocate;
 mod backing;
@@ -85,11 +89,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use tier::TierExtents;
 
-/// Size of a unit in bytes: the granularity of allocation.
+/// Size in bytes of a unit, which is the granularity of allocation.
 pub const UNIT: u64 = 128 * KIB;
-/// Maximum number of units in an extent: 4 GiB.
+/// Maximum size of an extent in units, which is 4 GiB.
 pub const MAX_EXTENT_UNITS: u32 = 1 << 15;
-/// Maximum number of units in a tier: 256 TiB.
+/// Maximum size of a tier in units, which is 256 TiB.
 pub const MAX_TIER_UNITS: u32 = 1 << 31;
 /// Maximum number of references to an extent.
 pub const MAX_REFERENCES: u32 = (1 << 24) - 1;
@@ -107,7 +111,7 @@ const _: () = {
     assert!(crate::node::MAX_PAGES as u64 * page <= MAX_EXTENT_UNITS as u64 * UNIT);
 };
 
-/// A run of units in one tier.
+/// A run of consecutive units in the file of one tier.
 ///
 /// ```
 /// use alluvium_storage::extents::Extent;
@@ -116,40 +120,40 @@ const _: () = {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Extent {
-    /// The tier, which determines the file.
+    /// The tier whose file contains the extent.
     pub tier: u8,
     /// Number of the first unit in the tier's file.
     pub start: u32,
-    /// Number of units: 1 to [`MAX_EXTENT_UNITS`].
+    /// Number of units, from 1 to [`MAX_EXTENT_UNITS`].
     pub units: u32,
 }
 
 impl Extent {
-    /// Returns the offset of the extent in the tier's file, in bytes.
+    /// Returns the offset in bytes at which the extent begins in the tier's file.
     #[must_use]
     pub fn offset(&self) -> u64 {
         u64::from(self.start) * UNIT
     }
 
-    /// Returns the size in bytes.
+    /// Returns the size of the extent in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         u64::from(self.units) * UNIT
     }
 
-    /// Returns the byte range in the tier's file.
+    /// Returns the byte range of the extent in the tier's file.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.offset()..self.offset() + self.bytes()
     }
 
-    /// Returns the unit after the last one.
+    /// Returns the number of the unit that follows the extent.
     #[must_use]
     pub fn end(&self) -> u32 {
         self.start + self.units
     }
 
-    /// Returns whether the extents share a unit.
+    /// Returns whether the two extents have a unit in common.
     #[must_use]
     pub fn overlaps(&self, other: &Extent) -> bool {
         self.tier == other.tier && self.start < other.end() && other.start < self.end()
@@ -163,24 +167,24 @@ impl fmt::Display for Extent {
     }
 }
 
-/// Allocation class, which determines how much of the reserve may be used.
+/// The purpose of an allocation, which determines how much of the reserve it may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AllocationClass {
-    /// Ordinary writes, which must leave the whole reserve.
+    /// Ordinary writes. They must not use any of the reserve.
     Normal,
-    /// Writes that were acknowledged before, and deletes. They must leave half of the shared
-    /// reserve, for the writes that turn them into free space, and all of the amount set by
-    /// [`Extents::set_freeing_reserve`].
+    /// Deletes, and writes that were acknowledged earlier. They may use half of the shared reserve;
+    /// the other half is left for the compactions and checkpoints that turn the deleted data into
+    /// free space. They must not use the amount set by [`Extents::set_freeing_reserve`].
     Essential,
-    /// Essential writes without which no space would be freed. They must leave a quarter of the
-    /// shared reserve, and all of the amount set by [`Extents::set_freeing_reserve`].
+    /// Essential writes without which no space would be freed. They may use three quarters of the
+    /// shared reserve, but not the amount set by [`Extents::set_freeing_reserve`].
     Unblocking,
-    /// Compactions that free space, and checkpoints.
+    /// Compactions that free space, and checkpoints. They may use the whole reserve.
     Freeing,
 }
 
 impl AllocationClass {
-    /// Returns the number of units of a reserve that this class must leave.
+    /// Returns the number of units of a reserve that this class must not use.
     fn leaves(self, reserve: SpaceReserve) -> u32 {
         match self {
             AllocationClass::Normal => reserve.units(),
@@ -191,7 +195,7 @@ impl AllocationClass {
     }
 }
 
-/// The limits of one tier.
+/// Limits on the space of one tier.
 ///
 /// ```
 /// use alluvium_storage::extents::TierLimits;
@@ -200,19 +204,22 @@ impl AllocationClass {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierLimits {
-    /// Maximum bytes that the tier may use on its file system; no limit if `None`.
+    /// Maximum number of bytes that the tier may use on its file system, or `None` for no limit.
     pub max_bytes: Option<u64>,
-    /// Minimum reserve of the tier in bytes, for every class except [`AllocationClass::Normal`]. It
-    /// is capped at an eighth of the used space, or at 2 MiB if that is more.
+    /// Minimum size in bytes of the tier's reserve, which all classes except
+    /// [`AllocationClass::Normal`] may use. While little space is used, the reserve is smaller: at
+    /// most an eighth of the used space, but at least 2 MiB.
     pub min_reserve: u64,
-    /// Maximum reserve of the tier in bytes, if a 64th of the used space is more than
-    /// `min_reserve`.
+    /// Maximum size in bytes of the tier's reserve. The reserve grows to a 64th of the used space,
+    /// if that is more than `min_reserve`, up to this maximum.
     pub max_reserve: u64,
-    /// Bytes planned for the tier while slower ones hold the rest; a fraction of its capacity if
-    /// `None`. This is not a limit.
+    /// Number of bytes that should be placed on the tier, while data beyond it goes to slower
+    /// tiers. If `None`, a fraction of the tier's capacity is used. This is a target and not a
+    /// limit.
     pub planned_bytes: Option<u64>,
-    /// Whether the tier uses little space while it contains little data: the size of extents, the
-    /// growth of its file and the reserve are scaled to the used space, up to a few MiB.
+    /// Whether the tier uses little space while it contains little data. If set, the size of
+    /// extents, the growth of the tier's file and the reserve are proportional to the used space,
+    /// until they reach their usual sizes of a few MiB.
     pub starts_small: bool,
 }
 
@@ -229,13 +236,13 @@ impl Default for TierLimits {
 }
 
 impl TierLimits {
-    /// Returns the bounds of the reserve of a tier that does not start small, in units.
+    /// Returns the configured minimum and maximum of the reserve, in units.
     fn reserve_bounds(&self) -> (u32, u32) {
         let units = |bytes: u64| bytes.div_ceil(UNIT).min(u64::from(MAX_TIER_UNITS)) as u32;
         (units(self.min_reserve), units(self.max_reserve))
     }
 
-    /// Returns how a tier starts.
+    /// Returns whether the sizes of the tier start small.
     fn start(&self) -> policy::InitialSizing {
         match self.starts_small {
             true => policy::InitialSizing::Small,
@@ -244,8 +251,8 @@ impl TierLimits {
     }
 }
 
-/// Options of space management. The limits apply to tier 0, and to each tier without limits set by
-/// [`ExtentOptions::with_tier`].
+/// Options for space management. The limits in this struct apply to tier 0, and to all other tiers
+/// for which [`ExtentOptions::with_tier`] was not called.
 ///
 /// ```
 /// use alluvium_storage::extents::ExtentOptions;
@@ -254,23 +261,26 @@ impl TierLimits {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtentOptions {
-    /// Maximum bytes that a tier may use on its file system; no limit if `None`.
+    /// Maximum number of bytes that a tier may use on its file system, or `None` for no limit.
     pub max_bytes: Option<u64>,
-    /// Minimum reserve of a tier in bytes, for every class except [`AllocationClass::Normal`]. It
-    /// is capped at an eighth of the used space, or at 2 MiB if that is more.
+    /// Minimum size in bytes of a tier's reserve, which all classes except
+    /// [`AllocationClass::Normal`] may use. While little space is used, the reserve is smaller: at
+    /// most an eighth of the used space, but at least 2 MiB.
     pub min_reserve: u64,
-    /// Maximum reserve of a tier in bytes, if a 64th of the used space is more than `min_reserve`.
+    /// Maximum size in bytes of a tier's reserve. The reserve grows to a 64th of the used space, if
+    /// that is more than `min_reserve`, up to this maximum.
     pub max_reserve: u64,
-    /// Bytes planned for a tier while slower ones hold the rest; a fraction of its capacity if
-    /// `None`.
+    /// Number of bytes that should be placed on a tier, while data beyond it goes to slower tiers.
+    /// If `None`, a fraction of the tier's capacity is used.
     pub planned_bytes: Option<u64>,
-    /// Whether a tier uses little space while it contains little data: the size of extents, the
-    /// growth of its file and the reserve are scaled to the used space, up to a few MiB.
+    /// Whether a tier uses little space while it contains little data. If set, the size of extents,
+    /// the growth of the tier's file and the reserve are proportional to the used space, until they
+    /// reach their usual sizes of a few MiB.
     pub starts_small: bool,
-    /// Bytes of deltas that the map may always accumulate before a snapshot is written, however
-    /// small the last snapshot is.
+    /// Total size in bytes of the deltas that may be appended to an extent map before a new
+    /// snapshot is written, even if the last snapshot is smaller than this.
     pub min_map_deltas: u64,
-    /// The limits of tiers 1 to 7, where they differ from those of tier 0.
+    /// Separate limits for tiers 1 to 7. A tier with `None` has the same limits as tier 0.
     pub further: [Option<TierLimits>; MAX_TIERS - 1],
 }
 
@@ -290,7 +300,7 @@ impl Default for ExtentOptions {
 }
 
 impl ExtentOptions {
-    /// Sets the limits of a tier.
+    /// Returns the options with separate limits for one tier.
     ///
     /// ```
     /// use alluvium_storage::extents::{ExtentOptions, TierLimits};
@@ -300,7 +310,7 @@ impl ExtentOptions {
     /// ```
     ///
     /// # Panics
-    /// If the tier is not between 1 and 7.
+    /// If `tier` is not between 1 and 7.
     #[must_use]
     pub fn with_tier(mut self, tier: u8, limits: TierLimits) -> ExtentOptions {
         let tiers = 1..MAX_TIERS;
@@ -312,7 +322,7 @@ impl ExtentOptions {
         self
     }
 
-    /// Returns the limits of a tier.
+    /// Returns the limits that apply to a tier.
     #[must_use]
     pub fn limits(&self, tier: u8) -> TierLimits {
         let own = usize::from(tier)
@@ -328,48 +338,48 @@ impl ExtentOptions {
     }
 }
 
-/// The space of one tier by use.
+/// The space of one tier, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierUsage {
-    /// Length of the file in bytes.
+    /// Length of the tier's file in bytes.
     pub file_bytes: u64,
     pub live_extents: u64,
     /// Total size of the live extents in bytes.
     pub live_extent_bytes: u64,
-    /// Referenced bytes in live extents.
+    /// Number of live bytes in live extents, as counted by their owners.
     pub live_bytes: u64,
     pub provisional_bytes: u64,
-    /// Bytes in dead extents, which wait for a durable generation or for an epoch.
+    /// Total size in bytes of the dead extents. They cannot be reused before a later generation is
+    /// durable and their epoch is safe.
     pub dead_bytes: u64,
-    /// The part of `dead_bytes` that died after the last checkpoint began. The next checkpoint
-    /// releases it.
+    /// Part of `dead_bytes`: extents that died after the last checkpoint began. The next checkpoint
+    /// makes them pending.
     pub dying_bytes: u64,
-    /// Free bytes with space on the file system.
+    /// Free bytes that are known to have space on the file system.
     pub backed_bytes: u64,
-    /// Free bytes without space on the file system.
+    /// Free bytes that are known to have no space on the file system.
     pub hole_bytes: u64,
-    /// All free bytes: backed, holes, of unknown backing, and held by a device operation.
+    /// All free bytes: backed, holes, of unknown state, and temporarily used by a device operation.
     pub free_bytes: u64,
-    /// The part of `backed_bytes` that [`AllocationClass::Normal`] must leave once the reserve is
-    /// complete.
+    /// Size in bytes of the reserve, which [`AllocationClass::Normal`] must leave backed.
     pub reserve_bytes: u64,
-    /// Bytes used on the tier's file system, as far as known.
+    /// Bytes that the tier may occupy on its file system, as far as known.
     pub occupied_bytes: u64,
 }
 
-/// The space of a store by tier.
+/// The space of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtentUsage {
     /// The space of each tier.
     pub tiers: Vec<TierUsage>,
-    /// Bytes used on the file systems of all tiers, as far as known.
+    /// Bytes that all tiers together may occupy on their file systems, as far as known.
     pub occupied_bytes: u64,
-    /// Memory used by the maps in bytes.
+    /// Memory in bytes that the extent maps use.
     pub memory_bytes: u64,
 }
 
 impl ExtentUsage {
-    /// Returns the sum over all tiers.
+    /// Returns the sum of the usage of all tiers.
     #[must_use]
     pub fn total(&self) -> TierUsage {
         self.tiers
@@ -406,14 +416,14 @@ struct ExtentsInner {
     tiers: Arc<TierFiles>,
     options: ExtentOptions,
     slots: TierArray<TierSlot>,
-    /// The map on disk. Locked before any tier.
+    /// The state of the map on disk. Lock order: before every tier.
     map: Mutex<map::MapState>,
-    /// The pinned durable generations. Locked before any tier.
+    /// The durable generations that are pinned. Lock order: before every tier.
     kept: Mutex<pinned_generations::PinnedGenerations>,
 }
 
 impl fmt::Debug for ExtentsInner {
-    /// Prints counts only, because the maps are long.
+    /// Formats only the counts, because the maps are long.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts: Vec<_> = self.slots.iter().map(|slot| slot.tier.lock().counts).collect();
         f.debug_struct("Extents")
@@ -425,11 +435,12 @@ impl fmt::Debug for ExtentsInner {
 struct TierSlot {
     tier: Mutex<TierExtents>,
     limits: TierLimits,
-    /// Units that may use space on the file system, counted against the tier's limit.
+    /// Number of units that may have space on the file system. The limit of the tier applies to
+    /// this number.
     occupied: AtomicU64,
-    /// Whether an ordinary write found no space, and no space was freed since.
+    /// Whether an ordinary write has failed for lack of space, and no space has been freed since.
     refused: AtomicBool,
-    /// Notified when a resize of the file is finished.
+    /// Notified when a change of the file's length is finished.
     resized: Condvar,
 }
 

@@ -1,36 +1,39 @@
-//! Space policy as pure functions: the source of an extent, the growth of a file, the return of
-//! space to the file system, and the choice between delta and snapshot. All sizes are in units
-//! unless a name contains "bytes".
+//! The space policy, as pure functions. They choose where an extent is allocated, by how much a
+//! file grows, what space is returned to the file system, and whether the map is written as a delta
+//! or a snapshot. All sizes are in units, unless a name contains "bytes".
 
 use super::{AllocationClass, UNIT};
 use alluvium_base::MIB;
 
-/// Bounds on the number of units backed, punched or added in one device operation.
+/// Minimum and maximum number of units that one device operation allocates, or by which it extends
+/// the file.
 pub(super) const STEP: std::ops::RangeInclusive<u32> = (MIB / UNIT) as u32..=(64 * MIB / UNIT) as u32;
 
-/// If more than 1/`FRAGMENTED` of a tier's units are free but no run is long enough, shorter runs
-/// are allocated.
+/// A tier is fragmented if more than 1/`FRAGMENTED` of its units are free but no free run is long
+/// enough for a request. Shorter runs are then allocated.
 const FRAGMENTED: u32 = 8;
 
-/// The minimum length of such a run, as a fraction of the wanted length, while the file can still
-/// grow.
+/// While the file can still grow, a shorter run has at least 1/`SHORTEST_PART` of the wanted
+/// length.
 const SHORTEST_PART: u32 = 4;
 
-/// The initial sizes of a tier.
+/// Whether the sizes used in a tier depend on how much of it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InitialSizing {
-    /// Whole extents, a whole step and the whole reserve.
+    /// Extents, growth steps and the reserve have their full sizes from the start.
     Whole,
-    /// Sizes scaled to the used space.
+    /// Extents, growth steps and the reserve are proportional to the used space while little is
+    /// used.
     Small,
 }
 
-/// Used units below which a tier that starts small has no reserve. Deleting everything would free
-/// less than the file system reserves for itself.
+/// Number of used units up to which a tier that starts small has no reserve. With so few units,
+/// deleting everything would free less space than the file system keeps for itself.
 const TINY: u32 = (MIB / UNIT) as u32;
 
-/// Returns the maximum length of an extent between `least` and `wanted`. In a tier that starts
-/// small it is at most the number of used units.
+/// Returns the maximum length of an extent for a request of `least` to `wanted` units. In a tier
+/// that starts small, the extent is at most as long as the number of used units, but at least
+/// `least`.
 pub(super) fn longest(used: u32, least: u32, wanted: u32, start: InitialSizing) -> u32 {
     debug_assert!(least <= wanted, "{least} to {wanted} units");
     match start {
@@ -39,12 +42,12 @@ pub(super) fn longest(used: u32, least: u32, wanted: u32, start: InitialSizing) 
     }
 }
 
-/// The units kept backed for essential allocations.
+/// The units that are kept backed for essential allocations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SpaceReserve {
-    /// Units of which essential allocations may use a part.
+    /// Number of units that essential allocations may partly use.
     pub(super) shared: u32,
-    /// Units that only compactions that free space may use.
+    /// Number of units that only compactions that free space may use.
     pub(super) freeing: u32,
 }
 
@@ -54,51 +57,55 @@ impl SpaceReserve {
     }
 }
 
-/// Input of [`choose_allocation_step`]: the request and the state of its tier.
+/// Input of [`choose_allocation_step`]: an allocation request and the state of its tier.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AllocationInput {
-    /// Number of units that the request prefers.
+    /// Maximum number of units, which the request prefers.
     pub(super) wanted: u32,
-    /// Number of units below which the request fails.
+    /// Minimum number of units. If fewer are available, the request fails.
     pub(super) least: u32,
     pub(super) class: AllocationClass,
-    /// Length of the file in units.
+    /// Length of the tier's file in units.
     pub(super) file: u32,
-    /// Number of free units, and the length of their longest run.
+    /// Number of free units, and length of the longest run of free units.
     pub(super) free: u32,
     pub(super) free_longest: u32,
-    /// Number of free units with space on the file system, and the length of their longest run.
+    /// Number of free units with space on the file system, and length of the longest run of such
+    /// units.
     pub(super) backed: u32,
     pub(super) backed_longest: u32,
-    /// Units reserved for essential allocations.
+    /// Units that are reserved for essential allocations.
     pub(super) reserve: SpaceReserve,
-    /// Number of free units of unknown backing.
+    /// Number of free units for which it is not known whether they have space on the file system.
     pub(super) unknown: u32,
-    /// Whether the file system or the limit refused more space.
+    /// Whether the file system or the limit of the tier has just refused more space.
     pub(super) refused: bool,
-    /// Whether units of unknown backing were already tried.
+    /// Whether the request has already tried the free units whose state is unknown.
     pub(super) probed: bool,
 }
 
-/// The source of an extent.
+/// The next step of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AllocationStep {
-    /// Take this many backed units.
+    /// Allocate the extent from a run of this many backed units.
     Take(u32),
-    /// Allocate space for a free run of this many units, then decide again.
+    /// Allocate file system space for a free run of this many units, then choose the next step.
     BackRun(u32),
-    /// Allocate space for this many free units anywhere, then decide again.
+    /// Allocate file system space for this many free units, wherever they are, then choose the next
+    /// step.
     BackAny(u32),
-    /// Extend the file by at least this many units, then decide again.
+    /// Extend the file by at least this many units, then choose the next step.
     Grow(u32),
-    /// Search the units of unknown backing for this many that have space on a full disk.
+    /// The disk is full. Search the free units whose state is unknown for this many that do have
+    /// space.
     Probe(u32),
-    /// The space does not suffice; this many units are available.
+    /// The request fails for lack of space. Only this many units are available to it.
     Full(u32),
 }
 
-/// Chooses the source of the next extent: backed units, then free units, then growth. Chooses
-/// shorter runs if the tier is fragmented, or if no more space is available.
+/// Chooses the next step of an allocation. Backed units are preferred, then free units without
+/// space, then growth of the file. Runs shorter than wanted are used only if the tier is fragmented
+/// or no more space is available.
 pub(super) fn choose_allocation_step(view: &AllocationInput) -> AllocationStep {
     debug_assert!(
         view.least <= view.wanted,
@@ -132,7 +139,7 @@ pub(super) fn choose_allocation_step(view: &AllocationInput) -> AllocationStep {
     match run {
         Some(run) if fits(run) => AllocationStep::Take(run),
         Some(run) if view.backed_longest < run => AllocationStep::BackRun(run),
-        // The run exists, but taking it would use the reserve.
+        // The free run is long enough, but allocating it would use part of the reserve.
         Some(run) if unbacked > 0 => AllocationStep::BackAny((run - spare).min(unbacked)),
         Some(run) => AllocationStep::Grow(run - spare),
         None => AllocationStep::Grow(view.wanted + view.reserve_missing()),
@@ -145,8 +152,9 @@ impl AllocationInput {
     }
 }
 
-/// Returns the number of units to request from the file system if `needed` are needed: a sixteenth
-/// of the file, between 1 MiB and 64 MiB, or a quarter of a small file that starts small.
+/// Returns the number of units to request from the file system when `needed` units are needed: a
+/// sixteenth of the file, but at least 1 MiB and at most 64 MiB. In a tier that starts small, the
+/// minimum is a quarter of the file if that is less than 1 MiB.
 pub(super) fn step(file: u32, needed: u32, start: InitialSizing) -> u32 {
     let least = match start {
         InitialSizing::Whole => *STEP.start(),
@@ -155,7 +163,9 @@ pub(super) fn step(file: u32, needed: u32, start: InitialSizing) -> u32 {
     (file / 16).clamp(least, *STEP.end()).max(needed)
 }
 
-/// A smaller reserve is useless; a larger one must be a small part of the used space.
+/// Number of units up to which the reserve is not scaled down with the used space, because a
+/// smaller reserve would be useless. Only a reserve larger than this is limited to an eighth of the
+/// used space.
 const LEAST_RESERVE: u32 = (2 * MIB / UNIT) as u32;
 
 const _: () = assert!(
@@ -167,9 +177,10 @@ const _: () = assert!(
     "parts are smaller than the whole"
 );
 
-/// Returns the number of units kept backed for essential allocations: the configured minimum,
-/// capped at an eighth of the used units, or a 64th of the used units if that is more, up to the
-/// configured maximum.
+/// Returns the number of units to keep backed for essential allocations. This is the configured
+/// minimum `wanted`, limited to an eighth of the used units but not below [`LEAST_RESERVE`]. If a
+/// 64th of the used units is more, the reserve is that many units, up to the configured maximum
+/// `most`.
 pub(super) fn reserve(used: u32, (wanted, most): (u32, u32), start: InitialSizing) -> u32 {
     let least = match start {
         InitialSizing::Whole => wanted.min(LEAST_RESERVE),
@@ -179,14 +190,14 @@ pub(super) fn reserve(used: u32, (wanted, most): (u32, u32), start: InitialSizin
     wanted.max((used / 64).min(most))
 }
 
-/// Returns the number of reserve units for compactions that free space, one of which needs
-/// `wanted`.
+/// Returns the number of units to reserve for compactions that free space, if a single such
+/// compaction needs `wanted` units. This is at most an eighth of the used units.
 pub(super) fn reserve_for_freeing(used: u32, wanted: u32) -> u32 {
     wanted.min(used / 8)
 }
 
-/// Returns the number of free units kept on the file system for reuse: the reserve, and one growth
-/// step of a file of the used size.
+/// Returns the number of free units that are not returned to the file system, because they will be
+/// reused soon: the reserve, and one growth step of a file whose length is the used units.
 pub(super) fn pool(used: u32, reserve: u32, start: InitialSizing) -> u32 {
     reserve + step(used, 0, start)
 }
@@ -196,37 +207,39 @@ pub(super) fn pool(used: u32, reserve: u32, start: InitialSizing) -> u32 {
 pub(super) struct ReclaimInput {
     /// Number of free units that may have space on the file system.
     pub(super) occupying: u32,
-    /// Number of these that are known to be backed.
+    /// Number of free units that are known to have space on the file system.
     pub(super) backed: u32,
-    /// Number of free units at the file's end.
+    /// Number of consecutive free units at the end of the file.
     pub(super) tail: u32,
-    /// Length of the file in units.
+    /// Length of the tier's file in units.
     pub(super) file: u32,
     /// Number of units that are not free.
     pub(super) used: u32,
-    /// Number of units kept backed for essential allocations.
+    /// Number of units to keep backed for essential allocations.
     pub(super) reserve: u32,
     pub(super) start: InitialSizing,
 }
 
-/// One step of returning or refilling free space.
+/// One step that returns free space to the file system, or allocates space for the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReclaimStep {
-    /// Truncate the free end of the file, as far as it contains at most this many occupying units.
+    /// Truncate free units at the end of the file. At most this many of them may have space on the
+    /// file system; any number may be holes.
     Truncate(u32),
-    /// Punch at most this many units.
+    /// Return the space of at most this many free units by punching holes.
     Punch(u32),
-    /// Back this many more units for the reserve.
+    /// Allocate space for this many more units, for the reserve.
     Refill(u32),
     Nothing,
 }
 
-/// Chooses the next step of a reclaim: return the excess over the pool, from the file's end first.
+/// Chooses the next step of reclamation. Free space beyond the pool is returned to the file system,
+/// by truncation if enough of it is at the end of the file. Otherwise the reserve is refilled.
 pub(super) fn choose_reclaim_step(view: &ReclaimInput) -> ReclaimStep {
     let excess = view
         .occupying
         .saturating_sub(pool(view.used, view.reserve, view.start));
-    // Less than a step is not worth a device operation.
+    // Returning less than this number of units does not justify a device operation.
     let worth = match view.start {
         InitialSizing::Whole => *STEP.start(),
         InitialSizing::Small => (view.used / 4).clamp(1, *STEP.start()),
@@ -244,18 +257,19 @@ pub(super) fn choose_reclaim_step(view: &ReclaimInput) -> ReclaimStep {
     }
 }
 
-/// How a map is written.
+/// The form in which an extent map is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MapWrite {
-    /// Append the changes since the last write of the map.
+    /// Append the changes since the last write to the current map file.
     Delta,
-    /// Write everything to a new file.
+    /// Write the complete map to a new file.
     Snapshot,
 }
 
-/// Chooses between delta and snapshot. Deltas are appended until they are longer than their
-/// snapshot and than `least_bytes`. So a map is at most twice the size of its snapshot, and each
-/// byte of delta costs one byte of snapshot later.
+/// Chooses whether the next map is written as a delta or a snapshot. Deltas are appended until
+/// their total size exceeds both the snapshot's size and `least_bytes`. A map is therefore at most
+/// about twice as large as its snapshot, and each byte of delta causes at most one byte of snapshot
+/// to be written later.
 pub(super) fn map_write(snapshot_bytes: u64, delta_bytes: u64, least_bytes: u64) -> MapWrite {
     if snapshot_bytes == 0 || delta_bytes > snapshot_bytes.max(least_bytes) {
         MapWrite::Snapshot
@@ -269,7 +283,8 @@ mod tests {
     use super::*;
     use alluvium_base::KIB;
 
-    /// Reads `name value` pairs; a name without a value is a flag.
+    /// Returns the value that follows `name` in a text of `name value` pairs. A name without a
+    /// value is a flag, for which 1 is returned.
     fn field(text: &str, name: &str) -> Option<u32> {
         let mut words = text.split_whitespace().skip_while(|word| *word != name);
         words.next()?;
@@ -373,8 +388,8 @@ mod tests {
 
     #[test]
     fn space_beyond_the_pool_goes_back_the_end_first() {
-        // A file of 1000 units grows by 62, so the pool is the reserve plus 62 if 1000 units are
-        // used. The pool of a file that is mostly holes is smaller.
+        // A file of 1000 units grows in steps of 62 units, so if 1000 units are used, the pool is
+        // the reserve plus 62. If fewer units of a file are used, its pool is smaller.
         let cases = "
             file 1400 used 1000 occupying 78 tail 50 reserve 16   => nothing
             file 1400 used 1000 occupying 85 tail 50 reserve 16   => nothing

@@ -1,5 +1,5 @@
-//! Reclamation: dead extents become free once no reader can reach them, and free space beyond a
-//! small pool is returned to the file system.
+//! Reclamation. Dead extents become free when no reader can reach them any more, and free space
+//! beyond a small pool is returned to the file system.
 
 use super::allocate::SpaceGrant;
 use super::backing::UnitBacking;
@@ -12,15 +12,16 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Maximum number of units punched in one device operation: 1 GiB.
+/// Maximum number of units that one device operation punches, which is 1 GiB.
 const MAX_PUNCH: u32 = 8192;
 
-/// Limits of one step of a reclaim.
+/// Limits on the work of one step of reclamation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReclaimLimit {
-    /// Maximum number of extents to free.
+    /// Maximum number of extents that are freed.
     pub extents: usize,
-    /// Device operations (holes, truncations, allocations for the reserve).
+    /// Maximum number of device operations, which punch holes, truncate files or allocate space for
+    /// the reserve.
     pub operations: u32,
 }
 
@@ -33,25 +34,25 @@ impl Default for ReclaimLimit {
     }
 }
 
-/// Result of one step of a reclaim.
+/// Result of one step of reclamation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReclaimProgress {
-    /// Bytes of extents that became free.
+    /// Total size in bytes of the extents that became free.
     pub freed_bytes: u64,
-    /// Bytes cut off the ends of files, including holes.
+    /// Number of bytes by which files were truncated, including holes.
     pub truncated_bytes: u64,
     pub punched_bytes: u64,
-    /// Whether another step would do more work now.
+    /// Whether another step could do more work immediately.
     pub more: bool,
 }
 
 impl Extents {
-    /// Performs one step: frees extents that are dead in a durable generation and were unlinked
-    /// before `safe_epoch`, returns the excess over the pool to the file system, and refills the
-    /// reserve.
+    /// Performs one step of reclamation. Frees extents that are dead in a durable generation and
+    /// were unlinked before `safe_epoch`, returns free space beyond the pool to the file system,
+    /// and refills the reserve.
     ///
     /// # Errors
-    /// I/O errors. A full disk is not an error here.
+    /// I/O errors. If the disk is full, the reserve is not refilled, and no error is returned.
     pub fn reclaim(&self, safe_epoch: u64, limit: ReclaimLimit) -> Result<ReclaimProgress> {
         let mut done = ReclaimProgress::default();
         let (mut extents, mut operations) = (limit.extents, limit.operations);
@@ -85,9 +86,9 @@ impl Extents {
         Ok(done)
     }
 
-    /// Returns this many free bytes of tier 0 to its full file system, for the growth of another
-    /// file by a use of this class: the map, or the log. Returns the number of bytes returned, at
-    /// most one unit more than requested.
+    /// Returns free space of tier 0 to its file system, which is full, so that another file on it
+    /// can grow: a map or a log file. Only space that requests of this `class` may use is returned.
+    /// Returns the number of bytes returned, which exceeds `bytes` by less than one unit.
     ///
     /// # Errors
     /// I/O errors.
@@ -98,7 +99,8 @@ impl Extents {
 
 impl TierSlot {
     fn excess(&self, tier: &TierExtents) -> ReclaimInput {
-        // An empty tier has no data to delete, and a new store should be small.
+        // An empty tier needs no reserve, because it contains no data to delete, and a new store
+        // should be small.
         let reserve = match tier.used() {
             0 => 0,
             _ => tier.reserve(&self.limits).units(),
@@ -120,7 +122,7 @@ impl TierSlot {
 }
 
 impl ExtentsInner {
-    /// Performs the chosen step. Returns whether the policy should be asked again.
+    /// Performs one step. Returns whether the policy should choose another step.
     fn give_back(
         &self,
         slot: &TierSlot,
@@ -129,7 +131,7 @@ impl ExtentsInner {
         done: &mut ReclaimProgress,
     ) -> Result<bool> {
         match choice {
-            // The file of a failing tier cannot be changed, so its space stays.
+            // The file of a failed tier cannot be changed, so its free space is not returned.
             _ if self.tiers.fails(tier.number) => Ok(false),
             ReclaimStep::Truncate(_) if tier.resizing => Ok(false),
             ReclaimStep::Truncate(units) => {
@@ -150,8 +152,8 @@ impl ExtentsInner {
         }
     }
 
-    /// Truncates a free range at the end of the file. Returns the number of bytes. The lock is
-    /// released during I/O.
+    /// Truncates the file at a free range at its end. Returns the number of bytes by which the file
+    /// became shorter. The lock of the tier is released during I/O.
     fn truncate(
         &self,
         slot: &TierSlot,
@@ -178,8 +180,8 @@ impl ExtentsInner {
         Ok(u64::from(cut.end - cut.start) * UNIT)
     }
 
-    /// Punches a free range. Returns the number of bytes returned to the file system. The lock is
-    /// released during I/O.
+    /// Punches a free range. Returns the number of bytes that were returned to the file system. The
+    /// lock of the tier is released during I/O.
     fn punch(&self, tier: &mut MutexGuard<'_, TierExtents>, range: &Range<u32>) -> Result<u64> {
         let file = Arc::clone(self.tiers.get(tier.number)?);
         debug_assert!(tier.free.contains(range.clone()), "only free units are punched");
@@ -195,10 +197,11 @@ impl ExtentsInner {
         Ok(bytes.end - bytes.start)
     }
 
-    /// Punches free units, including the part of the reserve that this class may use, until `bytes`
-    /// are returned to the file system. Returns how many were.
+    /// Punches free units until at least `bytes` bytes have been returned to the file system. The
+    /// part of the reserve that `class` may use is included. Returns the number of bytes that were
+    /// returned.
     pub(super) fn release_free_space(&self, bytes: u64, class: AllocationClass) -> Result<u64> {
-        // The map and the log share the file system of tier 0 only.
+        // Only tier 0 shares its file system with the map and the log.
         let slot = self.slot(0);
         let mut given = 0;
         let mut tier = slot.tier.lock();

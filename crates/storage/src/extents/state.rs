@@ -1,5 +1,5 @@
-//! State of every unit of a tier: one word for each unit, in chunks that are allocated when a unit
-//! in them is used.
+//! The state of every unit of a tier. There is one word for each unit, in chunks that are allocated
+//! when a unit in them is first used.
 //!
 //! ```text
 //! BITS    OF THE FIRST UNIT OF AN EXTENT            OF ITS SECOND UNIT         OF ANY OTHER
@@ -11,34 +11,34 @@
 //! 32..64  live bytes if alone, else units           16..64: live bytes         -
 //! ```
 //!
-//! Chunks are shared copy-on-write: a snapshot copies the vector of pointers, and a writer that
-//! changes a chunk still held by a snapshot copies its 4 KiB first.
+//! Chunks are shared copy-on-write. A snapshot copies only the vector of chunk pointers; a writer
+//! that changes a chunk that a snapshot still uses first copies the chunk, which has 4 KiB.
 
 use super::unit_set::CHUNK;
 use super::{MAX_EXTENT_UNITS, MAX_REFERENCES, UNIT};
 use std::sync::Arc;
 
-/// The state of an extent (see the lifecycle in the module header).
+/// The state of an extent in the lifecycle that the module header describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExtentPhase {
-    /// Allocated by a step that is not installed.
+    /// Allocated, but not yet installed.
     Provisional,
     /// Installed, with at least one reference.
     Live,
-    /// Without references, not yet reusable.
+    /// Without references, but not yet reusable.
     Dead,
 }
 
-/// The decoded state of an extent.
+/// The state of an extent, decoded from its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ExtentState {
     pub(super) life: ExtentPhase,
     pub(super) units: u32,
     pub(super) references: u32,
     pub(super) live: u64,
-    /// Whether it is in its tier's list of changes since the last freeze.
+    /// Whether the extent is in its tier's list of changes since the last freeze.
     pub(super) dirty: bool,
-    /// Whether the map of the last freeze names it.
+    /// Whether the map of the last freeze contains the extent.
     pub(super) persisted: bool,
 }
 
@@ -99,7 +99,7 @@ impl ExtentState {
 #[derive(Clone, Debug)]
 struct StateChunk([u64; CHUNK as usize]);
 
-/// The state words of a tier. Units without a chunk are free.
+/// The state words of all units of a tier. All units of a chunk that is not allocated are free.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UnitStates {
     chunks: Vec<Option<Arc<StateChunk>>>,
@@ -126,7 +126,7 @@ impl UnitStates {
         Arc::make_mut(chunk).0[(unit % CHUNK) as usize] = word;
     }
 
-    /// Returns the extent that begins at a unit.
+    /// Returns the state of the extent that begins at a unit, or `None` if no extent begins there.
     pub(super) fn head(&self, start: u32) -> Option<ExtentState> {
         let first = self.word(start);
         let second = if first & SEVERAL != 0 {
@@ -142,7 +142,7 @@ impl UnitStates {
         self.word(unit) == FREE
     }
 
-    /// Changes the state of an existing extent.
+    /// Replaces the state of an existing extent.
     pub(super) fn update(&mut self, start: u32, head: &ExtentState) {
         debug_assert!(head.units > 0, "an extent has units");
         let (first, second) = head.words();
@@ -152,7 +152,7 @@ impl UnitStates {
         }
     }
 
-    /// Adds an extent on free units.
+    /// Stores the state of a new extent. Its units must be free.
     pub(super) fn occupy(&mut self, start: u32, head: &ExtentState) {
         debug_assert!((start..start + head.units).all(|unit| self.is_free(unit)));
         for unit in start..start + head.units {
@@ -161,7 +161,7 @@ impl UnitStates {
         self.update(start, head);
     }
 
-    /// Marks units that are in use as free.
+    /// Marks units as free. They must be in use.
     pub(super) fn vacate(&mut self, start: u32, units: u32) {
         debug_assert!((start..start + units).all(|unit| !self.is_free(unit)));
         for unit in start..start + units {
@@ -169,7 +169,7 @@ impl UnitStates {
         }
     }
 
-    /// Drops the memory of a chunk in which every unit is free.
+    /// Frees the memory of a chunk. All units in the chunk must be free.
     pub(super) fn forget_chunk(&mut self, chunk: u32) {
         if let Some(slot) = self.chunks.get_mut(chunk as usize)
             && slot.take().is_some()
@@ -179,7 +179,7 @@ impl UnitStates {
         }
     }
 
-    /// Returns every extent in ascending order.
+    /// Returns the first unit and the state of every extent, in ascending order.
     pub(super) fn heads(&self) -> impl Iterator<Item = (u32, ExtentState)> {
         let used = self
             .chunks
@@ -192,7 +192,7 @@ impl UnitStates {
         })
     }
 
-    /// Returns the free bits of units `64 index ..`: 1 if the unit is free.
+    /// Returns a bitmap of the 64 units from unit `64 * index` on. A bit is 1 if the unit is free.
     pub(super) fn free_bits(&self, index: usize) -> u64 {
         let unit = index as u32 * 64;
         match self.chunks.get((unit / CHUNK) as usize) {
@@ -205,7 +205,7 @@ impl UnitStates {
         }
     }
 
-    /// Returns the memory used by the words in bytes.
+    /// Returns the memory in bytes that the state words use.
     pub(super) fn memory_bytes(&self) -> u64 {
         let pointers = self.chunks.capacity() * size_of::<Option<Arc<StateChunk>>>();
         (pointers + self.allocated * (size_of::<StateChunk>() + 2 * size_of::<usize>())) as u64

@@ -1,4 +1,5 @@
-//! One tier in memory: its extents, their state, and its free units. No I/O, no locks.
+//! The in-memory state of one tier: its extents and its free units. This module performs no I/O and
+//! takes no locks.
 
 use super::policy::{self, AllocationInput, SpaceReserve};
 use super::state::{ExtentPhase, ExtentState, UnitStates};
@@ -7,25 +8,25 @@ use super::{AllocationClass, Extent, MAX_EXTENT_UNITS, MAX_REFERENCES, TierLimit
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// An extent that lost its last reference, and the epoch at which it was unlinked.
+/// An extent whose last reference was released, and the epoch at which that happened.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UnlinkedExtent {
     pub(super) start: u32,
     pub(super) epoch: u64,
 }
 
-/// A change since the last freeze, as recorded in the map.
+/// A change of one extent since the last freeze, in the form in which the map stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ExtentChange {
     pub(super) start: u32,
     pub(super) units: u32,
-    /// References and live bytes, or `None` if the extent is gone.
+    /// The reference count and live bytes of the extent, or `None` if it no longer exists.
     pub(super) now: Option<(u32, u64)>,
-    /// Whether the previous map named the extent.
+    /// Whether the previous map contains the extent.
     pub(super) known: bool,
 }
 
-/// Numbers of extents, units and bytes by state.
+/// Numbers of live extents and live bytes, and numbers of units by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ExtentCounts {
     pub(super) live_extents: u64,
@@ -36,7 +37,7 @@ pub(super) struct ExtentCounts {
 }
 
 impl ExtentCounts {
-    /// Adds an extent to the counts.
+    /// Adds an extent to the counts of its state.
     pub(super) fn add(&mut self, head: &ExtentState) {
         match head.life {
             ExtentPhase::Provisional => self.provisional_units += head.units,
@@ -49,7 +50,7 @@ impl ExtentCounts {
         }
     }
 
-    /// Subtracts an extent from the counts.
+    /// Subtracts an extent from the counts of its state.
     fn sub(&mut self, head: &ExtentState) {
         let counted = match head.life {
             ExtentPhase::Provisional => self.provisional_units,
@@ -84,34 +85,38 @@ impl ExtentCounts {
 #[derive(Debug, Default)]
 pub(super) struct TierExtents {
     pub(super) number: u8,
-    /// Size of the file in units.
+    /// Length of the tier's file in units.
     pub(super) units: u32,
     pub(super) states: UnitStates,
-    /// Free units without an owner.
+    /// Units that are free and not used by a device operation.
     pub(super) free: UnitSet,
-    /// Free units known to have space on the file system.
+    /// Free units that are known to have space on the file system.
     pub(super) backed: UnitSet,
-    /// Free or held units known to have no space on the file system. (After an open, the backing of
-    /// free units is unknown until they are touched.)
+    /// Units that are known to have no space on the file system, and are free or used by a device
+    /// operation. After the store is opened, it is not known which free units have space, until
+    /// they are accessed.
     pub(super) holes: UnitSet,
-    /// Free units removed for a device operation that runs outside the lock.
+    /// Free units that are temporarily removed from `free` for a device operation, which runs
+    /// without the tier's lock.
     pub(super) held: Vec<Range<u32>>,
-    /// First units of the extents that changed since the last freeze, each once.
+    /// First unit of each extent that changed since the last freeze, without duplicates.
     pub(super) dirty: Vec<u32>,
     /// Extents that died since the last freeze.
     dying: Vec<UnlinkedExtent>,
-    /// Total size of these in units.
+    /// Total size in units of the extents in `dying`.
     pub(super) dying_units: u32,
-    /// Extents that were dead at the freeze of a generation that is not durable yet.
+    /// Extents that died before the freeze of a generation that is not durable yet, grouped by that
+    /// generation.
     dead: VecDeque<(u64, Vec<UnlinkedExtent>)>,
-    /// Extents that are dead in a durable generation; they become free once their epoch is safe. In
-    /// order of death, so that an epoch that is not safe yet delays only extents that died at about
-    /// the same time or later.
+    /// Extents that are dead in a durable generation. They become free when their epoch is safe.
+    /// The queue is in the order of death, so an extent whose epoch is not safe yet delays only
+    /// extents that died at about the same time or later.
     pending: VecDeque<UnlinkedExtent>,
     pub(super) counts: ExtentCounts,
-    /// Whether the file is being resized outside the lock.
+    /// Whether the length of the file is being changed by a thread that does not hold the tier's
+    /// lock.
     pub(super) resizing: bool,
-    /// Units needed by a compaction that frees space.
+    /// Number of units that a single compaction that frees space needs.
     pub(super) freeing: u32,
 }
 
@@ -123,7 +128,7 @@ impl TierExtents {
         }
     }
 
-    /// Returns the input of the allocation policy.
+    /// Returns the input of the allocation policy for a request of `least` to `wanted` units.
     pub(super) fn view(
         &self,
         wanted: u32,
@@ -147,7 +152,7 @@ impl TierExtents {
         }
     }
 
-    /// Returns the units kept backed for essential allocations.
+    /// Returns the number of units that are to be kept backed for essential allocations.
     pub(super) fn reserve(&self, limits: &TierLimits) -> SpaceReserve {
         debug_assert!(
             self.backed.count() <= self.free.count(),
@@ -160,7 +165,7 @@ impl TierExtents {
         }
     }
 
-    /// Returns the number of units that are not free.
+    /// Returns the number of units in extents that are provisional, live or dead.
     pub(super) fn used(&self) -> u32 {
         let counts = &self.counts;
         let used = counts.live_units + counts.provisional_units + counts.dead_units;
@@ -180,7 +185,8 @@ impl TierExtents {
         }
     }
 
-    /// Allocates backed units: at `near` if possible, else in the lowest run that fits.
+    /// Allocates backed units for a provisional extent. They are at `near` if that range is free
+    /// and backed; otherwise they are in the lowest run that is long enough.
     pub(super) fn take(&mut self, units: u32, near: Option<u32>) -> Extent {
         let near = near.filter(|&near| {
             near.checked_add(units)
@@ -214,14 +220,14 @@ impl TierExtents {
         self.extent(start, units)
     }
 
-    /// Returns the extent's state if it exists with this length.
+    /// Returns the state of an extent, or `None` if no extent has this position and length.
     pub(super) fn find(&self, extent: Extent) -> Option<ExtentState> {
         self.states
             .head(extent.start)
             .filter(|head| head.units == extent.units)
     }
 
-    /// Returns the live extent that contains a unit.
+    /// Returns the live extent that contains a unit, if there is one.
     pub(super) fn extent_at(&self, unit: u32) -> Option<Extent> {
         let starts = (unit.saturating_sub(MAX_EXTENT_UNITS - 1)..=unit).rev();
         let (start, head) = starts
@@ -238,7 +244,7 @@ impl TierExtents {
         }
     }
 
-    /// Frees units, which stay backed.
+    /// Marks units as free and backed.
     fn vacate(&mut self, start: u32, units: u32) {
         assert!(
             units > 0 && start + units <= self.units,
@@ -262,7 +268,8 @@ impl TierExtents {
         self.vacate(extent.start, extent.units);
     }
 
-    /// Frees the end of a provisional extent.
+    /// Frees the end of a provisional extent, so that it keeps its first `units`. Returns the
+    /// shortened extent.
     pub(super) fn trim(&mut self, extent: Extent, units: u32) -> Extent {
         let head = self.expect(extent, ExtentPhase::Provisional, "trimming");
         assert!(
@@ -278,7 +285,7 @@ impl TierExtents {
         self.extent(extent.start, units)
     }
 
-    /// Makes a provisional extent live.
+    /// Makes a provisional extent live, with `live` live bytes.
     pub(super) fn install(&mut self, extent: Extent, live: u64) {
         let head = self.expect(extent, ExtentPhase::Provisional, "installing");
         assert_eq!(head.references, 1, "{extent} has one owner until it is installed");
@@ -292,7 +299,7 @@ impl TierExtents {
         });
     }
 
-    /// Changes the state of an extent, and records the change.
+    /// Changes the state of an extent, and notes that the next map must contain the change.
     fn change(&mut self, start: u32, before: ExtentState, edit: impl FnOnce(&mut ExtentState)) {
         let mut head = before;
         edit(&mut head);
@@ -320,7 +327,8 @@ impl TierExtents {
         self.change(extent.start, head, |head| head.references += 1);
     }
 
-    /// Drops a reference. Returns whether it was the last one.
+    /// Releases a reference to a live extent. Returns whether it was the last, in which case the
+    /// extent is now dead.
     pub(super) fn release(&mut self, extent: Extent, epoch: u64) -> bool {
         let head = self.expect(extent, ExtentPhase::Live, "releasing");
         assert!(head.references > 0, "{extent} is live without a reference");
@@ -358,8 +366,8 @@ impl TierExtents {
         self.change(extent.start, head, |head| head.live -= bytes);
     }
 
-    /// Cuts the changes since the last freeze. Extents that died since then are tagged with
-    /// `generation`.
+    /// Returns all changes since the last freeze, and begins a new list of changes. Extents that
+    /// died since the last freeze are tagged with `generation`.
     pub(super) fn freeze(&mut self, generation: u64) -> Vec<ExtentChange> {
         let dirty = std::mem::take(&mut self.dirty);
         let mut changes = Vec::with_capacity(dirty.len());
@@ -404,7 +412,7 @@ impl TierExtents {
         changes
     }
 
-    /// Reverts a cut whose map was not written: its changes become part of the next freeze.
+    /// Reverts a freeze whose map was not written. Its changes become part of the next freeze.
     pub(super) fn thaw(&mut self, changes: &[ExtentChange]) {
         for change in changes {
             let head = self
@@ -416,8 +424,8 @@ impl TierExtents {
         }
     }
 
-    /// Records that a generation is durable: extents that died in it or earlier now wait only for
-    /// their epoch.
+    /// Notes that a generation is durable. Extents that died in this generation or an earlier one
+    /// become free when their epoch is safe.
     pub(super) fn made_durable(&mut self, generation: u64) {
         while let Some((tag, _)) = self.dead.front()
             && *tag <= generation
@@ -428,8 +436,8 @@ impl TierExtents {
         }
     }
 
-    /// Frees at most `limit` extents that no guard can reach any more. Returns the numbers of
-    /// extents and units freed.
+    /// Frees at most `limit` extents that are dead in a durable generation and that no guard can
+    /// reach any more. Returns the number of extents and the number of units that were freed.
     pub(super) fn settle(&mut self, safe_epoch: u64, limit: usize) -> (usize, u32) {
         let (mut extents, mut units) = (0, 0);
         while extents < limit {
@@ -445,7 +453,7 @@ impl TierExtents {
             );
             self.pending.pop_front();
             if self.pending.is_empty() {
-                // Releases the memory of a burst.
+                // Frees the memory that the queue used when many extents died at once.
                 self.pending = VecDeque::new();
             }
             self.counts.sub(&head);
@@ -456,12 +464,13 @@ impl TierExtents {
         (extents, units)
     }
 
-    /// Returns whether an extent can be freed at `safe_epoch`.
+    /// Returns whether [`TierExtents::settle`] with this `safe_epoch` would free any extent.
     pub(super) fn can_settle(&self, safe_epoch: u64) -> bool {
         self.pending.front().is_some_and(|first| first.epoch < safe_epoch)
     }
 
-    /// Applies a change recorded in a map. Returns whether it is consistent with the current state.
+    /// Applies a change that was read from a map. Returns `false` if the change is inconsistent
+    /// with the current state.
     pub(super) fn load(&mut self, change: &ExtentChange) -> bool {
         let before = self.states.head(change.start);
         if change.known != before.is_some_and(|head| head.units == change.units) {
@@ -494,13 +503,13 @@ impl TierExtents {
         room
     }
 
-    /// Returns every dead extent, whether or not its generation is durable.
+    /// Returns all dead extents, whether or not the generation in which they died is durable.
     pub(super) fn unlinked(&self) -> impl Iterator<Item = &UnlinkedExtent> {
         let dead = self.dead.iter().flat_map(|(_, batch)| batch);
         self.dying.iter().chain(dead).chain(&self.pending)
     }
 
-    /// Returns the memory used by the tier in bytes.
+    /// Returns the memory in bytes that the state of the tier uses.
     pub(super) fn memory_bytes(&self) -> u64 {
         let unlinked = self.dying.capacity()
             + self.pending.capacity()
