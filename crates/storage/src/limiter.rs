@@ -1,11 +1,12 @@
-//! Token bucket that limits the rate of background work. The caller supplies the time.
+//! A token bucket that limits the rate of background work. The current time is passed in by the
+//! caller.
 
 use std::time::Duration;
 
-/// Limits work to a rate in units per second, with a burst.
+/// Limits work to a given rate in units per second, and allows bursts.
 ///
-/// Work is charged after it is done, and the caller then waits for the returned duration. A single
-/// charge may therefore exceed the burst, while the long-term rate still holds.
+/// Work is charged after it was done, and the caller must then wait for the returned duration. A
+/// single charge may therefore exceed the burst size, but the long-term rate is still enforced.
 ///
 /// ```
 /// use alluvium_storage::limiter::RateLimiter;
@@ -21,12 +22,13 @@ use std::time::Duration;
 pub struct RateLimiter {
     per_second: u64,
     burst: u64,
-    /// When the bucket was or will be full. Each unit taken moves this time forward.
+    /// The time at which the bucket was or will be full. Each unit that is charged moves this time
+    /// forward.
     full_at: Duration,
 }
 
 impl RateLimiter {
-    /// Creates a limiter whose bucket is full at time zero. A rate of 0 counts as 1.
+    /// Creates a limiter whose bucket is full at time zero. A rate of 0 is treated as 1.
     #[must_use]
     pub fn new(per_second: u64, burst: u64) -> RateLimiter {
         RateLimiter {
@@ -42,8 +44,8 @@ impl RateLimiter {
         self.per_second
     }
 
-    /// Charges `units` at time `now`, measured from any fixed origin. Returns how long the caller
-    /// must wait.
+    /// Charges `units` units of work at time `now`, which is measured from an arbitrary fixed
+    /// origin. Returns how long the caller must wait before it continues.
     pub fn take(&mut self, now: Duration, units: u64) -> Duration {
         let from = self.full_at.max(now);
         self.full_at = from.saturating_add(self.time_of(units));
@@ -52,7 +54,7 @@ impl RateLimiter {
             .saturating_sub(now.saturating_add(self.time_of(self.burst)))
     }
 
-    /// Returns how long the bucket takes to gain `units`.
+    /// Returns the time that the bucket needs to gain `units` units.
     fn time_of(&self, units: u64) -> Duration {
         let ns = u128::from(units) * 1_000_000_000 / u128::from(self.per_second);
         Duration::from_nanos(ns.try_into().unwrap_or(u64::MAX))

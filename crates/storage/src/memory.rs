@@ -1,20 +1,21 @@
-//! Anonymous memory from the operating system: address space is reserved at once and memory is
-//! committed on first touch.
+//! Anonymous memory from the operating system. Address space is reserved in advance, and memory is
+//! committed when it is first touched.
 //!
-//! Apart from `device`, this is the only module that makes system calls. It does no storage I/O:
-//! only `device` accesses files (rule 1 of `docs/architecture.md`). Anonymous memory is not a file.
+//! Apart from `device`, this is the only module that makes system calls. It performs no storage
+//! I/O, because anonymous memory is not a file, and only `device` accesses files (rule 1 of
+//! `docs/architecture.md`).
 
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
 
-/// Size of a huge page. Reservations are aligned to it.
+/// Size in bytes of a huge page, to which reservations are aligned.
 pub const HUGE_PAGE: usize = 2 << 20;
 const _: () = assert!(HUGE_PAGE.is_power_of_two() && MAPPED < HUGE_PAGE);
 
-/// A reservation of address space, unmapped as a whole on drop. Its bytes read as zero until they
-/// are written.
+/// A reserved range of address space, which is unmapped as a whole when it is dropped. Its bytes
+/// read as zero until they are written.
 ///
 /// ```
 /// use alluvium_storage::memory::{AnonymousMemory, HUGE_PAGE};
@@ -30,20 +31,21 @@ pub struct AnonymousMemory {
     mapping_len: usize,
 }
 
-// SAFETY: this is an address range; code that reaches bytes through its start answers for that.
+// SAFETY: the value only represents an address range. Code that accesses memory through its start
+// address is responsible for synchronisation.
 unsafe impl Send for AnonymousMemory {}
-// SAFETY: as above.
+// SAFETY: the same argument as for `Send` applies.
 unsafe impl Sync for AnonymousMemory {}
 
 impl AnonymousMemory {
-    /// Reserves `len` bytes.
+    /// Reserves `len` bytes of address space.
     ///
     /// # Errors
-    /// The operating system's error when it refuses the mapping.
+    /// The error of the operating system, if it cannot create the mapping.
     pub fn reserve(len: usize) -> io::Result<AnonymousMemory> {
         let mapping_len = len.checked_add(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: a new anonymous mapping at an address of the system's choice touches nothing that
-        // exists.
+        // SAFETY: the kernel chooses the address of a new anonymous mapping, so no existing memory
+        // is affected.
         let mapping = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -60,7 +62,8 @@ impl AnonymousMemory {
         let mapping = NonNull::new(mapping.cast::<u8>()).expect("a mapping is not at address zero");
         let skip = mapping.as_ptr().align_offset(HUGE_PAGE);
         assert!(skip < HUGE_PAGE, "an address can be aligned");
-        // SAFETY: `skip` is below HUGE_PAGE, and the mapping is that much longer than `len`.
+        // SAFETY: `skip` is less than `HUGE_PAGE`, and the mapping is longer than `len` by
+        // `HUGE_PAGE`, so the result is inside the mapping.
         let start = unsafe { mapping.add(skip) };
         debug_assert!(skip + len <= mapping_len, "the reservation lies in its mapping");
         Ok(AnonymousMemory {
@@ -71,8 +74,8 @@ impl AnonymousMemory {
         })
     }
 
-    /// Returns a pointer to the first byte. [`AnonymousMemory::len`] bytes from there are readable
-    /// and writable while the reservation lives.
+    /// Returns a pointer to the first byte. The [`AnonymousMemory::len`] bytes from there on can be
+    /// read and written while the reservation lives.
     #[must_use]
     #[inline]
     pub fn start(&self) -> NonNull<u8> {
@@ -100,44 +103,45 @@ impl AnonymousMemory {
         );
     }
 
-    /// Advises the system to use huge pages for a range of at least one huge page. This is a hint.
+    /// Advises the operating system to use huge pages for a range. This is a hint, and has no
+    /// effect for a range shorter than a huge page.
     ///
     /// # Panics
-    /// If the range is outside the reservation.
+    /// If the range is not inside the reservation.
     pub fn prefer_huge_pages(&self, at: usize, len: usize) {
         self.check(at, len);
         if len >= HUGE_PAGE {
-            // SAFETY: the range is inside the mapping; the advice changes no contents.
+            // SAFETY: the range is inside the mapping, and the advice does not change its contents.
             unsafe { libc::madvise(self.start.add(at).as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
         }
     }
 
-    /// Prefaults a range, so that the first touch does not wait. This is a hint and changes no
-    /// contents.
+    /// Prefaults the pages of a range, so that the first access to them does not cause a page
+    /// fault. This is a hint, and does not change the contents.
     ///
     /// # Panics
-    /// If the range is outside the reservation.
+    /// If the range is not inside the reservation.
     pub fn populate(&self, at: usize, len: usize) {
         self.check(at, len);
         #[cfg(target_os = "linux")]
-        // SAFETY: the range is inside the mapping; contents stay as they are.
+        // SAFETY: the range is inside the mapping, and its contents are not changed.
         unsafe {
             libc::madvise(self.start.add(at).as_ptr().cast(), len, libc::MADV_POPULATE_WRITE)
         };
     }
 
-    /// Returns the memory of a range to the system. The range reads as zeros afterwards.
+    /// Returns the memory of a range to the operating system. Afterwards, the range reads as zeros.
     ///
     /// # Panics
-    /// If the range is outside the reservation.
+    /// If the range is not inside the reservation.
     ///
     /// # Safety
-    /// The contents of the range are no longer needed, and no reference to non-atomic data in it is
-    /// alive.
+    /// The contents of the range must not be needed any more, and no reference to non-atomic data
+    /// in the range may exist.
     pub unsafe fn give_back(&self, at: usize, len: usize) {
         self.check(at, len);
-        // SAFETY: the range is inside the mapping; that its contents may go is the caller's
-        // promise.
+        // SAFETY: the range is inside the mapping, and the caller guarantees that its contents are
+        // not needed.
         let failed = unsafe { libc::madvise(self.start.add(at).as_ptr().cast(), len, libc::MADV_DONTNEED) };
         assert_eq!(failed, 0, "memory of an anonymous mapping can be given back");
     }
@@ -145,18 +149,18 @@ impl AnonymousMemory {
 
 impl Drop for AnonymousMemory {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `reserve` with this length; every reference to it keeps
-        // this alive.
+        // SAFETY: `reserve` created the mapping with this length. Every reference to the mapping
+        // keeps this value alive, so no such reference remains.
         unsafe { libc::munmap(self.mapping.as_ptr().cast(), self.mapping_len) };
     }
 }
 
-/// Minimum size in bytes of a buffer that is mapped instead of allocated on the heap.
+/// Minimum size in bytes of a buffer that is mapped. A smaller buffer is allocated on the heap.
 const MAPPED: usize = 64 << 10;
 
-/// A zero-initialised byte buffer whose memory is committed on first touch. Large buffers are
-/// mapped rather than allocated: an allocator would keep the freed memory for later use, and a
-/// later request may be longer.
+/// A zero-initialised byte buffer whose memory is committed when it is first touched. Large buffers
+/// are mapped and not allocated on the heap. An allocator would keep the freed memory for later
+/// use, and a later request may be too long for it.
 ///
 /// ```
 /// use alluvium_storage::memory::ZeroedBuffer;
@@ -174,19 +178,19 @@ enum ZeroedMemory {
 }
 
 impl ZeroedBuffer {
-    /// Returns a buffer of `len` zero bytes.
+    /// Returns a buffer of `len` bytes, which are all zero.
     #[must_use]
     pub fn zeroed(len: usize) -> ZeroedBuffer {
         let mapped = (len >= MAPPED).then(|| AnonymousMemory::reserve(len));
         match mapped {
             Some(Ok(memory)) => ZeroedBuffer(ZeroedMemory::Mapped(memory)),
-            // The heap may still have memory when the system refuses a mapping.
+            // If the operating system cannot create a mapping, the heap may still have memory.
             Some(Err(_)) | None => ZeroedBuffer(ZeroedMemory::Heap(vec![0; len].into_boxed_slice())),
         }
     }
 
-    /// Shortens the buffer to at most `len` bytes. In a mapped buffer, touched bytes after `len`
-    /// stay committed until the buffer is dropped.
+    /// Shortens the buffer to `len` bytes if it is longer. In a mapped buffer, memory after `len`
+    /// that has been touched stays committed until the buffer is dropped.
     pub fn truncate(&mut self, len: usize) {
         match &mut self.0 {
             ZeroedMemory::Mapped(memory) => memory.len = memory.len.min(len),
@@ -211,8 +215,8 @@ impl Deref for ZeroedBuffer {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            // SAFETY: the reservation has `len` bytes, initialised (zero at first), which only this
-            // owner reaches.
+            // SAFETY: the reservation has `len` initialised bytes, which are zero at first. Only
+            // this owner can access them.
             ZeroedMemory::Mapped(memory) => unsafe {
                 slice::from_raw_parts(memory.start().as_ptr(), memory.len())
             },
@@ -225,7 +229,8 @@ impl DerefMut for ZeroedBuffer {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.0 {
-            // SAFETY: as above; and this owner is borrowed exclusively.
+            // SAFETY: the same argument applies as in `deref`, and the owner is borrowed
+            // exclusively.
             ZeroedMemory::Mapped(memory) => unsafe {
                 slice::from_raw_parts_mut(memory.start().as_ptr(), memory.len())
             },

@@ -1,17 +1,17 @@
-//! Atomics, fences and locks of the lock-free cores, replaceable by those of a model checker.
+//! Atomics, fences and locks for lock-free code. A model checker can replace them.
 //!
-//! With `RUSTFLAGS="--cfg alluvium_model_check"`, these names resolve to `loom`, which runs a test
-//! under every schedule and every value that the memory model lets a load return (up to its
-//! preemption bound). Otherwise they resolve to the standard library and `parking_lot`. One command
-//! runs all model checks:
+//! With `RUSTFLAGS="--cfg alluvium_model_check"`, these names refer to `loom`. It runs a test under
+//! every schedule, up to a maximum number of preemptions, and with every value that the memory
+//! model allows a load to return. Otherwise, the names refer to the standard library and
+//! `parking_lot`. The following command runs all model checks:
 //!
 //! ```text
 //! RUSTFLAGS="--cfg alluvium_model_check" CARGO_TARGET_DIR=target/model LOOM_MAX_PREEMPTIONS=3 \
 //!     cargo test -p alluvium-storage --lib --release model_check
 //! ```
 //!
-//! `epoch`, the small cores of `cache`, the completion watermark and the log's group commit use
-//! this module. Under the cfg, only these tests are meant to run.
+//! This module is used by `epoch`, the lock-free parts of `cache`, the completion watermark and the
+//! group commit of the log. With the model checker, only the tests named `model_check` can be run.
 
 #[cfg(alluvium_model_check)]
 mod chosen {
@@ -61,7 +61,8 @@ mod chosen {
     pub(crate) struct Condvar(parking_lot::Condvar);
 
     impl Condvar {
-        /// Waits for a notification. Spurious wake-ups are possible.
+        /// Releases the lock, waits for a notification, and locks again. Spurious wake-ups are
+        /// possible.
         pub(crate) fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
             self.0.wait(&mut guard);
             guard
@@ -72,10 +73,12 @@ mod chosen {
         }
     }
 
-    /// Number of spins before a thread yields the processor: the lock's holder may be descheduled.
+    /// Number of times that a thread spins before it yields the processor, because the thread that
+    /// it waits for may not be running.
     const SPINS: u32 = 64;
 
-    /// Waits briefly for another thread. `turns` is the number of earlier waits.
+    /// Waits briefly for another thread. `turns` is the number of times that the caller has already
+    /// waited.
     pub(crate) fn spin(turns: u32) {
         if turns < SPINS {
             std::hint::spin_loop();

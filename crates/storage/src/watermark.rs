@@ -1,37 +1,39 @@
-//! Watermark of complete sequences: a ring of completions that arrive out of order from many
-//! threads. The log uses it to count appended records, and higher layers may count other steps of
-//! their sequences.
+//! The completion watermark. Many threads report completed ranges of sequence numbers, in any
+//! order, in a ring. The watermark is the number up to which all are complete. The log uses one for
+//! appended records, and higher layers may use others for later steps of the same sequence numbers.
 //!
-//! A completion of `first..=last` writes `last` into the slot of `first`. The watermark moves from
-//! `w` to the value in the slot of `w + 1` while that value is above `w`. Slots are never cleared:
-//! a value from an earlier lap is at most the watermark at the end of that lap, so it is not above
-//! `w`. (InnoDB's link buffer, without its cleaning.)
+//! To report that `first..=last` is complete, a thread writes `last` to the slot of `first`. The
+//! watermark moves from `w` to the value in the slot of `w + 1`, as long as that value is above
+//! `w`. Slots are never cleared: a value from an earlier lap of the ring is at most the watermark
+//! at the end of that lap, so it is not above `w`. (This is InnoDB's link buffer without its
+//! cleaning.)
 //!
-//! *Bounded*: a completion may begin at most [`WINDOW`] sequences above the watermark. A writer
-//! further ahead waits until the lower sequences are complete. This is the back-pressure for a
-//! writer that falls behind the others.
+//! *Bounded*: when a range is reported, its first number may exceed the watermark by at most
+//! [`WINDOW`]. A writer that is further ahead must wait until lower numbers are complete. This
+//! provides back-pressure if one writer falls behind the others.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// How far above the watermark a completion may begin.
+/// Maximum difference between the watermark and the first number of a completed range.
 pub const WINDOW: u64 = if cfg!(alluvium_model_check) { 4 } else { 1 << 16 };
 
 const _: () = assert!(WINDOW.is_power_of_two());
 
-/// Memory footprint of a watermark in bytes.
+/// Memory in bytes that a watermark uses.
 pub const BYTES: u64 = WINDOW * 8;
 
-/// Marks two accesses that must not be reordered. Of two threads that complete adjacent ranges, one
-/// fills a slot and then reads the watermark, the other moves the watermark and then reads the
-/// slot: one must see the other. All four accesses are sequentially consistent, which guarantees
-/// this order at no extra cost over the compare-and-swap. The model checker supports sequential
-/// consistency of fences only, so it needs a fence here.
+/// Separates two accesses that must not be reordered. Consider two threads that complete adjacent
+/// ranges. One thread writes a slot and then reads the watermark, while the other moves the
+/// watermark and then reads the slot. At least one of them must see the write of the other. All
+/// four accesses are sequentially consistent, which guarantees this and costs no more than the
+/// compare-and-swap alone. The model checker supports sequential consistency only for fences, so it
+/// needs a fence here.
 pub(crate) fn order() {
     #[cfg(alluvium_model_check)]
     crate::sync::fence(Ordering::SeqCst);
 }
 
-/// The completion watermark: every sequence up to it is complete.
+/// The completion watermark: every sequence number up to it is complete.
 ///
 /// ```
 /// use alluvium_storage::watermark::Watermark;
@@ -42,7 +44,7 @@ pub(crate) fn order() {
 /// ```
 #[derive(Debug)]
 pub struct Watermark {
-    /// On its own cache line, because every writer moves it.
+    /// The watermark has its own cache line, because every writer moves it.
     completed: PaddedWatermark,
     slots: Box<[AtomicU64]>,
 }
@@ -52,7 +54,8 @@ pub struct Watermark {
 struct PaddedWatermark(AtomicU64);
 
 impl Watermark {
-    /// Creates a watermark at `start`: every sequence up to `start` is complete.
+    /// Creates a watermark whose value is `start`, so that every sequence number up to `start` is
+    /// complete.
     #[must_use]
     pub fn new(start: u64) -> Watermark {
         Watermark {
@@ -61,13 +64,14 @@ impl Watermark {
         }
     }
 
-    /// Returns the watermark: every sequence up to it is complete.
+    /// Returns the watermark. Every sequence number up to it is complete.
     #[must_use]
     pub fn completed(&self) -> u64 {
         self.completed.0.load(Ordering::SeqCst)
     }
 
-    /// Returns whether a record that begins at `first` is inside the window.
+    /// Returns whether a range that begins at `first` may be reported as complete, because it is
+    /// inside the window.
     #[must_use]
     pub fn has_room(&self, first: u64) -> bool {
         first <= self.completed() + WINDOW
@@ -77,24 +81,26 @@ impl Watermark {
         &self.slots[(first % WINDOW) as usize]
     }
 
-    /// Marks `first..=last` complete. Returns whether the watermark moved.
+    /// Reports that the sequence numbers `first..=last` are complete. Returns whether the watermark
+    /// has moved.
     ///
     /// # Panics
     /// If the range is empty, outside the window or already complete. This is a bug in the code
-    /// that assigns sequences.
+    /// that assigns sequence numbers.
     pub fn complete(&self, first: u64, last: u64) -> bool {
         let completed = self.completed();
         assert!(
             first <= last && first > completed && first <= completed + WINDOW,
             "sequences {first} to {last} are completed, but the watermark is {completed}"
         );
-        // Fast path, taken almost always: the range directly follows the watermark. No other thread
-        // can move the watermark over `first`, so its slot is not needed.
+        // Usually the range directly follows the watermark. No other thread can then move the
+        // watermark past `first`, so the slot of `first` need not be written.
         if completed + 1 == first && self.try_move(completed, last).is_ok() {
             self.advance(last);
             return true;
         }
-        // The thread that moves the watermark over this slot also publishes the record's bytes.
+        // The writes of the record by this thread happen before another thread moves the watermark
+        // past this slot.
         self.slot(first).store(last, Ordering::SeqCst);
         order();
         self.advance(self.completed())

@@ -1,10 +1,11 @@
-//! File system space of a tier's units: which free units have space, which are held by a device
-//! operation, and where the file ends. A part of [`TierExtents`]; it does no I/O either.
+//! Tracks the file system space of a tier's units: which free units have space, which are in use by
+//! a device operation, and where the file ends. It is part of [`TierExtents`], and performs no I/O
+//! either.
 
 use super::tier::TierExtents;
 use std::ops::Range;
 
-/// What is known about the space of units that are returned.
+/// What a finished device operation has changed about the file system space of its units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnitBacking {
     Backed,
@@ -28,13 +29,14 @@ impl TierExtents {
         self.free.count() - (self.holes.count() - held_holes)
     }
 
-    /// Returns the first free run from `at` on that is not known to be backed.
+    /// Returns the first run of units, at or after `at`, that are free and not known to be backed.
     pub(super) fn first_unbacked(&self, at: u32) -> Option<Range<u32>> {
         let free = self.free.runs_in(at..self.units);
         free.flat_map(|run| self.backed.gaps_in(run)).next()
     }
 
-    /// Returns the first free unit from `at` on whose backing is unknown.
+    /// Returns the first free unit, at or after `at`, for which it is not known whether it has
+    /// space.
     pub(super) fn first_unknown(&self, at: u32) -> Option<u32> {
         let free = self.free.runs_in(at..self.units);
         let unbacked = free.flat_map(|run| self.backed.gaps_in(run));
@@ -46,7 +48,7 @@ impl TierExtents {
         self.free.contains(range.clone()) && self.backed.count_in(range) == 0
     }
 
-    /// Removes free units from the free set for a device operation on them.
+    /// Removes units from the set of free units while a device operation uses them.
     pub(super) fn hold(&mut self, range: Range<u32>) {
         self.free.remove(range.clone());
         self.backed.clear(range.clone());
@@ -58,7 +60,8 @@ impl TierExtents {
         self.held.push(range);
     }
 
-    /// Returns held units to the free set.
+    /// Returns units to the set of free units after a device operation. `space` tells whether they
+    /// now have file system space.
     pub(super) fn unhold(&mut self, range: &Range<u32>, space: UnitBacking) {
         let at = self.held.iter().position(|held| held == range);
         self.held
@@ -78,7 +81,7 @@ impl TierExtents {
         }
     }
 
-    /// Adds the units of a file that has grown as free and backed.
+    /// Adds the units at the end of a file that has grown. They are free and backed.
     pub(super) fn extend(&mut self, units: u32) {
         assert!(
             units > self.units,
@@ -93,7 +96,8 @@ impl TierExtents {
         self.units = units;
     }
 
-    /// Removes a held range at the end of the file after its truncation.
+    /// Removes units at the end of a file that has been truncated. They must have been removed from
+    /// the free units with [`TierExtents::hold`].
     pub(super) fn shorten(&mut self, cut: &Range<u32>) {
         let at = self.held.iter().position(|held| held == cut);
         self.held.swap_remove(at.expect("only what is held is cut off"));
@@ -105,14 +109,14 @@ impl TierExtents {
         self.holes.shrink(cut.start);
     }
 
-    /// Returns the longest part of the file's free end that contains at most `occupying` units with
-    /// possible space.
+    /// Returns the longest range of free units at the end of the file in which at most `occupying`
+    /// units may have space on the file system.
     pub(super) fn tail_with(&self, occupying: u32) -> Range<u32> {
         let tail = self.units - self.free.run_below(self.units)..self.units;
         let mut start = tail.start;
         while self.free.count_in(start..tail.end) - self.holes.count_in(start..tail.end) > occupying {
-            // Each round skips at least one excess occupying unit, so the loop ends with
-            // `occupying` of them.
+            // Each iteration skips at least one unit that may have space beyond the allowed number,
+            // so the loop terminates.
             let surplus = tail.end - start - self.holes.count_in(start..tail.end) - occupying;
             start += surplus;
         }
@@ -120,7 +124,8 @@ impl TierExtents {
         start..tail.end
     }
 
-    /// Frees all units without an owner, with unknown backing. This is the last step of an open.
+    /// Marks all units that belong to no extent as free, after the states were read from a map. It
+    /// is not known whether these units have space. `units` is the length of the file.
     pub(super) fn opened(&mut self, units: u32) {
         assert!(
             self.held.is_empty(),

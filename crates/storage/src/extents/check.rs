@@ -1,5 +1,5 @@
-//! Consistency check of the extents: against the reachable extents, against themselves, and against
-//! the map on disk. Every violation is listed.
+//! Consistency check of the extents. It compares them with the reachable extents and with the map
+//! on disk, and verifies that the bookkeeping is consistent. All violations are returned.
 
 use super::open::read_map;
 use super::state::{ExtentPhase, ExtentState};
@@ -15,61 +15,62 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExtentViolation {
-    /// A live extent that is not reachable: its space is leaked.
+    /// A live extent is not reachable, so its space is leaked.
     Leaked {
         extent: Extent,
-        /// References counted by the map, of which none was found.
+        /// The reference count of the extent, although no reference was found.
         references: u32,
     },
-    /// A reachable extent that is not live, or is live with a different length.
+    /// A reachable extent is not live, or is live with a different length.
     NotLive {
-        /// The extent as its references state it.
+        /// The extent, as given by the references to it.
         extent: Extent,
-        /// Description of the state of its first unit.
+        /// Description of the state of the extent's first unit.
         found: String,
     },
-    /// The reference count differs from the number of references found.
+    /// The reference count of an extent differs from the number of references that were found.
     References {
-        /// The extent with the wrong count.
+        /// The extent whose reference count is wrong.
         extent: Extent,
-        /// The reference count kept by the tier.
+        /// The reference count that the tier has stored.
         counted: u32,
-        /// The number of references found by walking.
+        /// The number of references that were found.
         reachable: u64,
     },
     Overlap {
-        /// The extent that begins first.
+        /// The overlapping extent with the lower start.
         first: Extent,
         second: Extent,
     },
-    /// The live bytes exceed the size of the extent (X6).
+    /// The number of live bytes exceeds the size of the extent (X6).
     LiveBytes {
         /// The extent with too many live bytes.
         extent: Extent,
-        /// Its live bytes, more than its size.
+        /// The number of live bytes, which is more than the extent's size.
         live: u64,
     },
     /// An extent extends past the end of its tier's file.
     OutsideFile {
-        /// The extent outside the file.
+        /// The extent that ends after the end of the file.
         extent: Extent,
-        /// Size of the file in units.
+        /// Length of the file in units.
         units: u32,
     },
     /// The bookkeeping of a tier is inconsistent (X1, X6).
     Inconsistent {
         tier: u8,
-        /// The numbers or states that contradict each other.
+        /// A description of the contradiction.
         what: String,
     },
-    /// The map on disk and the installed state differ for an extent that has not changed since the
-    /// last cut (X4).
+    /// The map on disk and the state in memory differ for an extent that has not changed since the
+    /// last freeze (X4).
     Map {
-        /// The extent with different values.
+        /// The extent for which the two differ.
         extent: Extent,
-        /// References and live bytes on disk, if the extent is there.
+        /// The reference count and live bytes on disk, or `None` if the map does not contain the
+        /// extent.
         on_disk: Option<(u32, u64)>,
-        /// References and live bytes in memory, if the extent is live.
+        /// The reference count and live bytes in memory, or `None` if the extent is not live.
         in_memory: Option<(u32, u64)>,
     },
 }
@@ -121,9 +122,10 @@ impl fmt::Display for ExtentViolation {
 }
 
 impl Extents {
-    /// Compares the live extents with the reachable ones, and checks the bookkeeping for
-    /// consistency. Each reachable extent is given with the number of its references; several
-    /// entries for one extent are added up. The extents must not change during the check.
+    /// Compares the live extents with the reachable ones, and checks that the bookkeeping is
+    /// consistent. Each entry of `reachable` is an extent and a number of references to it; the
+    /// numbers of several entries for the same extent are added. The extents must not change during
+    /// the check.
     pub fn check(&self, reachable: impl Iterator<Item = (Extent, u32)>) -> Vec<ExtentViolation> {
         let mut violations = Vec::new();
         let mut wanted: BTreeMap<Extent, u64> = BTreeMap::new();
@@ -149,8 +151,9 @@ impl Extents {
         violations
     }
 
-    /// Reads a map and compares it with the installed state, except for the extents that changed
-    /// since the last cut. The pointer must be the one written last, and no cut may be in progress.
+    /// Reads a map and compares it with the state in memory. Extents that have changed since the
+    /// last freeze are skipped. `map` must be the pointer written last, and no frozen map may exist
+    /// that is not written yet.
     ///
     /// # Errors
     /// [`Error::Corrupt`](crate::Error::Corrupt) if the map cannot be read; I/O errors.
@@ -171,8 +174,8 @@ impl Extents {
 }
 
 fn find_overlaps(wanted: &BTreeMap<Extent, u64>, violations: &mut Vec<ExtentViolation>) {
-    // Extents are ordered by tier and start, so if any earlier extent overlaps, the one that
-    // extends furthest does.
+    // The extents are sorted by tier and start. If an extent overlaps any earlier one, it also
+    // overlaps the earlier extent that ends last, so only that one is compared.
     let mut furthest: Option<Extent> = None;
     for &second in wanted.keys() {
         let end = |extent: &Extent| u64::from(extent.start) + u64::from(extent.units);
@@ -188,7 +191,8 @@ fn find_overlaps(wanted: &BTreeMap<Extent, u64>, violations: &mut Vec<ExtentViol
     }
 }
 
-/// Compares the live extents of a tier with the reachable ones, and removes these from `wanted`.
+/// Compares the live extents of a tier with the reachable ones. Each reachable extent that is live
+/// is removed from `wanted`.
 fn check_live(tier: &TierExtents, wanted: &mut BTreeMap<Extent, u64>, violations: &mut Vec<ExtentViolation>) {
     for (start, head) in tier
         .states
@@ -214,10 +218,10 @@ fn check_live(tier: &TierExtents, wanted: &mut BTreeMap<Extent, u64>, violations
     }
 }
 
-/// Checks the bookkeeping of a tier for consistency.
+/// Checks that the bookkeeping of a tier is consistent.
 fn check_inside(tier: &TierExtents, violations: &mut Vec<ExtentViolation>) {
     let mut whats = Vec::new();
-    // Units held for a device operation count as free here.
+    // Units that a device operation uses are treated as free here.
     let mut free = tier.free.clone();
     for held in &tier.held {
         if free.count_in(held.clone()) > 0 {
@@ -257,7 +261,7 @@ fn check_inside(tier: &TierExtents, violations: &mut Vec<ExtentViolation>) {
     }));
 }
 
-/// Returns a contradiction in the state of an extent, if there is one.
+/// Returns a description of a contradiction in the state of an extent, or `None` if there is none.
 fn check_extent(extent: &Extent, head: &ExtentState, free: u32) -> Option<String> {
     let ExtentState { life, references, .. } = head;
     if free > 0 {
@@ -270,7 +274,7 @@ fn check_extent(extent: &Extent, head: &ExtentState, free: u32) -> Option<String
         .then(|| format!("{extent} are {life:?} with {references} references"))
 }
 
-/// Compares the counts and the lists of a tier with its extents.
+/// Compares the counts and the lists of a tier with the states of its extents.
 fn check_lists(tier: &TierExtents) -> Vec<String> {
     let mut whats = Vec::new();
     let mut counts = ExtentCounts::default();
@@ -304,7 +308,7 @@ fn check_lists(tier: &TierExtents) -> Vec<String> {
     whats
 }
 
-/// Compares the sets of free units with the states and with each other.
+/// Compares the sets of free units with the states of the units and with each other.
 fn check_sets(tier: &TierExtents, free: &UnitSet) -> Vec<String> {
     let file = 0..tier.units;
     let lost = free
@@ -334,7 +338,7 @@ fn check_sets(tier: &TierExtents, free: &UnitSet) -> Vec<String> {
     findings.into_iter().flatten().collect()
 }
 
-/// Compares a tier with its map on disk.
+/// Compares the state of a tier in memory with its state in the map on disk.
 fn compare_map(tier: &TierExtents, on_disk: &TierExtents, violations: &mut Vec<ExtentViolation>) {
     let described = |map: &TierExtents, start| {
         let head = map

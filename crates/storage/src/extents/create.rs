@@ -1,4 +1,4 @@
-//! Extents of a new store, and of a tier that is added to a store.
+//! Creates the extents of a new store, and of a tier that is added to a store.
 
 use super::allocate::file_units;
 use super::map::MapState;
@@ -10,9 +10,9 @@ use alluvium_device::Device;
 use std::sync::Arc;
 
 impl Extents {
-    /// Creates the extents of a new store, all free. To keep a new store small, the reserve of each
-    /// tier is allocated together with the first extent. Here it is only proven that the disk has
-    /// space for it.
+    /// Creates the extents of a new store, in which every unit is free. The reserve of each tier is
+    /// allocated only together with the tier's first extent, so that a new store is small. This
+    /// function only verifies that the disk has space for the reserve.
     ///
     /// # Errors
     /// [`Error::Full`] if the disk has no space for the reserve; I/O errors.
@@ -26,7 +26,7 @@ impl Extents {
         Ok(Extents { shared })
     }
 
-    /// Adds an empty tier with this file.
+    /// Adds a tier whose data file is `file`. All its units are free.
     ///
     /// # Errors
     /// [`Error::Full`] if the disk has no space for the tier's reserve; I/O errors.
@@ -39,7 +39,8 @@ impl Extents {
     }
 }
 
-/// Proves that the disk has space for the reserve of an empty tier.
+/// Verifies that the disk has space for the reserve of an empty tier, by growing the file
+/// temporarily.
 fn prove_reserve(tier: &TierExtents, file: &dyn Device, limits: TierLimits) -> Result<()> {
     let reserve = policy::reserve(tier.used(), limits.reserve_bounds(), policy::InitialSizing::Whole);
     let reserve = u64::from(reserve) * UNIT;
@@ -58,14 +59,15 @@ fn prove_reserve(tier: &TierExtents, file: &dyn Device, limits: TierLimits) -> R
     }
 }
 
-/// Returns an empty tier. Its file may have been grown by an unfinished creation.
+/// Returns the state of an empty tier. Its data file may have been extended by an interrupted
+/// creation of the store.
 fn empty_tier(tiers: &TierFiles, number: u8) -> Result<TierExtents> {
     let mut tier = TierExtents::new(number);
     tier.opened(file_units(tiers, number)?);
     Ok(tier)
 }
 
-/// Returns the size of a file in whole units.
+/// Returns the length of a file in whole units.
 pub(super) fn units_of(file: &dyn Device) -> u32 {
     (file.len() / UNIT).min(u64::from(MAX_TIER_UNITS)) as u32
 }

@@ -1,9 +1,9 @@
 //! On-disk format of the extent map, version 1. All integers are little-endian; "varint" is LEB128.
 //!
-//! A map is the valid prefix of one file, `extents-<number>.map`, named by a [`MapPointer`] in the
-//! superblock. It is a sequence of records, each padded with zeros to the logical block. The first
-//! records are a snapshot (changes from nothing), the later ones are the changes of each
-//! checkpoint. A record belongs to one tier.
+//! A map is the valid prefix of one file, `extents-<number>.map`, to which a [`MapPointer`] in the
+//! superblock refers. It is a sequence of records, each padded with zeros to the logical block
+//! size. The first records are a snapshot, which lists all extents as changes to an empty map. Each
+//! checkpoint appends records with its changes. All entries of a record belong to the same tier.
 //!
 //! ```text
 //! record
@@ -60,9 +60,9 @@ const MAGIC: &[u8; 8] = b"ALVEXMAP";
 const VERSION: u32 = 1;
 const HEADER: usize = 48;
 const CHECKSUM_AT: usize = 40;
-/// Bytes of entries at which a record counts as full.
+/// Number of bytes of entries at which a record is full.
 const FULL: usize = MIB as usize;
-/// Maximum size of an entry in bytes: flags and five varints of at most 10 bytes each.
+/// Maximum size of an entry in bytes: one byte of flags and five varints of at most 10 bytes each.
 const MAX_ENTRY: usize = 64;
 /// Maximum size of a record in bytes.
 pub(super) const MAX_RECORD: usize = (HEADER + FULL + MAX_ENTRY).next_multiple_of(BLOCK as usize);
@@ -77,13 +77,13 @@ const NEW: u8 = 64;
 
 const _: () = assert!(HEADER + MAX_ENTRY < BLOCK as usize && CHECKSUM_AT + 8 == HEADER);
 
-/// Returns the name of a map file.
+/// Returns the name of the map file with this number.
 #[must_use]
 pub fn map_file(number: u64) -> String {
     format!("extents-{number}.map")
 }
 
-/// Returns the number in the name of a map file.
+/// Returns the number in the name of a map file, or `None` if the name is not that of a map file.
 pub(super) fn map_number(name: &str) -> Option<u64> {
     let number = name
         .strip_prefix("extents-")?
@@ -93,19 +93,21 @@ pub(super) fn map_number(name: &str) -> Option<u64> {
     (map_file(number) == name).then_some(number)
 }
 
-/// The extent map as named in the superblock: an exact prefix of one file.
+/// Pointer to an extent map, as stored in the superblock. It identifies the file and the exact
+/// prefix of the file that is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MapPointer {
-    /// The number in the file's name.
+    /// The number in the name of the map file.
     pub file: u64,
-    /// The length of the valid prefix in bytes.
+    /// Length of the valid prefix in bytes.
     pub length: u64,
-    /// The checksum of the last record, which is chained to all earlier ones.
+    /// Checksum of the last record. It depends on all earlier records, because checksums are
+    /// chained.
     pub checksum: u64,
-    /// The generation of the last record. It is at most that of the superblock, and lower if
-    /// nothing has changed since.
+    /// Generation of the last record. It is lower than the generation of the superblock if no
+    /// extent has changed since.
     pub generation: u64,
-    /// The length of the snapshot at the start in bytes.
+    /// Length in bytes of the snapshot at the beginning of the file.
     pub snapshot: u64,
     pub records: u32,
 }
@@ -126,7 +128,7 @@ impl MapPointer {
             .u32(0);
     }
 
-    /// Decodes a pointer and checks its plausibility.
+    /// Decodes a pointer, and checks that its values are plausible.
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place` if the bytes are not a valid pointer.
@@ -156,7 +158,7 @@ impl MapPointer {
         }
     }
 
-    /// Returns the place of the map's end, for error messages.
+    /// Returns the location of the end of the map, for error messages.
     #[must_use]
     pub fn place(&self) -> DiskLocation {
         place(self.file, self.length)
@@ -177,7 +179,7 @@ impl Extent {
             .bytes(&[0; 3]);
     }
 
-    /// Decodes an extent and checks its plausibility.
+    /// Decodes an extent, and checks that its values are plausible.
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place` if the bytes are not a valid extent.
@@ -204,25 +206,26 @@ pub(super) fn place(file: u64, offset: u64) -> DiskLocation {
     DiskLocation::new(OnDiskObject::ExtentMap, map_file(file), offset)
 }
 
-/// An entry of a record: one extent, or several adjacent ones with the same fields.
+/// An entry of a map record. It describes one extent, or several adjacent extents that differ only
+/// in their position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MapEntry {
     pub(super) start: u32,
     pub(super) units: u32,
-    /// References and live bytes, or `None` if the extent is gone.
+    /// The reference count and the live bytes of the extent, or `None` if it no longer exists.
     pub(super) now: Option<(u32, u64)>,
-    /// Whether no earlier record names the extent.
+    /// Whether no earlier record contains the extent.
     pub(super) new: bool,
-    /// Number of further adjacent extents with the same fields.
+    /// Number of further extents, each directly after the previous one, that have the same fields.
     pub(super) repeats: u32,
 }
 
-/// Returns the initial checksum of the chain of a file's records.
+/// Returns the value with which the checksum chain of a map file starts.
 pub(super) fn first_link(file: u64) -> u64 {
     checksum::seeded(file, MAGIC)
 }
 
-/// Fields of a record's header.
+/// The fields in the header of a map record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MapRecordHeader {
     pub(super) file: u64,
@@ -230,19 +233,20 @@ pub(super) struct MapRecordHeader {
     pub(super) tier: u8,
 }
 
-/// Collects entries into one record.
+/// Builds a map record from entries.
 #[derive(Debug, Default)]
 pub(super) struct MapRecordBuilder {
     entries: Vec<u8>,
     count: u32,
     end: u32,
     units: u32,
-    /// The last entry, which the next one may repeat.
+    /// The last entry, which is not encoded yet because the next one may only increase its number
+    /// of repeats.
     open: Option<MapEntry>,
 }
 
 impl MapRecordBuilder {
-    /// Adds an entry after all others.
+    /// Adds an entry. Its extent must be after the extents of all previous entries.
     pub(super) fn push(&mut self, entry: &MapEntry) {
         match &mut self.open {
             Some(open) if open.is_repeated_by(entry) => open.repeats += 1 + entry.repeats,
@@ -302,17 +306,19 @@ impl MapRecordBuilder {
         self.end = entry.start + entry.units * (entry.repeats + 1);
     }
 
-    /// Returns whether the record should be sealed before another entry is added.
+    /// Returns whether the record must be finished with [`MapRecordBuilder::seal`] before another
+    /// entry is added.
     pub(super) fn is_full(&self) -> bool {
         self.entries.len() + MAX_ENTRY > FULL
     }
 
-    /// Returns whether no entry was added.
+    /// Returns whether the record has no entries.
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0 && self.open.is_none()
     }
 
-    /// Returns the record, chained to the previous one, and its checksum. Empties the builder.
+    /// Finishes the record. Returns its encoded bytes and its checksum, which is seeded with
+    /// `link`, the checksum of the previous record. Afterwards the builder is empty.
     #[allow(clippy::indexing_slicing, reason = "the buffer is made here, for these bytes")]
     pub(super) fn seal(&mut self, header: &MapRecordHeader, link: u64) -> (AlignedBuffer, u64) {
         if let Some(open) = self.open.take() {
@@ -355,12 +361,12 @@ impl MapEntry {
     }
 }
 
-/// Returns the length, including padding, of the record that begins with `bytes` (at least one
-/// block). Later versions are accepted, because the version can be trusted only after the checksum
-/// was verified.
+/// Returns the length, including padding, of the record that begins with `bytes`, which must be at
+/// least one block. Records of later format versions are accepted here, because the version can be
+/// trusted only after the checksum has been verified.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if no record begins there.
+/// [`Error::Corrupt`] if the bytes are not the beginning of a record.
 pub(super) fn record_len(bytes: &[u8], place: &DiskLocation) -> Result<usize> {
     let bad = |found: String| Error::corrupt(place.clone(), "a record of the extent map", found);
     let mut reader = ByteReader::new(bytes);
@@ -377,12 +383,14 @@ pub(super) fn record_len(bytes: &[u8], place: &DiskLocation) -> Result<usize> {
     Ok(whole as usize)
 }
 
-/// Decodes one whole record: verifies it against the chain, passes its entries to `visit`, and
-/// returns its header and checksum.
+/// Decodes the record at the beginning of `bytes` and verifies its checksum, which is seeded with
+/// `link`, the checksum of the previous record. Each entry is passed to `visit`. Returns the header
+/// and the checksum of the record.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if it is not the next record of the chain; [`Error::NewerFormat`] if it is,
-/// but of a later version; errors of `visit`.
+/// [`Error::Corrupt`] if the bytes are not a record that follows the previous one;
+/// [`Error::NewerFormat`] if the checksum is correct but the format version is later; errors of
+/// `visit`.
 pub(super) fn decode_record(
     bytes: &[u8],
     link: u64,
@@ -418,7 +426,7 @@ pub(super) fn decode_record(
     if found != sum {
         return Err(bad(&format!("checksum {sum:016x}"), format!("{found:016x}")));
     }
-    // Checked after the checksum, because damage could have changed the version.
+    // The version is checked after the checksum, because damage may have changed it.
     if version > VERSION {
         return Err(Error::NewerFormat {
             place: place.clone(),
@@ -458,7 +466,7 @@ pub(super) fn decode_record(
     Ok((header, sum))
 }
 
-/// Decodes the next entry. `None` if it is implausible.
+/// Decodes the next entry. Returns `None` if its values are implausible.
 fn read_entry(
     reader: &mut ByteReader<'_>,
     from: u32,

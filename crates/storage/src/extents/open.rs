@@ -1,4 +1,5 @@
-//! Reads the map that a superblock names: exactly its prefix, or an error.
+//! Reads the extent map that a superblock names. The map must match its pointer exactly; otherwise
+//! reading fails with an error.
 
 use super::allocate::file_units;
 use super::format::{
@@ -14,17 +15,19 @@ use alluvium_device::{BLOCK, Device, Directory, FileOptions};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of a map read at once.
+/// Number of bytes of a map file that are read at once.
 const READ: u64 = MIB;
 
 impl Extents {
-    /// Reads the map that a superblock names. Units outside its extents are free.
+    /// Opens the extents of a store by reading the map that its superblock names. Every unit that
+    /// belongs to no extent in the map is free.
     ///
-    /// Nothing is written. Leftovers of a crash are removed when the next generation is durable.
+    /// Nothing is written. Map files left behind by a crash are removed when the next generation is
+    /// durable.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the file does not match the pointer exactly, or a tier's file is too
-    /// short; [`Error::NewerFormat`]; I/O errors.
+    /// [`Error::Corrupt`] if the file does not match the pointer exactly, or if the data file of a
+    /// tier is too short; [`Error::NewerFormat`]; I/O errors.
     pub fn open(
         directory: &Arc<dyn Directory>,
         tiers: Arc<TierFiles>,
@@ -47,12 +50,14 @@ impl Extents {
         })
     }
 
-    /// Rebuilds the extents of a durable generation from those it reaches, if its map is damaged.
-    /// The next cut writes a new map, and the old map files are removed once it is durable. A
-    /// tier's file that is too short is extended.
+    /// Rebuilds the extents of a durable generation whose map is damaged, from all extents
+    /// reachable from that generation. The next checkpoint writes a new map. The old map files are
+    /// removed when that checkpoint is durable. A tier's data file that is too short for the
+    /// extents is extended.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if two extents overlap or lie in no tier; I/O errors.
+    /// [`Error::Corrupt`] if two extents overlap or an extent is in a tier that does not exist; I/O
+    /// errors.
     pub fn rebuild(
         directory: &Arc<dyn Directory>,
         tiers: Arc<TierFiles>,
@@ -97,20 +102,21 @@ impl Extents {
     }
 }
 
-/// An extent reachable from a durable generation.
+/// An extent that is reachable from a durable generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReachableExtent {
-    /// Tier, start and length, as the references state them.
+    /// The tier, start and length of the extent, as given by the references to it.
     pub extent: Extent,
-    /// Number of references to it.
+    /// Number of references to the extent.
     pub references: u32,
-    /// Number of its bytes that are referenced.
+    /// Number of bytes of the extent that are in use.
     pub live: u64,
 }
 
 impl MapState {
-    /// Returns the state next to existing map files. `until` returns the durable generation from
-    /// which on a file may be removed.
+    /// Creates the map state of a store whose directory already contains map files. For each file
+    /// number, `until` returns the generation that must be durable before the file may be removed,
+    /// or `None` if the file must stay.
     fn for_existing_files(
         directory: &Arc<dyn Directory>,
         until: impl Fn(u64) -> Option<u64>,
@@ -130,8 +136,9 @@ impl MapState {
     }
 }
 
-/// Reads exactly the prefix that a pointer names into empty tiers. `units` are the sizes of their
-/// files.
+/// Reads the map to which a pointer refers, and returns the state of every tier. Records after the
+/// end given by the pointer are ignored. `units` contains the length of each tier's data file, in
+/// units.
 pub(super) fn read_map(
     directory: &dyn Directory,
     pointer: &MapPointer,
@@ -146,7 +153,7 @@ pub(super) fn read_map(
     read_map_of(file.as_ref(), pointer, units)
 }
 
-/// Like [`read_map`], for an open file.
+/// Like [`read_map`], but reads from a file that is already open.
 fn read_map_of(file: &dyn Device, pointer: &MapPointer, units: &[u32]) -> Result<Vec<TierExtents>> {
     if file.len() < pointer.length {
         let (expected, found) = (
@@ -199,7 +206,7 @@ fn read_map_of(file: &dyn Device, pointer: &MapPointer, units: &[u32]) -> Result
     loader.finish(&pointer.place())
 }
 
-/// Checks that a map file matches a pointer, up to the last record.
+/// Checks that a map file matches its pointer in every record.
 pub(crate) fn require_map(directory: &dyn Directory, pointer: &MapPointer, tiers: &TierFiles) -> Result<()> {
     let numbers = 0..tiers.count() as u8;
     let units = numbers
@@ -208,9 +215,9 @@ pub(crate) fn require_map(directory: &dyn Directory, pointer: &MapPointer, tiers
     read_map(directory, pointer, &units).map(drop)
 }
 
-/// Returns the byte ranges in use of each tier's file according to a map, in ascending order;
-/// adjacent extents form one range. The map's file is passed open, because a store with a newer map
-/// may have removed it.
+/// Returns the byte ranges in use in each tier's data file, according to a map. Ranges are in
+/// ascending order, and adjacent extents form a single range. The map file must be open already,
+/// because it may have been removed since a newer map was written.
 pub(crate) fn live_ranges(
     file: &dyn Device,
     pointer: &MapPointer,
@@ -237,12 +244,13 @@ pub(crate) fn live_ranges(
         .collect())
 }
 
-/// Loads the entries of records into tiers.
+/// Applies the entries of map records to the states of the tiers.
 struct MapLoader {
-    /// Each tier with the size of its file in units.
+    /// The state of each tier, and the length of its data file in units.
     maps: Vec<(TierExtents, u32)>,
-    /// For each tier, the number of units in extents after the file's end. The file may have been
-    /// shortened since an early record, if a later record removes these extents.
+    /// For each tier, the number of units in extents after the end of its data file. Early records
+    /// may contain such extents if the file was truncated later; a later record must then remove
+    /// them.
     behind: Vec<i64>,
 }
 
@@ -289,7 +297,8 @@ impl MapLoader {
         Ok(())
     }
 
-    /// Returns the tiers, unless an extent remains after the end of its file.
+    /// Returns the states of the tiers. Returns an error if a tier still has an extent after the
+    /// end of its data file.
     fn finish(self, place: &DiskLocation) -> Result<Vec<TierExtents>> {
         for ((tier, units), behind) in self.maps.iter().zip(&self.behind) {
             if *behind != 0 {
@@ -304,7 +313,7 @@ impl MapLoader {
     }
 }
 
-/// A buffered part of a map file.
+/// A buffer that contains the next part of a map file.
 struct MapReadWindow<'a> {
     file: &'a dyn Device,
     end: u64,
@@ -313,7 +322,7 @@ struct MapReadWindow<'a> {
 }
 
 impl MapReadWindow<'_> {
-    /// Returns the next `len` bytes.
+    /// Returns the next `len` bytes, without consuming them.
     fn bytes(&mut self, len: usize) -> Result<&[u8]> {
         while self.bytes.len() < len {
             let from = self.at + self.bytes.len() as u64;

@@ -1,20 +1,21 @@
-//! Pinned generations: a durable generation stays intact while a backup copies it. Space that later
-//! generations release is not reused before the backup is done.
+//! Pinned generations. A backup pins the durable generation that it copies. Space that later
+//! generations free is then not reused before the pin is dropped.
 
 use super::{Extents, ExtentsInner};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The durable generation and the pinned ones.
+/// The newest durable generation, and the generations that are pinned.
 #[derive(Debug, Default)]
 pub(super) struct PinnedGenerations {
-    /// The newest durable generation, as reported by [`Extents::made_durable`].
+    /// The newest durable generation that was passed to [`Extents::made_durable`].
     pub(super) durable: u64,
-    /// The pinned generations, each with the number of its keepers.
+    /// The pinned generations, each with its number of pins.
     keepers: BTreeMap<u64, usize>,
 }
 
-/// Pins a durable generation: everything it reaches stays unchanged until this is dropped.
+/// A pin on a durable generation. The extents reachable from the generation stay unchanged until
+/// the pin is dropped.
 #[derive(Debug)]
 #[must_use = "dropped, it keeps nothing"]
 pub struct GenerationPin {
@@ -24,7 +25,7 @@ pub struct GenerationPin {
 
 impl Extents {
     /// Pins the newest durable generation, so that its extents are not reused. The caller must
-    /// ensure that no later generation becomes durable during the call.
+    /// ensure that no later generation becomes durable during this call.
     pub fn pin_generation(&self, generation: u64) -> GenerationPin {
         let mut kept = self.shared.kept.lock();
         *kept.keepers.entry(generation).or_default() += 1;
@@ -36,8 +37,8 @@ impl Extents {
 }
 
 impl ExtentsInner {
-    /// Changes the durable or pinned generations, and releases the dead extents that are no longer
-    /// needed by them in each tier.
+    /// Changes the durable generation or the pins with `change`. Afterwards, dead extents that
+    /// neither the durable generation nor a pinned one needs become pending in each tier.
     pub(super) fn settle_durable(&self, change: impl FnOnce(&mut PinnedGenerations)) {
         let mut kept = self.kept.lock();
         change(&mut kept);

@@ -1,21 +1,22 @@
-//! A set of units with fast search for runs: a bitmap, and a tree of runs above it.
+//! A set of units in which runs are found quickly. It consists of a bitmap and a tree of run
+//! lengths.
 //!
-//! The bitmap has one bit for each unit, which is 1 if the unit is in the set. Each chunk of 512
-//! units has a leaf with three numbers: the lengths of the runs at the chunk's start and at its
-//! end, and that of its longest run. Two neighbours combine into the same three numbers of both
-//! together, and so on up to the root. So the first run of `n` units, for any `n`, is found by one
-//! walk down from the root (a dozen steps at 1 TiB), and a change updates one path up. The memory
-//! is one bit and about 0.05 bytes for each unit.
+//! The bitmap has one bit for each unit, which is 1 if the unit is in the set. For each chunk of
+//! 512 units, the tree has a leaf with three run lengths: of the run at the chunk's start, of the
+//! run at its end, and of its longest run. An inner node contains the same three lengths for the
+//! combination of its two children. The first run of at least `n` units is found by one descent
+//! from the root, which takes a dozen steps at 1 TiB. A change updates one path from a leaf to the
+//! root. The memory used is one bit for each unit, and about 0.05 bytes for the tree.
 
 use std::ops::Range;
 
-/// Number of units under one leaf.
+/// Number of units that a leaf of the tree covers.
 pub(super) const CHUNK: u32 = 512;
 const WORDS: usize = (CHUNK / 64) as usize;
 
 const _: () = assert!(CHUNK.is_multiple_of(64) && CHUNK.is_power_of_two());
 
-/// Run lengths under one node of the tree, in units.
+/// Lengths in units of the first, the longest and the last run in the range of a tree node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RunLengths {
     first: u32,
@@ -24,7 +25,7 @@ struct RunLengths {
 }
 
 impl RunLengths {
-    /// Combines two neighbours of `half` units each.
+    /// Combines the run lengths of two adjacent ranges of `half` units each.
     fn joined(left: RunLengths, right: RunLengths, half: u32) -> RunLengths {
         debug_assert!(
             left.longest <= half && right.longest <= half,
@@ -53,7 +54,8 @@ impl RunLengths {
                 run += 64;
                 continue;
             }
-            // The current run ends in this word's low bits; another begins in its high ones.
+            // The current run ends in the low bits of this word, and another run begins in its high
+            // bits.
             let ended = run + word.trailing_ones();
             first.get_or_insert(ended);
             longest = longest.max(ended).max(longest_ones(word));
@@ -67,9 +69,9 @@ impl RunLengths {
     }
 }
 
-/// Returns the length of the longest run of ones in a word.
+/// Returns the length of the longest run of one bits in a word.
 fn longest_ones(word: u64) -> u32 {
-    // `starts[k]` has a one wherever a run of 2^k ones begins.
+    // Bit `i` of `starts[k]` is set if the bits from `i` on are a run of at least 2^k ones.
     let mut starts = [0; 7];
     let (mut ones, mut power) = (word, 0);
     while ones != 0 {
@@ -79,7 +81,8 @@ fn longest_ones(word: u64) -> u32 {
     }
     let (mut longest, mut begins) = (0, u64::MAX);
     for (power, &starts) in starts.iter().enumerate().take(power).rev() {
-        // Positions where a run of `longest` begins, followed directly by one of 2^power.
+        // The positions at which a run of `longest` ones begins that is directly followed by a run
+        // of 2^`power` ones.
         let longer = begins & starts.unbounded_shr(longest);
         if longer != 0 {
             begins = longer;
@@ -92,15 +95,16 @@ fn longest_ones(word: u64) -> u32 {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct UnitSet {
     words: Vec<u64>,
-    /// A heap: the root is 1, the children of `n` are `2n` and `2n + 1`, the leaves begin at
-    /// `leaves`.
+    /// A binary tree in an array: the root has index 1, the children of node `n` are `2n` and `2n +
+    /// 1`, and the leaves begin at index `leaves`.
     tree: Vec<RunLengths>,
     leaves: usize,
     count: u32,
 }
 
 impl UnitSet {
-    /// Extends the set's capacity to units below `units`, keeping its contents.
+    /// Increases the capacity of the set so that it can contain all units below `units`. Its
+    /// contents do not change.
     pub(super) fn reach(&mut self, units: u32) {
         let chunks = units.div_ceil(CHUNK) as usize;
         if chunks * WORDS > self.words.len() {
@@ -112,15 +116,16 @@ impl UnitSet {
         }
     }
 
-    /// Drops the capacity for units at and above `units`, which must not be in the set.
+    /// Reduces the capacity of the set to the units below `units`. No unit at or above `units` may
+    /// be in the set.
     pub(super) fn shrink(&mut self, units: u32) {
         let chunks = units.div_ceil(CHUNK) as usize;
         debug_assert!(self.words.iter().skip(chunks * WORDS).all(|&word| word == 0));
         self.words.truncate(chunks * WORDS);
         self.words.shrink_to_fit();
         let leaves = chunks.next_power_of_two();
-        // Only at a quarter, so that a file that grows and shrinks around a power of two does not
-        // rebuild each time.
+        // The tree is rebuilt only when a quarter of its leaves suffices. A file whose length
+        // varies around a power of two would otherwise cause a rebuild each time.
         if leaves <= self.leaves / 4 {
             self.leaves = leaves;
             self.tree = Vec::new();
@@ -143,7 +148,8 @@ impl UnitSet {
         }
     }
 
-    /// Replaces the whole set; `word(i)` contains the bits of units `64 i ..`.
+    /// Replaces the contents of the set. `word(i)` must return the bits of the 64 units from unit
+    /// `64 * i` on.
     pub(super) fn fill(&mut self, units: u32, word: impl Fn(usize) -> u64) {
         self.reach(units);
         for (index, slot) in self.words.iter_mut().enumerate() {
@@ -165,14 +171,14 @@ impl UnitSet {
             "node {node} of {} leaves",
             self.leaves
         );
-        // Nodes of the level above the leaves span two chunks, and each level up spans twice as
-        // much.
+        // A node one level above the leaves covers two chunks, and each further level covers twice
+        // as many.
         let depth = node.ilog2();
         let half = CHUNK << (self.leaves.ilog2() - depth - 1);
         RunLengths::joined(self.tree[2 * node], self.tree[2 * node + 1], half)
     }
 
-    /// Calls `change` for every word of a range, with the mask of the range's units in it.
+    /// Calls `change` for each word that contains units of a range, with a mask of these units.
     fn each_word(range: Range<u32>, mut change: impl FnMut(usize, u64)) {
         let mut at = range.start;
         while at < range.end {
@@ -204,7 +210,7 @@ impl UnitSet {
         }
     }
 
-    /// Adds a range that is disjoint from the set.
+    /// Adds a range of units. None of them may be in the set.
     pub(super) fn insert(&mut self, range: Range<u32>) {
         if range.is_empty() {
             return;
@@ -225,7 +231,7 @@ impl UnitSet {
         self.refresh(range);
     }
 
-    /// Removes a range that is wholly in the set.
+    /// Removes a range of units. All of them must be in the set.
     pub(super) fn remove(&mut self, range: Range<u32>) {
         assert!(
             self.contains(range.clone()),
@@ -234,7 +240,7 @@ impl UnitSet {
         self.clear(range);
     }
 
-    /// Removes the part of a range that is in the set. Returns the number of units removed.
+    /// Removes those units of a range that are in the set. Returns the number of units removed.
     pub(super) fn clear(&mut self, range: Range<u32>) -> u32 {
         let range = self.inside(range);
         let mut cleared = 0;
@@ -254,7 +260,7 @@ impl UnitSet {
         cleared
     }
 
-    /// Adds the part of a range that is not in the set.
+    /// Adds those units of a range that are not in the set.
     pub(super) fn set(&mut self, range: Range<u32>) {
         if range.is_empty() {
             return;
@@ -277,7 +283,7 @@ impl UnitSet {
         range.start.min(end)..range.end.min(end)
     }
 
-    /// Returns whether the whole range is in the set.
+    /// Returns whether all units of a range are in the set.
     pub(super) fn contains(&self, range: Range<u32>) -> bool {
         self.inside(range.clone()) == range && self.count_in(range.clone()) == range.end - range.start
     }
@@ -302,12 +308,13 @@ impl UnitSet {
         self.count
     }
 
-    /// Returns the length of the longest run.
+    /// Returns the length of the longest run of units in the set.
     pub(super) fn longest(&self) -> u32 {
         self.tree.get(1).map_or(0, |root| root.longest)
     }
 
-    /// Returns the lowest unit at which a run of `len` units begins.
+    /// Returns the lowest unit at which a run of at least `len` units begins, or `None` if no run
+    /// is long enough.
     pub(super) fn first_fit(&self, len: u32) -> Option<u32> {
         if len == 0 || self.longest() < len {
             return None;
@@ -329,14 +336,14 @@ impl UnitSet {
             self.leaf(node - self.leaves).longest >= len,
             "the tree tells of a stretch of {len} units"
         );
-        // This leaf contains a run that is long enough.
+        // The chunk of this leaf contains a run that is long enough.
         let chunk = start..start + CHUNK;
         self.runs_in(chunk)
             .find(|run| run.end - run.start >= len)
             .map(|run| run.start)
     }
 
-    /// Returns the runs inside a range in ascending order.
+    /// Returns the runs of units within a range that are in the set, in ascending order.
     pub(super) fn runs_in(&self, range: Range<u32>) -> impl Iterator<Item = Range<u32>> {
         let range = self.inside(range);
         let mut at = range.start;
@@ -348,7 +355,7 @@ impl UnitSet {
         })
     }
 
-    /// Returns the gaps inside a range, which are *not* in the set, in ascending order.
+    /// Returns the runs of units within a range that are *not* in the set, in ascending order.
     pub(super) fn gaps_in(&self, range: Range<u32>) -> impl Iterator<Item = Range<u32>> {
         let mut at = range.start;
         std::iter::from_fn(move || {
@@ -359,7 +366,8 @@ impl UnitSet {
         })
     }
 
-    /// Returns the first unit of `from..to` that is in the set, or not in it, as `wanted`.
+    /// Returns the first unit in `from..to` that is in the set (if `wanted` is true) or not in the
+    /// set (if it is false).
     fn next(&self, from: u32, to: u32, wanted: bool) -> Option<u32> {
         let mut at = from;
         while at < to {
@@ -374,8 +382,8 @@ impl UnitSet {
         None
     }
 
-    /// Returns the highest run of units below `below` that are in this set and not in `other`, cut
-    /// to its highest `most` units.
+    /// Returns the highest run of units below `below` that are in this set but not in `other`. If
+    /// it is longer than `most` units, only its highest `most` units are returned.
     pub(super) fn last_without(&self, other: &UnitSet, below: u32, most: u32) -> Option<Range<u32>> {
         let bits = |index: usize| {
             let mine = self.words.get(index).copied().unwrap_or(0);
@@ -387,7 +395,8 @@ impl UnitSet {
             let index = ((at - 1) / 64) as usize;
             let high = (at - 1) % 64 + 1;
             let word = bits(index) << (64 - high);
-            // Leading ones belong to the run, leading zeros are outside of it.
+            // If the end of the run is known, leading ones belong to the run. Otherwise, leading
+            // zeros are units above the run.
             let skip = match end {
                 None => word.leading_zeros().min(high),
                 Some(_) => word.leading_ones().min(high),
@@ -408,9 +417,9 @@ impl UnitSet {
         end.map(|end| 0..end)
     }
 
-    /// Returns the length of the run that ends just below `end`.
+    /// Returns the length of the run of units in the set that ends directly below `end`.
     pub(super) fn run_below(&self, end: u32) -> u32 {
-        // Fast path: usually the last unit is in use.
+        // Usually the last unit is not in the set, which needs no search.
         if end == 0 || !self.contains(end - 1..end) {
             return 0;
         }
@@ -421,7 +430,7 @@ impl UnitSet {
         }
     }
 
-    /// Returns the memory used by the set in bytes.
+    /// Returns the memory in bytes that the set uses.
     pub(super) fn memory_bytes(&self) -> u64 {
         (self.words.capacity() * 8 + self.tree.capacity() * size_of::<RunLengths>()) as u64
     }

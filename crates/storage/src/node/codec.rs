@@ -1,25 +1,25 @@
-//! Node compression: none, LZ4, or Zstd.
+//! Compression of nodes with LZ4 or Zstd, or none.
 
 use super::{NodePointer, PageSize};
 use crate::{Error, Result};
 
-/// The encoding of a node.
+/// The codec with which a node is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum NodeCodec {
-    /// Uncompressed: read directly into the cache.
+    /// No compression. The node is read directly into a frame of the cache.
     #[default]
     None,
-    /// LZ4 blocks: fast, and about half the size on text.
+    /// LZ4 block compression, which is fast. Text becomes about half as long.
     Lz4,
-    /// Zstd at level 1: slower and smaller.
+    /// Zstd compression at level 1, which is slower than LZ4 but compresses better.
     Zstd,
 }
 
-/// Compression level of Zstd: the fastest of its regular ones.
+/// Compression level of Zstd. It is the fastest of the regular levels.
 const ZSTD_LEVEL: i32 = 1;
 
 impl NodeCodec {
-    /// Returns the codec's number on disk.
+    /// Returns the number that represents the codec on disk.
     #[must_use]
     pub fn number(self) -> u8 {
         match self {
@@ -29,7 +29,7 @@ impl NodeCodec {
         }
     }
 
-    /// Returns the codec with this number on disk.
+    /// Returns the codec that a number on disk represents, or `None` if the number is unknown.
     #[must_use]
     pub fn from_number(number: u8) -> Option<NodeCodec> {
         [NodeCodec::None, NodeCodec::Lz4, NodeCodec::Zstd]
@@ -37,17 +37,19 @@ impl NodeCodec {
             .find(|codec| codec.number() == number)
     }
 
-    /// Encodes a node into `out`, which is cleared first, and returns the codec used. This is
-    /// [`NodeCodec::None`], with `out` left empty, if compression would not save at least one
-    /// logical block. To encode many nodes, use a [`NodeEncoder`].
+    /// Encodes a node into `out`, which is cleared first, and returns the codec that was used. If
+    /// compression would not save at least one logical block, the codec is [`NodeCodec::None`] and
+    /// `out` is empty. To encode many nodes, use a [`NodeEncoder`].
     pub fn encode(self, node: &[u8], out: &mut Vec<u8>) -> NodeCodec {
         NodeEncoder::new(self).encode(node, out)
     }
 
-    /// Decodes a verified node into `out`, whose length must be the node's decoded length.
+    /// Decodes a node into `out`, whose length must be the length of the decoded node. The checksum
+    /// must have been verified already.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the bytes do not decode to that length.
+    /// [`Error::Corrupt`] if the bytes cannot be decoded, or if the decoded length is not the
+    /// expected one.
     pub fn decode(pointer: &NodePointer, page_size: PageSize, encoded: &[u8], out: &mut [u8]) -> Result<()> {
         let decoded = page_size.node_bytes(pointer.pages);
         assert_eq!(
@@ -80,8 +82,8 @@ impl NodeCodec {
     }
 }
 
-/// Encodes many nodes with the same working memory. For small nodes, its allocation is most of the
-/// cost: Zstd uses about half a megabyte.
+/// Encodes many nodes with the same working memory. Zstd needs about half a megabyte, whose
+/// allocation would be most of the cost of encoding a small node.
 ///
 /// ```
 /// use alluvium_storage::NodeCodec;
@@ -96,18 +98,18 @@ pub struct NodeEncoder {
 }
 
 impl NodeEncoder {
-    /// Creates an encoder. Working memory is allocated on first use.
+    /// Creates an encoder. Its working memory is allocated when it is first needed.
     #[must_use]
     pub fn new(codec: NodeCodec) -> NodeEncoder {
         NodeEncoder { codec, zstd: None }
     }
 
-    /// Changes the codec. The working memory is kept.
+    /// Changes the codec for later nodes. The working memory is kept.
     pub fn set_codec(&mut self, codec: NodeCodec) {
         self.codec = codec;
     }
 
-    /// Encodes a node into `out`, as [`NodeCodec::encode`] does.
+    /// Encodes a node into `out` in the same way as [`NodeCodec::encode`].
     pub fn encode(&mut self, node: &[u8], out: &mut Vec<u8>) -> NodeCodec {
         out.clear();
         let room = node.len().saturating_sub(alluvium_device::BLOCK as usize);
@@ -136,7 +138,8 @@ impl NodeEncoder {
         }
     }
 
-    /// Returns the working memory. `None` if it cannot be allocated; nodes then stay uncompressed.
+    /// Returns the Zstd compressor, which contains the working memory. Returns `None` if the memory
+    /// cannot be allocated; nodes are then not compressed.
     fn zstd(&mut self) -> Option<&mut zstd::bulk::Compressor<'static>> {
         if self.zstd.is_none() {
             self.zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL).ok();

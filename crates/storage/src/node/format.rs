@@ -19,23 +19,25 @@ use alluvium_base::bytes::{ByteReader, ByteWriter};
 use alluvium_base::checksum;
 use alluvium_device::BLOCK;
 
-/// A pointer to a node: its location, its encoding, and a checksum that verifies it.
+/// A pointer to a node. It contains the location and the encoding of the node, and a checksum that
+/// verifies the node when it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodePointer {
-    /// Offset of the first encoded byte in the tier's file.
+    /// Offset in bytes of the encoded node in the tier's data file.
     pub offset: u64,
-    /// The generation under construction when the node was written.
+    /// The generation that was under construction when the node was written.
     pub birth: u64,
-    /// XXH3-64 of the encoded bytes. If the upper half is zero, only the lower half is compared:
-    /// structures with many pointers in memory may keep 32 bits of each.
+    /// XXH3-64 checksum of the encoded bytes. If its upper 32 bits are zero, only the lower 32 bits
+    /// are compared. This allows structures with many pointers in memory to store only 32 bits of
+    /// each checksum.
     pub checksum: u64,
-    /// Number of encoded bytes, without padding.
+    /// Length of the encoded node in bytes, without padding.
     pub encoded_len: u32,
-    /// The tier, which determines the file.
+    /// The tier whose data file contains the node.
     pub tier: u8,
-    /// Number of pages after decoding: 1 to 16.
+    /// Number of pages of the decoded node, from 1 to 16.
     pub pages: u8,
-    /// The encoding of the bytes.
+    /// The codec with which the node is encoded.
     pub codec: NodeCodec,
 }
 
@@ -57,7 +59,7 @@ impl NodePointer {
             .u8(0);
     }
 
-    /// Decodes a pointer and checks its plausibility.
+    /// Decodes a pointer, and checks that its values are plausible.
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place` if the bytes are not a valid pointer.
@@ -101,7 +103,7 @@ impl NodePointer {
         Ok(pointer)
     }
 
-    /// Checks that this is a plausible pointer for a store with this page size.
+    /// Checks that the values of this pointer are plausible for a store with this page size.
     pub(crate) fn check(&self, place: &DiskLocation, page_size: PageSize) -> Result<()> {
         if self.is_plausible(page_size) {
             return Ok(());
@@ -124,24 +126,24 @@ impl NodePointer {
         (1..=MAX_PAGES).contains(&self.pages) && end_fits && shape
     }
 
-    /// Returns the number of bytes to read from the device for the whole encoded node: a multiple
-    /// of the logical block.
+    /// Returns the number of bytes that must be read from the device in order to read the whole
+    /// encoded node. It is a multiple of the logical block size.
     #[must_use]
     pub fn read_len(&self) -> usize {
         (self.encoded_len as usize).next_multiple_of(BLOCK as usize)
     }
 
-    /// Returns the place of the node, for error messages.
+    /// Returns the location of the node, for error messages.
     #[must_use]
     pub fn place(&self) -> DiskLocation {
         DiskLocation::new(OnDiskObject::Node, crate::node::tier_file(self.tier), self.offset)
     }
 
-    /// Checks that `encoded` (at least `encoded_len` bytes) matches the pointer's checksum
-    /// (invariant N1).
+    /// Checks that `encoded`, which must have at least `encoded_len` bytes, matches the checksum of
+    /// the pointer (invariant N1).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it does not.
+    /// [`Error::Corrupt`] if `encoded` is too short or its checksum differs.
     pub fn verify(&self, encoded: &[u8]) -> Result<()> {
         let found = match encoded.get(..self.encoded_len as usize) {
             Some(encoded) => checksum(encoded),

@@ -1,16 +1,20 @@
-//! Nodes: immutable blocks of one to sixteen pages, and pointers that verify them.
+//! Nodes are immutable blocks of one to sixteen pages. Pointers to nodes verify the bytes that they
+//! point to.
 //!
-//! *Scope*: the encoding of a node, and how a pointer verifies that a block is its node.
+//! *Scope*: the encoding of a node, and how a pointer verifies that the bytes read are those of its
+//! node.
 //!
 //! *Must not depend on*: the contents of a node, or when it dies.
 //!
 //! Invariants:
 //!
-//! - **N1** A pointer's checksum covers every encoded byte. A flipped, misdirected, stale or zeroed
-//!   block is detected when it is read, unless it contains the very same bytes.
-//! - **N2** A node decodes to exactly `pages × page size` bytes; no more is ever allocated for it.
-//! - **N3** Offsets of uncompressed nodes are multiples of the page size; offsets of compressed
-//!   ones are multiples of the logical block.
+//! - **N1** The checksum in a pointer covers every encoded byte. A block that is corrupted,
+//!   misdirected, stale or zeroed is therefore detected when it is read, unless it contains exactly
+//!   the expected bytes.
+//! - **N2** A node decodes to exactly `pages × page size` bytes. No more memory than that is
+//!   allocated for it.
+//! - **N3** The offset of an uncompressed node is a multiple of the page size. The offset of a
+//!   compressed node is a multiple of the logical block size.
 
 pub mod codec;
 pub mod format;
@@ -27,7 +31,7 @@ use crate::{Error, Result};
 /// Maximum number of pages in a node.
 pub const MAX_PAGES: u8 = 16;
 
-/// The size of a page: a power of two from 4 to 64 KiB, one per store.
+/// The page size of a store, which is a power of two from 4 KiB to 64 KiB.
 ///
 /// ```
 /// use alluvium_storage::PageSize;
@@ -46,7 +50,7 @@ impl PageSize {
     /// Creates a page size of `bytes` bytes.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if it is not a power of two from 4 KiB to 64 KiB.
+    /// [`Error::BadOption`] if `bytes` is not a power of two from 4 KiB to 64 KiB.
     pub fn new(bytes: u32) -> Result<PageSize> {
         if bytes.is_power_of_two() && (Self::MIN.0..=Self::MAX.0).contains(&bytes) {
             Ok(PageSize(bytes))
@@ -59,7 +63,7 @@ impl PageSize {
         }
     }
 
-    /// Returns the size in bytes.
+    /// Returns the page size in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         self.0 as usize
@@ -78,7 +82,7 @@ impl Default for PageSize {
     }
 }
 
-/// Returns the name of a tier's file.
+/// Returns the name of the data file of a tier.
 #[must_use]
 pub fn tier_file(tier: u8) -> String {
     format!("tier-{tier}.data")

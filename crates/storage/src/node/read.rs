@@ -1,4 +1,5 @@
-//! Uncached reads of nodes from their tiers, verified and decoded, one by one or in batches.
+//! Uncached reads of nodes from their tiers. Nodes are read one by one or in batches, and are
+//! verified and decoded.
 
 use super::{MAX_PAGES, NodeCodec, NodePointer, PageSize};
 use crate::{Error, Result, TierFiles};
@@ -6,9 +7,9 @@ use alluvium_base::{MIB, Purpose};
 use alluvium_device::{AlignedBuffer, Device, IoBatch};
 use std::sync::Arc;
 
-/// Maximum number of nodes read at once.
+/// Maximum number of nodes that are read together.
 const NODES_AT_ONCE: usize = 64;
-/// Maximum number of bytes read at once, unless a single node is longer.
+/// Maximum number of bytes that are read together. A single node may be longer.
 const BYTES_AT_ONCE: usize = MIB as usize;
 
 const _: () = assert!(
@@ -16,11 +17,11 @@ const _: () = assert!(
     "the longest node is read at once"
 );
 
-/// Reads, verifies and decodes a node.
+/// Reads a node from its tier, verifies its checksum and decodes it.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if the bytes do not match the pointer, or the file ends before them; I/O
-/// errors.
+/// [`Error::Corrupt`] if the bytes do not match the pointer, or if the file ends before the end of
+/// the node; I/O errors.
 pub fn read_node(
     tiers: &TierFiles,
     pointer: &NodePointer,
@@ -33,8 +34,9 @@ pub fn read_node(
     decoded(pointer, page_size, &encoded)
 }
 
-/// Reads nodes in batches, and passes each to `visit` in their order, with its index among the
-/// pointers: the node, or the error. A damaged node does not stop the others.
+/// Reads nodes in batches. For each pointer, in order, `visit` is called with the index of the
+/// pointer and either the decoded node or the error. A damaged node does not prevent the other
+/// nodes from being read.
 pub fn read_nodes(
     tiers: &TierFiles,
     pointers: &[NodePointer],
@@ -51,7 +53,8 @@ pub fn read_nodes(
         for (index, pointer) in some.iter().enumerate() {
             let node = match pieces.as_ref().and_then(|pieces| encoded(pieces, pointer)) {
                 Some(encoded) => decoded(pointer, page_size, encoded),
-                // The batch failed or has no such node: it is read alone and gets its own result.
+                // The batch failed, or the node is not in its buffers. The node is read separately
+                // and gets its own result.
                 None => read_node(tiers, pointer, page_size, purpose),
             };
             visit(begun + index, node);
@@ -60,7 +63,8 @@ pub fn read_nodes(
     }
 }
 
-/// Returns how many of these nodes are read at once. They must be in one tier.
+/// Returns the number of nodes, from the first, that can be read in one batch. They must all be in
+/// the same tier.
 fn together(pointers: &[NodePointer], page_size: PageSize) -> usize {
     let mut bytes = 0;
     let fits = |pointer: &&NodePointer| {
@@ -75,8 +79,9 @@ fn together(pointers: &[NodePointer], page_size: PageSize) -> usize {
         .max(1)
 }
 
-/// Reads the encoded bytes of nodes of one tier. Adjacent nodes form one request. Returns the
-/// pieces with their offsets, in the order of the nodes; `None` if any read fails.
+/// Reads the encoded bytes of several nodes of one tier. Adjacent nodes are read with one request.
+/// Returns the buffers with their offsets in the file, in the order of the nodes, or `None` if any
+/// read fails.
 fn read_together(
     tiers: &TierFiles,
     pointers: &[NodePointer],
@@ -103,7 +108,8 @@ fn read_together(
     Some(pieces.iter().map(|piece| piece.0).zip(buffers).collect())
 }
 
-/// Returns the bytes of a node from the pieces that were read.
+/// Returns the encoded bytes of a node from the buffer that contains it, or `None` if no buffer
+/// does.
 fn encoded<'p>(pieces: &'p [(u64, AlignedBuffer)], pointer: &NodePointer) -> Option<&'p [u8]> {
     pieces.iter().find_map(|(offset, piece)| {
         let at = usize::try_from(pointer.offset.checked_sub(*offset)?).ok()?;
@@ -111,7 +117,8 @@ fn encoded<'p>(pieces: &'p [(u64, AlignedBuffer)], pointer: &NodePointer) -> Opt
     })
 }
 
-/// Returns the file of a node, after checking that the node is inside it.
+/// Returns the data file that contains a node. Returns an error if the node is not completely
+/// inside the file.
 fn file_of<'t>(
     tiers: &'t TierFiles,
     pointer: &NodePointer,

@@ -1,17 +1,21 @@
-//! Packs nodes contiguously into their own extents, and writes each extent with one large write.
+//! Writer that packs nodes contiguously into extents of its own, and writes each extent with one
+//! large write.
 //!
-//! Placement (N3): an uncompressed node begins at a multiple of the page size. A compressed node
-//! begins at a multiple of the logical block, or at the next 4 KiB boundary if it then touches
-//! fewer blocks of 4 KiB and the padding is at most an eighth of it. Gaps are filled with zeros.
+//! Alignment (N3): an uncompressed node begins at a multiple of the page size. A compressed node
+//! begins at a multiple of the logical block size. It begins at the next 4 KiB boundary instead if
+//! it then occupies fewer blocks of 4 KiB and the padding is at most an eighth of its length. Gaps
+//! between nodes are filled with zeros.
 //!
-//! An extent's live bytes are the sum of its nodes' [`NodePointer::read_len`]: the encoded bytes
-//! rounded up to the logical block, since the rest of the block is unusable. The owner of a node
-//! subtracts this from the extent when it drops the node.
+//! The live bytes of an extent are the sum of [`NodePointer::read_len`] over its nodes, which is
+//! the encoded length rounded up to the logical block size. The rounding is included because the
+//! rest of a block cannot be used otherwise. When the owner of a node drops the node, it must
+//! subtract this number from the live bytes of the extent.
 //!
-//! On the memory device one core writes 3.6 to 4.2 GB/s of uncompressed nodes, including checksums
-//! and both copies (the device's own copy alone: 8.8, the checksum alone: 12 to 21). For records
-//! that hardly compress, LZ4 accepts 0.4 to 0.5 GB/s and Zstd 0.25 to 0.3 (`cargo bench -p
-//! alluvium-storage --bench nodes`, on a busy machine with two cores).
+//! On the memory device, one core writes 3.6 to 4.2 GB/s of uncompressed nodes, including checksums
+//! and both copies. For comparison, the device's own copy alone reaches 8.8 GB/s, and the checksum
+//! alone 12 to 21 GB/s. For records that hardly compress, the rate is 0.4 to 0.5 GB/s with LZ4 and
+//! 0.25 to 0.3 GB/s with Zstd. These rates were measured with `cargo bench -p alluvium-storage
+//! --bench nodes` on a busy machine with two cores.
 
 use super::codec::NodeEncoder;
 use super::{MAX_PAGES, NodeCodec, NodePointer, PageSize};
@@ -22,14 +26,15 @@ use alluvium_device::{AlignedBuffer, BLOCK, Device, IoBatch, Ticket};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Maximum number of extents being written at once.
+/// Maximum number of extents for which writes are in flight at the same time.
 pub const MAX_IN_FLIGHT: usize = 4;
 
-/// Size in bytes of the device block that a node should not straddle. Writes are padded to it.
+/// Size in bytes of a device block. Writes are padded to it, and a node should not occupy part of
+/// an additional block without need.
 const DEVICE_BLOCK: usize = 4 * KIB as usize;
 
-/// Size in bytes of a writer's first buffer, unless the first node needs more. A memtable's index,
-/// or the few nodes of a trunk, fit into it.
+/// Size in bytes of a writer's first buffer, unless the first node is longer. The index of a
+/// memtable or the few nodes of a trunk fit into this buffer.
 const FIRST_BUFFER: usize = 64 * KIB as usize;
 
 const _: () = assert!(PageSize::MIN.bytes() == DEVICE_BLOCK && (DEVICE_BLOCK as u64).is_multiple_of(BLOCK));
@@ -37,36 +42,37 @@ const _: () = assert!(PageSize::MIN.bytes() == DEVICE_BLOCK && (DEVICE_BLOCK as 
 /// Options of a node writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriterOptions {
-    /// The tier to write to.
+    /// The tier to which nodes are written.
     pub tier: u8,
     pub page_size: PageSize,
-    /// The encoding of the nodes.
+    /// The codec with which nodes are encoded.
     pub codec: NodeCodec,
-    /// The generation under construction, which every pointer records.
+    /// The generation under construction, which is stored in every pointer.
     pub birth: u64,
-    /// The purpose of the writes, for I/O accounting.
+    /// The purpose of the writes, by which I/O is accounted.
     pub purpose: Purpose,
-    /// The allocation class, which determines whether the reserve may be used.
+    /// The allocation class, which determines whether the extents may use the reserve.
     pub class: AllocationClass,
-    /// Units in an extent: the size of a write, and the granularity at which space is freed. An
-    /// extent must hold the largest node.
+    /// Number of units in an extent, which is the size of a write and the granularity at which
+    /// space is freed. The largest node must fit into an extent.
     pub extent_units: u32,
 }
 
 impl WriterOptions {
-    /// The default number of units in an extent: 1 MiB.
+    /// Default number of units in an extent, which is 1 MiB.
     pub const EXTENT_UNITS: u32 = (1 << 20) / UNIT as u32;
 }
 
-/// The output of a finished writer. Its extents are provisional until they are installed.
+/// The extents written by a finished node writer. They remain provisional until the caller installs
+/// them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriterOutput {
-    /// The extents, in the order of their nodes, each with its live bytes.
+    /// The extents in the order of their nodes, each with its number of live bytes.
     pub extents: Vec<(Extent, u64)>,
 }
 
-/// Packs nodes into extents. If it is dropped before `finish`, it waits for its writes and frees
-/// its extents.
+/// Packs nodes into extents and writes them. If the writer is dropped before `finish` is called, it
+/// waits for its writes to complete and frees its extents.
 ///
 /// ```
 /// use alluvium_base::Purpose;
@@ -100,17 +106,18 @@ pub struct NodeWriter {
     options: WriterOptions,
     filling: Option<OpenExtent>,
     in_flight: VecDeque<(Ticket, Arc<dyn Device>)>,
-    /// Buffers of completed writes, to be reused.
+    /// Buffers of completed writes, which are reused.
     spare: Vec<AlignedBuffer>,
     encoder: NodeEncoder,
     encoded: Vec<u8>,
-    /// Extents that are written or being written.
+    /// The extents that have been written or are being written.
     written: WriterOutput,
-    /// The message of the first failed write. Once set, no more nodes are accepted.
+    /// The error message of the first failed write. After a failure, the writer accepts no more
+    /// nodes.
     failed: Option<String>,
 }
 
-/// The extent that is being filled.
+/// The extent to which nodes are currently added.
 #[derive(Debug)]
 struct OpenExtent {
     extent: Extent,
@@ -120,10 +127,10 @@ struct OpenExtent {
 }
 
 impl NodeWriter {
-    /// Creates a writer without nodes.
+    /// Creates a writer that has no nodes yet.
     ///
     /// # Panics
-    /// If an extent could not hold the largest node.
+    /// If the largest node does not fit into an extent of `extent_units` units.
     #[must_use]
     pub fn new(extents: Arc<Extents>, tiers: Arc<TierFiles>, options: WriterOptions) -> NodeWriter {
         assert!(
@@ -145,21 +152,22 @@ impl NodeWriter {
         }
     }
 
-    /// Changes the encoding of later nodes. Each pointer contains the encoding of its own node.
+    /// Changes the codec for later nodes. The pointer to each node contains the codec of that node.
     pub fn set_codec(&mut self, codec: NodeCodec) {
         self.options.codec = codec;
         self.encoder.set_codec(codec);
     }
 
-    /// Adds a node after the previous ones. Its pointer is valid once the writer is finished, and
-    /// durable once the tier is synced.
+    /// Adds a node after the previous ones, and returns the pointer to it. The pointer may be used
+    /// after [`NodeWriter::finish`], and the node is durable after the tier is synced.
     ///
     /// # Errors
-    /// [`Error::Full`] if the store has no space for the node: it was not added, and the writer may
-    /// be finished or dropped. I/O errors of an earlier write: the writer accepts no more nodes.
+    /// [`Error::Full`] if the store has no space for the node; the node was not added, and the
+    /// writer may be finished or dropped. An I/O error of an earlier write; the writer accepts no
+    /// more nodes.
     ///
     /// # Panics
-    /// If the node is not 1 to 16 whole pages.
+    /// If the length of the node is not 1 to 16 whole pages.
     pub fn add(&mut self, node: &[u8]) -> Result<NodePointer> {
         self.refuse_if_failed()?;
         let page = self.options.page_size.bytes();
@@ -194,7 +202,8 @@ impl NodeWriter {
         pointer
     }
 
-    /// Copies encoded bytes to the buffer. Returns their offset in the file.
+    /// Copies the encoded bytes of a node to the buffer. Returns the offset of the node in the data
+    /// file.
     fn place(&mut self, bytes: &[u8], codec: NodeCodec) -> Result<u64> {
         let len = bytes.len().next_multiple_of(BLOCK as usize);
         let (filling, at) = self.make_room(len, codec)?;
@@ -202,7 +211,8 @@ impl NodeWriter {
             filling.at <= at && at + len <= filling.buffer.len(),
             "nodes follow each other"
         );
-        // The buffer is reused, so gaps between nodes are cleared.
+        // The buffer may contain data of an earlier extent, so the gap between the nodes is filled
+        // with zeros.
         filling.buffer[filling.at..at].fill(0);
         filling.buffer[at..at + bytes.len()].copy_from_slice(bytes);
         filling.buffer[at + bytes.len()..at + len].fill(0);
@@ -211,7 +221,8 @@ impl NodeWriter {
         Ok(filling.extent.offset() + at as u64)
     }
 
-    /// Returns the extent for the next node, of `len` bytes, and the node's position in it.
+    /// Returns the extent for a node of `len` encoded bytes, and the offset of the node within the
+    /// extent. If the node does not fit into the current extent, a new one is allocated.
     fn make_room(&mut self, len: usize, codec: NodeCodec) -> Result<(&mut OpenExtent, usize)> {
         let page = self.options.page_size.bytes();
         let start = |at| match codec {
@@ -246,12 +257,12 @@ impl NodeWriter {
         Ok((filling, at))
     }
 
-    /// Returns the result of [`NodeWriter::finish`] for the case that the next node is the last
-    /// one, has `pages` pages, and is not compressed. For a node that lists the extents of all
-    /// nodes including itself.
+    /// Returns what [`NodeWriter::finish`] would return if one more uncompressed node of `pages`
+    /// pages were added. It is used by a node that lists the extents of all nodes, including the
+    /// extent that contains the node itself.
     ///
     /// # Errors
-    /// As [`NodeWriter::add`] of that node.
+    /// As [`NodeWriter::add`] for a node of `pages` pages.
     pub fn extents_ending_with(&mut self, pages: u8) -> Result<Vec<(Extent, u64)>> {
         self.refuse_if_failed()?;
         let len = self.options.page_size.node_bytes(pages);
@@ -266,7 +277,8 @@ impl NodeWriter {
         Ok(extents)
     }
 
-    /// Starts writing the current extent, after trimming its unused units.
+    /// Starts writing the current extent to the device. Units at its end that are not used are
+    /// freed.
     fn flush(&mut self) -> Result<()> {
         let Some(filling) = self.filling.take() else {
             return Ok(());
@@ -278,7 +290,7 @@ impl NodeWriter {
             live,
         } = filling;
         if at == 0 {
-            // The extent was allocated for a node that was not added.
+            // The extent was allocated for a node that could not be added.
             self.extents.abandon(extent);
             return Ok(());
         }
@@ -288,7 +300,7 @@ impl NodeWriter {
         let end = at.next_multiple_of(DEVICE_BLOCK);
         buffer[at..end].fill(0);
         if end < buffer.len() {
-            // A request writes a whole buffer, so the buffer is shortened.
+            // A write request always writes a whole buffer, so a shorter buffer is used.
             let short = AlignedBuffer::padded(&buffer[..end]);
             self.keep(std::mem::replace(&mut buffer, short));
         }
@@ -302,7 +314,7 @@ impl NodeWriter {
         Ok(())
     }
 
-    /// Waits for the oldest write.
+    /// Waits for the write that was started first, and keeps its buffer for reuse.
     fn complete_oldest(&mut self) -> Result<()> {
         let Some((ticket, file)) = self.in_flight.pop_front() else {
             return Ok(());
@@ -324,7 +336,7 @@ impl NodeWriter {
         }
     }
 
-    /// Keeps a buffer for reuse if it has the size of a whole extent.
+    /// Keeps a buffer for reuse if it has the size of a full extent.
     fn keep(&mut self, buffer: AlignedBuffer) {
         if buffer.len() as u64 == u64::from(self.options.extent_units) * UNIT {
             self.spare.push(buffer);
@@ -339,7 +351,7 @@ impl NodeWriter {
         Err(self.tiers.failure(self.options.tier).unwrap_or(poisoned))
     }
 
-    /// Returns the size in bytes of the nodes added so far, including padding between them.
+    /// Returns the total size in bytes of the nodes added so far, including padding between them.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let written: u64 = self
@@ -351,25 +363,28 @@ impl NodeWriter {
         written + self.filling.as_ref().map_or(0, |filling| filling.at as u64)
     }
 
-    /// Returns the full extents in the order of their nodes, each with its live bytes.
+    /// Returns the extents that are already full, in the order of their nodes, each with its number
+    /// of live bytes.
     #[must_use]
     pub fn written(&self) -> &[(Extent, u64)] {
         &self.written.extents
     }
 
-    /// Returns the extent being filled, if there is one, and the number of its bytes in use. When
-    /// the writer is finished, the extent is trimmed after the unit of its last node.
+    /// Returns the extent to which nodes are currently added, and the number of its bytes in use.
+    /// Returns `None` if there is no such extent. When the writer is finished, the units after the
+    /// last node are freed.
     #[must_use]
     pub fn filling(&self) -> Option<(Extent, u64)> {
         let filling = self.filling.as_ref()?;
         Some((filling.extent, filling.at as u64))
     }
 
-    /// Writes the remaining nodes and waits for every write. Nothing is installed. On a further
-    /// tier the nodes are then durable (T7), on the first tier they are not.
+    /// Writes the remaining nodes and waits for all writes. Returns the extents, which are not
+    /// installed yet. On any tier but the first, the nodes are durable when this returns (T7). On
+    /// the first tier they are not.
     ///
     /// # Errors
-    /// I/O errors; the extents are then freed.
+    /// I/O errors, in which case the extents are freed.
     pub fn finish(mut self) -> Result<WriterOutput> {
         self.refuse_if_failed()?;
         self.flush()?;
@@ -389,7 +404,7 @@ impl NodeWriter {
 
 impl Drop for NodeWriter {
     fn drop(&mut self) {
-        // An extent must not get a new owner before a write to it is finished.
+        // An extent must not be allocated again before all writes to it have completed.
         for (ticket, file) in self.in_flight.drain(..) {
             file.wait(&ticket);
         }
@@ -402,8 +417,8 @@ impl Drop for NodeWriter {
 }
 
 /// Allocates an extent and a buffer for it. The buffer may be shorter than the extent, because most
-/// writers end within their first nodes. If space is scarce the extent may be shorter, but holds
-/// `len` bytes.
+/// writers write only a few nodes. If space is scarce, the extent may be shorter than usual, but it
+/// has at least `len` bytes.
 fn begin(
     extents: &Extents,
     options: &WriterOptions,
@@ -421,7 +436,8 @@ fn begin(
     let whole = extent.units == options.extent_units;
     let buffer = match spare.pop().filter(|_| whole) {
         Some(buffer) => buffer,
-        // Writes end at a device block boundary, and compressed nodes may end anywhere before it.
+        // A write is padded to a device block, and a compressed node may end anywhere within a
+        // block, so the buffer has a multiple of the device block size.
         None => AlignedBuffer::zeroed(
             (extent.bytes() as usize).min(len.next_multiple_of(DEVICE_BLOCK).max(FIRST_BUFFER)),
         ),
@@ -434,7 +450,8 @@ fn begin(
     })
 }
 
-/// Returns the start of a compressed node of `len` bytes, at or after `at`.
+/// Returns the offset at which a compressed node of `len` bytes begins. It is `at` or the next
+/// device block boundary.
 fn start_of_compressed(at: usize, len: usize) -> usize {
     let aligned = at.next_multiple_of(DEVICE_BLOCK);
     let touched = (at % DEVICE_BLOCK + len).div_ceil(DEVICE_BLOCK);

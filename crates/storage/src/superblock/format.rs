@@ -1,8 +1,8 @@
 //! On-disk format of a superblock, version 2. All integers are little-endian.
 //!
-//! The file `superblock` has four slots of 4096 bytes. Slots 0 and 1 contain the two copies of one
-//! generation, slots 2 and 3 those of another. The first 16 bytes and the last 8 will keep their
-//! meaning in every later version.
+//! The file `superblock` has four slots of 4096 bytes. Slots 0 and 1 contain two copies of one
+//! generation, and slots 2 and 3 contain two copies of another. The meaning of the first 16 and the
+//! last 8 bytes will be the same in all later versions.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -29,11 +29,11 @@ use crate::{DiskLocation, Error, IMPOSSIBLE, OnDiskObject, PageSize, Result};
 use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum;
 
-/// The newest format version that can be read, and the one that is written.
+/// The format version that is written, which is also the only one that can be read.
 pub const FORMAT_VERSION: u32 = 2;
-/// Size of a slot in bytes.
+/// Size in bytes of a slot, which contains one copy of a superblock.
 pub const SLOT_BYTES: usize = 4096;
-/// Number of slots: two generations, each stored twice.
+/// Number of slots, for two copies of each of two generations.
 pub const SLOTS: usize = 4;
 /// Maximum size of the payload in bytes.
 pub const MAX_PAYLOAD: usize = CHECKSUM_AT - PAYLOAD_AT;
@@ -49,39 +49,39 @@ const _: () = assert!(MAX_PAYLOAD == 3960 && MAX_PAYLOAD <= u16::MAX as usize);
 /// The contents of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// The identity of the store.
+    /// The id of the store.
     pub store: u128,
-    /// The generation, counted from 1.
+    /// The number of the generation. The first generation is 1.
     pub generation: u64,
-    /// This generation contains every commit with a sequence number up to this one.
+    /// The generation contains every commit up to this sequence number.
     pub cut: u64,
-    /// The synced watermark of the log, as known when the superblock was written.
+    /// The synced watermark of the log when the superblock was written.
     pub synced: u64,
     pub page_size: PageSize,
     pub tiers: u8,
-    /// Pointer to the extent map of the generation.
+    /// Pointer to the extent map of this generation.
     pub map: MapPointer,
-    /// Bytes stored on behalf of the crate above.
+    /// Bytes that the crate above this one stores in the superblock.
     pub payload: Vec<u8>,
 }
 
-/// The contents of a slot.
+/// The contents of one slot.
 #[derive(Debug)]
 pub enum SuperblockSlot {
-    /// Only zeros: the slot was never written.
+    /// The slot contains only zeros, because it was never written.
     Empty,
     Valid(Superblock),
-    /// Invalid content, with the reason.
+    /// The content of the slot is invalid for this reason.
     Bad(Error),
 }
 
-/// Returns the place of a slot, for error messages.
+/// Returns the location of a slot, for error messages.
 pub(super) fn place(slot: usize) -> DiskLocation {
     DiskLocation::new(OnDiskObject::Superblock, super::FILE, (slot * SLOT_BYTES) as u64)
 }
 
 impl Superblock {
-    /// Encodes the copy in `slot`.
+    /// Returns the bytes of this superblock's copy in `slot`.
     ///
     /// # Panics
     /// If the payload is longer than [`MAX_PAYLOAD`].
@@ -117,7 +117,7 @@ impl Superblock {
 }
 
 impl SuperblockSlot {
-    /// Decodes the copy in `slot`. Never fails: errors are returned as [`SuperblockSlot::Bad`].
+    /// Decodes the content of `slot`. Errors are returned as [`SuperblockSlot::Bad`].
     #[must_use]
     pub fn decode(bytes: &[u8], slot: usize) -> SuperblockSlot {
         if bytes.len() == SLOT_BYTES && bytes.iter().all(|&byte| byte == 0) {
@@ -174,7 +174,7 @@ fn decode(bytes: &[u8], slot: usize) -> Result<Superblock> {
     fields(&mut reader, slot)
 }
 
-/// Decodes the fields after the slot's number.
+/// Decodes the fields that follow the slot number.
 fn fields(reader: &mut ByteReader<'_>, slot: usize) -> Result<Superblock> {
     let bad = |found: String| Error::corrupt(place(slot), "a plausible superblock", found);
     let mut read = || -> std::result::Result<_, TruncatedInput> {

@@ -1,7 +1,7 @@
-//! The superblock: determines the durable generation of the store.
+//! The superblock, which determines the durable generation of the store.
 //!
-//! *Scope*: how a generation is stored twice, which generation in the file is the newest, and when
-//! the file is synced.
+//! *Scope*: how a generation is stored in two copies, which generation in the file is the newest,
+//! and when the file is synced.
 //!
 //! *Must not depend on*: the contents of a generation: the payload, the extent map and the log.
 //!
@@ -16,20 +16,21 @@
 //!
 //! Invariants:
 //!
-//! - **P1** The pair that holds the durable generation is never written, except to repair one copy
-//!   from the other.
-//! - **P2** A generation is durable once both of its copies are written and the file is synced;
-//!   everything that it reaches was synced before they were written.
-//! - **P3** Opening rewrites the copies of the generation that it found, one at a time, and syncs
-//!   each, before anything acts on the contents. A killed process may have left a superblock that
-//!   was never synced, and a failed sync may have left one that no later sync would write: its
-//!   pages are clean but not on the disk.
-//! - **P4** The file has the name `superblock` only once it contains a durable generation. Until
-//!   then the store is being created and the file is `superblock.new`.
-//! - **P5** Of the state left by an earlier process, only the superblock itself may not be durable.
-//!   The extents and the prefix of the map that it reaches were synced before it was written (P2),
-//!   and a failed sync stops the store before that. A later process that adds to a page of an
-//!   earlier one writes the whole page, with its own sync.
+//! - **P1** The pair of slots with the durable generation is never written, except to repair one
+//!   copy from the other.
+//! - **P2** A generation is durable when both of its copies are written and the file is synced.
+//!   Everything reachable from the generation was synced before the copies were written.
+//! - **P3** Opening rewrites both copies of the generation that it has found, one after the other,
+//!   and syncs each before anything depends on the contents. This is necessary because a process
+//!   that was killed may have left a superblock that was never synced. A failed sync may also have
+//!   left one that a later sync would not write, because its pages are marked clean although they
+//!   are not on disk.
+//! - **P4** The file has the name `superblock` only after it contains a durable generation. Before
+//!   that, the store is being created, and the name is `superblock.new`.
+//! - **P5** Of the files that an earlier process left behind, only the superblock itself may not be
+//!   durable. The extents and the part of the map reachable from it were synced before it was
+//!   written (P2), and a failed sync would have stopped the store before that. If a later process
+//!   appends to a page of an earlier one, it rewrites the whole page and syncs it.
 
 pub mod format;
 
@@ -49,29 +50,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub const FILE: &str = "superblock";
-/// Name of the file while the store is being created.
+/// Name of the superblock file while the store is being created.
 pub const NEW_FILE: &str = "superblock.new";
 
-/// The file that determines the durable generation.
+/// The open superblock file, which determines the durable generation.
 #[derive(Debug)]
 pub struct SuperblockFile {
     file: Arc<dyn Device>,
-    /// The pair of the durable generation: 0 or 1.
+    /// The pair of slots that contains the durable generation: 0 or 1.
     durable_pair: usize,
     durable: Superblock,
-    /// Whether a copy of the durable generation could not be rewritten because the disk was full.
+    /// Whether the copies of the durable generation could not be rewritten at opening because the
+    /// disk was full.
     unmended: AtomicBool,
 }
 
 impl SuperblockFile {
-    /// Returns whether the file was removed since it was opened.
+    /// Returns whether the file has been removed since it was opened.
     #[must_use]
     pub fn is_removed(&self) -> bool {
         self.file.is_removed()
     }
 }
 
-/// Returns whether a directory contains a superblock, in whatever state.
+/// Returns whether a directory contains a superblock file, even a damaged one.
 ///
 /// # Errors
 /// I/O errors.
@@ -79,10 +81,11 @@ pub fn exists(directory: &dyn Directory) -> Result<bool> {
     Ok(directory.list()?.iter().any(|name| name == FILE))
 }
 
-/// Checks that a directory contains a superblock, before anything is locked or created in it.
+/// Checks that a directory contains a superblock file. It is called before anything is locked or
+/// created in the directory.
 ///
 /// # Errors
-/// [`Error::NotAStore`] with the reason if there is none; I/O errors.
+/// [`Error::NotAStore`] with the reason, if there is no superblock file; I/O errors.
 pub fn require(directory: &dyn Directory) -> Result<()> {
     if exists(directory)? {
         return Ok(());
@@ -93,12 +96,13 @@ pub fn require(directory: &dyn Directory) -> Result<()> {
     })
 }
 
-/// Checks that a store can be created in a directory, before anything is locked or created in it.
+/// Checks that a store can be created in a directory. It is called before anything is locked or
+/// created in the directory.
 ///
 /// # Errors
-/// [`Error::StoreExists`] if the directory contains a store; [`Error::NotAStore`] if it contains
-/// files of a store without a superblock, which creation does not overwrite, or foreign files; I/O
-/// errors.
+/// [`Error::StoreExists`] if the directory contains a store. [`Error::NotAStore`] if it contains
+/// files of a store but no superblock, because creation must not overwrite them, or if it contains
+/// files of other programs. I/O errors.
 pub fn require_none(directory: &dyn Directory) -> Result<()> {
     let names = directory.list()?;
     let has = |wanted: &str| names.iter().any(|name| name == wanted);
@@ -133,10 +137,11 @@ pub fn require_none(directory: &dyn Directory) -> Result<()> {
     }
 }
 
-/// Description of the directory of a further tier.
+/// Explanation for a directory that contains a tier other than the first.
 const TIER_OF_ANOTHER: &str = "it holds a tier of a store whose first directory is elsewhere";
 
-/// Returns the reason for refusing to create a store next to a foreign file.
+/// Returns an explanation why no store is created in a directory that contains the file `name` of
+/// another program.
 #[must_use]
 pub fn foreign(name: &str) -> String {
     format!(
@@ -145,8 +150,8 @@ pub fn foreign(name: &str) -> String {
     )
 }
 
-/// Marks a directory as one in which a store is being created. The mark precedes all other files,
-/// so it remains after a crash.
+/// Creates a file in the directory that shows that a store is being created there. It is created
+/// before all other files, so that it identifies them after a crash.
 ///
 /// # Errors
 /// As [`require_none`]; I/O errors.
@@ -154,8 +159,8 @@ pub fn begin_creation(directory: &dyn Directory) -> Result<()> {
     require_none(directory)?;
     let names = directory.list()?;
     if names.iter().any(|name| name == NEW_FILE) {
-        // Leftovers of an interrupted creation. It was never reported as complete, so its files may
-        // be removed.
+        // The files are left over from an interrupted creation, which was never reported as
+        // complete, so they may be removed.
         for name in names.iter().filter(|name| is_store_file(name)) {
             directory.remove(name)?;
         }
@@ -165,8 +170,8 @@ pub fn begin_creation(directory: &dyn Directory) -> Result<()> {
     Ok(directory.sync()?)
 }
 
-/// Removes the files of a failed creation as far as possible, its mark last. Without a superblock
-/// they are not a store.
+/// Removes the files of a failed creation as far as possible. The file that marks the creation is
+/// removed last. Files that remain are not a store, because there is no superblock.
 pub fn abandon_creation(directory: &dyn Directory) {
     let names = directory.list().unwrap_or_default();
     if names.iter().any(|name| name == FILE) {
@@ -177,24 +182,25 @@ pub fn abandon_creation(directory: &dyn Directory) {
         removed &= directory.remove(name).is_ok();
     }
     if removed && directory.sync().is_ok() {
-        // If this fails, the next creation removes the mark.
+        // If this fails, the next creation in this directory removes the file.
         let _ = directory.remove(NEW_FILE);
     }
 }
 
-/// Undoes the creation of a store that was not yet reported as complete.
+/// Undoes the creation of a store. The creation must not have been reported as complete yet.
 pub fn undo_creation(directory: &dyn Directory) {
-    // The rename is first: as long as the superblock has its name, the store can be opened.
+    // The superblock is renamed first, because the store can be opened as long as it has its final
+    // name.
     if directory.rename(FILE, NEW_FILE).is_ok() && directory.sync().is_ok() {
         abandon_creation(directory);
     }
 }
 
-/// Prefix of the names of files that a structure keeps in addition to the extents, with pages
+/// Prefix of the names of files that data structures store outside the extents, and whose pages are
 /// written in place.
 pub const PAGES: &str = "paged.";
 
-/// Returns whether only a store uses this file name.
+/// Returns whether a file name is used only by stores.
 fn is_store_file(name: &str) -> bool {
     let with = |prefix: &str, suffix: &str| name.starts_with(prefix) && name.ends_with(suffix);
     let is_list = [LIST_FILE, NEW_LIST_FILE].contains(&name);
@@ -203,8 +209,8 @@ fn is_store_file(name: &str) -> bool {
 }
 
 impl SuperblockFile {
-    /// Makes the first generation durable, which completes a creation started with
-    /// [`begin_creation`]. Everything that the generation reaches must be synced already.
+    /// Writes the superblock of the first generation, which completes a creation started with
+    /// [`begin_creation`]. Everything reachable from the generation must already be synced.
     ///
     /// # Errors
     /// I/O errors.
@@ -226,19 +232,21 @@ impl SuperblockFile {
         Ok(created)
     }
 
-    /// Opens the file, reads the newest valid generation, and repairs a damaged copy of it.
+    /// Opens the superblock file, reads the newest valid generation, and repairs a damaged copy of
+    /// it.
     ///
-    /// The log determines whether a newer generation existed (`log::WriteAheadLog::open`).
+    /// Whether a newer generation existed can be determined only from the log
+    /// (`log::WriteAheadLog::open`).
     ///
     /// # Errors
-    /// [`Error::NotAStore`] without a superblock; [`Error::NewerFormat`]; [`Error::Corrupt`] if no
-    /// slot contains a valid superblock; I/O errors.
+    /// [`Error::NotAStore`] if there is no superblock file; [`Error::NewerFormat`];
+    /// [`Error::Corrupt`] if no slot contains a valid superblock; I/O errors.
     pub fn open(directory: &dyn Directory, access: FileAccessMode) -> Result<SuperblockFile> {
         Self::open_among(directory, access, |_| true)
     }
 
-    /// Like [`SuperblockFile::open`], but considers only generations before `than`. A repair uses
-    /// this if a newer generation leads to damage.
+    /// Like [`SuperblockFile::open`], but ignores generations from `than` on. A repair uses this if
+    /// data reachable from a newer generation is damaged.
     ///
     /// # Errors
     /// As [`SuperblockFile::open`].
@@ -295,11 +303,11 @@ impl SuperblockFile {
         &self.durable
     }
 
-    /// Makes `next` durable: writes both copies, then syncs (P2).
+    /// Makes `next` the durable generation, by writing both copies and then syncing the file (P2).
     ///
     /// # Errors
-    /// I/O errors. It is then unknown which generation is durable, so the caller must refuse
-    /// changes until the store is reopened (S6).
+    /// I/O errors. After an error it is unknown which generation is durable, so the caller must
+    /// refuse changes until the store is reopened (S6).
     ///
     /// # Panics
     /// If the payload is longer than [`MAX_PAYLOAD`].
@@ -329,9 +337,9 @@ impl SuperblockFile {
         Ok(())
     }
 
-    /// Rewrites the copies of the durable generation (P3), a damaged one first, and one at a time
-    /// so that there is always a good one (P1). If the disk is full and rewriting needs space, the
-    /// copies stay as they are until there is space.
+    /// Rewrites the copies of the durable generation (P3). A damaged copy is rewritten first, and
+    /// only one copy is written at a time, so that there is always a valid one (P1). If the disk is
+    /// full and rewriting needs space, the copies remain unchanged until there is space.
     fn repair_copies(&self) -> Result<()> {
         let renewed = self.renew();
         let full = matches!(&renewed, Err(error) if error.is_full());
@@ -367,9 +375,9 @@ impl SuperblockFile {
         Ok(())
     }
 
-    /// Rereads every slot and returns the violations of P1 and P2. If a full disk prevented the
-    /// rewriting of the copies at opening, it is retried first. While the disk is still full, one
-    /// good copy is sufficient.
+    /// Rereads every slot and returns the violations of P1 and P2. If the copies could not be
+    /// rewritten at opening because the disk was full, this is first attempted again. If the disk
+    /// is still full, one valid copy is sufficient.
     ///
     /// # Errors
     /// I/O errors.
@@ -416,7 +424,7 @@ fn slots_of(pair: usize) -> [usize; 2] {
     [2 * pair, 2 * pair + 1]
 }
 
-/// Returns why a directory without a superblock is not a store.
+/// Returns the reason why a directory without a superblock file is not a store.
 fn missing(directory: &dyn Directory) -> Result<String> {
     let names = directory.list()?;
     Ok(if names.iter().any(|name| name == NEW_FILE) {
@@ -432,7 +440,7 @@ fn missing(directory: &dyn Directory) -> Result<String> {
     })
 }
 
-/// Reads every slot. Slots after the end of a short file count as damaged.
+/// Reads every slot. If the file is too short for a slot, the slot is returned as damaged.
 fn read_slots(file: &dyn Device) -> Result<Vec<SuperblockSlot>> {
     let whole = file.len() / SLOT_BYTES as u64;
     (0..SLOTS)
@@ -446,8 +454,9 @@ fn read_slots(file: &dyn Device) -> Result<Vec<SuperblockSlot>> {
         .collect()
 }
 
-/// Returns the newest valid superblock and its pair. A slot with a different format version is an
-/// error even next to a valid superblock, because that version wrote last.
+/// Returns the newest valid superblock and the number of its pair of slots. A slot with a different
+/// format version is an error even if another slot is valid, because the version of Alluvium that
+/// wrote it was used last.
 fn newest(slots: Vec<SuperblockSlot>) -> Result<(usize, Superblock)> {
     let mut best: Option<(usize, Superblock)> = None;
     let mut first_error = None;

@@ -5,10 +5,10 @@ use crate::{Error, Result};
 use alluvium_device::Directory;
 use std::sync::Arc;
 
-/// The directories of a store: one for each tier, in the order of the tiers. The first also
-/// contains the superblock, the extent map and the log.
+/// The directories of a store, one for each tier, in the order of the tier numbers. The first
+/// directory also contains the superblock, the extent map and the log.
 ///
-/// A store with one tier is created and opened with its directory alone.
+/// A store with only one tier needs a single directory, which can be converted into this type.
 ///
 /// ```
 /// use alluvium_device::memory::MemoryDirectory;
@@ -21,12 +21,12 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Debug)]
 pub struct TierDirectories {
-    /// The directory of each tier, by number; never empty.
+    /// The directory of each tier, in the order of the tier numbers. There is at least one.
     all: Vec<Arc<dyn Directory>>,
 }
 
 impl TierDirectories {
-    /// Adds the directory of the next tier.
+    /// Appends the directory of the next tier.
     #[must_use]
     pub fn and(mut self, next: Arc<dyn Directory>) -> TierDirectories {
         self.all.push(next);
@@ -48,7 +48,7 @@ impl TierDirectories {
         }
     }
 
-    /// Wraps each directory with `change`.
+    /// Returns the directories after replacing each one with the result of `change`.
     ///
     /// # Errors
     /// The first error of `change`.
@@ -62,13 +62,14 @@ impl TierDirectories {
         })
     }
 
-    /// Returns the directory of tier 0, the superblock, the extent map and the log.
+    /// Returns the first directory, which contains tier 0, the superblock, the extent map and the
+    /// log.
     #[must_use]
     pub fn first(&self) -> &Arc<dyn Directory> {
         self.all.first().expect("a store has a directory (T1)")
     }
 
-    /// Returns the directory of a tier, if there is one.
+    /// Returns the directory of a tier, or `None` if there is no such tier.
     #[must_use]
     pub fn get(&self, tier: u8) -> Option<&Arc<dyn Directory>> {
         self.all.get(usize::from(tier))
@@ -85,17 +86,18 @@ impl TierDirectories {
         self.all.iter()
     }
 
-    /// Returns the directories of tiers 1 and above, each with its tier.
+    /// Returns the directories of tiers 1 and above, each with its tier number.
     pub(crate) fn further(&self) -> impl Iterator<Item = (u8, &dyn Directory)> {
         debug_assert!(!self.all.is_empty(), "a store has a directory (T1)");
         let numbered = self.all.iter().enumerate().skip(1);
         numbered.map(|(tier, directory)| (tier as u8, &**directory))
     }
 
-    /// Checks that a store can have these directories.
+    /// Checks that a store can use these directories.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if there are too many, or one occurs twice.
+    /// [`Error::BadOption`] if there are more directories than a store can have tiers, or if a
+    /// directory occurs twice.
     pub(crate) fn validate(&self) -> Result<()> {
         let bad = |why| Err(Error::BadOption { option: "tiers", why });
         if self.count() > MAX_TIERS {
@@ -116,10 +118,10 @@ impl TierDirectories {
         Ok(())
     }
 
-    /// Checks that the number of directories is the number of tiers of the store.
+    /// Checks that the number of directories is equal to the number of tiers of the store.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if it is not.
+    /// [`Error::BadOption`] if the two numbers differ.
     pub(crate) fn require_count(&self, tiers: u8) -> Result<()> {
         if self.count() == usize::from(tiers) {
             return Ok(());

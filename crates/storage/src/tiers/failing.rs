@@ -1,7 +1,7 @@
-//! Failing tiers: a failed tier accepts no new data, and the store continues without it.
+//! Failed tiers. A failed tier accepts no new data, and the store continues without it.
 //!
-//! This does not apply to the first tier. It contains the superblock and the log, which the store
-//! cannot work without: when it fails, the store refuses changes (S6).
+//! The first tier is an exception, because it contains the superblock and the log, without which
+//! the store cannot work. If the first tier fails, the store refuses changes (S6).
 
 use super::TierFiles;
 use crate::{Error, Result};
@@ -10,11 +10,12 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// The kind of access that failed.
+/// The kind of access to a tier's device that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailedAccess {
     Reading,
-    /// Writing, syncing, or changing the file's space. The data is written elsewhere.
+    /// Writing, syncing, or changing the file's length or space. New data is then written to other
+    /// tiers.
     Writing,
 }
 
@@ -35,8 +36,9 @@ impl FailedAccess {
         }
     }
 
-    /// Returns the failed access if an error indicates a failure of the device. A full disk, a
-    /// resource shortage of the process, a file that ends too soon and a simulated crash do not.
+    /// Returns the kind of access that failed, if an error means that the device has failed.
+    /// Returns `None` for a full disk, a lack of resources in the process, a file that ends too
+    /// early, and a simulated crash.
     fn of(error: &DeviceError) -> Option<FailedAccess> {
         match error {
             DeviceError::Io {
@@ -54,12 +56,12 @@ impl FailedAccess {
     }
 }
 
-/// The failure state of one tier's device.
+/// The failures of one tier's device.
 #[derive(Debug, Default)]
 pub(super) struct TierFailureState {
-    /// Bit set of the failed accesses.
+    /// Bit set of the kinds of access that have failed.
     accesses: AtomicU8,
-    /// The message of the first failure.
+    /// The error message of the first failure.
     cause: Mutex<Option<String>>,
 }
 
@@ -68,7 +70,7 @@ impl TierFailureState {
         self.accesses.load(Ordering::Acquire) & access.bit() != 0
     }
 
-    /// Records a failure. Returns whether it is the tier's first.
+    /// Records a failure. Returns whether it is the first failure of the tier.
     fn note(&self, access: FailedAccess, error: &DeviceError) -> bool {
         let mut cause = self.cause.lock();
         cause.get_or_insert_with(|| error.to_string());
@@ -83,8 +85,9 @@ impl TierFailureState {
 }
 
 impl TierFiles {
-    /// Returns the result of a device operation. A device failure of a further tier is recorded,
-    /// and becomes an error that names the tier (T7).
+    /// Returns the result of a device operation on a tier. If it is an error that means that the
+    /// device has failed, the tier is marked as failed, and the error is converted to
+    /// [`Error::TierFails`] (T7). This does not apply to the first tier.
     ///
     /// # Errors
     /// [`Error::TierFails`], or the error of `result`.
@@ -115,7 +118,7 @@ impl TierFiles {
         failure
     }
 
-    /// Returns the failure state of a further tier; `None` for the first tier.
+    /// Returns the failures of a tier, or `None` for the first tier.
     fn failing_of(&self, tier: u8) -> Option<&TierFailureState> {
         self.failing.get(usize::from(tier)).filter(|_| tier > 0)
     }
@@ -130,8 +133,8 @@ impl TierFiles {
         }
     }
 
-    /// Returns the error of a tier that has failed since it was opened. Such a tier accepts no new
-    /// data.
+    /// Returns the error with which a tier has failed, or `None` if it has not failed since it was
+    /// opened. A failed tier accepts no new data.
     #[must_use]
     pub fn failure(&self, tier: u8) -> Option<Error> {
         let failing = self.failing_of(tier)?;
@@ -149,15 +152,15 @@ impl TierFiles {
             .is_some_and(|failing| failing.accesses.load(Ordering::Acquire) != 0)
     }
 
-    /// Returns whether reads of a tier have failed. A compaction that reads from it would fail,
-    /// too.
+    /// Returns whether a read of a tier has failed since it was opened. A compaction that has to
+    /// read from such a tier would fail too.
     #[must_use]
     pub fn is_unreadable(&self, tier: u8) -> bool {
         self.failing_of(tier)
             .is_some_and(|failing| failing.has(FailedAccess::Reading))
     }
 
-    /// Returns whether reads of any tier have failed.
+    /// Returns whether a read of any tier has failed.
     #[must_use]
     pub fn has_unreadable(&self) -> bool {
         self.failing
@@ -165,7 +168,8 @@ impl TierFiles {
             .any(|failing| failing.has(FailedAccess::Reading))
     }
 
-    /// Returns the error of the first tier whose reads have failed.
+    /// Returns the error of the lowest-numbered tier of which a read has failed, or `None` if there
+    /// is no such tier.
     #[must_use]
     pub fn unreadable(&self) -> Option<Error> {
         let tier = (1..self.count() as u8).find(|tier| self.is_unreadable(*tier))?;

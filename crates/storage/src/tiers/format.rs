@@ -1,7 +1,8 @@
-//! On-disk format of a tier's mark, version 1. All integers are little-endian.
+//! On-disk format of the marker file of a tier's directory, version 1. All integers are
+//! little-endian.
 //!
-//! Each tier's directory except the first has a mark, in a file of 4096 bytes. The first 16 bytes
-//! and the last 8 will keep their meaning in every later version.
+//! The directory of every tier but the first contains a marker file of 4096 bytes. The meaning of
+//! its first 16 and last 8 bytes will be the same in all later versions.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -19,9 +20,9 @@ use crate::{DiskLocation, Error, Result};
 use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum;
 
-/// The newest format version that can be read, and the one that is written.
+/// The format version that is written, which is also the newest one that can be read.
 pub const FORMAT_VERSION: u32 = 1;
-/// Size of a mark in bytes.
+/// Size of a marker file in bytes.
 pub const MARK_BYTES: usize = 4096;
 
 const MAGIC: &[u8; 8] = b"ALLUTIER";
@@ -33,20 +34,20 @@ const _: () = assert!(
     "a tier's number is a byte in pointers"
 );
 
-/// The identity of a tier's directory.
+/// The contents of a marker file, which identify the directory of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierMark {
     /// The identity of the store.
     pub store: u128,
-    /// The tier: 1 to 7.
+    /// The number of the tier, from 1 to 7.
     pub tier: u8,
 }
 
 impl TierMark {
-    /// Encodes the file.
+    /// Returns the contents of the marker file.
     ///
     /// # Panics
-    /// If it is the mark of tier 0, which has none, or of a tier beyond the last.
+    /// If the tier is 0, which has no marker file, or if the tier number is too high.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert!(
@@ -67,10 +68,10 @@ impl TierMark {
         out
     }
 
-    /// Decodes a mark.
+    /// Decodes the contents of a marker file.
     ///
     /// # Errors
-    /// [`Error::NewerFormat`]; [`Error::Corrupt`] if it is not a mark.
+    /// [`Error::NewerFormat`]; [`Error::Corrupt`] if the bytes are not a valid marker file.
     pub fn decode(bytes: &[u8], place: &DiskLocation) -> Result<TierMark> {
         let bad = |expected: &str, found: String| Error::corrupt(place.clone(), expected, found);
         if bytes.len() != MARK_BYTES {
@@ -114,7 +115,8 @@ impl TierMark {
     }
 }
 
-/// Returns whether a tier has a mark: every tier except the first, which has the superblock.
+/// Returns whether a tier has a marker file. All tiers do except the first, whose directory
+/// contains the superblock.
 fn is_further(tier: usize) -> bool {
     (1..MAX_TIERS).contains(&tier)
 }

@@ -1,5 +1,6 @@
-//! The mark of a further tier's directory: written before the store's first superblock, renamed
-//! after it, and checked at every opening.
+//! The marker file that identifies the directory of a tier. Every tier but the first has one. It is
+//! written before the first superblock of the store, renamed after it, and checked each time the
+//! store is opened.
 
 use super::format::{MARK_BYTES, TierMark};
 use super::{TierDirectories, TierFiles, tier_file};
@@ -8,21 +9,21 @@ use crate::{DiskLocation, Error, OnDiskObject, Result, superblock};
 use alluvium_base::Purpose;
 use alluvium_device::{AlignedBuffer, Device, Directory, FileOptions};
 
-/// Name of the file that marks a directory as that of a tier.
+/// Name of the marker file, which shows that a directory belongs to a tier.
 pub const MARK_FILE: &str = "tier";
-/// Name of the mark while the tier is being created.
+/// Name of the marker file while the tier is being created.
 pub const NEW_MARK_FILE: &str = "tier.new";
 
-/// How opening handles a directory whose mark is damaged or missing.
+/// How opening a store treats a directory whose marker file is damaged or missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DamagedMarkPolicy {
     Refused,
-    /// The mark is rewritten, if the tier's file exists.
+    /// The marker file is rewritten if the directory contains the data file of the tier.
     Mended,
 }
 
 impl TierDirectories {
-    /// Returns the error for a directory that is not the one of a tier.
+    /// Returns the error for a directory that does not belong to this tier.
     fn wrong(&self, tier: u8, directory: &dyn Directory, why: String) -> Error {
         Error::WrongTier {
             directory: directory.describe(),
@@ -32,10 +33,11 @@ impl TierDirectories {
         }
     }
 
-    /// Checks that further tiers can be created, before anything is locked or created.
+    /// Checks that tiers 1 and above can be created in their directories. It is called before
+    /// anything is locked or created.
     ///
     /// # Errors
-    /// [`Error::WrongTier`] if a directory contains anything but leftovers of an interrupted
+    /// [`Error::WrongTier`] if a directory contains files other than those of an interrupted
     /// creation.
     pub(crate) fn require_vacant(&self) -> Result<()> {
         let mut further = self.further();
@@ -60,8 +62,8 @@ impl TierDirectories {
         Err(self.wrong(tier, directory, why))
     }
 
-    /// Marks the directories of further tiers as those of a store that is being created. Leftovers
-    /// of an interrupted creation are removed (T3).
+    /// Writes a marker file to the directory of each tier but the first, which shows that the tier
+    /// is being created. Files of an interrupted creation are removed (T3).
     ///
     /// # Errors
     /// As [`TierDirectories::require_vacant`]; I/O errors.
@@ -71,7 +73,8 @@ impl TierDirectories {
         further.try_for_each(|(tier, directory)| begin(TierMark { store, tier }, directory))
     }
 
-    /// Completes the creation of further tiers, once the superblock is durable (T3).
+    /// Completes the creation of all tiers but the first. It must be called after the superblock is
+    /// durable (T3).
     ///
     /// # Errors
     /// I/O errors. The next opening of the store completes the creation.
@@ -79,12 +82,14 @@ impl TierDirectories {
         self.further().try_for_each(|(_, directory)| end(directory))
     }
 
-    /// Removes the files of a failed creation from further tiers, as far as possible.
+    /// Removes the files of a failed creation from the directories of all tiers but the first, as
+    /// far as possible.
     pub(crate) fn abandon_creation(&self) {
         self.further().for_each(|(_, directory)| abandon(directory));
     }
 
-    /// Undoes the creation of a store that was not yet reported as complete, in every directory.
+    /// Undoes the creation of a store in all its directories. The creation must not have been
+    /// reported as complete yet.
     pub fn undo_creation(&self) {
         superblock::undo_creation(&**self.first());
         for (_, directory) in self.further() {
@@ -97,7 +102,7 @@ impl TierDirectories {
         }
     }
 
-    /// Checks the marks of further tiers (T2). Nothing is written.
+    /// Checks the marker files of all tiers but the first (T2). Nothing is written.
     ///
     /// # Errors
     /// As [`TierDirectories::adopt`].
@@ -108,7 +113,7 @@ impl TierDirectories {
         })
     }
 
-    /// Checks the mark of a directory.
+    /// Checks the marker file of one directory.
     ///
     /// # Errors
     /// As [`TierDirectories::adopt`].
@@ -116,12 +121,12 @@ impl TierDirectories {
         self.require_mark(TierMark { store, tier }, directory).map(drop)
     }
 
-    /// Checks the marks of further tiers, and completes a creation that was interrupted after the
-    /// superblock became durable.
+    /// Checks the marker files of all tiers but the first. If their creation was interrupted after
+    /// the superblock became durable, it is completed.
     ///
     /// # Errors
-    /// [`Error::WrongTier`] for the first directory that belongs to something else;
-    /// [`Error::Corrupt`] for a damaged mark; [`Error::NewerFormat`]; I/O errors.
+    /// [`Error::WrongTier`] for the first directory that does not belong to its tier;
+    /// [`Error::Corrupt`] if a marker file is damaged; [`Error::NewerFormat`]; I/O errors.
     pub(crate) fn adopt(&self, store: u128, damaged: DamagedMarkPolicy) -> Result<()> {
         for (tier, directory) in self.further() {
             let wanted = TierMark { store, tier };
@@ -142,13 +147,14 @@ impl TierDirectories {
         Ok(())
     }
 
-    /// Returns the violations in the marks of further tiers, one sentence each. Nothing is written.
+    /// Returns the violations found in the marker files of all tiers but the first, one sentence
+    /// each. Nothing is written.
     pub(crate) fn check_marks(&self, store: u128, tiers: &TierFiles) -> Vec<String> {
         let found = self.further().map(|(tier, directory)| {
             let found = self.require_mark(TierMark { store, tier }, directory);
             let error = tiers.record_failure(tier, found).err()?;
             Some(match error {
-                // The device failed, so the mark was not checked.
+                // The device has failed, so the marker file could not be checked.
                 Error::TierFails { .. } => error.to_string(),
                 other => format!("{other} (T2)"),
             })
@@ -156,7 +162,8 @@ impl TierDirectories {
         found.flatten().collect()
     }
 
-    /// Returns the name of the file that contains the expected mark.
+    /// Returns the name of the marker file of a directory. Returns an error if the file does not
+    /// identify the expected store and tier.
     fn require_mark(&self, wanted: TierMark, directory: &dyn Directory) -> Result<&'static str> {
         let names = directory.list()?;
         let has = |wanted: &str| names.iter().any(|name| name == wanted);
@@ -199,10 +206,10 @@ impl TierDirectories {
     }
 }
 
-/// Reads the mark of a directory, if there is one.
+/// Reads the marker file of a directory. Returns `None` if the directory has no marker file.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if the mark is damaged; [`Error::NewerFormat`]; I/O errors.
+/// [`Error::Corrupt`] if the marker file is damaged; [`Error::NewerFormat`]; I/O errors.
 pub fn mark_of(directory: &dyn Directory) -> Result<Option<TierMark>> {
     let names = directory.list()?;
     let mut marks = [MARK_FILE, NEW_MARK_FILE].into_iter();
@@ -213,7 +220,7 @@ pub fn mark_of(directory: &dyn Directory) -> Result<Option<TierMark>> {
     read(&*file, &DiskLocation::new(OnDiskObject::TierMark, name, 0)).map(Some)
 }
 
-/// Returns whether a directory has a mark, whatever its contents.
+/// Returns whether a directory has a marker file, even a damaged one.
 fn is_marked(directory: &dyn Directory) -> Result<bool> {
     let names = directory.list()?;
     Ok(names
@@ -221,7 +228,7 @@ fn is_marked(directory: &dyn Directory) -> Result<bool> {
         .any(|name| [MARK_FILE, NEW_MARK_FILE].contains(&name.as_str())))
 }
 
-/// Returns whether a directory contains a further tier of some store.
+/// Returns whether a directory contains a tier of some store other than its first tier.
 pub(crate) fn is_tier_directory(names: &[String]) -> bool {
     names.iter().any(|name| name == MARK_FILE)
 }
@@ -249,8 +256,8 @@ fn write(file: &dyn Device, mark: TierMark) -> Result<()> {
     Ok(file.sync(Purpose::Superblock)?)
 }
 
-/// Marks the directory of a tier that is being created, and removes leftover files of a tier from
-/// it.
+/// Writes the marker file of a tier that is being created, after removing data files of an
+/// interrupted creation from its directory.
 pub(crate) fn begin(mark: TierMark, directory: &dyn Directory) -> Result<()> {
     let names = directory.list()?;
     for name in names.iter().filter(|name| is_tier_file(name)) {
@@ -265,13 +272,13 @@ pub(crate) fn begin(mark: TierMark, directory: &dyn Directory) -> Result<()> {
     Ok(directory.sync()?)
 }
 
-/// Durably gives the mark its final name.
+/// Gives the marker file its final name, durably.
 pub(crate) fn end(directory: &dyn Directory) -> Result<()> {
     directory.rename(NEW_MARK_FILE, MARK_FILE)?;
     Ok(directory.sync()?)
 }
 
-/// Rewrites a damaged or missing mark.
+/// Writes a new marker file in place of a damaged or missing one.
 fn rewrite_mark(mark: TierMark, directory: &dyn Directory) -> Result<()> {
     for name in directory.list()? {
         if name == NEW_MARK_FILE {
@@ -282,7 +289,8 @@ fn rewrite_mark(mark: TierMark, directory: &dyn Directory) -> Result<()> {
     end(directory)
 }
 
-/// Removes the files of a creation, its mark last. Files of a completed tier are not removed (T3).
+/// Removes the files of an interrupted creation. The marker file is removed last. Files of a tier
+/// whose creation is complete are not removed (T3).
 pub(crate) fn abandon(directory: &dyn Directory) {
     let names = directory.list().unwrap_or_default();
     if is_tier_directory(&names) {
@@ -293,7 +301,7 @@ pub(crate) fn abandon(directory: &dyn Directory) {
         removed &= directory.remove(name).is_ok();
     }
     if removed && directory.sync().is_ok() {
-        // If this fails, the next creation removes the mark.
+        // If this fails, the next creation of a tier in this directory removes the file.
         let _ = directory.remove(NEW_MARK_FILE);
     }
 }

@@ -1,6 +1,7 @@
-//! The tiers of a store: a directory and a data file each, opened for direct I/O.
+//! The tiers of a store. Each tier has a directory and a data file, which is opened for direct I/O.
 //!
-//! *Scope*: the mapping from tiers to directories, and how a tier's directory identifies its store.
+//! *Scope*: the mapping from tiers to directories, and how the directory of a tier identifies the
+//! store to which it belongs.
 //!
 //! *Must not depend on*: the contents of a data file, and the placement of structures on tiers.
 //!
@@ -16,15 +17,19 @@
 //!
 //! Invariants:
 //!
-//! - **T1** A store has 1 to [`MAX_TIERS`] directories. The file of tier *n* is in the *n*-th; the
-//!   first also contains all files that do not belong to a tier.
-//! - **T2** A further directory has a mark: the id of the store and the number of the tier. The
-//!   mark is durable before the first superblock that counts the tier. A directory with a different
-//!   mark, or without one, is rejected by name before its data file is opened.
-//! - **T3** A mark has the name `tier` only once such a superblock is durable. Until then it is
-//!   `tier.new`, and a creation removes files only next to such a mark.
-//! - **T7** Extents installed on a further tier are durable: their writer has synced the tier. So a
-//!   failing tier holds nothing that a checkpoint still has to sync, and checkpoints skip it.
+//! - **T1** A store has 1 to [`MAX_TIERS`] directories. The data file of tier *n* is in the
+//!   directory with index *n*, counted from 0. The directory of tier 0 also contains all files that
+//!   do not belong to a tier.
+//! - **T2** Every directory but the first has a marker file with the id of the store and the number
+//!   of the tier. The marker file is durable before the first superblock that includes the tier. If
+//!   a directory has a different marker file or none, opening fails with an error that names the
+//!   directory, before the data file is opened.
+//! - **T3** The marker file has the name `tier` only after a superblock that includes the tier is
+//!   durable. Before that, its name is `tier.new`. Creating a tier removes existing files only from
+//!   a directory with a `tier.new` file.
+//! - **T7** Extents on any tier but the first are durable when they are installed, because their
+//!   writer has synced the tier. If such a tier fails, a checkpoint therefore has nothing to sync
+//!   on it, and skips it.
 
 mod directories;
 mod failing;
@@ -51,11 +56,11 @@ use alluvium_device::{Device, Directory, FileOptions};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Maximum number of tiers in a store. Their numbers fit into a byte on disk, and more would have
-/// no use.
+/// Maximum number of tiers of a store. A tier number must fit into a byte on disk, and more tiers
+/// than this would not be useful.
 pub const MAX_TIERS: usize = 8;
 
-/// The data files of the tiers, tier 0 first.
+/// The open data files of all tiers, in the order of the tier numbers.
 ///
 /// ```
 /// use alluvium_device::{Directory, memory::MemoryDirectory};
@@ -68,39 +73,39 @@ pub const MAX_TIERS: usize = 8;
 /// ```
 #[derive(Debug)]
 pub struct TierFiles {
-    /// The file of each tier. It is replaced when the file is reopened after a failure of its
-    /// device.
+    /// The data file of each tier. It is replaced when the file is reopened after its device has
+    /// failed.
     files: TierArray<VersionedCell<Arc<dyn Device>>>,
-    /// The names of the directories, for errors.
+    /// The names of the tiers' directories, for error messages.
     names: TierArray<Box<str>>,
     failing: [TierFailureState; MAX_TIERS],
-    /// Serialises the syncs of each tier: of two concurrent ones, one could report the failure of
-    /// the other.
+    /// One lock for each tier, which serialises its syncs. Without it, one of two concurrent syncs
+    /// could report the failure of the other.
     syncing: [Mutex<()>; MAX_TIERS],
 }
 
 impl TierFiles {
-    /// Creates the files of the tiers, each in its directory. Their names are durable once the
-    /// directories are synced.
+    /// Creates the data file of each tier in the tier's directory. The names of the files become
+    /// durable when the caller syncs the directories.
     ///
     /// # Errors
     /// I/O errors.
     ///
     /// # Panics
-    /// If there is no directory, or there are more than [`MAX_TIERS`].
+    /// If `directories` is empty or has more than [`MAX_TIERS`] entries.
     pub fn create(directories: &[&dyn Directory]) -> Result<TierFiles> {
         Self::with(directories, |directory, name| {
             Ok(directory.create(name, FileOptions::DIRECT)?)
         })
     }
 
-    /// Opens the files of the tiers, each in its directory.
+    /// Opens the data file of each tier in the tier's directory.
     ///
     /// # Errors
-    /// [`Error::NoDataFile`] if a file is missing; I/O errors.
+    /// [`Error::NoDataFile`] if a data file does not exist; I/O errors.
     ///
     /// # Panics
-    /// If there is no directory, or there are more than [`MAX_TIERS`].
+    /// If `directories` is empty or has more than [`MAX_TIERS`] entries.
     pub fn open(directories: &[&dyn Directory], options: FileOptions) -> Result<TierFiles> {
         Self::with(directories, |directory, name| {
             let opened = directory.open(name, options);
@@ -138,18 +143,18 @@ impl TierFiles {
         }
     }
 
-    /// Returns tiers with these files, for tests.
+    /// Returns tiers with these data files. For tests only.
     #[cfg(all(test, not(alluvium_model_check)))]
     pub(crate) fn of(files: Vec<Arc<dyn Device>>) -> TierFiles {
         let names: Vec<String> = (0..files.len()).map(|tier| format!("{tier}")).collect();
         Self::named(files, names.into_iter())
     }
 
-    /// Returns the file of a tier. The number may come from a damaged pointer, so an unknown one is
-    /// an error.
+    /// Returns the data file of a tier. The tier number may come from a damaged pointer, so an
+    /// unknown number is an error and not a panic.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if there is no such tier.
+    /// [`Error::Corrupt`] if the store has no such tier.
     pub fn get(&self, tier: u8) -> Result<&Arc<dyn Device>> {
         let file = self.files.get(usize::from(tier));
         file.map(VersionedCell::get).ok_or_else(|| {
@@ -168,14 +173,16 @@ impl TierFiles {
         self.files.len()
     }
 
-    /// Adds the file of the next tier, in a directory of this name.
+    /// Adds the data file of the next tier. `directory` is the name of its directory, for error
+    /// messages.
     pub(crate) fn add(&self, file: Arc<dyn Device>, directory: &str) {
         self.names.push(directory.into());
-        // This step is last, because the number of files defines the number of tiers.
+        // The file is added last, because the number of files defines the number of tiers.
         self.files.push(VersionedCell::new(file));
     }
 
-    /// Replaces the file of a failed tier by a reopened one, and clears the failure.
+    /// Replaces the data file of a failed tier with a reopened one. The tier is then no longer
+    /// marked as failed.
     pub(crate) fn replace(&self, tier: u8, device: Arc<dyn Device>) {
         assert!(self.fails(tier), "tier {tier} is opened again as it fails (T7)");
         let file = self.files.get(usize::from(tier)).expect("there is such a tier");
@@ -183,21 +190,21 @@ impl TierFiles {
         self.failing[usize::from(tier)].forget();
     }
 
-    /// Makes every completed write of a tier durable.
+    /// Makes every completed write to a tier durable.
     ///
     /// # Errors
-    /// [`Error::TierFails`] or I/O errors; the failed file is poisoned.
+    /// [`Error::TierFails`] or I/O errors. If a sync fails, later syncs of the file fail too.
     pub fn sync_tier(&self, tier: u8, purpose: Purpose) -> Result<()> {
         let file = self.get(tier)?;
         let _turn = self.syncing[usize::from(tier)].lock();
         self.record_failure(tier, file.sync(purpose))
     }
 
-    /// Makes every completed write of every tier durable. The failure of a further tier is not an
-    /// error here, because its installed data is already durable (T7).
+    /// Makes every completed write to every tier durable. If a tier other than the first fails, no
+    /// error is returned, because the installed data on that tier is already durable (T7).
     ///
     /// # Errors
-    /// I/O errors; the failed file is poisoned.
+    /// I/O errors. If a sync fails, later syncs of the file fail too.
     pub fn sync(&self, purpose: Purpose) -> Result<()> {
         for tier in 0..self.count() as u8 {
             match self.sync_tier(tier, purpose) {

@@ -1,10 +1,10 @@
-//! A growing collection with one value for each tier.
+//! A collection with one value for each tier, to which values can be added.
 
 use super::MAX_TIERS;
 use std::sync::OnceLock;
 
-/// A value for each tier, in the order of their numbers. Values can be added during concurrent
-/// reads.
+/// One value for each tier, in the order of the tier numbers. A value can be added while other
+/// threads read.
 #[derive(Clone, Debug)]
 pub(crate) struct TierArray<T> {
     values: [OnceLock<T>; MAX_TIERS],
@@ -19,10 +19,10 @@ impl<T> Default for TierArray<T> {
 }
 
 impl<T> TierArray<T> {
-    /// Adds the value of the next tier. Additions must not run concurrently.
+    /// Adds the value of the next tier. Two threads must not call this at the same time.
     ///
     /// # Panics
-    /// If there are [`MAX_TIERS`] already.
+    /// If the collection already has [`MAX_TIERS`] values.
     pub(crate) fn push(&self, value: T) {
         let mut next = self.values.iter().skip_while(|value| value.get().is_some());
         let next = next.next().expect("a store has no more tiers (T1)");

@@ -1,8 +1,9 @@
-//! A value that can be replaced while it is read: references to earlier values stay valid.
+//! A value that can be replaced while other threads read it. References to earlier values stay
+//! valid.
 
 use std::sync::OnceLock;
 
-/// A value and its replacements, oldest first.
+/// A list of a value and its later replacements, oldest first.
 #[derive(Debug)]
 pub(crate) struct VersionedCell<T> {
     value: T,
@@ -25,18 +26,18 @@ impl<T> VersionedCell<T> {
         last
     }
 
-    /// Returns the newest value. References to earlier ones stay valid.
+    /// Returns the newest value. References to earlier values stay valid.
     pub(crate) fn get(&self) -> &T {
         &self.last().value
     }
 
-    /// Replaces the value. Replacements must not run concurrently.
+    /// Replaces the value. Two threads must not call this at the same time.
     pub(crate) fn replace(&self, value: T) {
         let is_last = self.last().next.set(Box::new(VersionedCell::new(value))).is_ok();
         assert!(is_last, "a value is replaced by one thread at a time");
     }
 
-    /// Returns all values, oldest first.
+    /// Returns all values since the creation of the cell, oldest first.
     pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
         std::iter::successors(Some(self), |one| one.next.get().map(|next| &**next)).map(|one| &one.value)
     }

@@ -1,9 +1,9 @@
-//! On-disk format of the list of a store's further tiers, version 1. All integers are
+//! On-disk format of the list of a store's tiers other than the first, version 1. All integers are
 //! little-endian.
 //!
-//! The first directory of a store with several tiers contains the list, in a file whose size is a
-//! multiple of 4096 bytes. The first 16 bytes and the last 8 will keep their meaning in every later
-//! version.
+//! If a store has several tiers, its first directory contains this list, in a file whose size is a
+//! multiple of 4096 bytes. The meaning of the first 16 and the last 8 bytes will be the same in all
+//! later versions.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -15,7 +15,7 @@
 //!     -8     8  XXH3-64 of all bytes before
 //! ```
 //!
-//! An entry:
+//! Each entry has this format:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -33,11 +33,11 @@ use crate::{DiskLocation, Error, Result};
 use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum;
 
-/// The newest format version that can be read, and the one that is written.
+/// The format version that is written, which is also the newest one that can be read.
 pub const FORMAT_VERSION: u32 = 1;
-/// Maximum length of a directory's path in bytes.
+/// Maximum length in bytes of the path of a directory.
 pub const MAX_PATH: usize = 4095;
-/// Maximum size of a list in bytes.
+/// Maximum size of the list file in bytes.
 pub const MAX_BYTES: usize = 8 * PAGE;
 
 const MAGIC: &[u8; 8] = b"ALLULIST";
@@ -45,17 +45,17 @@ const ENTRIES_AT: usize = 32;
 const ENTRY_BYTES: usize = 12;
 const PAGE: usize = 4096;
 const CHECKSUM_BYTES: usize = 8;
-/// Encoding of the absence of a limit.
+/// The encoded size limit of a tier that has no limit.
 const UNLIMITED: u64 = u64::MAX;
 
 const _: () = assert!((PAGE as u64).is_multiple_of(alluvium_device::BLOCK));
 const _: () = assert!(ENTRIES_AT + (MAX_TIERS - 1) * (ENTRY_BYTES + MAX_PATH) + CHECKSUM_BYTES <= MAX_BYTES);
 
 impl TierList {
-    /// Encodes the file.
+    /// Returns the contents of the list file.
     ///
     /// # Panics
-    /// If the tiers are not ascending within 1 to 7, or a path is empty or longer than
+    /// If the tiers are not in ascending order from 1 to 7, or if a path is empty or longer than
     /// [`MAX_PATH`].
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -98,10 +98,10 @@ impl TierList {
         out
     }
 
-    /// Decodes a list.
+    /// Decodes the contents of a list file.
     ///
     /// # Errors
-    /// [`Error::NewerFormat`]; [`Error::Corrupt`] if it is not a list.
+    /// [`Error::NewerFormat`]; [`Error::Corrupt`] if the bytes are not a valid list.
     pub fn decode(bytes: &[u8], place: &DiskLocation) -> Result<TierList> {
         let bad = |expected: &str, found: String| Error::corrupt(place.clone(), expected, found);
         let short = |error: TruncatedInput| bad("a list of tiers", error.to_string());
@@ -140,7 +140,7 @@ impl TierList {
     }
 }
 
-/// Decodes the entries. The error describes the damage.
+/// Decodes the entries of a list. If they are damaged, the error describes the damage.
 fn read_entries(bytes: &[u8]) -> std::result::Result<Vec<TierEntry>, String> {
     let mut reader = ByteReader::new(bytes);
     let mut tiers: Vec<TierEntry> = Vec::new();
@@ -191,7 +191,7 @@ mod tests {
         TierList::decode(bytes, &DiskLocation::new(OnDiskObject::TierList, "tiers", 0))
     }
 
-    /// Returns the bytes with a recomputed checksum.
+    /// Returns the bytes with their checksum recomputed.
     fn signed(mut bytes: Vec<u8>) -> Vec<u8> {
         bytes.truncate(bytes.len() - CHECKSUM_BYTES);
         let sum = checksum(&bytes);
@@ -244,7 +244,8 @@ mod tests {
             decode(&signed(bytes))
         };
         assert!(matches!(with(8, 2), Err(Error::NewerFormat { found: 2, .. })));
-        // The version, the length of all entries, a tier, a zero, the length of a path, the end.
+        // The damaged bytes are, in order: the version, the length of the entries, tier numbers,
+        // the drained flag, the length of a path, a byte of a path, and the padding.
         for (at, byte) in [
             (8, 0),
             (12, 0x25),

@@ -1,16 +1,18 @@
-//! The list of a store's further tiers, in its first directory: the path of each at the last
-//! opening.
+//! The list of a store's tiers other than the first. It is a file in the store's first directory,
+//! and contains the path of each tier's directory when the store was last opened.
 //!
-//! *Scope*: how the list is read, and replaced so that a crash leaves the old or the new one.
+//! *Scope*: reading the list, and replacing it such that a crash leaves either the old or the new
+//! list.
 //!
 //! *Must not depend on*: how a path becomes a directory; the contents of a tier.
 //!
-//! The superblock contains the number of tiers, and marks identify the directories. The list is
-//! used to find the directories, and to name a missing one. A store opens without it.
+//! The superblock contains the number of tiers, and marker files identify their directories. The
+//! list is used only to find the directories, and to name a directory that is missing. A store can
+//! be opened without it.
 //!
 //! Invariants:
 //!
-//! - **T4** Tiers in a list ascend; the first one is not listed.
+//! - **T4** The tiers in a list are in ascending order, and the first tier is not listed.
 
 pub mod format;
 
@@ -18,38 +20,38 @@ use crate::{DiskLocation, Error, OnDiskObject, Result};
 use alluvium_base::Purpose;
 use alluvium_device::{AlignedBuffer, Directory, FileOptions};
 
-/// Name of the file that lists the further tiers.
+/// Name of the file that contains the list.
 pub const LIST_FILE: &str = "tiers";
-/// Name of a list that is being written.
+/// Name of the file while a new list is being written.
 pub const NEW_LIST_FILE: &str = "tiers.new";
 
-/// The entry of a further tier.
+/// An entry of the list, which describes one tier other than the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierEntry {
-    /// The tier: 1 to 7.
+    /// The number of the tier, from 1 to 7.
     pub tier: u8,
-    /// The path of its directory.
+    /// The path of the tier's directory.
     pub path: String,
-    /// Maximum bytes that the tier may use; no limit if `None`.
+    /// Maximum number of bytes that the tier may use, or `None` for no limit.
     pub max_bytes: Option<u64>,
-    /// Whether the tier is drained: it accepts no new data.
+    /// Whether the tier is being drained, in which case it accepts no new data.
     pub is_drained: bool,
 }
 
-/// The further tiers of a store.
+/// The tiers of a store other than the first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TierList {
     /// The identity of the store.
     pub store: u128,
-    /// The further tiers, ordered by number.
+    /// The entries of the tiers, in ascending order of their numbers.
     pub tiers: Vec<TierEntry>,
 }
 
 impl TierList {
-    /// Reads the list in a store's first directory, if there is one.
+    /// Reads the list in the first directory of a store. Returns `None` if there is no list.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it is damaged; [`Error::NewerFormat`]; I/O errors.
+    /// [`Error::Corrupt`] if the list is damaged; [`Error::NewerFormat`]; I/O errors.
     pub fn read(directory: &dyn Directory) -> Result<Option<TierList>> {
         let file = match directory.open(LIST_FILE, FileOptions::DIRECT.read_only()) {
             Ok(file) => file,
@@ -66,7 +68,7 @@ impl TierList {
         TierList::decode(&bytes, &place).map(Some)
     }
 
-    /// Durably replaces the list in a store's first directory. A crash at any moment leaves the old
+    /// Durably replaces the list in the first directory of a store. A crash leaves either the old
     /// or the new list.
     ///
     /// # Errors
@@ -85,7 +87,7 @@ impl TierList {
         Ok(directory.sync()?)
     }
 
-    /// Returns the entry of a tier, if it is listed.
+    /// Returns the entry of a tier, or `None` if the tier is not in the list.
     #[must_use]
     pub fn get(&self, tier: u8) -> Option<&TierEntry> {
         debug_assert!(
