@@ -11,7 +11,8 @@
 //! ```
 //!
 //! This module is used by `epoch`, the lock-free parts of `cache`, the completion watermark and the
-//! group commit of the log. With the model checker, only the tests named `model_check` can be run.
+//! group commit of the log. With this cfg, only the tests in the modules named `model_check` are
+//! meant to be run.
 
 #[cfg(alluvium_model_check)]
 mod chosen {

@@ -1,7 +1,8 @@
-//! The cache's memory and every pointer into it. No other module of the crate handles raw memory.
+//! The memory of the cache, and all pointers into it. No other module of the cache handles raw
+//! memory.
 //!
-//! Address space is reserved once. A range of it is committed on first touch and released when it
-//! is given back.
+//! Address space is reserved once, when the arena is created. Memory is committed when a range is
+//! first touched, and is released when the range is returned to the system.
 
 use crate::memory::AnonymousMemory;
 use crate::{Error, Result};
@@ -10,25 +11,27 @@ use std::sync::Arc;
 
 pub(super) use crate::memory::HUGE_PAGE;
 
-/// A reservation of address space and the values in it. Its bytes read as zero until they are
-/// written.
+/// A reserved range of address space that contains frames and their headers. Its bytes read as zero
+/// until they are written.
 #[derive(Debug)]
 pub(super) struct FrameArena {
     memory: AnonymousMemory,
 }
 
-/// A type that may be placed over zeroed arena memory and shared: every field is an atomic integer.
+/// A type of which references to zeroed arena memory may be created and shared, because all its
+/// fields are atomic integers.
 ///
 /// # Safety
-/// Zero bytes are a valid value, every field is an atomic, and the type needs no drop.
+/// A value whose bytes are all zero must be valid, every field must be an atomic integer, and the
+/// type must not need to be dropped.
 pub(super) unsafe trait ZeroedAtomics {}
 
 impl FrameArena {
-    /// Reserves `wanted` bytes. If the system refuses, halves the size until it succeeds, down to
-    /// `least` bytes.
+    /// Reserves `wanted` bytes of address space. If the system cannot provide that much, the size
+    /// is halved until it succeeds, but not below `least` bytes.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if not even `least` bytes are available.
+    /// [`Error::BadOption`] if the system cannot reserve `least` bytes either.
     pub(super) fn reserve(wanted: usize, least: usize) -> Result<Arc<FrameArena>> {
         let mut len = wanted.max(least);
         loop {
@@ -46,22 +49,23 @@ impl FrameArena {
         }
     }
 
-    /// Returns the size of the reservation in bytes.
+    /// Returns the size of the reserved address space in bytes.
     pub(super) fn len(&self) -> usize {
         self.memory.len()
     }
 
-    /// Advises the system to use huge pages for a range of at least one huge page. This is a hint.
+    /// Advises the operating system to use huge pages for a range. This is a hint, and has no
+    /// effect for a range shorter than a huge page.
     pub(super) fn prefer_huge_pages(&self, at: usize, len: usize) {
         self.memory.prefer_huge_pages(at, len);
     }
 
-    /// Returns the memory of a range to the system. The range reads as zeros afterwards.
+    /// Returns the memory of a range to the operating system. Afterwards, the range reads as zeros.
     ///
     /// # Safety
     /// As [`AnonymousMemory::give_back`].
     pub(super) unsafe fn give_back(&self, at: usize, len: usize) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller guarantees the conditions of `AnonymousMemory::give_back`.
         unsafe { self.memory.give_back(at, len) };
     }
 
@@ -73,52 +77,54 @@ impl FrameArena {
         );
     }
 
-    /// Returns the value laid over the memory at `at`.
+    /// Returns a reference to the value of type `T` at offset `at`.
     #[inline]
     pub(super) fn at<T: ZeroedAtomics>(&self, at: usize) -> &T {
         debug_assert!(at + size_of::<T>() <= self.len() && at.is_multiple_of(align_of::<T>()));
-        // SAFETY: frame numbers come from this cache's own chunks, so `at` is inside the
-        // reservation and aligned (checked when debugging); the mapping lives as long as `self`; by
-        // its trait the type is valid for any atomic contents.
+        // SAFETY: frame numbers come from chunks of this cache, so `at` is inside the reservation
+        // and aligned, which is checked in debug builds. The mapping exists as long as `self`. The
+        // trait guarantees that `T` is valid for any contents of its atomics.
         unsafe { self.memory.start().add(at).cast::<T>().as_ref() }
     }
 
-    /// Returns the first `count` values of the arena.
+    /// Returns the first `count` values of type `T` in the arena.
     #[inline]
     #[cfg_attr(alluvium_model_check, allow(dead_code))]
     pub(super) fn slice<T: ZeroedAtomics>(&self, count: usize) -> &[T] {
         debug_assert!(count * size_of::<T>() <= self.len() && align_of::<T>() <= HUGE_PAGE);
-        // SAFETY: as in `at`.
+        // SAFETY: the same argument applies as in `at`, because the range is inside the
+        // reservation.
         unsafe { std::slice::from_raw_parts(self.memory.start().cast::<T>().as_ptr(), count) }
     }
 
-    /// Returns a range of the arena for reading.
+    /// Returns a range of the arena as a byte slice.
     ///
     /// # Safety
-    /// While the slice lives, the range is neither written nor given back.
+    /// While the slice lives, the range must be neither written nor returned to the system.
     #[inline]
     pub(super) unsafe fn bytes(&self, at: usize, len: usize) -> &[u8] {
         debug_assert!(at + len <= self.len());
-        // SAFETY: anonymous memory is initialised; the range is inside the mapping; the rest is the
-        // caller's promise.
+        // SAFETY: anonymous memory is initialised, and the range is inside the mapping. The caller
+        // guarantees that it is not written.
         unsafe { std::slice::from_raw_parts(self.memory.start().add(at).as_ptr(), len) }
     }
 
-    /// Returns a range of the arena as a buffer, to be read and written by a device or by the
-    /// caller.
+    /// Returns a range of the arena as a buffer, which a device or the caller may read and write.
     ///
     /// # Safety
-    /// While the buffer lives, the range is neither read nor written through anything else, nor
-    /// given back.
+    /// While the buffer lives, the range must not be accessed in any other way, and must not be
+    /// returned to the system.
     pub(super) unsafe fn buffer(self: &Arc<Self>, at: usize, len: usize) -> AlignedBuffer {
         self.check(at, len);
         let keeper = Arc::clone(self);
-        // SAFETY: inside the mapping, which the keeper keeps alive; exclusive by the caller's
-        // promise; aligned, for frames begin at multiples of the buffer alignment.
+        // SAFETY: the range is inside the mapping, which `keeper` keeps alive. The caller
+        // guarantees exclusive access. The range is aligned, because frames begin at multiples of
+        // the buffer alignment.
         unsafe { AlignedBuffer::from_region(self.memory.start().add(at), len, keeper) }
     }
 
-    /// Returns the first `len` bytes as a region that a directory can register.
+    /// Returns the first `len` bytes of the arena as a memory region that can be registered with a
+    /// directory.
     pub(super) fn region(self: &Arc<Self>, len: usize) -> MemoryRegion {
         self.check(0, len);
         MemoryRegion {
@@ -138,12 +144,12 @@ mod tests {
     fn memory_is_zero_writable_and_zero_again_after_it_was_given_back() {
         let arena = FrameArena::reserve(64 << 20, 1 << 20).unwrap();
         assert_eq!(arena.memory.start().as_ptr() as usize % HUGE_PAGE, 0);
-        // SAFETY: the arena has no other user.
+        // SAFETY: nothing else uses this arena.
         let mut buffer = unsafe { arena.buffer(BUFFER_ALIGNMENT, 8192) };
         assert!(buffer.iter().all(|&byte| byte == 0));
         buffer.fill(9);
         drop(buffer);
-        // SAFETY: as above.
+        // SAFETY: nothing else uses this arena, and the buffer has been dropped.
         unsafe {
             assert_eq!(arena.bytes(BUFFER_ALIGNMENT, 8192), [9; 8192]);
             arena.give_back(0, 64 << 10);

@@ -1,24 +1,24 @@
-//! The byte budget: accounting of memory, and the number of chunks it allows.
+//! Accounts for the memory of a cache, and computes how many chunks its budget allows.
 
 use super::geometry::ArenaGeometry;
 use super::page_table::PageTable;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// 1/`RESERVE_FRACTION` of the budget is reserved for private nodes, scratch memory and the records
-/// of reads in flight.
+/// Minimum share of the budget, 1/`RESERVE_FRACTION`, that is reserved for private nodes, scratch
+/// memory and the bookkeeping of reads in flight.
 const RESERVE_FRACTION: u64 = 32;
 const _: () = assert!(RESERVE_FRACTION > 1, "the reserve is a part of the budget");
 
-/// Memory accounting by owner. All counts are bytes.
+/// The memory that a cache uses, by purpose. All values are in bytes.
 #[derive(Debug)]
 pub(super) struct CacheBudget {
     limit: AtomicU64,
-    /// Cost of the cache's own structures, independent of its contents.
+    /// Size of the cache's own structures, which does not depend on its contents.
     fixed: u64,
-    /// Nodes in heap memory, read when no frame was available.
+    /// Nodes in heap memory, because no frame was available when they were read.
     private: AtomicU64,
-    /// Scratch memory and the records of reads in flight.
+    /// Scratch memory and the bookkeeping of reads in flight.
     working: AtomicU64,
 }
 
@@ -57,8 +57,8 @@ impl CacheBudget {
         (limit / RESERVE_FRACTION).max(2 * largest)
     }
 
-    /// Returns the maximum number of chunks of a cache of `limit` bytes, and the number of frames
-    /// that its page table is sized for.
+    /// Returns the maximum number of chunks of a cache with a budget of `limit` bytes, and the
+    /// number of frames for which its page table should be sized.
     pub(super) fn shape(limit: u64, fixed: u64, geometry: &ArenaGeometry) -> (u64, usize) {
         let frames = (limit / geometry.chunk_cost()) as usize * geometry.max_frames();
         let rest = limit
@@ -68,7 +68,8 @@ impl CacheBudget {
         ((rest / geometry.chunk_cost()).min(geometry.max_chunks()), frames)
     }
 
-    /// Returns the number of chunks currently allowed. Heap memory beyond the reserve reduces it.
+    /// Returns the maximum number of chunks that the budget currently allows. Heap memory in excess
+    /// of the reserve reduces this number.
     pub(super) fn chunks(&self, table_bytes: u64, geometry: &ArenaGeometry) -> u64 {
         let limit = self.limit();
         let heap = (self.private() + self.working()).max(Self::reserve(limit, geometry));
@@ -80,14 +81,14 @@ impl CacheBudget {
     }
 }
 
-/// The purpose of a [`BudgetCharge`].
+/// The purpose for which a [`BudgetCharge`] is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChargePurpose {
     Private,
     Working,
 }
 
-/// Bytes charged to a budget until this is dropped.
+/// A number of bytes that are charged to a budget until this value is dropped.
 #[derive(Debug)]
 pub(super) struct BudgetCharge {
     budget: Arc<CacheBudget>,
@@ -123,7 +124,8 @@ impl Drop for BudgetCharge {
     }
 }
 
-/// Memory of a [cache](super::NodeCache::try_reserve) lent to a reader until this is dropped.
+/// Memory of a cache's budget that is [reserved](super::NodeCache::try_reserve) for a reader until
+/// this value is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     _charge: BudgetCharge,

@@ -1,5 +1,5 @@
-//! Consistency check: walks the page table and the frames, and returns every violation (rule 9 of
-//! `docs/architecture.md`).
+//! Consistency check of the cache. It examines the page table and all frames, and returns every
+//! violation (rule 9 of `docs/architecture.md`).
 
 use super::frame::{FrameId, FrameState};
 use super::geometry::CLASSES;
@@ -10,7 +10,7 @@ use std::fmt;
 /// A violated invariant of a node cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheViolation {
-    /// The invariant's letter and number in the module headers.
+    /// The name of the invariant in the module headers, for example `C3`.
     pub invariant: &'static str,
     pub found: String,
 }
@@ -21,7 +21,7 @@ impl fmt::Display for CacheViolation {
     }
 }
 
-/// The place where the walk found a frame.
+/// Where the check has found a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FramePlacement {
     Free,
@@ -30,7 +30,7 @@ enum FramePlacement {
 }
 
 impl NodeCache {
-    /// Walks the page table, every frame and every list, and returns every violation. The cache
+    /// Checks the page table, every frame and every list, and returns all violations. The cache
     /// must not be used during the check.
     #[must_use]
     pub fn check(&self) -> Vec<CacheViolation> {
@@ -52,8 +52,8 @@ impl NodeCache {
 }
 
 impl NodeCacheInner {
-    /// Returns every frame of every cut chunk, with its class and whether its chunk is being
-    /// drained.
+    /// Returns all frames of the chunks in use. For each frame, returns its class and whether its
+    /// chunk is being drained.
     fn cut_frames(&self) -> HashMap<FrameId, (usize, bool)> {
         let mut frames = HashMap::new();
         for (class, owner) in self.chunks.classes.iter().enumerate() {
@@ -67,7 +67,7 @@ impl NodeCacheInner {
         frames
     }
 
-    /// Returns every frame that is in a list or in the page table.
+    /// Returns where each frame was found: in a list, or in the page table.
     fn places(
         &self,
         frames: &HashMap<FrameId, (usize, bool)>,

@@ -1,11 +1,13 @@
-//! Chunks: assignment to size classes, cutting, draining, and moving between classes.
+//! Chunks of the cache's memory: how they are assigned to size classes, divided into frames,
+//! drained, and moved between classes.
 //!
-//! A chunk is *cut* for a class when the budget allows one more. It is *drained* when the budget
-//! shrinks or another class needs it more: it leaves its class, its frames leave the free and
-//! retired lists, and its nodes are evicted. Once every frame is free (two epochs later, if nothing
-//! pins one), the chunk is cut for the new class, or its memory is given back.
+//! When the budget allows another chunk, it is assigned to a size class and divided into frames. It
+//! is *drained* when the budget shrinks or when another class needs it more: it is removed from its
+//! class, its frames are removed from the free and retired lists, and its nodes are evicted. When
+//! every frame is free, which takes at least two epochs and longer if a frame is pinned, the chunk
+//! is assigned to the new class or its memory is returned to the system.
 //!
-//! Lock order: the chunks, a class's list, a lane, a pool. No lock is held during device I/O.
+//! Lock order: the chunks, the list of a class, a lane, a pool. No lock is held during device I/O.
 
 use super::NodeCacheInner;
 use super::frame::{FrameId, FrameState};
@@ -16,50 +18,53 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 #[derive(Debug, Default)]
 pub(super) struct SizeClass {
-    /// The chunks of the class, swept by the hand. The list is read-locked during a sweep, so that
-    /// no chunk leaves it in between.
+    /// The chunks of this class, over which the clock hand sweeps. The list is read-locked during a
+    /// sweep, so that no chunk can be removed meanwhile.
     pub(super) chunks: RwLock<Vec<u32>>,
-    /// The next frame of the CLOCK hand, counted over all revolutions.
+    /// Position of the clock hand, as the total number of frames over which it has passed.
     pub(super) hand: AtomicU64,
-    /// Free frames that belong to no lane.
+    /// Free frames that are not in the stock of any lane.
     pub(super) pool: Mutex<Vec<FrameId>>,
-    /// Demand for frames: revolutions of the hand in thousandths, halved periodically.
+    /// Demand for frames of this class: the number of revolutions of the clock hand, in
+    /// thousandths. It is halved periodically.
     pressure: AtomicU64,
 }
 
-/// A chunk that is leaving its class.
+/// A chunk that was removed from its class and is being drained.
 #[derive(Debug)]
 struct ChunkDrain {
     chunk: u32,
     class: usize,
-    /// The class that receives the chunk; `None` if the budget shrinks.
+    /// The class to which the chunk will be assigned, or `None` if it leaves the cache because the
+    /// budget shrinks.
     new_owner: Option<usize>,
 }
 
 #[derive(Debug, Default)]
 struct ChunkAllocatorState {
-    /// Chunks whose memory was given back.
+    /// Chunks whose memory was returned to the system.
     free: Vec<u32>,
-    /// The first chunk that was never cut.
+    /// Number of the first chunk that has never been used.
     next: u32,
     draining: Vec<ChunkDrain>,
-    /// Position at which the next search for a chunk to move starts.
+    /// Position in the list of all chunks at which the next search for a cold chunk starts.
     hand: usize,
-    /// Number of chunk boundaries crossed by hands since pressures were last halved.
+    /// Number of chunk boundaries that clock hands have crossed since the demands were last halved.
     crossings: usize,
 }
 
-/// All chunks of the cache.
+/// The chunks of a cache, and their assignment to size classes.
 #[derive(Debug)]
 pub(super) struct ChunkAllocator {
     pub(super) classes: [SizeClass; CLASSES],
     owned: Mutex<ChunkAllocatorState>,
-    /// Number of cut chunks, including draining ones.
+    /// Number of chunks in use, including chunks that are being drained.
     assigned: AtomicU64,
     draining: AtomicUsize,
-    /// The safe epoch at the last check of the drains. Until it advances, little can have changed.
+    /// The value of the safe epoch when draining chunks were last examined. Unless it has advanced
+    /// since, examining them again would free few frames.
     drains_checked_at: AtomicU64,
-    /// Number of list entries visited while removing chunks.
+    /// Number of frames and list entries examined while choosing and removing chunks.
     walked: AtomicU64,
 }
 
@@ -75,7 +80,7 @@ impl ChunkAllocator {
         }
     }
 
-    /// Returns the number of list entries visited while removing chunks.
+    /// Returns the number of frames and list entries examined while choosing and removing chunks.
     #[cfg(test)]
     pub(super) fn walked(&self) -> u64 {
         self.walked.load(Ordering::Relaxed)
@@ -89,7 +94,7 @@ impl ChunkAllocator {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Returns the draining chunks with their classes, for `check`.
+    /// Returns the draining chunks and their previous classes, for `check`.
     pub(super) fn drained_chunks(&self) -> Vec<(u32, usize)> {
         let owned = self.owned.lock();
         owned
@@ -101,13 +106,14 @@ impl ChunkAllocator {
 }
 
 impl NodeCacheInner {
-    /// Returns the number of chunks that the budget currently allows.
+    /// Returns the maximum number of chunks that the budget currently allows.
     pub(super) fn allowed_chunks(&self) -> u64 {
         let bytes = self.budget.chunks(self.tables.bytes(), &self.geometry);
         bytes.min((self.arena.len() / self.geometry.chunk_bytes) as u64)
     }
 
-    /// Adds a chunk to a class if the budget allows. Returns whether it did.
+    /// Assigns a chunk to a class, if the budget allows another chunk. Returns whether a chunk was
+    /// assigned.
     pub(super) fn grow(&self, class: usize) -> bool {
         if self.chunks.assigned() >= self.allowed_chunks() {
             return false;
@@ -128,7 +134,7 @@ impl NodeCacheInner {
         true
     }
 
-    /// Cuts an unused chunk into free frames of a class.
+    /// Divides an unused chunk into free frames of a class.
     fn cut(&self, chunk: u32, class: usize) {
         let frames = self.geometry.cut(class).frames;
         let ids = (0..frames).map(|slot| self.geometry.frame(chunk, slot));
@@ -144,12 +150,13 @@ impl NodeCacheInner {
         );
         let owner = &self.chunks.classes[class];
         owner.chunks.write().push(chunk);
-        // Reversed, so that the lowest frames are used first.
+        // The order is reversed, because frames are taken from the end of the pool and the lowest
+        // ones should be used first.
         owner.pool.lock().extend(ids.rev());
     }
 
-    /// Removes a chunk from its class. The caller must then remove its frames from the lists
-    /// ([`NodeCacheInner::forget_draining`]).
+    /// Removes a chunk from its class and marks its frames as draining. The caller must then call
+    /// [`NodeCacheInner::forget_draining`], which removes the frames from the lists.
     fn begin_drain(
         &self,
         owned: &mut ChunkAllocatorState,
@@ -182,9 +189,9 @@ impl NodeCacheInner {
             .store(owned.draining.len(), Ordering::Relaxed);
     }
 
-    /// Removes the frames of all draining chunks from the free and retired lists, in one pass. The
-    /// lists of cold and of marked frames keep them, as they keep all outdated entries: a thread
-    /// that pops one checks the frame itself.
+    /// Removes the frames of all draining chunks from the free and retired lists in one pass.
+    /// Entries in the queues of cold and demoted frames are left, because a thread that pops an
+    /// entry from these queues checks the frame anyway.
     fn forget_draining(&self, classes: &[bool; CLASSES]) {
         let mut walked = 0;
         for lane in &self.lanes {
@@ -205,7 +212,8 @@ impl NodeCacheInner {
         (0..geometry.cut(class).frames).map(move |slot| geometry.frame(chunk, slot))
     }
 
-    /// Continues the drains, if there are any and an epoch has passed since the last call.
+    /// Continues draining, if any chunk is draining and the safe epoch has advanced since the last
+    /// call.
     pub(super) fn drain_if_due(&self, guard: &EpochGuard) {
         if self.chunks.draining() > 0 {
             let safe = self.epochs.safe();
@@ -215,9 +223,9 @@ impl NodeCacheInner {
         }
     }
 
-    /// Advances the drains as far as possible: evicts resident nodes, recycles safe frames, and
-    /// reassigns or gives back chunks that are completely free. Returns at once if another thread
-    /// is draining.
+    /// Advances draining as far as possible: evicts nodes, recycles retired frames whose epoch is
+    /// safe, and reassigns or returns the chunks in which all frames are free. Returns immediately
+    /// if another thread is doing this.
     pub(super) fn continue_draining(&self, guard: &EpochGuard) {
         let Some(mut owned) = self.chunks.owned.try_lock() else {
             return;
@@ -251,8 +259,8 @@ impl NodeCacheInner {
         if !self.is_offered(chunk) {
             let at = self.geometry.chunk_at(chunk);
             // SAFETY: every frame of the chunk is free and in no list, so no reference to its bytes
-            // exists. Headers are atomics, and a reader that still looks at one sees a free frame
-            // of class 0.
+            // exists. The headers are atomics, and a reader that still accesses one of them sees a
+            // free frame of class 0.
             unsafe { self.arena.give_back(at, self.geometry.chunk_bytes) };
         }
         let before = self.chunks.assigned.fetch_sub(1, Ordering::Relaxed);
@@ -261,7 +269,7 @@ impl NodeCacheInner {
         owned.free.push(chunk);
     }
 
-    /// Evicts and recycles the frames of a draining chunk. Returns whether all of them are free.
+    /// Evicts and recycles frames of a draining chunk. Returns whether all its frames are now free.
     fn drain_frames(&self, chunk: u32, class: usize, safe: u64, guard: &EpochGuard) -> bool {
         let mut evicted = Vec::new();
         let mut all_free = true;
@@ -284,7 +292,8 @@ impl NodeCacheInner {
         all_free
     }
 
-    /// Starts draining the chunks beyond the budget. Each is the coldest of a few candidates.
+    /// Starts draining chunks until the rest are within the budget. Each chunk is the coldest of a
+    /// few candidates.
     pub(super) fn shrink(&self) {
         if self.chunks.assigned() <= self.allowed_chunks() {
             return;
@@ -297,7 +306,7 @@ impl NodeCacheInner {
             .count() as u64;
         let staying = self.chunks.assigned().saturating_sub(leaving);
         let mut surplus = staying.saturating_sub(self.allowed_chunks());
-        // A chunk that was moving between classes leaves the cache instead.
+        // A chunk that was being moved to another class leaves the cache instead.
         let moving = owned
             .draining
             .iter_mut()
@@ -319,16 +328,17 @@ impl NodeCacheInner {
         }
     }
 
-    /// Returns the coldest of the next `count` chunks, as (class, index in its list), and the share
-    /// of its frames used since they were last examined, in thousandths. Like the CLOCK hand, it
-    /// clears the reference bits.
+    /// Examines the next `count` chunks and returns the coldest, as its class and its index in the
+    /// list of that class. Also returns the share of its frames that were used since the chunk was
+    /// last examined, in thousandths. As the clock hand does, this clears the reference bits.
     fn coldest(
         &self,
         owned: &mut ChunkAllocatorState,
         except: Option<usize>,
         count: usize,
     ) -> Option<((usize, usize), u64)> {
-        // The lists cannot change: changing one requires `owned`, which is locked.
+        // The lists cannot change, because changing one requires the lock of `owned`, which this
+        // thread has.
         let lists = self.chunks.classes.iter().enumerate();
         let lists: Vec<_> = lists
             .filter(|(class, _)| Some(*class) != except)
@@ -362,12 +372,13 @@ impl NodeCacheInner {
         best
     }
 
-    /// Considers moving a chunk to a class from one that needs it less. Called when the hand of the
-    /// class crosses a chunk boundary, or when the class has no chunk.
+    /// Moves a chunk to this class if another class needs it less. It is called when the clock hand
+    /// of the class crosses a chunk boundary, or when the class has no chunk.
     ///
-    /// All classes should age at the same rate. During one revolution of this class's hand, as many
-    /// chunks of other classes are examined as exist. A chunk moves if few of its frames were used
-    /// and if the hand of its own class is slower.
+    /// The aim is that nodes of all classes age at the same rate. During one revolution of this
+    /// class's hand, as many chunks of other classes are examined as exist. A chunk is moved if few
+    /// of its frames were used recently and the hand of its class moves more slowly than the hand
+    /// of this class.
     pub(super) fn balance(&self, class: usize) {
         let Some(mut owned) = self.chunks.owned.try_lock() else {
             return;
@@ -408,7 +419,7 @@ impl NodeCacheInner {
     }
 }
 
-/// Number of candidates examined for each chunk that the budget removes.
+/// Number of candidates that are examined for each chunk to be removed from the cache.
 const SEARCHED_TO_SHRINK: usize = 4;
-/// Maximum number of candidates examined in one call of [`NodeCacheInner::balance`].
+/// Maximum number of candidates that one call of [`NodeCacheInner::balance`] examines.
 const MAX_SEARCHED: usize = 16;

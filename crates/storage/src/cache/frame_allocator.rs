@@ -1,38 +1,40 @@
-//! Sources of free frames: the thread's lane, the class's pool, a new chunk, and the CLOCK hand
-//! (SplinterDB's: each thread that needs frames claims the next 64 for itself, Conway 2023, §3.4).
+//! Allocates frames. Free frames come from the stock of the thread's lane, the pool of the size
+//! class, a new chunk, or the CLOCK hand. The hand works as in SplinterDB: each thread that needs
+//! frames reserves the next 64 for itself (Conway 2023, §3.4).
 //!
-//! A node that was read is cold at first. Once cold nodes exceed an eighth of the frames, they are
-//! evicted in FIFO order rather than by the hand, unless they were used again. A node that is
-//! missed again soon after such an eviction is kept at once (S3-FIFO: Yang et al., SOSP 2023). So
-//! leaves that are read once do not evict index nodes and maplets that are read somewhat less than
-//! once per revolution of the hand.
+//! A node that was read is cold at first. When cold nodes occupy more than an eighth of the frames,
+//! they are evicted in FIFO order, without waiting for the CLOCK hand, unless they were used again.
+//! If a node is missed again soon after such an eviction, it is treated as hot immediately
+//! (S3-FIFO: Yang et al., SOSP 2023). Leaves that are read only once therefore do not evict index
+//! nodes and maplets, even if these are used somewhat less than once per revolution of the hand.
 //!
-//! Frames that are marked to be evicted first go before all others: nodes replaced by compactions
-//! are dead, and the hand would evict them only after a whole revolution.
+//! Demoted frames are evicted before all others. Nodes that a compaction has replaced are dead, and
+//! without this the hand would evict them only after a whole revolution.
 //!
-//! An evicted frame is usable only two epochs later, and the evicting thread itself is pinned. So a
-//! thread evicts *ahead*: it keeps a stock of free and retired frames that lasts while epochs pass.
-//! When the stock runs out (because of long-lived guards, or many misses under one guard), the read
-//! is served from private memory, the target stock is doubled, and completed reads are settled,
-//! since each holds an epoch until then.
+//! An evicted frame can be reused only two epochs later, and the thread that evicts it is pinned
+//! itself. A thread therefore evicts *ahead*: it keeps a stock of free and retired frames that is
+//! sufficient while epochs pass. The stock may run out because of long-lived guards or of many
+//! misses under one guard. In that case, the read uses private memory, the target size of the stock
+//! is doubled, and completed reads are finished, because each unfinished read prevents the epoch
+//! from advancing.
 
 use super::frame::{FrameId, FrameState};
 use super::{CacheRetention, NodeCacheInner};
 use crate::EpochGuard;
 use std::sync::atomic::Ordering;
 
-/// Number of frames that a thread claims from the CLOCK hand at a time.
+/// Maximum number of frames that a thread reserves from the CLOCK hand at a time.
 /// Tuning: `64` since 2026-11-21.
 const HAND: usize = 64;
-/// A stock holds at most 1/`AHEAD_FRACTION` of a class's frames.
+/// The stock of a lane has at most 1/`AHEAD_FRACTION` of the frames of a class.
 /// Tuning: `16` since 2026-11-21.
 const AHEAD_FRACTION: usize = 16;
-/// Maximum number of claims swept in one call if all their frames are in use. Their reference bits
-/// are then clear for the next sweep.
+/// Maximum number of times that one call advances the CLOCK hand if all frames are in use. The
+/// reference bits of these frames are then cleared, so the next sweep can evict them.
 /// Tuning: `16` since 2026-11-21.
 const MAX_HANDS: usize = 16;
 const _: () = assert!(HAND > 0 && AHEAD_FRACTION > 1 && MAX_HANDS > 0);
-/// Cold nodes may use 1/`COLD_FRACTION` of all frames.
+/// Cold nodes may occupy 1/`COLD_FRACTION` of all frames before they are evicted.
 /// Tuning: `8` since 2026-11-21; S3-FIFO (Yang et al., SOSP 2023) uses a tenth; with the
 /// probationary queue, reads of YCSB C fell from 1.39 to 1.05.
 const COLD_FRACTION: usize = 8;
@@ -46,8 +48,8 @@ impl NodeCacheInner {
         self.chunks.classes[class].chunks.read().len() * self.geometry.cut(class).frames
     }
 
-    /// Takes a frame for a node of a class. `None` if every frame is in use, pinned, or waiting for
-    /// an epoch.
+    /// Allocates a frame for a node of a size class. Returns `None` if every frame is in use,
+    /// pinned, or waiting for the epoch to advance.
     pub(super) fn take_frame(
         &self,
         class: usize,
@@ -76,8 +78,8 @@ impl NodeCacheInner {
             .or_else(|| self.steal(class, lane));
         if frame.is_none() {
             self.lanes[lane].lock().raise_target(class, least, most);
-            // Their readers may not return for a long time: a scan of many runs can stay in one of
-            // them.
+            // The readers of these reads may not return for a long time: a scan over many runs can
+            // remain in one of them.
             self.settle_all(guard);
         }
         frame
@@ -89,7 +91,7 @@ impl NodeCacheInner {
         (least, frames / AHEAD_FRACTION)
     }
 
-    /// Gives back a frame that was taken and never published.
+    /// Returns a frame that was allocated but not published.
     pub(super) fn return_frame(&self, frame: FrameId, guard: &EpochGuard) {
         let mut lane = self.lanes[self.lane_of(guard)].lock();
         debug_assert_eq!(self.header(frame).pins(), 0, "no reader has seen it");
@@ -97,7 +99,8 @@ impl NodeCacheInner {
         lane.put(frame, self.headers());
     }
 
-    /// Takes a free frame from another lane.
+    /// Takes a free frame from the stock of another lane, or returns `None` if no other lane has
+    /// one.
     fn steal(&self, class: usize, own: usize) -> Option<FrameId> {
         let safe = self.epochs.safe();
         let lanes = self.lanes.len();
@@ -108,7 +111,8 @@ impl NodeCacheInner {
         })
     }
 
-    /// Refills a lane's stock: from the pool, from a new chunk, or by evicting.
+    /// Refills the stock of a lane, from the pool of the class, from a new chunk, or by evicting
+    /// nodes.
     fn restock(&self, class: usize, lane: usize, guard: &EpochGuard, residence: CacheRetention) {
         loop {
             {
@@ -133,8 +137,9 @@ impl NodeCacheInner {
         self.evict_ahead(class, lane, guard, residence);
     }
 
-    /// Evicts frames into a lane's limbo, unless enough are already waiting there: then only the
-    /// epochs are slow.
+    /// Evicts nodes, so that the stock of a lane reaches its target size when epochs have passed.
+    /// Nothing is evicted if enough frames already wait for the epoch to advance, because more of
+    /// them would not help.
     fn evict_ahead(&self, class: usize, lane: usize, guard: &EpochGuard, residence: CacheRetention) {
         let (least, most) = self.stock_bounds(class);
         let wanted = {
@@ -166,8 +171,8 @@ impl NodeCacheInner {
         self.epochs.try_advance();
     }
 
-    /// Returns whether ordinary frames may be swept. Pass-through reads may not sweep once they
-    /// have their share of frames.
+    /// Returns whether hot frames may be evicted by the CLOCK hand. Pass-through reads may not do
+    /// so when they already occupy their share of frames.
     fn may_sweep(&self, class: usize, lane: usize, residence: CacheRetention) -> bool {
         if residence == CacheRetention::Keep {
             return true;
@@ -190,7 +195,7 @@ impl NodeCacheInner {
             .count()
     }
 
-    /// Evicts frames that are marked to be evicted first, of any class, oldest mark first.
+    /// Evicts demoted frames of any class, in the order in which they were marked.
     fn evict_marked(&self, class: usize, guard: &EpochGuard, wanted: usize, evicted: &mut Vec<FrameId>) {
         let mut gained = 0;
         while gained < wanted {
@@ -198,7 +203,8 @@ impl NodeCacheInner {
                 return;
             };
             let header = self.header(frame);
-            // The frame may have been evicted otherwise, and hold another node.
+            // In the meantime, the frame may have been evicted in another way and may contain a
+            // different node.
             if header.is_demoted() && self.unmap(frame, guard) {
                 gained += usize::from(header.class() == class);
                 evicted.push(frame);
@@ -206,7 +212,7 @@ impl NodeCacheInner {
         }
     }
 
-    /// Evicts cold nodes, oldest first, but keeps the newest `spare`.
+    /// Evicts cold nodes, oldest first, except for the newest `spare` ones.
     fn evict_cold(
         &self,
         class: usize,
@@ -233,7 +239,8 @@ impl NodeCacheInner {
                 continue;
             }
             if header.class() != class && !header.is_passing() {
-                // It frees no frame for this class, and other readers may still want it.
+                // Evicting this node would free no frame of the wanted class, and other readers may
+                // still use it.
                 self.push_cold(frame);
                 continue;
             }
@@ -248,34 +255,34 @@ impl NodeCacheInner {
         }
     }
 
-    /// Returns the number of frames that cold nodes may use.
+    /// Returns the number of frames that cold nodes may occupy before they are evicted.
     fn cold_share(&self) -> usize {
         (self.chunks.assigned() as usize * self.geometry.max_frames() / COLD_FRACTION).max(2)
     }
 
-    /// Adds a frame to the cold list.
+    /// Adds a frame to the queue of cold frames.
     pub(super) fn push_cold(&self, frame: FrameId) {
         let mut cold = self.cold.lock();
         if cold.len() >= self.chunks.assigned() as usize * self.geometry.max_frames() {
-            // Most entries are stale: their frames were used or evicted since. A frame dropped here
-            // that is still cold is left to the hand.
+            // Most entries are stale, because their frames have since been used or evicted. If the
+            // frame of a dropped entry is still cold, the CLOCK hand will evict it.
             cold.pop_front();
         }
         cold.push_back(frame);
     }
 
-    /// Adds a frame to the list of frames to be evicted first.
+    /// Adds a frame to the queue of frames that are evicted first.
     pub(super) fn push_demoted(&self, frame: FrameId) {
         let mut marked = self.demoted.lock();
         if marked.len() >= self.chunks.assigned() as usize * self.geometry.max_frames() {
-            // As in the cold list, most entries are stale.
+            // As in the queue of cold frames, most entries are stale.
             marked.pop_front();
         }
         marked.push_back(frame);
     }
 
-    /// Claims the next frames of a class's CLOCK hand, and evicts those not used since it last
-    /// passed.
+    /// Advances the CLOCK hand of a class over some frames, and evicts those that were not used
+    /// since the hand last passed.
     fn sweep(&self, class: usize, guard: &EpochGuard, wanted: usize, evicted: &mut Vec<FrameId>) {
         let owner = &self.chunks.classes[class];
         let per_chunk = self.geometry.cut(class).frames as u64;
@@ -294,8 +301,8 @@ impl NodeCacheInner {
                         continue;
                     }
                     if header.is_cold() {
-                        // Its turn in the cold list has not come. If it is not used again, the hand
-                        // evicts it the next time.
+                        // The node has not reached the front of the cold queue yet. If it is not
+                        // used again, the hand evicts it in its next revolution.
                         header.clear_cold();
                     } else if !header.cool() && self.unmap(frame, guard) {
                         evicted.push(frame);
@@ -311,15 +318,15 @@ impl NodeCacheInner {
         }
     }
 
-    /// Removes a frame's word from the page table. Returns whether this call removed it; if so, the
-    /// caller must retire the frame. The guard must have lived since before the frame was seen
-    /// resident, so that its key is stable.
+    /// Removes the word of a frame from the page table. Returns whether this call removed it, in
+    /// which case the caller must retire the frame. The guard must have been created before the
+    /// frame was seen to be resident, so that the key of the frame cannot change.
     pub(super) fn unmap(&self, frame: FrameId, guard: &EpochGuard) -> bool {
         let header = self.header(frame);
         header.state() == FrameState::Resident && self.tables.remove(header.key().hash(), frame, guard)
     }
 
-    /// Retires frames that the caller has removed from the page table.
+    /// Retires frames whose words the caller has removed from the page table.
     pub(super) fn retire(&self, frames: &[FrameId], guard: &EpochGuard) {
         if frames.is_empty() {
             return;

@@ -1,4 +1,5 @@
-//! Per-thread stock of frames: free ones, and retired ones that wait for their epoch.
+//! The stock of frames of a lane: free frames, and retired frames that wait for the epoch to
+//! advance.
 
 use super::arena::FrameArena;
 use super::frame::{FrameHeader, FrameId, FrameState};
@@ -6,26 +7,26 @@ use super::geometry::{ArenaGeometry, CLASSES};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Number of pinned retired frames that are checked again at a time.
+/// Number of pinned retired frames that are examined again at a time.
 const PINNED_LOOKED_AT: usize = 4;
 
-/// The frames of one lane. A lane belongs to the threads whose slot maps to it. Others take from it
-/// only as a last resort.
+/// The frames of one lane. A lane belongs to the threads whose epoch slot maps to it. Other threads
+/// take frames from it only as a last resort.
 #[derive(Debug)]
 pub(super) struct FrameStock {
     free: [Vec<FrameId>; CLASSES],
-    /// Retired frames with their epochs, oldest first.
+    /// Retired frames with the epoch at which they were retired, oldest first.
     limbo: VecDeque<(u64, FrameId)>,
-    /// Number of frames in `limbo` by class.
+    /// Number of frames in `limbo`, for each class.
     waiting: [usize; CLASSES],
-    /// Retired frames whose epoch is safe, but which a reader still pins.
+    /// Retired frames whose epoch is safe, but which a `FrameRef` still pins.
     pinned: VecDeque<FrameId>,
-    /// Target stock of free and retired frames by class, so that frames are available while epochs
-    /// pass. It doubles when the stock runs out and shrinks slowly.
+    /// Target number of free and retired frames for each class, so that frames are available while
+    /// epochs pass. The target is doubled when the stock runs out, and is reduced slowly.
     ahead: [usize; CLASSES],
 }
 
-/// Access to the headers of the frames.
+/// Gives access to the headers of frames.
 #[derive(Clone, Copy)]
 pub(super) struct FrameHeaders<'a> {
     pub(super) arena: &'a Arc<FrameArena>,
@@ -50,7 +51,7 @@ impl FrameStock {
         }
     }
 
-    /// Takes a free frame of a class.
+    /// Takes a free frame of a class out of the stock, or returns `None` if there is none.
     pub(super) fn take(&mut self, class: usize, headers: FrameHeaders<'_>) -> Option<FrameId> {
         let frame = self.free[class].pop()?;
         let header = headers.of(frame);
@@ -59,7 +60,7 @@ impl FrameStock {
         Some(frame)
     }
 
-    /// Adds a free frame, unless its chunk is being drained.
+    /// Adds a free frame to the stock, unless its chunk is being drained.
     pub(super) fn put(&mut self, frame: FrameId, headers: FrameHeaders<'_>) {
         let header = headers.of(frame);
         debug_assert_eq!(header.state(), FrameState::Free, "a stock has free frames");
@@ -68,7 +69,7 @@ impl FrameStock {
         }
     }
 
-    /// Adds a retired frame, unless its chunk is being drained.
+    /// Adds a retired frame to the stock, unless its chunk is being drained.
     pub(super) fn retire(&mut self, frame: FrameId, epoch: u64, headers: FrameHeaders<'_>) {
         let header = headers.of(frame);
         debug_assert_eq!(header.state(), FrameState::Retired, "retired before");
@@ -79,7 +80,7 @@ impl FrameStock {
         }
     }
 
-    /// Frees the retired frames that are not pinned and whose epoch is below `safe`.
+    /// Frees the retired frames that were retired at an epoch below `safe` and are not pinned.
     pub(super) fn recycle(&mut self, safe: u64, headers: FrameHeaders<'_>) {
         for _ in 0..self.pinned.len().min(PINNED_LOOKED_AT) {
             let Some(frame) = self.pinned.pop_front() else {
@@ -107,34 +108,34 @@ impl FrameStock {
         }
     }
 
-    /// Returns the number of frames of a class that are free, or will be once their epochs have
-    /// passed.
+    /// Returns the number of frames of a class that are free, or will be free when the epoch has
+    /// advanced.
     pub(super) fn stock(&self, class: usize) -> usize {
         self.free[class].len() + self.waiting[class]
     }
 
-    /// Returns the number of frames of a class that wait for their epoch.
+    /// Returns the number of frames of a class that wait for the epoch to advance.
     pub(super) fn waiting(&self, class: usize) -> usize {
         self.waiting[class]
     }
 
-    /// Returns the target stock of a class, between `least` and `most`.
+    /// Returns the target number of frames of a class, limited to the range from `least` to `most`.
     pub(super) fn target_stock(&self, class: usize, least: usize, most: usize) -> usize {
         self.ahead[class].clamp(least, most.max(least))
     }
 
-    /// Doubles the target stock of a class, after it ran out.
+    /// Doubles the target number of frames of a class, because its stock has run out.
     pub(super) fn raise_target(&mut self, class: usize, least: usize, most: usize) {
         self.ahead[class] = (self.target_stock(class, least, most) * 2).min(most.max(least));
     }
 
-    /// Reduces the target stock of a class slightly.
+    /// Reduces the target number of frames of a class by a 64th.
     pub(super) fn lower_target(&mut self, class: usize) {
         self.ahead[class] -= self.ahead[class].div_ceil(64);
     }
 
     /// Removes every frame whose chunk is being drained from all lists. Returns the number of
-    /// entries visited.
+    /// entries that were examined.
     pub(super) fn forget_draining(&mut self, headers: FrameHeaders<'_>) -> usize {
         let stays = |frame: FrameId| !headers.of(frame).is_draining();
         debug_assert!(self.waiting.iter().sum::<usize>() == self.limbo.len());
@@ -153,7 +154,7 @@ impl FrameStock {
         walked
     }
 
-    /// Returns every frame in the lists: (free, retired).
+    /// Returns all frames in the stock: first the free ones, then the retired ones.
     pub(super) fn frames(&self) -> (Vec<FrameId>, Vec<FrameId>) {
         let free = self.free.iter().flatten().copied().collect();
         let retired = self

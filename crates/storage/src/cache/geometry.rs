@@ -1,13 +1,15 @@
-//! Layout of the arena: chunks of equal size, each divided into frames of one size class, after a
-//! table of their headers. Pure arithmetic.
+//! Layout of the arena. It is divided into chunks of equal size. Each chunk starts with a table of
+//! frame headers, which is followed by frames of a single size class. This module is pure
+//! arithmetic.
 //!
 //! ```text
 //! chunk  = headers, 64 bytes each, padded to 4 KiB | frame 0 | frame 1 | ... | rest, unused
 //! frame  = as many pages as its class says: class c holds nodes of c + 1 pages
 //! ```
 //!
-//! The headers are stored in the chunk that they describe. So a chunk is given back together with
-//! them, one huge page covers both, and a frame's number suffices to find its header.
+//! Frame headers are stored in the chunk whose frames they describe. They are therefore returned to
+//! the system together with the chunk, one huge page covers both, and the frame number is
+//! sufficient to find the header.
 
 use super::arena::HUGE_PAGE;
 use super::frame::{FrameHeader, FrameId};
@@ -15,31 +17,32 @@ use crate::PageSize;
 use crate::node::MAX_PAGES;
 use alluvium_device::BUFFER_ALIGNMENT;
 
-/// Number of size classes: one for each possible number of pages in a node.
+/// Number of size classes. There is one for each possible number of pages in a node.
 pub(super) const CLASSES: usize = MAX_PAGES as usize;
-/// Maximum pages in a chunk: with pages of 4 KiB, a chunk is one huge page.
+/// Maximum number of pages in a chunk. With pages of 4 KiB, a chunk has the size of a huge page.
 const MAX_CHUNK_PAGES: usize = 512;
-/// Minimum pages in a chunk: a node of the largest class must fit after the headers.
+/// Minimum number of pages in a chunk. A node of the largest class must fit into a chunk after the
+/// headers.
 const MIN_CHUNK_PAGES: usize = 32;
-/// Minimum number of chunks aimed for, so that every size class can get some.
+/// Number of chunks that a cache should have at least, so that every size class can get some.
 const WANTED_CHUNKS: u64 = 32;
-/// Cost of a frame outside its chunk in bytes: entries in the lists of free, retired, cold and
-/// marked frames.
+/// Memory in bytes that a frame needs outside its chunk, for entries in the lists of free, retired,
+/// cold and demoted frames.
 const LIST_BYTES_PER_FRAME: usize = 28;
 
 const _: () = assert!(MIN_CHUNK_PAGES > MAX_PAGES as usize && MAX_CHUNK_PAGES * 4096 == HUGE_PAGE);
 
-/// Layout of a chunk for one class.
+/// Layout of a chunk that is divided into frames of one class.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ChunkLayout {
     pub(super) frames: usize,
     /// Size of a frame in bytes.
     pub(super) frame_bytes: usize,
-    /// Size of the headers in bytes; the first frame follows.
+    /// Size of the table of headers in bytes. The first frame follows the table.
     pub(super) header_bytes: usize,
 }
 
-/// The layout of one cache's arena.
+/// Layout of the arena of one cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ArenaGeometry {
     pub(super) chunk_bytes: usize,
@@ -48,7 +51,7 @@ pub(super) struct ArenaGeometry {
 }
 
 impl ArenaGeometry {
-    /// Computes the layout of a cache from its initial budget.
+    /// Computes the layout for a cache with this initial budget in bytes.
     pub(super) fn new(page_size: PageSize, budget: u64) -> ArenaGeometry {
         let pages = (budget / WANTED_CHUNKS / page_size.bytes() as u64).max(1);
         let pages = (1usize << pages.ilog2()).clamp(MIN_CHUNK_PAGES, MAX_CHUNK_PAGES);
@@ -82,12 +85,12 @@ impl ArenaGeometry {
         self.cuts[class]
     }
 
-    /// Returns the maximum number of frames in a chunk.
+    /// Returns the maximum number of frames in a chunk, which is that of the smallest class.
     pub(super) fn max_frames(&self) -> usize {
         self.cuts[0].frames
     }
 
-    /// Returns the cost of a chunk in bytes, including the list entries of its frames.
+    /// Returns the memory that a chunk needs in bytes, including the list entries of its frames.
     pub(super) fn chunk_cost(&self) -> u64 {
         (self.chunk_bytes + self.max_frames() * LIST_BYTES_PER_FRAME) as u64
     }
@@ -109,19 +112,19 @@ impl ArenaGeometry {
         (frame.0 & ((1 << self.slot_bits) - 1)) as usize
     }
 
-    /// Returns the offset of a chunk in the arena.
+    /// Returns the offset of a chunk in the arena, in bytes.
     #[inline]
     pub(super) fn chunk_at(&self, chunk: u32) -> usize {
         chunk as usize * self.chunk_bytes
     }
 
-    /// Returns the offset of a frame's header in the arena.
+    /// Returns the offset of a frame's header in the arena, in bytes.
     #[inline]
     pub(super) fn header_at(&self, frame: FrameId) -> usize {
         self.chunk_at(self.chunk_of(frame)) + self.slot_of(frame) * size_of::<FrameHeader>()
     }
 
-    /// Returns the offset of a frame's bytes in the arena, for a frame of this class.
+    /// Returns the offset in the arena at which the node of a frame of this class begins, in bytes.
     #[inline]
     pub(super) fn data_at(&self, frame: FrameId, class: usize) -> usize {
         debug_assert!(self.slot_of(frame) < self.cuts[class].frames, "{frame:?}");
@@ -129,7 +132,7 @@ impl ArenaGeometry {
         self.chunk_at(self.chunk_of(frame)) + cut.header_bytes + self.slot_of(frame) * cut.frame_bytes
     }
 
-    /// Returns the number of chunks that frame numbers can address.
+    /// Returns the maximum number of chunks that frame numbers can represent.
     pub(super) fn max_chunks(&self) -> u64 {
         1 << (u32::BITS - self.slot_bits)
     }

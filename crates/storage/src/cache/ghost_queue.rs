@@ -1,21 +1,22 @@
-//! Ghost entries: recently evicted nodes that were used only once. A node that is missed again soon
-//! after its eviction is hotter than it seemed.
+//! Ghost entries, which remember nodes that were evicted recently after a single use. If such a
+//! node is missed again soon, it is hotter than it seemed.
 //!
-//! The entries form a table of tags, one word each. A newer node overwrites the tag of an older
-//! one, so a node may be forgotten; a false match is rare.
+//! The entries are a table of tags with one word each, indexed by hash. The tag of a newer node
+//! replaces that of an older one in the same slot, so a node may be forgotten. A false match is
+//! possible but rare.
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// The ghost entries of a cache, about as many as it has frames.
+/// The ghost entries of a cache. There are about as many entries as the cache has frames.
 #[derive(Debug)]
 pub(super) struct GhostQueue {
     tags: Box<[AtomicU32]>,
 }
 
-/// Minimum number of hashes of evicted nodes that are remembered.
+/// Minimum number of entries in the table.
 /// Tuning: `64` since 2026-11-22.
 const LEAST: usize = 64;
-/// Maximum number of such hashes.
+/// Maximum number of entries in the table.
 /// Tuning: `1 << 24` since 2026-11-22.
 const MOST: usize = 1 << 24;
 const _: () = assert!(LEAST.is_power_of_two() && MOST.is_power_of_two() && LEAST <= MOST);
@@ -32,7 +33,7 @@ impl GhostQueue {
         (self.tags.len() * size_of::<AtomicU32>()) as u64
     }
 
-    /// Returns a node's slot and its tag, which is never zero.
+    /// Returns the entry for a hash, and the tag of the hash, which is never zero.
     fn place(&self, hash: u64) -> (&AtomicU32, u32) {
         debug_assert!(
             self.tags.len().is_power_of_two(),
@@ -42,13 +43,13 @@ impl GhostQueue {
         (&self.tags[at], hash as u32 | 1)
     }
 
-    /// Records the eviction of a node.
+    /// Remembers that a node was evicted.
     pub(super) fn note(&self, hash: u64) {
         let (place, tag) = self.place(hash);
         place.store(tag, Ordering::Relaxed);
     }
 
-    /// Returns whether the node was evicted recently, and forgets it.
+    /// Returns whether a node was evicted recently, and removes its entry.
     pub(super) fn recall(&self, hash: u64) -> bool {
         let (place, tag) = self.place(hash);
         let known = place.load(Ordering::Relaxed) == tag;

@@ -1,4 +1,4 @@
-//! Reads in flight, indexed by the hash of the node.
+//! A table of the nodes that are being read, indexed by the hash of the node.
 
 use super::frame::NodeKey;
 use super::read::BatchRead;
@@ -6,11 +6,11 @@ use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 
-/// Number of shards of the table.
+/// Number of shards of the table, each with its own lock.
 const SHARDS: usize = 64;
 const _: () = assert!(SHARDS.is_power_of_two(), "shards are bits of a hash");
 
-/// A node that is being read, as entry `index` of a batch.
+/// A node that is being read as entry `index` of a batch.
 #[derive(Debug)]
 pub(super) struct InFlightNode {
     pub(super) key: NodeKey,
@@ -18,7 +18,7 @@ pub(super) struct InFlightNode {
     pub(super) index: usize,
 }
 
-/// All reads in flight, in shards by the hash of the node.
+/// All nodes that are being read, in shards by the hash of the node.
 #[derive(Debug)]
 pub(super) struct InFlightTable {
     shards: Box<[CachePadded<Mutex<Vec<InFlightNode>>>]>,
@@ -35,17 +35,17 @@ impl InFlightTable {
         (SHARDS * size_of::<CachePadded<Mutex<Vec<InFlightNode>>>>()) as u64
     }
 
-    /// Returns the locked shard of a hash.
+    /// Locks and returns the shard for a hash.
     pub(super) fn shard(&self, hash: u64) -> MutexGuard<'_, Vec<InFlightNode>> {
         self.shards[(hash >> 32) as usize % SHARDS].lock()
     }
 
-    /// Returns every batch in flight.
+    /// Returns every batch that is in flight.
     pub(super) fn readings(&self) -> Vec<Arc<BatchRead>> {
         let mut readings = Vec::new();
         for shard in &self.shards {
-            // The nodes of a batch are spread over many shards, but only one shard has its first
-            // node.
+            // The nodes of a batch are distributed over many shards, but its first node is in only
+            // one, so each batch is returned once.
             let shard = shard.lock();
             let first = shard.iter().filter(|flight| flight.index == 0);
             readings.extend(first.map(|flight| Arc::clone(&flight.reading)));
@@ -53,7 +53,7 @@ impl InFlightTable {
         readings
     }
 
-    /// Returns the number of nodes in flight, for `check` and tests.
+    /// Returns the number of nodes that are being read, for `check` and tests.
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }

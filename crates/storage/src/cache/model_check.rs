@@ -1,4 +1,5 @@
-//! Model checks of the cache's lock-free cores under loom: see `crate::sync` for the command.
+//! Model checks of the lock-free parts of the cache under loom. The command that runs them is in
+//! `crate::sync`.
 
 use super::frame::{FrameHeader, FrameId, FrameState, InitialHeat, NodeKey};
 use super::page_table::{PageTable, PageTableLookup, PageTableUpdate};
@@ -26,7 +27,8 @@ fn key(birth: u64) -> NodeKey {
     })
 }
 
-/// Two frames, a page table and a ledger. The content of a frame is the birth of its node.
+/// A cache with two frames, a page table and an epoch ledger. The content of a frame is the birth
+/// generation of its node.
 struct CacheModel {
     ledger: EpochLedger,
     table: PageTable,
@@ -35,7 +37,8 @@ struct CacheModel {
 }
 
 impl CacheModel {
-    /// Creates a world with cached nodes of births 1 and up, one for each frame.
+    /// Creates a model in which each of the first `nodes` frames contains a node. Their birth
+    /// generations are 1 and up.
     fn new(nodes: u64) -> Arc<CacheModel> {
         let world = CacheModel {
             ledger: EpochLedger::new(),
@@ -55,7 +58,7 @@ impl CacheModel {
 
     fn fill(&self, frame: FrameId, birth: u64) {
         self.header(frame).take();
-        // SAFETY: this is what the model is to show: a frame that is being filled is not read.
+        // SAFETY: the model shows that no thread reads a frame while a node is written to it.
         self.contents[frame.0 as usize].with_mut(|content| unsafe { *content = birth });
         self.header(frame).publish(&key(birth), InitialHeat::Proven);
         assert_eq!(self.table.insert(key(birth).hash(), frame), PageTableUpdate::Made);
@@ -73,13 +76,12 @@ impl CacheModel {
     }
 
     fn assert_holds(&self, frame: FrameId, birth: u64) {
-        // SAFETY: this is what the model is to show: a frame that a reader found under a guard is
-        // not written.
+        // SAFETY: the model shows that no thread writes a frame that was found under a guard.
         self.contents[frame.0 as usize].with(|content| assert_eq!(unsafe { *content }, birth));
     }
 
-    /// Evicts the node of birth 1. If the epochs allow, frees its frame and fills it with the node
-    /// of birth 9.
+    /// Evicts the node with birth generation 1. If the epochs allow it, the frame is freed and the
+    /// node with birth generation 9 is written to it. Returns whether this was done.
     fn replace(&self, advances: usize) -> bool {
         if self.table.remove(key(1).hash(), FRAME) != PageTableUpdate::Made {
             return false;
@@ -154,7 +156,7 @@ fn of_two_who_evict_one_frame_one_does() {
                 thread::spawn(move || world.table.remove(key(1).hash(), FRAME) == PageTableUpdate::Made)
             })
             .collect();
-        // The neighbour stays findable during the evictions.
+        // The other node in the same bucket can be found during the evictions.
         assert_eq!(world.find(2), Some(OTHER));
         let evicted = evictors.into_iter().map(|evictor| evictor.join().unwrap());
         assert_eq!(evicted.filter(|&evicted| evicted).count(), 1);
@@ -183,7 +185,7 @@ fn a_lookup_misses_nothing_while_buckets_move_to_a_newer_table() {
         let hash = key(1).hash();
         let found = match older.table.find(hash, |_| true) {
             PageTableLookup::Frame(frame) => PageTableLookup::Frame(frame),
-            // A reader that only knows the older table must continue in the newer one.
+            // A reader that has searched only the older table must continue in the newer one.
             missed => {
                 assert_eq!(missed, PageTableLookup::Moved);
                 newer.find(hash, |_| true)
@@ -287,8 +289,8 @@ fn two_who_miss_one_node_read_it_once() {
         let world = CacheModel::new(0);
         let flights = Arc::new(Mutex::new(None::<Arc<SingleFlight<(), ()>>>));
         let reads = Arc::new(AtomicUsize::new(0));
-        // As in `read.rs`: the second lookup and the registration of the flight are one step, and
-        // so are publication and the removal of the flight.
+        // As in `read.rs`, the second lookup and the registration of the flight are one atomic
+        // step, and so are the publication of the node and the removal of the flight.
         let look_up = |world: Arc<CacheModel>,
                        flights: Arc<Mutex<Option<Arc<SingleFlight<(), ()>>>>>,
                        reads: Arc<AtomicUsize>| {

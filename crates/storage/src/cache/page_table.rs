@@ -1,38 +1,41 @@
-//! The page table: maps a node's hash to its frame. Lookups take no lock and write nothing.
+//! The page table, a hash table that maps a node to its frame. A lookup takes no lock and writes
+//! nothing.
 //!
-//! A bucket is one cache line: a control word and seven words of (tag, frame). A node whose bucket
-//! is full goes to the next bucket with a free word, and every bucket that it passed over counts it
-//! (as in F14: Bronson, Shi 2019), so that a lookup stops at the first bucket that no node passed
-//! over. Insertions and removals hold a bucket's lock bit, one bucket at a time.
+//! A bucket is one cache line, with a control word and seven words that each contain a tag and a
+//! frame number. If the home bucket of a node is full, the node is stored in the next bucket with a
+//! free word. Each bucket that was passed over counts the node in its control word (as in F14:
+//! Bronson, Shi 2019), so that a lookup can stop at the first bucket over which no node has passed.
+//! An insertion or removal holds the lock bit of one bucket at a time.
 //!
 //! Invariants:
 //!
-//! - **W1** A word's frame holds a node with the word's hash, from before the word is stored until
-//!   two epochs after it is removed.
-//! - **W2** No two words have the same frame, and no two frames with words hold the same node.
-//! - **W3** A node whose home bucket is b is in one of the [`PROBES`] buckets from b on, and every
-//!   bucket between b and it counts it.
-//! - **W4** A bucket that was moved to a newer table stays marked as moved and accepts no more
-//!   words.
+//! - **W1** From before a word is stored until two epochs after it is removed, its frame contains a
+//!   node with the tag in the word.
+//! - **W2** No two words contain the same frame number, and no two frames in the table contain the
+//!   same node.
+//! - **W3** A node with home bucket b is in one of the [`PROBES`] buckets from b on. Every bucket
+//!   from b up to the node's bucket, excluding the latter, counts the node.
+//! - **W4** A bucket whose words were moved to a newer table stays marked as moved, and accepts no
+//!   more words.
 
 use super::frame::FrameId;
 use crate::sync::{AtomicU64, Ordering, spin};
 
 /// Number of words in a bucket.
 pub(super) const WORDS: usize = if cfg!(alluvium_model_check) { 2 } else { 7 };
-/// Number of buckets probed for a node. With four words in an average bucket, the probability that
-/// a node fits in none of them is below 10⁻⁹.
+/// Number of consecutive buckets in which a node may be stored. With an average of four words in a
+/// bucket, the probability that all of them are full is below 10⁻⁹.
 const PROBES: usize = 8;
 /// Target average number of words in a bucket.
 const MEAN: usize = 4;
 
 const LOCKED: u64 = 1;
-/// Flag: the bucket's words are in a newer table.
+/// Flag in the control word: the words of this bucket were moved to a newer table.
 const MOVED: u64 = 2;
-/// Increment of the control word for one node that passed over the bucket.
+/// The amount by which the control word is incremented for each node that passed over the bucket.
 const PASS: u64 = 4;
 
-/// Set in every word that is not empty.
+/// Bit that is set in every word that is not empty.
 const OCCUPIED: u64 = 1 << 63;
 const _: () = assert!(
     MEAN <= WORDS || cfg!(alluvium_model_check),
@@ -41,7 +44,7 @@ const _: () = assert!(
 const _: () = assert!(PROBES > 1, "a full bucket has a next one (W3)");
 const _: () = assert!(LOCKED | MOVED == PASS - 1, "the marks lie below the count");
 
-/// One cache line of the table.
+/// A bucket of the table, which is one cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct PageTableBucket {
@@ -52,10 +55,11 @@ pub(super) struct PageTableBucket {
 #[cfg(not(alluvium_model_check))]
 const _: () = assert!(size_of::<PageTableBucket>() == 64);
 
-// SAFETY: every field is an atomic integer; zero is an empty bucket.
+// SAFETY: every field is an atomic integer, for which zero is a valid value. A zeroed bucket is
+// empty.
 unsafe impl super::arena::ZeroedAtomics for PageTableBucket {}
 
-/// Returns the hash part of a word.
+/// Returns the part of a word that depends on the hash.
 #[inline]
 fn tag(hash: u64) -> u64 {
     (hash << 32) | OCCUPIED
@@ -67,9 +71,9 @@ const TAG_MASK: u64 = !0 << 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageTableUpdate {
     Made,
-    /// There was no free word, or no such word.
+    /// The bucket had no free word, or the word to be removed does not exist.
     Unchanged,
-    /// The bucket was moved to a newer table: retry there.
+    /// The bucket was moved to a newer table, so the caller must retry there.
     Moved,
 }
 
@@ -79,11 +83,12 @@ pub(super) enum PageTableLookup {
     Frame(FrameId),
     /// The table does not contain the node.
     Nothing,
-    /// No such node here, but a bucket was moved to a newer table: look there.
+    /// The node was not found, but a bucket that was searched has been moved to a newer table, so
+    /// the caller must search there.
     Moved,
 }
 
-/// Storage of a table's buckets.
+/// Memory for the buckets of a table.
 #[cfg(not(alluvium_model_check))]
 mod memory {
     use super::PageTableBucket;
@@ -140,17 +145,17 @@ mod memory {
     }
 }
 
-/// A page table of one size.
+/// A page table whose size is fixed.
 #[derive(Debug)]
 pub(super) struct PageTable {
     buckets: memory::PageTableBuckets,
 }
 
 impl PageTable {
-    /// Creates a table for about `frames` frames.
+    /// Creates a table with space for about `frames` frames.
     ///
     /// # Errors
-    /// If the system refuses the memory.
+    /// If the operating system cannot provide the memory.
     pub(super) fn new(frames: usize) -> crate::Result<PageTable> {
         let buckets = memory::PageTableBuckets::new(Self::buckets_for(frames))?;
         Ok(PageTable { buckets })
@@ -160,7 +165,7 @@ impl PageTable {
         frames.div_ceil(MEAN).max(2)
     }
 
-    /// Returns the memory of a table for `frames` frames, in bytes.
+    /// Returns the size in bytes of a table for `frames` frames.
     pub(super) fn bytes_for(frames: usize) -> u64 {
         (Self::buckets_for(frames) * size_of::<PageTableBucket>()) as u64
     }
@@ -173,7 +178,8 @@ impl PageTable {
         self.buckets.len()
     }
 
-    /// Returns the buckets that may contain a hash, nearest first.
+    /// Returns the buckets that may contain a node with this hash, in the order in which they are
+    /// searched.
     #[inline]
     fn probe(&self, hash: u64) -> impl Iterator<Item = &PageTableBucket> {
         let buckets = &*self.buckets;
@@ -188,7 +194,7 @@ impl PageTable {
         })
     }
 
-    /// Prefetches the bucket most likely to contain a hash. This is a hint.
+    /// Prefetches the home bucket of a hash, which most likely contains the node. This is a hint.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         if let Some(bucket) = self.probe(hash).next() {
@@ -196,14 +202,15 @@ impl PageTable {
         }
     }
 
-    /// Returns the frame with this hash that `is_it` accepts. The caller must hold a guard.
+    /// Searches the frames whose tag matches the hash, and returns the first for which `is_it`
+    /// returns true. The caller must have a guard.
     #[inline]
     pub(super) fn find(&self, hash: u64, mut is_it: impl FnMut(FrameId) -> bool) -> PageTableLookup {
         let tag = tag(hash);
         let mut moved = 0;
         for bucket in self.probe(hash) {
             for word in &bucket.words {
-                // Acquire: the header of the frame was written before the word.
+                // Acquire ordering: the header of the frame was written before the word was stored.
                 let word = word.load(Ordering::Acquire);
                 if word & TAG_MASK == tag && is_it(FrameId(word as u32)) {
                     return PageTableLookup::Frame(FrameId(word as u32));
@@ -222,7 +229,7 @@ impl PageTable {
         }
     }
 
-    /// Adds a word for a frame that holds a node with this hash.
+    /// Adds a word for a frame that contains a node with this hash.
     pub(super) fn insert(&self, hash: u64, frame: FrameId) -> PageTableUpdate {
         let mut passed = 0;
         let mut change = PageTableUpdate::Unchanged;
@@ -243,8 +250,8 @@ impl PageTable {
         change
     }
 
-    /// Removes the word of a frame. Of several concurrent callers exactly one gets
-    /// [`PageTableUpdate::Made`], and must retire the frame.
+    /// Removes the word of a frame. If several threads do this at the same time, exactly one of
+    /// them gets [`PageTableUpdate::Made`], and must retire the frame.
     pub(super) fn remove(&self, hash: u64, frame: FrameId) -> PageTableUpdate {
         let target = tag(hash) | u64::from(frame.0);
         let mut moved = false;
@@ -272,7 +279,8 @@ impl PageTable {
         }
     }
 
-    /// Decrements the counts of a node in the first `passed` buckets of its hash.
+    /// Decrements the counts of the first `passed` buckets for a hash, over which a node no longer
+    /// passes.
     fn unpass(&self, hash: u64, passed: usize) {
         for bucket in self.probe(hash).take(passed) {
             let before = bucket.control.fetch_sub(PASS, Ordering::Relaxed);
@@ -283,9 +291,10 @@ impl PageTable {
         }
     }
 
-    /// Moves a bucket's frames to a newer table. `put` makes each frame visible there before its
-    /// word is removed here, so that a reader that looks here first and there next misses none. The
-    /// bucket then stays marked as moved.
+    /// Moves the words of a bucket to a newer table. `put` must make each frame visible in the
+    /// newer table before its word is removed here. A reader that searches first this table and
+    /// then the newer one therefore finds every frame. Afterwards, the bucket stays marked as
+    /// moved.
     pub(super) fn move_bucket(&self, index: usize, mut put: impl FnMut(FrameId)) {
         let bucket = &self.buckets[index];
         let _lock = bucket.lock();
@@ -295,16 +304,16 @@ impl PageTable {
                 put(FrameId(value as u32));
             }
         }
-        // The mark precedes the removal of the words: a lookup that misses a removed word sees the
-        // mark.
+        // The bucket is marked before its words are removed. A lookup that does not find a removed
+        // word therefore sees the mark.
         bucket.control.fetch_or(MOVED, Ordering::Release);
         for word in &bucket.words {
             word.store(0, Ordering::Release);
         }
     }
 
-    /// Returns every word of the table as (bucket, frame), and the pass count of every bucket, for
-    /// `check`.
+    /// Returns every word of the table as a bucket index and a frame, and the number of nodes that
+    /// passed over each bucket, for `check`.
     pub(super) fn dump(&self) -> (Vec<(usize, FrameId)>, Vec<u64>) {
         let mut words = Vec::new();
         for (index, bucket) in self.buckets.iter().enumerate() {
@@ -322,7 +331,7 @@ impl PageTable {
         (words, passes.collect())
     }
 
-    /// Returns the distance from a hash's home bucket to `bucket`.
+    /// Returns the distance from the home bucket of a hash to a given bucket, in buckets.
     pub(super) fn distance(&self, hash: u64, bucket: usize) -> usize {
         assert!(
             bucket < self.buckets.len(),
@@ -334,7 +343,7 @@ impl PageTable {
     }
 }
 
-/// The held lock bit of a bucket.
+/// Guard for the lock bit of a bucket, which is released on drop.
 struct BucketLock<'a> {
     bucket: &'a PageTableBucket,
     moved: bool,
@@ -380,7 +389,7 @@ impl Drop for BucketLock<'_> {
 mod tests {
     use super::*;
 
-    /// Returns a hash with this tag whose home is the first bucket.
+    /// Returns a hash with this tag whose home bucket is the first one.
     fn hash(tag: u32) -> u64 {
         u64::from(tag)
     }

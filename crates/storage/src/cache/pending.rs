@@ -1,4 +1,4 @@
-//! Asynchronous reads: requested together, and polled until they are finished.
+//! Asynchronous reads. They are requested together, and polled until all are finished.
 
 use super::NodeCache;
 use super::read::{BatchRead, NodeLookup, SubmittedBatch};
@@ -7,9 +7,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-/// Reads that were requested. Poll it, then look up the nodes.
+/// A set of reads that were requested together. The caller must poll it until the reads are
+/// finished, and can then look up the nodes.
 ///
-/// If it is dropped early, the reads continue. The cache finishes them during a later operation.
+/// If it is dropped before, the reads continue. The cache finishes them during a later operation.
 pub struct PendingReads {
     cache: NodeCache,
     readings: Vec<Arc<BatchRead>>,
@@ -38,8 +39,9 @@ impl PendingReads {
         }
     }
 
-    /// Makes progress without blocking. Returns whether every read is finished. A failed read
-    /// counts as finished: a reader that looks up its node reads it again and gets the error.
+    /// Finishes reads that have completed, without blocking. Returns whether all reads are
+    /// finished. A failed read is finished too: a later lookup of its node reads the node again and
+    /// returns the error.
     pub fn poll(&mut self) -> bool {
         let guard = self.cache.shared.epochs.pin();
         self.readings
@@ -47,8 +49,8 @@ impl PendingReads {
         self.readings.is_empty()
     }
 
-    /// Like [`PendingReads::poll`], but without querying the device: finishes only reads that are
-    /// known to have completed.
+    /// Like [`PendingReads::poll`], but does not poll the device. Only reads whose completion is
+    /// already known are finished.
     pub fn settle(&mut self) -> bool {
         let guard = self.cache.shared.epochs.pin();
         self.readings
@@ -56,8 +58,9 @@ impl PendingReads {
         self.readings.is_empty()
     }
 
-    /// Like [`PendingReads::poll`]. While the reads are pending, the waker fires once a poll can
-    /// make progress, provided that a thread waits for each [`WatchedRead`] passed to `watch`.
+    /// Like [`PendingReads::poll`], but registers `waker` if reads are still pending. The waker is
+    /// called when another poll can make progress. This requires that for each [`WatchedRead`]
+    /// passed to `watch`, a thread waits for the device.
     pub fn poll_with(&mut self, waker: &Waker, mut watch: impl FnMut(WatchedRead)) -> Poll<()> {
         loop {
             if self.poll() {
@@ -66,7 +69,7 @@ impl PendingReads {
             debug_assert!(!self.readings.is_empty(), "what is not over has readings");
             let reading = &self.readings[0];
             match reading.wake(waker, ReadTicket::of) {
-                // Another thread has finished it.
+                // Another thread has finished this read in the meantime.
                 None => {}
                 Some(watching) => {
                     if let Some(watching) = watching {
@@ -82,18 +85,19 @@ impl PendingReads {
         }
     }
 
-    /// Waits until any read completes that shares a part of the device with the first pending read.
+    /// Waits until a read completes on the part of the device that executes the first pending read.
+    /// It may be a different read.
     pub fn wait_some(&mut self) {
         if let Some(reading) = self.readings.first() {
             match reading.peek_job(ReadTicket::of) {
                 Some(watching) => watching.device.wait_some(&watching.ticket),
-                // Another thread is finishing it.
+                // Another thread is finishing this read at the moment.
                 None => std::thread::yield_now(),
             }
         }
     }
 
-    /// Waits until every read is finished.
+    /// Waits until all reads are finished.
     pub fn wait(&mut self) {
         let guard = self.cache.shared.epochs.pin();
         for reading in self.readings.drain(..) {
@@ -101,8 +105,8 @@ impl PendingReads {
         }
     }
 
-    /// Returns the number of nodes that were skipped because no frame was available. The caller
-    /// should then read less far ahead.
+    /// Returns the number of nodes that were skipped because no frame was available. If there are
+    /// any, the caller should read fewer nodes ahead.
     #[must_use]
     pub fn skipped(&self) -> usize {
         self.skipped
@@ -126,7 +130,7 @@ impl fmt::Debug for PendingReads {
     }
 }
 
-/// A read, and the ticket needed to wait for it.
+/// The device and the ticket that are needed to wait for a read.
 struct ReadTicket {
     device: Arc<dyn Device>,
     ticket: Ticket,
@@ -141,7 +145,7 @@ impl ReadTicket {
     }
 }
 
-/// A read that tasks wait for. The thread that holds this waits for the device and finishes the
+/// A read for which asynchronous tasks wait. The owner must wait for the device and then finish the
 /// read, which wakes the tasks.
 pub struct WatchedRead {
     cache: NodeCache,
@@ -150,19 +154,21 @@ pub struct WatchedRead {
 }
 
 impl WatchedRead {
-    /// Returns the part of the device that executes the read. One thread can wait for all reads of
-    /// a part.
+    /// Returns the number of the part of the device that executes the read. A single thread can
+    /// wait for all reads of one part.
     #[must_use]
     pub fn device_part(&self) -> usize {
         self.watching.ticket.device_part()
     }
 
-    /// Waits until that part of the device completes a read: this one or another.
+    /// Waits until the part of the device that executes this read completes a read, which may be a
+    /// different one.
     pub fn wait_some(&self) {
         self.watching.device.wait_some(&self.watching.ticket);
     }
 
-    /// Finishes the read if it is known to have completed. Returns whether it has completed.
+    /// Finishes the read if its completion is already known. Returns whether the read has
+    /// completed.
     #[must_use]
     pub fn settle(&self) -> bool {
         if !self.watching.ticket.is_complete() {
@@ -170,7 +176,7 @@ impl WatchedRead {
         }
         let guard = self.cache.shared.epochs.pin();
         self.cache.shared.try_settle(&self.reading, &guard);
-        // If this did not finish it, another thread is doing so.
+        // If this call did not finish the read, another thread is doing so.
         true
     }
 }

@@ -1,12 +1,13 @@
-//! Copies, on a faster tier, of hot nodes of slower tiers.
+//! Promoted copies: copies on a faster tier of hot nodes that reside on slower tiers.
 //!
-//! Spillane 2012, §5.1, inserts pairs that were read into the newest level again, marked as copies,
-//! and must then ensure that no copy outlives a newer version of its pair. Here the copied objects
-//! are nodes, which are immutable. A reader reaches a copy only through the node's own pointer,
-//! after searching all newer runs as usual, and the bytes it reads must match the pointer's
-//! checksum. So a copy cannot resurrect overwritten or deleted data, and it may be dropped,
-//! overwritten or damaged at any time: the node is then read from its own tier. Nothing on disk
-//! refers to a copy. After an opening there are none.
+//! Spillane 2012, §5.1, inserts pairs that were read into the newest level again, marked as copies.
+//! That design must ensure that no copy outlives a newer version of its pair. Here, the copied
+//! objects are nodes, which are immutable. A reader reaches a copy only through the pointer to the
+//! node, after it has searched all newer runs as usual, and the bytes of the copy must match the
+//! checksum in that pointer. A copy therefore cannot resurrect data that was overwritten or
+//! deleted. It may be dropped, overwritten or damaged at any time, because the node can then be
+//! read from its own tier. Nothing on disk refers to a copy, so no copies exist after the store is
+//! opened.
 //!
 //! ```text
 //!   a lookup misses a node of a slower tier     seen for the first time: its hash is remembered
@@ -15,8 +16,8 @@
 //!   the extents have their budget               the oldest goes, with its copies
 //! ```
 //!
-//! Nodes are copied whole. This pays off if records are large, or if hot records are adjacent.
-//! Small scattered records are better cached individually in memory.
+//! Whole nodes are copied. This is useful if records are large or if hot records are adjacent.
+//! Small records that are scattered are better cached individually in memory.
 
 use super::frame::NodeKey;
 use super::ghost_queue::GhostQueue;
@@ -27,30 +28,32 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes collected before a write: the size of an extent.
+/// Number of bytes of nodes that are collected before they are written, which is the size of an
+/// extent.
 pub(crate) const BATCH_BYTES: u64 = 1 << 20;
 
-/// Number of remembered nodes for each node that fits in the budget.
+/// Number of recently missed nodes that are remembered for each node that fits into the budget.
 const GHOSTS_PER_COPY: usize = 2;
 
-/// Approximate memory footprint of a copy in bytes: its place by hash, and its hash in its extent.
+/// Approximate memory in bytes that a copy needs in the index: its location by hash, and its hash
+/// in its extent.
 const COPY_BYTES: u64 = 40;
 
-/// Statistics of the copies of hot nodes on a faster tier.
+/// Statistics of promoted copies, which are copies of hot nodes on a faster tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CopyStats {
-    /// Bytes of the faster tier used by copies.
+    /// Number of bytes on the faster tier that copies use.
     pub bytes: u64,
-    /// Number of nodes that have a copy now.
+    /// Number of nodes that currently have a copy.
     pub copies: u64,
     /// Number of copies written since the store was opened.
     pub made: u64,
-    /// Misses served by a copy.
+    /// Number of cache misses for which a copy was found.
     pub hits: u64,
-    /// Copies that failed verification. Their nodes were read from their own tier.
+    /// Number of copies that failed verification, so that the node was read from its own tier.
     pub refused: u64,
-    /// Memory used by the index of copies, in bytes.
+    /// Memory in bytes that the index of copies uses.
     pub memory_bytes: u64,
 }
 
@@ -60,14 +63,15 @@ struct CopyLocation {
     offset: u64,
 }
 
-/// An extent of copies, and the hash of each copied node.
+/// An extent that contains copies, and the hash of each copied node.
 #[derive(Debug)]
 struct CopyExtent {
     extent: Extent,
     hashes: Box<[u64]>,
 }
 
-/// Nodes to be copied: the hash of each, and its encoded bytes padded to whole blocks.
+/// Nodes that are to be copied: their hashes, their padded lengths, and their encoded bytes, each
+/// padded to whole blocks.
 #[derive(Debug, Default)]
 pub(crate) struct CopyBatch {
     pub(crate) hashes: Vec<u64>,
@@ -78,16 +82,17 @@ pub(crate) struct CopyBatch {
 #[derive(Debug, Default)]
 struct CopyIndex {
     places: HashMap<u64, CopyLocation>,
-    /// The extents of copies, oldest first.
+    /// The extents that contain copies, oldest first.
     blocks: VecDeque<CopyExtent>,
     collected: CopyBatch,
     seen: Option<GhostQueue>,
 }
 
-/// The copies of a store.
+/// The promoted copies of a store.
 #[derive(Debug, Default)]
 pub(crate) struct PromotedCopies {
-    /// Maximum bytes of the faster tier used by copies. 0 disables copying.
+    /// Maximum number of bytes on the faster tier that copies may use. If it is 0, nothing is
+    /// copied.
     budget: AtomicU64,
     inner: Mutex<CopyIndex>,
     made: AtomicU64,
@@ -100,10 +105,11 @@ impl PromotedCopies {
         self.budget.load(Ordering::Relaxed)
     }
 
-    /// Sets the budget. Any excess is dropped by the next step.
+    /// Sets the maximum number of bytes. If existing copies exceed it, the next step of promotion
+    /// frees some of them.
     pub(crate) fn set_budget(&self, bytes: u64) {
         let mut inner = self.inner.lock();
-        // Pages have at least 4 KiB.
+        // A page has at least 4 KiB, so this is the maximum number of nodes.
         let nodes = usize::try_from(bytes >> 12).unwrap_or(usize::MAX);
         inner.seen = (bytes > 0).then(|| GhostQueue::new(nodes.saturating_mul(GHOSTS_PER_COPY)));
         if bytes == 0 {
@@ -112,7 +118,8 @@ impl PromotedCopies {
         self.budget.store(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the pointer with the location of the node's copy, if there is a copy.
+    /// Returns the pointer with the location of the node's copy in place of its own location.
+    /// Returns `None` if the node has no copy.
     pub(super) fn find(&self, pointer: &NodePointer, hash: u64) -> Option<NodePointer> {
         if pointer.tier == 0 || self.budget() == 0 {
             return None;
@@ -127,20 +134,21 @@ impl PromotedCopies {
         })
     }
 
-    /// Drops a copy that failed verification.
+    /// Removes a copy that failed verification from the index.
     pub(super) fn drop_damaged(&self, hash: u64) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         self.inner.lock().places.remove(&hash);
     }
 
-    /// Offers the encoded bytes of a slower tier's node that a reader missed. They are collected if
-    /// the node was also missed recently and there is space; otherwise the node is only remembered.
+    /// Offers a node of a slower tier for copying, after a cache miss. `encoded` must be its
+    /// encoded bytes. They are collected if the node was also missed recently and there is space
+    /// for them. Otherwise, only the hash of the node is remembered.
     pub(super) fn offer(&self, pointer: &NodePointer, encoded: &[u8]) {
         if pointer.tier == 0 || self.budget() == 0 {
             return;
         }
         let hash = NodeKey::of(pointer).hash();
-        // A hint, so it does not wait for the lock.
+        // Offering a node is only a hint, so it is not worth waiting for the lock.
         let Some(mut inner) = self.inner.try_lock() else {
             return;
         };
@@ -154,7 +162,7 @@ impl PromotedCopies {
         let collected = &mut inner.collected;
         let is_full = (collected.bytes.len() + len) as u64 > BATCH_BYTES;
         if is_full || inner.places.contains_key(&hash) || collected.hashes.contains(&hash) {
-            // The node is hot: the next miss collects it.
+            // The node is hot, so it stays remembered, and the next miss can collect it.
             seen.note(hash);
             return;
         }
@@ -165,8 +173,9 @@ impl PromotedCopies {
         collected.bytes.resize(end, 0);
     }
 
-    /// Takes the collected nodes if they have at least `least` bytes. `least` is at most
-    /// [`BATCH_BYTES`].
+    /// Returns the collected nodes if they have at least `least` bytes, and begins a new
+    /// collection. `least` must be at most [`BATCH_BYTES`]. Returns `None` if there are fewer
+    /// bytes.
     pub(crate) fn take_collected(&self, least: u64) -> Option<CopyBatch> {
         debug_assert!(least <= BATCH_BYTES, "an extent is as much as there ever is");
         let mut inner = self.inner.lock();
@@ -174,7 +183,7 @@ impl PromotedCopies {
         is_enough.then(|| std::mem::take(&mut inner.collected))
     }
 
-    /// Publishes copies that were written to an extent, so that readers find them.
+    /// Adds copies that have been written to an extent to the index, so that readers find them.
     pub(crate) fn publish(&self, extent: Extent, written: CopyBatch) {
         assert_eq!(written.hashes.len(), written.lens.len(), "a length for each copy");
         let mut inner = self.inner.lock();
@@ -196,7 +205,8 @@ impl PromotedCopies {
         });
     }
 
-    /// Drops the oldest copies until the rest use at most `most_bytes`. Returns the freed extents.
+    /// Removes the oldest copies until the rest use at most `most_bytes` bytes. Returns their
+    /// extents, which the caller must free.
     pub(crate) fn shrink(&self, most_bytes: u64) -> Vec<Extent> {
         let mut inner = self.inner.lock();
         let mut bytes: u64 = inner.blocks.iter().map(|block| block.extent.bytes()).sum();
@@ -207,7 +217,7 @@ impl PromotedCopies {
             bytes -= extent.bytes();
             let range = extent.range();
             for hash in hashes {
-                // A later extent may contain a newer copy of the same node.
+                // The node may have a newer copy in a later extent, which stays in the index.
                 let is_here =
                     |place: &CopyLocation| place.tier == extent.tier && range.contains(&place.offset);
                 if inner.places.get(&hash).is_some_and(is_here) {
@@ -284,7 +294,7 @@ mod tests {
         let found = copies.find(&node, hash(&node)).unwrap();
         assert_eq!((found.tier, found.offset), (0, extent(8).offset()));
         assert_eq!((found.checksum, found.encoded_len), (7, 4096));
-        // Another node in the same place has no copy.
+        // A different node at the same location has no copy.
         let next = pointer(4096, 8);
         assert_eq!(copies.find(&next, hash(&next)), None);
         assert_eq!(copies.shrink(extent(8).bytes()), []);

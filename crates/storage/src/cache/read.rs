@@ -566,7 +566,7 @@ impl NodeCacheInner {
     }
 
     /// Publishes a frame whose node is completely written. Returns `false` if the page table has no
-    /// free word in the bucket for it; the caller must then retire the frame.
+    /// free word for the frame; the caller must then retire it.
     pub(super) fn publish(
         &self,
         frame: FrameId,

@@ -1,22 +1,23 @@
-//! Converts the nodes of a batch to requests. Adjacent nodes of a tier are read together.
+//! Groups the nodes of a batch into device reads. Adjacent nodes of a tier are read with a single
+//! request.
 
 use crate::NodePointer;
 use std::ops::Range;
 
-/// Maximum size in bytes of a read shared by several nodes.
+/// Maximum size in bytes of a read that several nodes share.
 /// Tuning: `256 << 10` since 2026-11-22.
 const MAX_SHARED: u64 = 256 << 10;
 
-/// A read of one node or of several adjacent ones.
+/// A device read of one node, or of several adjacent nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ReadGroup {
-    /// Byte range in the tier's file.
+    /// The byte range of the read in the tier's data file.
     pub(super) bytes: Range<u64>,
-    /// The nodes, by their index in the batch, ordered by offset.
+    /// The nodes in this range, as indexes in the batch, ordered by offset.
     pub(super) nodes: Vec<usize>,
 }
 
-/// Groups nodes of one tier into reads.
+/// Groups nodes, which must all be in the same tier, into device reads.
 pub(super) fn grouped<'p>(pointers: impl Iterator<Item = &'p NodePointer>) -> Vec<ReadGroup> {
     let spans = pointers.map(|pointer| pointer.offset..pointer.offset + pointer.read_len() as u64);
     let mut groups: Vec<ReadGroup> = spans
@@ -81,7 +82,7 @@ mod tests {
         let pointers = [8192, 0, 20480, 4096].map(|offset| pointer(offset, 4096));
         assert_eq!(nodes(&pointers), [vec![1, 3, 0], vec![2]]);
         assert_eq!(grouped(pointers.iter())[0].bytes, 0..12288);
-        // Encoded nodes end where their last block does.
+        // The read of an encoded node ends at the end of its last block.
         assert_eq!(nodes(&[pointer(0, 700), pointer(1024, 100)]), [[0, 1]]);
         assert_eq!(nodes(&[pointer(0, 700), pointer(1536, 100)]), [[0], [1]]);
     }

@@ -1,9 +1,10 @@
-//! The current page table, and its replacement by one of another size during concurrent lookups.
+//! The page table of a cache, which can be replaced by a table of another size during concurrent
+//! lookups.
 //!
-//! During a replacement there are two tables: the older one is moved bucket by bucket into the
-//! newer. A frame is put into the newer table before its word is removed from the older, and
-//! lookups search the older first, so they miss nothing. Insertions use the newer table only. A
-//! replaced table is dropped two epochs later.
+//! During a replacement there are two tables, and the older one is moved bucket by bucket to the
+//! newer one. A frame is added to the newer table before its word is removed from the older one.
+//! Lookups search the older table first, so they find every frame. Insertions use only the newer
+//! table. A table that was replaced is freed two epochs later.
 
 use super::frame::FrameId;
 use super::page_table::{PageTable, PageTableLookup, PageTableUpdate};
@@ -12,21 +13,22 @@ use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// The tables: one, or two during a replacement.
+/// The current table, and the older one during a replacement.
 #[derive(Debug)]
 pub(super) struct ResizablePageTable {
     in_use: CachePadded<TablePointers>,
-    /// Replaced tables that wait for their epoch. The lock is held during a replacement.
+    /// Tables that were replaced, each with the epoch at which this happened. They wait for the
+    /// epoch to advance. The lock is held during a replacement.
     replaced: Mutex<Vec<(u64, Box<PageTable>)>>,
-    /// Memory of all tables in bytes, including replaced ones.
+    /// Total size of all tables in bytes, including tables that were replaced but not freed yet.
     bytes: AtomicU64,
 }
 
-/// Read by every lookup, written only by replacements.
+/// Pointers that every lookup reads and only a replacement writes.
 #[derive(Debug)]
 struct TablePointers {
     current: AtomicPtr<PageTable>,
-    /// Null except during a replacement.
+    /// The table that is being replaced. It is null except during a replacement.
     older: AtomicPtr<PageTable>,
 }
 
@@ -45,31 +47,32 @@ impl ResizablePageTable {
         })
     }
 
-    /// Returns the memory of all tables in bytes.
+    /// Returns the total size of all tables in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
     #[inline]
     fn current<'g>(&self, _guard: &'g EpochGuard) -> &'g PageTable {
-        // SAFETY: a table is dropped two epochs after it left `current` and `older`, and the guard
-        // lives for 'g.
+        // SAFETY: a table is freed only two epochs after it was removed from `current` and `older`,
+        // and the guard lives for `'g`.
         unsafe { &*self.in_use.current.load(Ordering::Acquire) }
     }
 
     #[inline]
     fn older<'g>(&self, _guard: &'g EpochGuard) -> Option<&'g PageTable> {
-        // SAFETY: as in `current`; null is `None`.
+        // SAFETY: the same argument applies as in `current`. A null pointer results in `None`.
         unsafe { self.in_use.older.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Prefetches the bucket that a lookup of this hash reads first. This is a hint.
+    /// Prefetches the first bucket that a lookup of this hash will read. This is a hint.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64, guard: &EpochGuard) {
         self.current(guard).prefetch(hash);
     }
 
-    /// Returns the frame with this hash that `is_it` accepts.
+    /// Searches the frames whose tag matches the hash, and returns the first for which `is_it`
+    /// returns true.
     #[inline]
     pub(super) fn find(
         &self,
@@ -78,8 +81,8 @@ impl ResizablePageTable {
         mut is_it: impl FnMut(FrameId) -> bool,
     ) -> Option<FrameId> {
         loop {
-            // `current` is loaded before `older`: a reader that sees the newer table as current
-            // also sees the older one as older.
+            // `current` is loaded before `older`. A reader that sees the newer table in `current`
+            // therefore also sees the older one in `older`.
             let current = self.current(guard);
             if let Some(older) = self.older(guard)
                 && let PageTableLookup::Frame(frame) = older.find(hash, &mut is_it)
@@ -94,7 +97,7 @@ impl ResizablePageTable {
         }
     }
 
-    /// Adds a word. Returns whether a word was free for it.
+    /// Adds a word for a frame. Returns `false` if there is no free word for it.
     pub(super) fn insert(&self, hash: u64, frame: FrameId, guard: &EpochGuard) -> bool {
         loop {
             match self.current(guard).insert(hash, frame) {
@@ -105,7 +108,7 @@ impl ResizablePageTable {
         }
     }
 
-    /// Removes a frame's word. Returns whether this call removed it.
+    /// Removes the word of a frame. Returns whether this call removed it.
     pub(super) fn remove(&self, hash: u64, frame: FrameId, guard: &EpochGuard) -> bool {
         loop {
             let current = self.current(guard);
@@ -122,12 +125,12 @@ impl ResizablePageTable {
         }
     }
 
-    /// Replaces the table by one for `frames` frames. `hash_of` returns the hash of a frame's node.
-    /// `no_room` is called with each frame that did not fit in the new table; such frames are then
-    /// in neither.
+    /// Replaces the table by a table for `frames` frames. `hash_of` must return the hash of a
+    /// frame's node. If the new table has no free word for a frame, `no_room` is called with the
+    /// frame, which is then in neither table.
     ///
     /// # Errors
-    /// If the system refuses the memory. Nothing has changed then.
+    /// If the operating system cannot provide the memory. In that case, nothing has changed.
     pub(super) fn replace(
         &self,
         frames: usize,
@@ -154,7 +157,8 @@ impl ResizablePageTable {
         }
         let older = self.in_use.older.swap(std::ptr::null_mut(), Ordering::AcqRel);
         assert!(!older.is_null(), "the older table is replaced once");
-        // SAFETY: it came from `Box::into_raw`, and it has just left the last place that named it.
+        // SAFETY: the pointer came from `Box::into_raw`, and it was just removed from the last
+        // place that contained it.
         replaced.push((epochs.current(), unsafe { Box::from_raw(older) }));
         drop(replaced);
         drop(guard);
@@ -162,7 +166,7 @@ impl ResizablePageTable {
         Ok(())
     }
 
-    /// Drops the replaced tables that no reader can reach any more.
+    /// Frees the tables that were replaced and that no reader can access any more.
     pub(super) fn drop_replaced(&self, epochs: &Epochs) {
         if let Some(mut replaced) = self.replaced.try_lock() {
             replaced.retain(|(epoch, table)| {
@@ -184,8 +188,8 @@ impl ResizablePageTable {
 
 impl Drop for ResizablePageTable {
     fn drop(&mut self) {
-        // SAFETY: it came from `Box::into_raw`, and no reader can look at it any more: `self` is
-        // exclusive.
+        // SAFETY: the pointer came from `Box::into_raw`. No reader can access the table, because
+        // `self` is borrowed exclusively.
         drop(unsafe { Box::from_raw(*self.in_use.current.get_mut()) });
     }
 }

@@ -1,31 +1,31 @@
-//! A job that many threads wait for and one of them executes: a read in flight. Model-checked in
-//! `model_check.rs`.
+//! A job for which many threads wait and which one of them executes, such as a read in flight. It
+//! is model-checked in `model_check.rs`.
 //!
-//! The first thread that needs the result executes the job: it waits for the device and settles
-//! every node of the batch. The others sleep until it is done. If the executing thread panics, the
-//! job is abandoned and the others try again.
+//! The first thread that needs the result executes the job: it waits for the device and publishes
+//! every node of the batch. The other threads sleep until the job is done. If the executing thread
+//! panics, the job is abandoned, and the other threads start again.
 //!
-//! A task that cannot sleep registers a waker, and polls again when it is woken. Some thread must
-//! still wait for the device: the first task that registers a waker for a ready job is told to
-//! arrange that.
+//! An asynchronous task, which must not sleep, registers a waker and polls again when it is woken.
+//! Some thread must still wait for the device. The first task that registers a waker for a ready
+//! job is therefore asked to arrange this.
 
 use crate::sync::{Condvar, Mutex};
 use std::task::Waker;
 
 #[derive(Debug)]
 enum JobState<J, R> {
-    /// The job is under construction.
+    /// The job is not complete yet, so it cannot be executed.
     Preparing,
-    /// The job has not been started.
+    /// The job can be executed, but no thread has started it.
     Ready(J),
-    /// A thread executes the job.
+    /// A thread is executing the job.
     Running,
     Done(R),
-    /// The job will never be done.
+    /// The job was abandoned and will never have a result.
     Abandoned,
 }
 
-/// A job and its result, shared by all threads that wait for it.
+/// A job and its result, which all threads that wait for it share.
 #[derive(Debug)]
 pub(super) struct SingleFlight<J, R> {
     inner: Mutex<FlightState<J, R>>,
@@ -35,23 +35,23 @@ pub(super) struct SingleFlight<J, R> {
 #[derive(Debug)]
 struct FlightState<J, R> {
     state: JobState<J, R>,
-    /// Wakers to fire when the state changes.
+    /// Wakers that are called when the state changes.
     wakers: Vec<Waker>,
-    /// Whether a task was told to arrange a wait for the device.
+    /// Whether a task has already been asked to arrange that a thread waits for the device.
     is_watched: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JobProgress {
     Done,
-    /// There will be no result.
+    /// The job was abandoned, so it will never have a result.
     Abandoned,
-    /// The job is not done yet.
+    /// The job has no result yet.
     Waiting,
 }
 
 impl<J, R: Clone> SingleFlight<J, R> {
-    /// Creates a flight whose job is under construction.
+    /// Creates a flight whose job is still under construction.
     pub(super) fn new() -> Self {
         SingleFlight {
             inner: Mutex::new(FlightState {
@@ -63,12 +63,12 @@ impl<J, R: Clone> SingleFlight<J, R> {
         }
     }
 
-    /// Makes the job available for execution.
+    /// Makes the job available, so that a waiting thread can execute it.
     pub(super) fn ready(&self, job: J) {
         self.set(JobState::Ready(job));
     }
 
-    /// Executes the job in this thread, which constructed it.
+    /// Executes the job in the thread that has constructed it, and returns the result.
     pub(super) fn run_at_once(&self, run: impl FnOnce() -> R) -> R {
         let unwinding = AbandonGuard(self);
         let result = run();
@@ -77,7 +77,7 @@ impl<J, R: Clone> SingleFlight<J, R> {
         result
     }
 
-    /// Abandons the job and notifies all waiting threads.
+    /// Abandons the job and notifies all threads and tasks that wait for it.
     pub(super) fn abandon(&self) {
         self.set(JobState::Abandoned);
     }
@@ -93,8 +93,8 @@ impl<J, R: Clone> SingleFlight<J, R> {
         wakers.into_iter().for_each(alluvium_base::wake);
     }
 
-    /// Returns the result: executes the job if it has not been started, and otherwise waits for it.
-    /// `None` if it was abandoned.
+    /// Returns the result of the job. If no thread has started the job, this thread executes it
+    /// with `run`; otherwise it waits for the result. Returns `None` if the job was abandoned.
     pub(super) fn finish(&self, run: impl FnOnce(J) -> R) -> Option<R> {
         let mut inner = self.inner.lock();
         loop {
@@ -111,7 +111,8 @@ impl<J, R: Clone> SingleFlight<J, R> {
         }
     }
 
-    /// Executes the job if it has not been started and `is_ready` reports that it would not block.
+    /// Executes the job with `run` if no thread has started it and `is_ready` returns that it would
+    /// not block. Returns the state of the job afterwards.
     pub(super) fn try_finish(
         &self,
         is_ready: impl FnOnce(&J) -> bool,
@@ -131,9 +132,9 @@ impl<J, R: Clone> SingleFlight<J, R> {
         }
     }
 
-    /// Registers a waker, which fires when the job is done, abandoned, or ready for execution.
-    /// Returns `None` if there is nothing left to wait for. The first caller that finds the job
-    /// ready but not started gets the result of `watch`, and must ensure that the job is executed.
+    /// Registers a waker, which is called when the job becomes ready, done or abandoned. Returns
+    /// `None` if the job is already done or abandoned. The first caller that finds the job ready
+    /// but not started gets the result of `watch`, and must ensure that the job is executed.
     pub(super) fn wake<W>(&self, waker: &Waker, watch: impl FnOnce(&J) -> W) -> Option<Option<W>> {
         let mut inner = self.inner.lock();
         let watched = match &inner.state {
@@ -148,7 +149,8 @@ impl<J, R: Clone> SingleFlight<J, R> {
         Some(watched)
     }
 
-    /// Returns the result of `look` if the job is ready and has not been started.
+    /// Returns the result of `look` for a job that is ready but not started, and `None` in any
+    /// other state.
     pub(super) fn peek_job<W>(&self, look: impl FnOnce(&J) -> W) -> Option<W> {
         match &self.inner.lock().state {
             JobState::Ready(job) => Some(look(job)),
@@ -161,18 +163,18 @@ impl<J, R: Clone> SingleFlight<J, R> {
     }
 }
 
-/// Abandons a job whose thread panics.
+/// Abandons the job if the thread that executes it panics.
 struct AbandonGuard<'a, J, R: Clone>(&'a SingleFlight<J, R>);
 
 impl<J, R: Clone> Drop for AbandonGuard<'_, J, R> {
     fn drop(&mut self) {
-        // This has no effect after `Done`.
+        // This has no effect if the job is already done.
         self.0.abandon();
     }
 }
 
 impl<J, R> FlightState<J, R> {
-    /// Takes the job of a flight that is ready.
+    /// Takes the job out of a flight that is ready, and marks the flight as running.
     fn begin(&mut self) -> J {
         match std::mem::replace(&mut self.state, JobState::Running) {
             JobState::Ready(job) => job,
@@ -225,7 +227,7 @@ mod tests {
         assert_eq!(turn.try_finish(|_| true, |_| 0), JobProgress::Abandoned);
     }
 
-    /// A waker that counts its calls.
+    /// A waker that counts how often it is called.
     #[derive(Default)]
     struct WakeCounter(AtomicUsize);
 

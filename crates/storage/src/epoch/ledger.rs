@@ -1,31 +1,33 @@
-//! The shared words of the epochs, and the rule by which they advance. Model-checked in
+//! The shared state of the epochs, and the rule by which the epoch advances. It is model-checked in
 //! `model_check.rs`.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crossbeam_utils::CachePadded;
 use std::sync::OnceLock;
 
-/// Number of slots allocated at a time.
+/// Number of slots that are allocated together as a chunk.
 const SLOTS_PER_CHUNK: usize = if cfg!(alluvium_model_check) { 3 } else { 32 };
-/// Maximum number of such chunks.
+/// Maximum number of chunks of slots.
 const CHUNKS: usize = if cfg!(alluvium_model_check) { 1 } else { 16 };
-/// Maximum number of threads with a slot. Further threads are counted (see `count_in`).
+/// Maximum number of threads that have a slot. Further threads are represented only by a counter
+/// (see `count_in`).
 pub(crate) const MAX_SLOTS: usize = SLOTS_PER_CHUNK * CHUNKS;
-/// The first epoch, chosen so that `safe` starts above zero.
+/// The first epoch. It is chosen such that the first safe epoch is above zero.
 const FIRST: u64 = 2;
-/// Participants without a slot are counted by epoch modulo this: at most two epochs have any at a
-/// time (invariant R2).
+/// Number of counters for participants without a slot. A participant is counted in the counter with
+/// index epoch modulo this number, because such participants are at no more than two different
+/// epochs at any time (invariant R2).
 const COUNTS: usize = 4;
 
 const _: () = assert!(COUNTS.is_power_of_two() && COUNTS >= 3);
 
-/// The word of one thread: zero, or the epoch it is pinned at.
+/// The slot of one thread. Its word is zero, or the epoch at which the thread is pinned.
 #[derive(Debug)]
 pub(crate) struct EpochSlot {
     word: AtomicU64,
-    /// Number of guards of the thread. Only that thread uses it.
+    /// Number of guards that the thread has. Only this thread accesses it.
     depth: AtomicU32,
-    /// One while a thread owns the slot.
+    /// This is 1 while a thread owns the slot.
     taken: AtomicU32,
 }
 
@@ -38,32 +40,33 @@ impl EpochSlot {
         }
     }
 
-    /// Returns the number of guards of the thread.
+    /// Returns the number of guards that the thread has.
     pub(crate) fn depth(&self) -> u32 {
         self.depth.load(Ordering::Relaxed)
     }
 
-    /// Drops one guard of the calling thread. The last one unpins the slot.
+    /// Removes one guard of the calling thread. If it was the last one, the thread is no longer
+    /// pinned.
     #[inline]
     pub(crate) fn leave(&self) {
         debug_assert!(self.depth() > 0, "a guard is left once");
         let depth = self.depth.load(Ordering::Relaxed) - 1;
         self.depth.store(depth, Ordering::Relaxed);
         if depth == 0 {
-            // Release: a thread that sees the slot unpinned also sees the owner's actions while it
-            // was pinned.
+            // Release ordering: a thread that sees that the slot is not pinned also sees the
+            // owner's actions while it was pinned.
             self.word.store(0, Ordering::Release);
         }
     }
 }
 
-/// The current epoch and its participants.
+/// The current epoch, and the participants that prevent it from advancing.
 #[derive(Debug)]
 pub(crate) struct EpochLedger {
     epoch: CachePadded<AtomicU64>,
-    /// Numbers of participants without a slot, by epoch modulo [`COUNTS`].
+    /// Number of participants without a slot, for each epoch modulo [`COUNTS`].
     counts: [CachePadded<AtomicU64>; COUNTS],
-    /// Number of slots ever taken. `advance` examines only these.
+    /// Number of slots that were ever in use. `advance` examines only these.
     used: AtomicU64,
     chunks: [OnceLock<Box<[CachePadded<EpochSlot>]>>; CHUNKS],
 }
@@ -78,21 +81,22 @@ impl EpochLedger {
         }
     }
 
-    /// Returns the current epoch, read after all earlier actions of the caller: the stamp for an
-    /// object that it has just unlinked.
+    /// Returns the current epoch, which is read after all earlier actions of the caller. It is the
+    /// epoch with which the caller must stamp an object that it has just unlinked.
     pub(crate) fn current(&self) -> u64 {
         fence(Ordering::SeqCst);
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Returns the safe epoch: objects unlinked at an earlier epoch are unreachable.
+    /// Returns the safe epoch. An object that was unlinked at an earlier epoch is unreachable.
     pub(crate) fn safe(&self) -> u64 {
         let now = self.epoch.load(Ordering::Acquire);
         debug_assert!(now >= FIRST, "epochs begin at {FIRST}");
         now - 1
     }
 
-    /// Claims a free slot, if there is one.
+    /// Allocates a slot to the calling thread, and returns its index. Returns `None` if no slot is
+    /// free.
     pub(crate) fn claim(&self) -> Option<usize> {
         for index in 0..MAX_SLOTS {
             let slot = self.make(index);
@@ -102,8 +106,8 @@ impl EpochLedger {
                     .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
             {
-                // Sequenced before the fence of the first pin, so that `advance` examines the slot
-                // whenever it must.
+                // This precedes the fence of the thread's first pin, so that `advance` examines the
+                // slot whenever that is necessary.
                 self.used.fetch_max(index as u64 + 1, Ordering::Release);
                 return Some(index);
             }
@@ -111,17 +115,17 @@ impl EpochLedger {
         None
     }
 
-    /// Releases a slot.
+    /// Frees a slot, so that another thread can use it.
     ///
     /// # Panics
-    /// If it is still pinned.
+    /// If the slot is still pinned.
     pub(crate) fn give_back(&self, index: usize) {
         let slot = self.slot(index);
         assert_eq!(slot.depth(), 0, "a slot is given back without guards");
         slot.taken.store(0, Ordering::Release);
     }
 
-    /// Returns the slot with an index returned by [`EpochLedger::claim`].
+    /// Returns the slot with an index that [`EpochLedger::claim`] has returned.
     pub(crate) fn slot(&self, index: usize) -> &EpochSlot {
         debug_assert!(index < MAX_SLOTS, "slot {index} of {MAX_SLOTS}");
         &self.chunks[index / SLOTS_PER_CHUNK]
@@ -138,8 +142,8 @@ impl EpochLedger {
         &self.chunks[index / SLOTS_PER_CHUNK].get_or_init(make)[index % SLOTS_PER_CHUNK]
     }
 
-    /// Adds a guard of the calling thread, which must own the slot. Returns the epoch that the slot
-    /// is pinned at.
+    /// Adds a guard of the calling thread, which must own the slot. Returns the epoch at which the
+    /// thread is pinned.
     #[inline]
     pub(crate) fn enter(&self, slot: &EpochSlot) -> u64 {
         debug_assert_eq!(
@@ -154,10 +158,10 @@ impl EpochLedger {
         }
         loop {
             let now = self.epoch.load(Ordering::Acquire);
-            // Release: an `advance` that sees this word also sees the thread's actions under its
-            // earlier guards. The fence is most of the cost of a pin: 6 of its 7 ns. A `membarrier`
-            // in `advance` would save it, but at the price of a system call that interrupts every
-            // processor, so it is not used.
+            // Release ordering: an `advance` that sees this word also sees the actions of the
+            // thread under its earlier guards. The fence accounts for most of the cost of a pin, 6
+            // of 7 ns. A `membarrier` in `advance` would make it unnecessary, but that system call
+            // interrupts every processor, so it is not used.
             slot.word.store(now, Ordering::Release);
             fence(Ordering::SeqCst);
             if self.epoch.load(Ordering::Acquire) == now {
@@ -166,7 +170,7 @@ impl EpochLedger {
         }
     }
 
-    /// Adds a participant without a slot. Returns the epoch that it holds.
+    /// Adds a participant that has no slot. Returns the epoch at which it is counted.
     pub(crate) fn count_in(&self) -> u64 {
         loop {
             let now = self.epoch.load(Ordering::Acquire);
@@ -179,20 +183,21 @@ impl EpochLedger {
         }
     }
 
-    /// Adds a participant without a slot at an epoch that another participant of the caller holds
-    /// during the call.
+    /// Adds a participant that has no slot at a given epoch. During the call, the caller must have
+    /// another participant at that epoch.
     pub(crate) fn count_in_at(&self, epoch: u64) {
         debug_assert!(epoch >= FIRST, "epoch {epoch} was never");
         self.counts[epoch as usize % COUNTS].fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Removes a participant without a slot.
+    /// Removes a participant that has no slot.
     pub(crate) fn count_out(&self, epoch: u64) {
         let before = self.counts[epoch as usize % COUNTS].fetch_sub(1, Ordering::Release);
         assert!(before > 0, "a participant leaves once");
     }
 
-    /// Advances the epoch if every participant has seen the current one. Returns the current epoch.
+    /// Advances the epoch if every participant has seen the current epoch. Returns the epoch that
+    /// is current afterwards.
     pub(crate) fn advance(&self) -> u64 {
         let now = self.epoch.load(Ordering::Acquire);
         fence(Ordering::SeqCst);
@@ -204,8 +209,9 @@ impl EpochLedger {
                 return now;
             }
         }
-        // Checked after the slots: a guard that became a counted participant was counted before its
-        // slot was unpinned.
+        // The counters are checked after the slots. If a guard is replaced by a counted
+        // participant, the participant is counted before the slot of the guard is unpinned, so it
+        // is not missed.
         if self.counts[(now - 1) as usize % COUNTS].load(Ordering::Acquire) != 0 {
             return now;
         }
@@ -218,7 +224,7 @@ impl EpochLedger {
         }
     }
 
-    /// Returns the number of slots ever taken, and the number of counted participants.
+    /// Returns the number of slots that were ever in use, and the number of counted participants.
     #[cfg(all(test, not(alluvium_model_check)))]
     pub(crate) fn census(&self) -> (usize, u64) {
         let counted = self.counts.iter().map(|count| count.load(Ordering::Relaxed));

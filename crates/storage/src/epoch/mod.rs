@@ -1,43 +1,45 @@
-//! Epochs: safe memory reclamation for objects that readers may still reach.
+//! Epochs, which provide safe memory reclamation for objects that readers may still access.
 //!
-//! *Scope*: the readers, and the epoch each of them is pinned at.
+//! *Scope*: the readers, and the epoch at which each of them is pinned.
 //!
 //! *Must not depend on*: the objects that are read, unlinked or freed.
 //!
-//! A reader pins: it stores the epoch it sees in its own word, on its own cache line, and only then
-//! follows pointers (SplinterDB's distributed reader counters in their cheapest form; Fraser 2004,
-//! *Practical lock-freedom*, §5.2.3, is the scheme). A writer unlinks an object, reads the epoch
-//! `e`, and frees the object once `e <` [`Epochs::safe`]. The epoch advances only when every pinned
-//! participant has seen it.
+//! A reader pins itself before it follows pointers: it stores the epoch that it sees in its own
+//! word, which has its own cache line. (This is a minimal form of SplinterDB's distributed reader
+//! counters; the scheme is that of Fraser 2004, *Practical lock-freedom*, §5.2.3.) A writer unlinks
+//! an object, reads the epoch `e`, and frees the object once `e <` [`Epochs::safe`]. The epoch
+//! advances only when every pinned participant has seen the current one.
 //!
 //! # Why that is right
 //!
-//! *G* is the epoch. Pinning: read *G* = w, store the slot, fence F1, read *G* again and start over
-//! unless it is still w. Unlinking: store, fence F2, read *G* = e. Advancing from n: read *G* = n,
-//! fence F3, read all slots and counts, compare-exchange *G* to n + 1. Suppose that a guard pinned
-//! at w loads the link *before* it is unlinked, and that the object is freed at *G* ≥ e + 2 while
-//! the guard lives. Fences are totally ordered, and F1 < F2, because the guard's load after F1 does
-//! not see the store before F2.
+//! *G* is the epoch. To pin, a thread reads *G* = w, stores w in its slot, executes fence F1, and
+//! reads *G* again; it starts over unless *G* is still w. To unlink, a thread stores, executes
+//! fence F2, and reads *G* = e. To advance from n, a thread reads *G* = n, executes fence F3, reads
+//! all slots and counters, and changes *G* to n + 1 by compare-and-exchange. Suppose that a guard
+//! pinned at w loads the link *before* it is unlinked, and that the object is freed at *G* ≥ e + 2
+//! while the guard lives. All fences are totally ordered. F1 < F2, because the load by the guard
+//! after F1 does not see the store before F2.
 //!
-//! 1. w ≤ e: if w ≥ e + 1, the guard read from the advance to e + 1 or a later one, which F2's
-//!    thread does not see after F2, so F2 < F1, a contradiction.
-//! 2. The advance from e + 1 to e + 2 has its F3 after the advance to e + 1. If F1 < F3, it saw the
-//!    slot at w ≤ e and did not advance. If F3 < F1, then F3 < F2, and F2's thread must have read
-//!    *G* ≥ e + 1. Both are contradictions.
+//! 1. w ≤ e. Suppose w ≥ e + 1. Then the guard has read *G* from the advance to e + 1 or a later
+//!    one. The thread of F2 does not see that advance after F2, so F2 < F1, which is a
+//!    contradiction.
+//! 2. In the advance from e + 1 to e + 2, F3 comes after the advance to e + 1. If F1 < F3, this
+//!    advance saw the slot at w ≤ e and did not change *G*. If F3 < F1, then F3 < F2, and the
+//!    thread of F2 must have read *G* ≥ e + 1. Both are contradictions.
 //!
-//! The second read of *G* gives more: while a guard at w lives, *G* is w or w + 1. Hence a
-//! [`EpochHold`], which is counted under its epoch, can be created at the epoch of the thread's
-//! guard and protects everything that the guard does, and at most two epochs have counted
-//! participants at any time.
+//! The second read of *G* ensures more: while a guard at w lives, *G* is w or w + 1. An
+//! [`EpochHold`], which is counted under its epoch, can therefore be created at the epoch of the
+//! thread's guard, and it protects everything that the guard protects. Moreover, there are counted
+//! participants at no more than two different epochs at any time.
 //!
 //! Invariants:
 //!
-//! - **R1** While a guard or hold at epoch w is alive, `current()` is w or w + 1.
-//! - **R2** Counted participants (holds, and guards of threads without a slot) are at epoch
-//!   `current()` or the one before.
-//! - **R3** An object unlinked before `e = current()` was read is unreachable by every guard and
-//!   hold once `e < safe()`.
-//! - **R4** Only the thread that has claimed a slot writes its word.
+//! - **R1** While a guard or hold at epoch w lives, `current()` is w or w + 1.
+//! - **R2** Counted participants, which are holds and the guards of threads without a slot, are at
+//!   epoch `current()` or the one before it.
+//! - **R3** If an object was unlinked before `e = current()` was read, no guard or hold can reach
+//!   it once `e < safe()`.
+//! - **R4** Only the thread that owns a slot writes the word of the slot.
 
 pub(crate) mod ledger;
 #[cfg(all(test, alluvium_model_check))]
@@ -53,7 +55,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use threads::ThreadSlot;
 
-/// The id of the next `Epochs`. Ids are never reused, so a stale one never matches.
+/// The id of the next `Epochs`. Ids are never reused, so an outdated id never matches.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 #[derive(Debug)]
@@ -64,13 +66,13 @@ struct EpochsInner {
 }
 
 impl EpochsInner {
-    /// Returns whether no handle is left, so that no thread can pin any more.
+    /// Returns whether no handle is left. In that case, no thread can pin itself any more.
     fn is_abandoned(&self) -> bool {
         self.handles.load(Ordering::Acquire) == 0
     }
 }
 
-/// The epochs of one store. Clones share them.
+/// The epochs of one store. Clones of this handle refer to the same epochs.
 ///
 /// ```
 /// use alluvium_storage::Epochs;
@@ -102,16 +104,17 @@ impl Epochs {
         }
     }
 
-    /// Pins the calling thread. Pinning again while a guard lives costs two plain stores.
+    /// Pins the calling thread. If the thread already has a guard, this costs only two ordinary
+    /// stores.
     ///
-    /// The first 512 threads have their own words. A thread beyond them is counted in a shared
-    /// word, which is slower but otherwise equivalent.
+    /// Each of the first 512 threads has its own word. A thread beyond these is counted in a shared
+    /// word instead, which is slower but otherwise equivalent.
     #[inline]
     #[must_use]
     pub fn pin(&self) -> EpochGuard {
         match threads::claimed(&self.shared) {
             Some(claimed) => {
-                // SAFETY: the calling thread has claimed it, and `self` is a live handle.
+                // SAFETY: the calling thread owns the slot, and `self` is a live handle.
                 let epoch = self.shared.ledger.enter(unsafe { claimed.slot() });
                 EpochGuard {
                     id: self.shared.id,
@@ -134,24 +137,25 @@ impl Epochs {
         }
     }
 
-    /// Returns whether the calling thread is known to be pinned. Always `false` for a thread
-    /// without a slot, beyond the first 512.
+    /// Returns whether the calling thread is known to be pinned. For a thread beyond the first 512,
+    /// which has no slot, this is always `false`.
     #[must_use]
     pub fn is_pinned_here(&self) -> bool {
         debug_assert!(!self.shared.is_abandoned(), "a live handle is asked");
         threads::claimed(&self.shared).is_some_and(|claimed| {
-            // SAFETY: the calling thread has claimed it, and `self` is a live handle.
+            // SAFETY: the calling thread owns the slot, and `self` is a live handle.
             unsafe { claimed.slot() }.depth() > 0
         })
     }
 
-    /// Creates a participant that is not bound to a thread, for reads in flight and other objects
-    /// that outlive a call. It protects everything that the calling thread's guards protect, and
-    /// everything that is reachable now.
+    /// Creates a participant that is not bound to a thread, for a read in flight or another object
+    /// that outlives a call. It protects everything that the guards of the calling thread protect,
+    /// and everything that is reachable at the moment.
     #[must_use]
     pub fn hold(&self) -> EpochHold {
         let guard = self.pin();
-        // The guard is alive, so its epoch has not passed (R1).
+        // The guard lives, so a participant at its epoch still prevents the epoch from advancing
+        // too far (R1).
         self.shared.ledger.count_in_at(guard.epoch);
         EpochHold {
             shared: Arc::clone(&self.shared),
@@ -159,20 +163,21 @@ impl Epochs {
         }
     }
 
-    /// Returns the current epoch. If it is read *after* an object was unlinked, it is the stamp to
-    /// compare with [`Epochs::safe`].
+    /// Returns the current epoch. A writer must call this *after* it has unlinked an object, and
+    /// compare the result with [`Epochs::safe`] later.
     #[must_use]
     pub fn current(&self) -> u64 {
         self.shared.ledger.current()
     }
 
-    /// Advances the epoch if every participant has seen the current one. Returns the current epoch.
+    /// Advances the epoch if every participant has seen the current epoch. Returns the epoch that
+    /// is current afterwards.
     pub fn try_advance(&self) -> u64 {
         self.shared.ledger.advance()
     }
 
-    /// Returns the safe epoch: objects unlinked at an earlier epoch are unreachable by every guard
-    /// and hold (R3).
+    /// Returns the safe epoch. No guard or hold can reach an object that was unlinked at an earlier
+    /// epoch (R3).
     #[must_use]
     pub fn safe(&self) -> u64 {
         self.shared.ledger.safe()
@@ -207,8 +212,8 @@ enum EpochParticipant {
     Counted(Arc<EpochsInner>),
 }
 
-/// Protects all objects that its thread can reach. It stays on its thread; guards of one thread may
-/// be dropped in any order.
+/// Protects all objects that its thread can reach, so that they are not freed. A guard cannot be
+/// moved to another thread. The guards of a thread may be dropped in any order.
 pub struct EpochGuard {
     id: u64,
     epoch: u64,
@@ -217,7 +222,7 @@ pub struct EpochGuard {
 }
 
 impl EpochGuard {
-    /// Returns the epoch that the thread is pinned at.
+    /// Returns the epoch at which the thread is pinned.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch
@@ -230,8 +235,8 @@ impl EpochGuard {
         self.id == epochs.shared.id
     }
 
-    /// Returns a small number that is unique among the pinned threads of these epochs, for
-    /// striping. `None` for a thread beyond the first 512.
+    /// Returns a small number that is unique among the pinned threads of these epochs, for example
+    /// to select a stripe. Returns `None` for a thread beyond the first 512, which has no slot.
     #[inline]
     #[must_use]
     pub fn slot(&self) -> Option<usize> {
@@ -246,8 +251,8 @@ impl Drop for EpochGuard {
     #[inline]
     fn drop(&mut self) {
         match &self.participant {
-            // SAFETY: the guard is not `Send`, so this is the thread that has claimed the slot,
-            // which is pinned.
+            // SAFETY: the guard is not `Send`, so this is the thread that owns the slot, and the
+            // slot is pinned.
             EpochParticipant::Slot(claimed) => unsafe { claimed.slot() }.leave(),
             EpochParticipant::Counted(shared) => shared.ledger.count_out(self.epoch),
         }
@@ -263,15 +268,15 @@ impl fmt::Debug for EpochGuard {
     }
 }
 
-/// Participates in the epochs like a guard, but is owned by an object instead of a thread: a read
-/// in flight, or an idle iterator.
+/// Protects objects as a guard does, but belongs to an object instead of a thread, such as a read
+/// in flight or an idle iterator.
 pub struct EpochHold {
     shared: Arc<EpochsInner>,
     epoch: u64,
 }
 
 impl EpochHold {
-    /// Returns the epoch that is held.
+    /// Returns the epoch at which this hold is counted.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch
@@ -280,7 +285,7 @@ impl EpochHold {
 
 impl Clone for EpochHold {
     fn clone(&self) -> Self {
-        // `self` is counted during the call, so the epoch has not passed (R1).
+        // `self` is counted during the call, so a participant can still be added at its epoch (R1).
         self.shared.ledger.count_in_at(self.epoch);
         EpochHold {
             shared: Arc::clone(&self.shared),

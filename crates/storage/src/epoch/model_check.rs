@@ -1,4 +1,4 @@
-//! Model checks of the ledger under loom: see `crate::sync` for the command.
+//! Model checks of the epoch ledger under loom. The command that runs them is in `crate::sync`.
 
 use super::ledger::EpochLedger;
 use loom::cell::UnsafeCell;
@@ -6,11 +6,12 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
-/// A link to one of two objects, the ledger that protects them, and whether they were freed.
+/// A model with a link to one of two objects, and the ledger that protects these objects.
 struct EpochModel {
     ledger: EpochLedger,
     link: AtomicUsize,
-    /// Written when freed; loom reports a read that is not ordered with it.
+    /// The two objects. An object is written when it is freed, and loom reports a read that is not
+    /// ordered with this write.
     things: [UnsafeCell<u32>; 2],
 }
 
@@ -27,12 +28,12 @@ impl EpochModel {
 
     fn follow(&self) {
         let thing = self.link.load(Ordering::Acquire);
-        // SAFETY: this is what the model is to show: the thing is not freed while a participant may
-        // see it.
+        // SAFETY: the model shows that an object is not freed while a participant may read it.
         self.things[thing].with(|value| assert_eq!(unsafe { *value }, ALIVE));
     }
 
-    /// Unlinks the first object, tries to advance, and frees the object if the ledger allows it.
+    /// Unlinks the first object, tries to advance the epoch `advances` times, and frees the object
+    /// if the ledger allows this. Returns whether it was freed.
     fn replace(&self, advances: usize) -> bool {
         self.link.store(1, Ordering::Release);
         let unlinked_at = self.ledger.current();
@@ -41,7 +42,7 @@ impl EpochModel {
         }
         let free = unlinked_at < self.ledger.safe();
         if free {
-            // SAFETY: as above.
+            // SAFETY: the model shows that no participant can read the object any more.
             self.things[0].with_mut(|value| unsafe { *value = 0 });
         }
         free
@@ -123,7 +124,7 @@ fn a_hold_taken_under_a_guard_protects_what_the_guard_saw() {
                 let thing = world.link.load(Ordering::Acquire);
                 world.ledger.count_in_at(epoch);
                 world.ledger.slot(slot).leave();
-                // SAFETY: as in `follow`.
+                // SAFETY: the same argument applies as in `follow`.
                 world.things[thing].with(|value| assert_eq!(unsafe { *value }, ALIVE));
                 world.ledger.count_out(epoch);
             })
@@ -160,7 +161,7 @@ fn the_model_finds_a_thing_that_is_freed_one_epoch_early() {
         let unlinked_at = world.ledger.current();
         world.ledger.advance();
         if unlinked_at <= world.ledger.safe() {
-            // SAFETY: it is not, which is the point.
+            // SAFETY: this is deliberately unsound. The test checks that the model detects it.
             world.things[0].with_mut(|value| unsafe { *value = 0 });
         }
         reader.join().unwrap();

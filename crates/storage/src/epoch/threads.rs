@@ -1,5 +1,5 @@
-//! Assignment of slots to threads. A slot is claimed at a thread's first guard and released when
-//! the thread ends.
+//! Assigns slots to threads. A thread gets a slot when it creates its first guard, and the slot is
+//! freed when the thread ends.
 
 use super::EpochsInner;
 use super::ledger::EpochSlot;
@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// A slot owned by the calling thread.
+/// A slot that the calling thread owns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ThreadSlot {
     slot: NonNull<EpochSlot>,
@@ -18,13 +18,13 @@ impl ThreadSlot {
     /// Returns the slot.
     ///
     /// # Safety
-    /// The calling thread is the one that has claimed it, and either a handle of its epochs is
-    /// alive or the slot is pinned.
+    /// The calling thread must own the slot, and either a handle of its epochs must be alive or the
+    /// slot must be pinned.
     #[inline]
     pub(super) unsafe fn slot(&self) -> &EpochSlot {
-        // SAFETY: a slot lives as long as its `EpochsInner`. A live handle keeps that alive; for a
-        // pinned slot the thread's claim does, for `ThreadClaims` neither prunes nor frees a claim
-        // whose slot is pinned.
+        // SAFETY: a slot exists as long as its `EpochsInner`. A live handle keeps `EpochsInner`
+        // alive. If the slot is pinned, the claim of the thread keeps it alive, because
+        // `ThreadClaims` neither removes nor frees a claim whose slot is pinned.
         unsafe { self.slot.as_ref() }
     }
 }
@@ -34,7 +34,7 @@ struct SlotClaim {
     claimed: ThreadSlot,
 }
 
-/// All claims of one thread.
+/// All slots that one thread owns, for different epochs.
 #[derive(Default)]
 struct ThreadClaims(Vec<SlotClaim>);
 
@@ -43,8 +43,8 @@ impl ThreadClaims {
         if let Some(claim) = self.0.iter().find(|claim| claim.shared.id == shared.id) {
             return Some(claim.claimed);
         }
-        // Epochs whose last handle is gone cannot be pinned any more, so their slots need not be
-        // kept.
+        // If the last handle of some epochs has been dropped, no thread can be pinned there any
+        // more. Their slots are therefore not kept, unless they are still pinned.
         self.0.retain(|claim| {
             !claim.shared.is_abandoned() || claim.shared.ledger.slot(claim.claimed.index).depth() > 0
         });
@@ -66,9 +66,9 @@ impl Drop for ThreadClaims {
             if claim.shared.ledger.slot(claim.claimed.index).depth() == 0 {
                 claim.shared.ledger.give_back(claim.claimed.index);
             } else {
-                // A guard outlives the thread's claims (it is in another thread-local, or was
-                // forgotten). The slot stays taken and its memory allocated, so that the guard can
-                // still be dropped.
+                // A guard outlives the claims of its thread, because it is in another thread-local
+                // variable or was leaked. The slot stays in use and its memory stays allocated, so
+                // that the guard can still be dropped.
                 std::mem::forget(claim.shared);
             }
         }
@@ -76,13 +76,14 @@ impl Drop for ThreadClaims {
 }
 
 thread_local! {
-    /// The slot that this thread pinned last. It has no destructor, so an access needs no check for
-    /// one.
+    /// The slot that this thread has used last. It has no destructor, so accessing it needs no
+    /// check whether it was destroyed.
     static LAST: Cell<Option<(u64, ThreadSlot)>> = const { Cell::new(None) };
     static CLAIMS: RefCell<ThreadClaims> = const { RefCell::new(ThreadClaims(Vec::new())) };
 }
 
-/// Returns the calling thread's slot; `None` if all slots are taken or the thread is ending.
+/// Returns the slot of the calling thread, or `None` if all slots are in use or the thread is
+/// ending.
 #[inline]
 pub(super) fn claimed(shared: &Arc<EpochsInner>) -> Option<ThreadSlot> {
     match LAST.get() {

@@ -1,7 +1,7 @@
-//! Consistency check of a log: walks every segment and returns every violation.
+//! Consistency check of a log. It reads every segment and returns all violations.
 //!
-//! A log that was closed, or that a running store writes, has none. After a crash and before
-//! recovery, torn ends and gaps above the synced watermark are not violations; below it they are.
+//! A log that is open or was closed cleanly has no violations. After a crash and before the
+//! recovery, incomplete records and gaps are violations only below the synced watermark.
 
 use super::WriteAheadLog;
 use super::format::{BLOCK_BYTES, LogMark, RecordKind, record_len};
@@ -30,20 +30,20 @@ impl fmt::Display for LogViolation {
     }
 }
 
-/// Facts about a log that are known from elsewhere.
+/// What is known about a log from other sources, in particular from the superblock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogExpectation {
-    /// The checkpoint contains every sequence up to this one.
+    /// The durable checkpoint contains everything up to this sequence number.
     pub from: u64,
-    /// The generation of the superblock; 0 if unknown.
+    /// The generation of the superblock, or 0 if it is not known.
     pub generation: u64,
     /// A lower bound of the synced watermark.
     pub synced_at_least: u64,
-    /// The store's identity, from the log's options.
+    /// The identity of the store, from the options of the log.
     pub identity: u64,
 }
 
-/// Walks a log that is not being written, and returns its violations.
+/// Checks a log that is not open, and returns its violations.
 ///
 /// ```
 /// use alluvium_device::{Directory, memory::MemoryDirectory};
@@ -56,22 +56,22 @@ pub struct LogExpectation {
 /// ```
 ///
 /// # Errors
-/// I/O errors. Damage is reported as a violation.
+/// I/O errors. Damage is returned as a violation, not as an error.
 pub fn check(directory: &Arc<dyn Directory>, known: LogExpectation) -> Result<Vec<LogViolation>> {
     Ok(walk(directory, known)?.violations)
 }
 
-/// Result of a walk: the violations, and the amount of data read.
+/// The result of a log check: the violations, and how much data was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogCheckReport {
-    /// The violations, ordered by place.
+    /// The violations, ordered by file and offset.
     pub violations: Vec<LogViolation>,
     pub segments: u64,
-    /// Bytes of these segments, each up to its last record.
+    /// Total number of bytes read from these segments, each up to its last record.
     pub bytes: u64,
 }
 
-/// Like [`check`], and also returns the amount of data read.
+/// Like [`check`], but also returns how much data was read.
 fn walk(directory: &Arc<dyn Directory>, known: LogExpectation) -> Result<LogCheckReport> {
     let inventory = LogInventory::take(directory.as_ref(), known.identity)?;
     let mut walk = LogChecker {
@@ -96,15 +96,15 @@ fn walk(directory: &Arc<dyn Directory>, known: LogExpectation) -> Result<LogChec
 }
 
 impl WriteAheadLog {
-    /// Walks the segments of an open log. Appends are blocked during the walk.
+    /// Checks the segments of an open log. Appends are blocked during the check.
     ///
     /// # Errors
-    /// I/O errors. Damage is reported as a violation.
+    /// I/O errors. Damage is returned as a violation, not as an error.
     pub fn check(&self) -> Result<Vec<LogViolation>> {
         Ok(self.walk()?.violations)
     }
 
-    /// Like [`WriteAheadLog::check`], and also returns the amount of data read.
+    /// Like [`WriteAheadLog::check`], but also returns how much data was read.
     ///
     /// # Errors
     /// As [`WriteAheadLog::check`].
@@ -135,7 +135,7 @@ struct LogChecker<'a> {
     inventory: &'a LogInventory,
     known: LogExpectation,
     violations: Vec<LogViolation>,
-    /// Bytes of the segments read, each up to its last record.
+    /// Total number of bytes read from the segments, each up to its last record.
     bytes: u64,
 }
 
@@ -144,8 +144,8 @@ impl LogChecker<'_> {
         self.violations.push(LogViolation { place, what });
     }
 
-    /// Checks the mark: it is sound, its incarnation has segments, and its generation is not newer
-    /// than the superblock's.
+    /// Checks the mark. It must be valid, its incarnation must have segments, and its generation
+    /// must not be newer than the generation of the superblock.
     fn mark(&mut self, mark: std::result::Result<LogMark, String>) {
         let place = DiskLocation::new(OnDiskObject::LogSegment, watermark_file::FILE, 0);
         let newest = self.inventory.incarnation();
@@ -172,7 +172,8 @@ impl LogChecker<'_> {
         }
     }
 
-    /// Checks header blocks: each is blank or that of a segment, and segment numbers are unique.
+    /// Checks the header blocks. Each must be zero or a valid segment header, and segment numbers
+    /// must be unique.
     fn files(&mut self) {
         let inventory = self.inventory;
         for vacant in &inventory.vacant {
@@ -215,7 +216,7 @@ impl LogChecker<'_> {
         }
     }
 
-    /// Checks the records of one segment: watermarks and generations never decrease.
+    /// Checks the records of one segment. Watermarks and generations must never decrease.
     fn segment(&mut self, source: &SegmentSource) -> Result<()> {
         let mut cursor = SegmentCursor::new(Purpose::Check);
         let (mut synced, mut generation) = (source.header.synced, source.header.generation);
@@ -236,8 +237,8 @@ impl LogChecker<'_> {
                 }
                 generation = generation.max(header.first);
             } else if header.first <= source.header.base && header.kind == RecordKind::Data {
-                // A copy made by a recovery, so it must be among the records which that recovery
-                // kept.
+                // The record is a copy that a recovery has made, so all its sequence numbers must
+                // be among those that this recovery kept.
                 if header.last() > source.header.base {
                     let what = format!(
                         "sequences {} to {} lie on both sides of the base {}",
@@ -260,8 +261,9 @@ impl LogChecker<'_> {
         Ok(())
     }
 
-    /// Checks the records of all segments: dense up to the synced watermark, no sequence twice, and
-    /// every segment sealed except the last of each lane.
+    /// Checks the records of all segments together. Sequence numbers must be complete up to the
+    /// synced watermark and must not occur twice, and every segment except the last of each lane
+    /// must be sealed.
     fn order(&mut self) -> Result<()> {
         let inventory = self.inventory;
         let mut merge = LogMerger::new(
@@ -304,10 +306,10 @@ impl LogChecker<'_> {
         Ok(())
     }
 
-    /// Checks the seals of the newest incarnation: a lane that continued in another segment has
-    /// sealed the previous one, once the later one is synced. In earlier incarnations, and in
-    /// segments overtaken by a checkpoint (L9), a power failure may have lost the seal. If it also
-    /// lost a record, [`LogChecker::order`] reports the missing sequence.
+    /// Checks the seals in the newest incarnation. If a lane has a later segment that is synced,
+    /// the segment before it must be sealed. A power failure may have lost a seal in an earlier
+    /// incarnation, or in a segment that a checkpoint covers completely (L9). If it also lost a
+    /// record, [`LogChecker::order`] reports the missing sequence number.
     fn seals(&mut self, facts: &[SegmentFacts], synced: u64) {
         let inventory = self.inventory;
         let newest = inventory

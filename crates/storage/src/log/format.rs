@@ -1,8 +1,8 @@
-//! On-disk format of a log segment, version 2, and of the log's mark, version 3. All integers are
-//! little-endian.
+//! On-disk format of a log segment, version 2, and of the mark of a log, version 3. All integers
+//! are little-endian.
 //!
-//! A segment is a header block of 512 bytes followed by records, each at a multiple of 8 bytes. The
-//! header block:
+//! A segment is a header block of 512 bytes, followed by records. Each record begins at a multiple
+//! of 8 bytes. The header block has this format:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -23,8 +23,8 @@
 //!    504     8  XXH3-64 of bytes 0 to 503
 //! ```
 //!
-//! A record is a header of 40 bytes and its payload, followed by up to 7 bytes of padding with
-//! undefined content:
+//! A record consists of a header of 40 bytes and its payload. Up to 7 bytes of padding with
+//! undefined content follow it:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -40,9 +40,9 @@
 //!               record was written, at least 1; in control records 0
 //! ```
 //!
-//! The completion watermark is the sequence up to which every record was in the page cache.
+//! The completion watermark is the sequence number up to which every record was in the page cache.
 //!
-//! The mark is a separate file, which contains this block of 512 bytes twice:
+//! The mark is in a separate file, which contains two copies of this block of 512 bytes:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -64,11 +64,11 @@
 //!    504     8  XXH3-64 of bytes 0 to 503
 //! ```
 //!
-//! Version 2 of the mark has zero for the time, and can still be read.
+//! Version 2 of the mark has zeros in place of the time. It can still be read.
 //!
-//! The seed of a place is derived from the store's identity, the incarnation, the segment number,
-//! the slot and the position: the same bytes at another place, or in another use of the same file,
-//! do not verify.
+//! The checksum seed of a record is derived from the identity of the store, the incarnation, the
+//! segment number, the slot and the position of the record. The same bytes in another place, or
+//! from an earlier use of the same file, therefore fail verification.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::options::MAX_LANES;
@@ -84,26 +84,26 @@ pub const MAGIC: [u8; 8] = *b"alluvlog";
 /// The first bytes of the mark.
 pub const MARK_MAGIC: [u8; 8] = *b"alluvmrk";
 
-/// The version written, and the only one supported for reading.
+/// The format version of segments that is written, which is also the only one that can be read.
 pub const VERSION: u32 = 2;
 
-/// The version of the mark that is written, and the previous one, which can still be read.
+/// The version of the mark that is written, and the previous version, which can still be read.
 const MARK_VERSION: u32 = 3;
 const MARK_WITHOUT_TIME: u32 = 2;
 
-/// Size of a segment's header block in bytes.
+/// Size in bytes of the header block of a segment.
 pub const BLOCK_BYTES: usize = 512;
 
-/// Offset of the checksum in the header block.
+/// Offset of the checksum in a header block or a mark, in bytes.
 const CHECKSUM_AT: usize = BLOCK_BYTES - 8;
 
-/// Offset of the time in the mark, after the lanes.
+/// Offset in bytes of the time in a mark, which follows the lanes.
 const TIME_AT: usize = 80 + 4 * MAX_LANES;
 
-/// Size of a record's header in bytes.
+/// Size in bytes of the header of a record.
 pub const RECORD_BYTES: usize = 40;
 
-/// Alignment of records in bytes.
+/// Alignment in bytes of the records in a segment.
 pub const ALIGNMENT: u64 = 8;
 
 const _: () = assert!(
@@ -113,40 +113,41 @@ const _: () = assert!(
 /// The header block of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// The number in the file's name.
+    /// The slot number, which is the number in the name of the file.
     pub slot: u32,
-    /// The segment number. It grows with every activation.
+    /// The segment number, which increases with every segment that is begun.
     pub number: u64,
-    /// The incarnation. It grows with every opening of the log.
+    /// The number of the incarnation, which increases with every opening of the log.
     pub incarnation: u64,
-    /// The last valid sequence of earlier incarnations.
+    /// The last valid sequence number of all earlier incarnations.
     pub base: u64,
-    /// The boot in which the segment was activated.
+    /// Identifier of the boot of the machine on which the segment was begun.
     pub boot: BootId,
-    /// The newest generation known at activation.
+    /// The newest generation that was known when the segment was begun.
     pub generation: u64,
-    /// The synced watermark at activation.
+    /// The synced watermark when the segment was begun.
     pub synced: u64,
     /// Length of the segment in bytes.
     pub len: u64,
-    /// The store's identity, from the log's options.
+    /// The identity of the store, from the options of the log.
     pub identity: u64,
-    /// The lane that writes the segment.
+    /// The lane to which the segment belongs.
     pub lane: u16,
-    /// Whether the segment is written by stores into a mapping, and so in order, record by record.
+    /// Whether the segment is written by stores into a memory mapping. In that case its bytes are
+    /// written in order, one record after another.
     pub mapped: bool,
 }
 
-/// Result of decoding a header block.
+/// The result of decoding a header block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecodedHeader {
     /// The valid header of a segment.
     Segment(SegmentHeader),
-    /// Zeros: the slot contains no segment.
+    /// Only zeros: the slot does not contain a segment.
     Empty,
-    /// A sound block of an unsupported version.
+    /// A valid header of an unsupported format version.
     Other(u32),
-    /// Anything else, with a description of the damage.
+    /// Anything else. Contains a description of the damage.
     Damaged(String),
 }
 
@@ -229,7 +230,8 @@ impl SegmentHeader {
         }))
     }
 
-    /// Returns the seed of this segment's record checksums, before the position is mixed in.
+    /// Returns the checksum seed of this segment. The seed of each record is derived from it and
+    /// the position of the record.
     #[must_use]
     pub fn seed(&self) -> u64 {
         let mut place = Vec::with_capacity(20);
@@ -241,36 +243,36 @@ impl SegmentHeader {
     }
 }
 
-/// The progress of a log, stored separately from its segments.
+/// The progress of a log, which is stored in a separate file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogMark {
-    /// Whether the log was closed in this state.
+    /// Whether the log was closed cleanly in this state.
     pub closed: bool,
     /// The incarnation that wrote the mark.
     pub incarnation: u64,
-    /// The newest generation known to be durable.
+    /// The newest generation that was known to be durable.
     pub generation: u64,
-    /// Everything up to this sequence is durable.
+    /// Everything up to this sequence number was durable.
     pub synced: u64,
-    /// The store's identity, from the log's options.
+    /// The identity of the store, from the options of the log.
     pub identity: u64,
-    /// Every record up to this sequence was in the page cache.
+    /// Every record up to this sequence number was in the page cache.
     pub complete: u64,
-    /// A durable checkpoint contains every sequence up to this one.
+    /// A durable checkpoint contains everything up to this sequence number.
     pub released: u64,
-    /// Grows each time the mark is written.
+    /// A counter that increases each time the mark is written.
     pub turn: u64,
-    /// The number of the segment that each lane writes.
+    /// The number of the current segment of each lane, or `None` if the lane has no segment.
     pub lanes: Vec<Option<u64>>,
-    /// The latest time used by readers, in milliseconds since 1970.
+    /// The latest time used by readers of the log, in milliseconds since 1970.
     pub time_ms: u64,
 }
 
 impl LogMark {
-    /// Encodes the mark: the block twice.
+    /// Returns the contents of the file of the mark, which are two copies of the block.
     ///
     /// # Panics
-    /// If there are more than [`MAX_LANES`] lanes.
+    /// If the mark has more than [`MAX_LANES`] lanes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert!(
@@ -293,7 +295,8 @@ impl LogMark {
             .u64(self.turn)
             .u64(newest);
         for lane in &self.lanes {
-            // A lane whose segment is more than 2³² numbers old is not named.
+            // If the segment number of a lane is lower than the newest one by 2³² or more, the lane
+            // is stored as having no segment.
             let distance = lane.and_then(|number| u32::try_from(newest - number + 1).ok());
             writer.u32(distance.unwrap_or(0));
         }
@@ -306,11 +309,11 @@ impl LogMark {
         block
     }
 
-    /// Decodes the newest sound copy of the mark.
+    /// Decodes the newest valid copy of the mark.
     ///
     /// # Errors
-    /// A description of the damage if no copy is sound. A crash cannot cause this, because each
-    /// copy is one block.
+    /// A description of the damage, if neither copy is valid. A crash cannot cause this, because
+    /// each copy is a single block.
     pub fn decode(bytes: &[u8]) -> Result<LogMark, String> {
         let copies = bytes.chunks(BLOCK_BYTES).take(2);
         let newest = copies
@@ -375,13 +378,14 @@ impl LogMark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum RecordKind {
-    /// A payload of the caller.
+    /// A record with a payload of the caller.
     Data = 1,
-    /// Sequences without content: voided by the caller, or found missing by a repair.
+    /// Sequence numbers without content, which were voided by the caller or found to be missing by
+    /// a repair.
     Void = 2,
-    /// Names the newest generation known to be durable.
+    /// A control record that names the newest generation known to be durable.
     Note = 3,
-    /// The lane continues in another segment.
+    /// The last record of a segment, after which the lane continues in another segment.
     Seal = 4,
 }
 
@@ -397,21 +401,23 @@ impl RecordKind {
         .find(|&kind| kind as u8 == number)
     }
 
-    /// Returns whether the record covers sequences.
+    /// Returns whether a record of this kind covers sequence numbers.
     #[must_use]
     pub fn is_numbered(self) -> bool {
         matches!(self, RecordKind::Data | RecordKind::Void)
     }
 }
 
-/// A record's header, without its checksum.
+/// The header of a record, without its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RecordHeader {
     /// Length of the payload in bytes.
     pub len: u32,
-    /// Number of sequences covered: at most `u32::MAX` for data, 0 for control records.
+    /// Number of sequence numbers that the record covers. It is at most `u32::MAX` for a data
+    /// record, and 0 for a control record.
     pub count: u64,
-    /// The first of these sequences, or the generation that a control record names.
+    /// The first sequence number that the record covers. For a control record, the generation that
+    /// it names.
     pub first: u64,
     /// The synced watermark when the record was written.
     pub synced: u64,
@@ -421,20 +427,20 @@ pub struct RecordHeader {
     pub kind: RecordKind,
 }
 
-/// Returns the checksum seed of a record at `position` of a segment with this seed.
+/// Returns the checksum seed of a record at `position` in a segment with the seed `segment_seed`.
 fn place_seed(segment_seed: u64, position: u64) -> u64 {
     segment_seed ^ position.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl RecordHeader {
-    /// Encodes the header for a record with this payload at `position` of the segment with this
-    /// seed.
+    /// Encodes the header of a record, including its checksum. `position` is the offset of the
+    /// record in a segment with the seed `segment_seed`.
     #[must_use]
     pub fn encode(&self, segment_seed: u64, position: u64, payload: &[u8]) -> [u8; RECORD_BYTES] {
         self.encode_parts(segment_seed, position, [payload, &[]])
     }
 
-    /// Like [`RecordHeader::encode`], for a payload in two parts.
+    /// Like [`RecordHeader::encode`], but for a payload that is passed in two parts.
     #[must_use]
     pub fn encode_parts(&self, segment_seed: u64, position: u64, payload: [&[u8]; 2]) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
@@ -453,12 +459,14 @@ impl RecordHeader {
         bytes
     }
 
-    /// Returns the distance of the first sequence from the completion watermark, at most a window.
+    /// Returns the difference between the first sequence number and the completion watermark, which
+    /// is at most the size of the window.
     fn lag(&self) -> u32 {
         (self.first - self.complete) as u32
     }
 
-    /// Decodes a header if its fields are plausible. [`RecordHeader::verify`] checks the checksum.
+    /// Decodes the header of a record. Returns `None` if its fields are implausible. The checksum
+    /// is not checked; for this, call [`RecordHeader::verify`].
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<RecordHeader> {
         Self::read(bytes).ok().flatten()
@@ -499,8 +507,8 @@ impl RecordHeader {
         Ok((shape && possible && zero.iter().all(|&byte| byte == 0)).then_some(header))
     }
 
-    /// Returns whether `bytes` (header and payload) are the record written at `position` of the
-    /// segment with this seed.
+    /// Returns whether `bytes`, which must contain the header and the payload, have the checksum of
+    /// a record at `position` in a segment with the seed `segment_seed`.
     #[must_use]
     pub fn verify(&self, segment_seed: u64, position: u64, bytes: &[u8]) -> bool {
         let payload = RECORD_BYTES..RECORD_BYTES + self.len as usize;
@@ -510,14 +518,15 @@ impl RecordHeader {
         }
     }
 
-    /// Returns the last sequence covered.
+    /// Returns the last sequence number that the record covers.
     #[must_use]
     pub fn last(&self) -> u64 {
         self.first + self.count - 1
     }
 }
 
-/// Returns the size of a record with a payload of `len` bytes, including its padding.
+/// Returns the size in bytes of a record with a payload of `len` bytes, including its header and
+/// padding.
 #[must_use]
 pub const fn record_len(len: u64) -> u64 {
     (RECORD_BYTES as u64 + len).next_multiple_of(ALIGNMENT)

@@ -1,9 +1,10 @@
-//! The readable past of the log: its unreleased segments, and the newest released ones, which are
-//! retained for followers of the store.
+//! The readable history of the log. It consists of the segments that are not released, and of the
+//! newest released segments, which are retained for readers that follow the store.
 //!
-//! Retained segments have no open file. A reader opens a few of them at a time, in the order in
-//! which they were begun. All records of a segment are above the completion watermark at the moment
-//! it was begun (L4), so a reader knows up to which sequence its open segments are complete.
+//! The files of retained segments are not kept open. A reader opens a few of them at a time, in the
+//! order in which the segments were begun. All records of a segment are above the value that the
+//! completion watermark had when the segment was begun (L4). A reader therefore knows up to which
+//! sequence number the segments that it has opened are complete.
 
 use super::LogRecord;
 use super::format::{RecordKind, SegmentHeader};
@@ -19,11 +20,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of retained segments that a reader opens at a time, unless more of them begin at or
-/// before the requested sequence.
+/// Number of retained segments that a reader opens at a time. It opens more if more of them were
+/// begun at or before the requested sequence number.
 const OPEN: usize = 8;
 
-/// A retained segment: released, but still readable.
+/// A retained segment, which was released but can still be read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RetainedSegment {
     slot: u32,
@@ -32,12 +33,12 @@ pub(super) struct RetainedSegment {
     seed: u64,
     written: u64,
     highest: u64,
-    /// All its sequences are above this one.
+    /// All sequence numbers in the segment are higher than this one.
     above: u64,
 }
 
 impl RetainedSegment {
-    /// Returns the description of a segment that is being retained.
+    /// Returns the description of a segment that is about to be retained.
     #[must_use]
     pub(super) fn of(segment: &LogSegment) -> RetainedSegment {
         RetainedSegment {
@@ -56,12 +57,12 @@ impl RetainedSegment {
 pub(super) struct SegmentHistory {
     kept: Mutex<VecDeque<RetainedSegment>>,
     bytes: AtomicU64,
-    /// Some records at or below this sequence are gone.
+    /// Some records up to this sequence number are no longer available.
     forgotten: AtomicU64,
 }
 
 impl SegmentHistory {
-    /// Creates an empty history. Records up to `forgotten` are not available.
+    /// Creates a history without retained segments. Records up to `forgotten` are not available.
     #[must_use]
     pub(super) fn new(forgotten: u64) -> SegmentHistory {
         SegmentHistory {
@@ -71,25 +72,26 @@ impl SegmentHistory {
         }
     }
 
-    /// Sets the number of bytes to retain from now on.
+    /// Sets the maximum total size in bytes of the segments that are retained from now on.
     pub(super) fn retain(&self, bytes: u64) {
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Returns whether segments are retained.
+    /// Returns whether released segments are retained.
     #[must_use]
     pub(super) fn keeps(&self) -> bool {
         self.bytes.load(Ordering::Relaxed) > 0
     }
 
-    /// Returns the sequence above which every record is available.
+    /// Returns the sequence number above which every record is available.
     #[must_use]
     pub(super) fn forgotten(&self) -> u64 {
         self.forgotten.load(Ordering::Acquire)
     }
 
-    /// Retains released segments, and returns the ones that exceed the limit. From then on, readers
-    /// know that these are incomplete.
+    /// Retains released segments. If the segments now exceed the maximum size, removes the oldest
+    /// ones and returns them. Readers can tell from then on that records of these segments are not
+    /// available.
     pub(super) fn keep(&self, released: impl Iterator<Item = RetainedSegment>) -> Vec<RetainedSegment> {
         let mut kept = self.kept.lock();
         kept.extend(released);
@@ -117,7 +119,8 @@ impl SegmentHistory {
 }
 
 impl SegmentHistory {
-    /// Records that released segments were not retained.
+    /// Notes that released segments were not retained, so that their records are not available any
+    /// more.
     pub(super) fn forget_all(&self, released: &[Arc<LogSegment>]) {
         let highest = released.iter().map(|segment| segment.highest()).max();
         self.forgotten.fetch_max(highest.unwrap_or(0), Ordering::AcqRel);
@@ -153,7 +156,7 @@ impl LogInner {
         {
             let found = match next {
                 SequenceStep::Record(found) if found.record.header.last() <= through => found,
-                // Void sequences.
+                // The sequence numbers of a gap are void.
                 SequenceStep::Gap { last, .. } if last <= through => {
                     reached = last;
                     continue;
@@ -170,7 +173,8 @@ impl LogInner {
             }
             reached = header.last();
         }
-        // A segment that was dropped during the read looks like the end of the log.
+        // To this reader, a segment that was removed while it was reading looks like the end of the
+        // log.
         if self.history.forgotten() > after {
             return Ok(None);
         }
@@ -193,8 +197,8 @@ impl LogInner {
         }))
     }
 
-    /// Returns segments that contain everything from `after` up to a limit, ordered by segment
-    /// number, and that limit.
+    /// Returns segments that contain every record above `after` up to some limit, in the order of
+    /// their numbers, and that limit.
     fn sources_above(&self, after: u64) -> Result<(Vec<SegmentSource>, u64)> {
         let table = self.table.lock();
         let mut sources: Vec<_> = table
@@ -205,7 +209,7 @@ impl LogInner {
                 file: Arc::clone(&segment.slot.file),
                 header: segment.header,
                 seed: segment.seed,
-                // A lane may be storing after this position.
+                // A lane may be writing after this position.
                 end: segment.written().next_multiple_of(BLOCK).min(segment.slot.len),
             })
             .collect();
@@ -231,8 +235,8 @@ impl LogInner {
         Ok((sources, most))
     }
 
-    /// Drops a retained segment and reuses its file. If the file cannot be opened because resources
-    /// such as file descriptors are exhausted, it is removed.
+    /// Removes a retained segment and returns its file to the pool. If the file cannot be opened
+    /// because of a lack of resources such as file descriptors, the file is deleted.
     ///
     /// # Errors
     /// I/O errors.

@@ -1,8 +1,8 @@
-//! Records that were written to a log and are missing after a power failure.
+//! Detection of records that were written to the log and are missing after a power failure.
 //!
-//! On the boot and the mount that wrote the log, such a gap is damage, and opening fails. After
-//! another boot, any part of the last second may be missing, so a gap does not prove damage, and
-//! the log is opened up to it. The loss is still reported to the caller.
+//! On the boot and the mount that wrote the log, missing records mean damage, and opening fails.
+//! After another boot, any of the records of the last second may be missing without damage. The log
+//! is then opened up to the first gap, and the loss is reported to the caller.
 
 use super::recover::RecoveryStart;
 use super::recovery_scan::RecoveryScan;
@@ -11,20 +11,20 @@ use crate::{DiskLocation, Result};
 use alluvium_base::Purpose;
 use std::fmt;
 
-/// Records that were written and are missing from the log.
+/// Records at the end of the log that were written but are missing.
 ///
-/// After a power failure this is expected: the records were never acknowledged as durable.
-/// Otherwise it is damage.
+/// After a power failure this is expected, because these records were never acknowledged as
+/// durable. Otherwise it means damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostTail {
-    /// The last sequence that the log still contains.
+    /// The last sequence number that the log still contains.
     pub last: u64,
-    /// The highest sequence known to have been written; `None` if only a segment is known to be
-    /// missing, and not its contents.
+    /// The highest sequence number that is known to have been written. `None` if it is known only
+    /// that a segment is missing, but not which records it contained.
     pub written: Option<u64>,
-    /// The most likely place of the loss.
+    /// The most likely location of the missing records.
     pub place: DiskLocation,
-    /// The content found at that place.
+    /// A description of what was found at that location.
     pub found: String,
 }
 
@@ -46,7 +46,8 @@ impl fmt::Display for LostTail {
 }
 
 impl LostTail {
-    /// Returns the loss of a log that is opened up to `last`.
+    /// Returns the records that are missing from a log that is opened up to sequence number `last`.
+    /// Returns `None` if no records are known to be missing.
     ///
     /// # Errors
     /// I/O errors.
@@ -57,7 +58,7 @@ impl LostTail {
         last: u64,
     ) -> Result<Option<LostTail>> {
         if survey.same_boot {
-            // On the same boot the log would have been rejected.
+            // On the same boot, missing records would have made opening fail.
             return Ok(None);
         }
         let (sources, facts) = (inventory.sources.len(), survey.facts.len());
@@ -87,7 +88,8 @@ impl LostTail {
     }
 }
 
-/// Returns the highest sequence of the sound records that follow damage in a segment.
+/// Reads past damage in a segment, and returns the highest sequence number of the valid records
+/// after it. Returns `None` if there are none.
 ///
 /// # Errors
 /// I/O errors.

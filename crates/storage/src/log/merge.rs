@@ -1,10 +1,11 @@
-//! Merges all records of a log in the order of their sequences, in bounded memory.
+//! Merges the records of all segments of a log in the order of their sequence numbers, with bounded
+//! memory.
 //!
-//! Each lane of each incarnation is a stream of segments. A record begins at most [`WINDOW`]
-//! sequences above the completion watermark, and never below it, so a record's first sequence
-//! exceeds those of all earlier records in its stream, less the window. Once a stream was read up
-//! to a record `WINDOW` above the next wanted sequence, it cannot contain that sequence any more.
-//! Memory holds at most a window of records, without payloads.
+//! The segments of one lane in one incarnation are a stream. The first sequence number of a record
+//! is above the completion watermark at that time, by at most [`WINDOW`]. It is therefore higher
+//! than that of any earlier record in the stream minus the window. Once a stream has been read up
+//! to a record that is `WINDOW` above the next wanted sequence number, the rest of the stream
+//! cannot contain that number. At most one window of records is in memory, without their payloads.
 
 use super::format::RecordKind;
 use super::scan::{LocatedRecord, SegmentCursor, SegmentEnd, SegmentSource};
@@ -14,45 +15,47 @@ use alluvium_base::Purpose;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-/// Facts learnt about one segment.
+/// What was found out about one segment while reading it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SegmentFacts {
-    /// Its highest valid sequence, 0 if none.
+    /// The highest valid sequence number in the segment, or 0 if there is none.
     pub(super) highest: u64,
-    /// Whether it has sequences that a later incarnation has cut off.
+    /// Whether the segment contains sequence numbers that a later incarnation has cut off.
     pub(super) superseded: bool,
-    /// The position where its records end.
+    /// The position at which the records of the segment end.
     pub(super) written: u64,
-    /// Why its records end there; set once it was read completely.
+    /// Why the records end at that position, or `None` if the segment has not been read to its end.
     pub(super) stop: Option<SegmentEnd>,
-    /// The positions where records were missing but later ones were found, when salvaging.
+    /// Positions at which reading found no valid record but continued at a later one. Only used by
+    /// [`SegmentReadMode::Salvage`].
     pub(super) holes: Vec<u64>,
-    /// The highest synced watermark in it.
+    /// The highest synced watermark in any record of the segment.
     pub(super) synced: u64,
-    /// The highest valid completion watermark in it.
+    /// The highest valid completion watermark in any record of the segment.
     pub(super) complete: u64,
-    /// The newest generation named in it.
+    /// The newest generation named in the segment.
     pub(super) generation: u64,
 }
 
-/// A record that covers sequences.
+/// A record that covers sequence numbers, and where it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SourceRecord {
-    /// Index of the source that contains it.
+    /// Index of the segment that contains the record, among the sources.
     pub(super) source: usize,
     pub(super) record: LocatedRecord,
 }
 
-/// The next step in the order of sequences.
+/// The next item in the order of sequence numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SequenceStep {
-    /// Sequences that no record covers.
+    /// A range of sequence numbers that no record covers.
     Gap {
         first: u64,
         last: u64,
     },
     Record(SourceRecord),
-    /// A record that covers sequences covered before. A sound log has none.
+    /// A record that covers sequence numbers which an earlier record already covers. A valid log
+    /// has no such record.
     Overlap(SourceRecord),
 }
 
@@ -60,7 +63,7 @@ pub(super) enum SequenceStep {
 pub(super) enum SegmentReadMode {
     /// A segment ends at its first invalid record.
     Strict,
-    /// Reading continues after damage if a later record is found.
+    /// After an invalid record, reading continues at the next valid record if there is one.
     Salvage,
 }
 
@@ -69,34 +72,36 @@ struct LaneStream {
     incarnation: u64,
     sources: VecDeque<usize>,
     cursor: Option<SegmentCursor>,
-    /// The highest first sequence read from the stream.
+    /// The highest first sequence number of any record read from the stream.
     frontier: u64,
 }
 
-/// Heap order of waiting records: by first sequence, then the newest incarnation among copies, then
-/// void before data.
+/// A record in the heap. The order is by first sequence number; among copies of a record, the
+/// newest incarnation comes first, and then a void before data.
 type WaitingRecord = (u64, Reverse<u64>, Reverse<RecordKind>, usize, LocatedRecord);
 
-/// Reads streams and merges their records in order.
+/// Reads the streams of all lanes and returns their records in the order of sequence numbers.
 #[derive(Debug)]
 pub(super) struct LogMerger<'a> {
     sources: &'a [SegmentSource],
     reading: SegmentReadMode,
     purpose: Purpose,
-    /// Sequences up to this one are skipped.
+    /// Records up to this sequence number are skipped.
     from: u64,
-    /// The highest valid sequence of each incarnation.
+    /// The highest valid sequence number of each incarnation.
     limits: BTreeMap<u64, u64>,
     streams: Vec<LaneStream>,
     waiting: BinaryHeap<Reverse<WaitingRecord>>,
     facts: Vec<SegmentFacts>,
-    /// The next sequence to return.
+    /// The next sequence number to be returned.
     next: u64,
-    /// The last record returned. A copy of it, made by an interrupted recovery, is skipped.
+    /// The last record that was returned. If an interrupted recovery has left a copy of this
+    /// record, the copy is skipped.
     last: Option<LocatedRecord>,
 }
 
-/// Returns the highest valid sequence of each incarnation: at most the base of every later one.
+/// Returns the highest valid sequence number of each incarnation, which is the lowest base of all
+/// later incarnations.
 fn limits(sources: &[SegmentSource]) -> BTreeMap<u64, u64> {
     let mut bases: BTreeMap<u64, u64> = BTreeMap::new();
     for source in sources {
@@ -113,7 +118,8 @@ fn limits(sources: &[SegmentSource]) -> BTreeMap<u64, u64> {
 }
 
 impl<'a> LogMerger<'a> {
-    /// Creates a merge of the records above `from`. The segments must be ordered by number.
+    /// Creates a merger of all records with sequence numbers above `from`. The sources must be
+    /// ordered by segment number.
     #[must_use]
     pub(super) fn new(
         sources: &'a [SegmentSource],
@@ -157,17 +163,18 @@ impl<'a> LogMerger<'a> {
         }
     }
 
-    /// Returns the facts about each source. They are complete once [`LogMerger::next`] has returned
-    /// `None`.
+    /// Returns what was found out about each source. It is complete only after [`LogMerger::next`]
+    /// has returned `None`.
     #[must_use]
     pub(super) fn into_facts(self) -> Vec<SegmentFacts> {
         self.facts
     }
 
-    /// Returns the next record in the order of sequences, or the gap before it.
+    /// Returns the next record in the order of sequence numbers. If sequence numbers before it are
+    /// missing, the gap is returned first. Returns `None` after the last record.
     ///
     /// # Errors
-    /// I/O errors. Damage shows as gaps.
+    /// I/O errors. Damaged records are not errors: they result in gaps.
     pub(super) fn next(&mut self) -> Result<Option<SequenceStep>> {
         loop {
             self.fill()?;
@@ -197,11 +204,11 @@ impl<'a> LogMerger<'a> {
             if !self.last.is_some_and(same) {
                 return Ok(Some(SequenceStep::Overlap(found)));
             }
-            // A copy made by an interrupted recovery: skipped.
+            // The record is a copy that an interrupted recovery has made, so it is skipped.
         }
     }
 
-    /// Reads every stream until it cannot contain the next sequence any more.
+    /// Reads every stream until the rest of it cannot contain the next sequence number.
     fn fill(&mut self) -> Result<()> {
         let wanted = self.next.saturating_add(WINDOW);
         for index in 0..self.streams.len() {
@@ -210,7 +217,8 @@ impl<'a> LogMerger<'a> {
         Ok(())
     }
 
-    /// Reads one record of a stream. Returns whether the stream was not exhausted.
+    /// Reads one record of a stream into the heap. Returns `false` if the stream has no more
+    /// records.
     fn read_one(&mut self, index: usize) -> Result<bool> {
         let stream = &mut self.streams[index];
         let Some(&number) = stream.sources.front() else {

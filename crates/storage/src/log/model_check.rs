@@ -1,5 +1,5 @@
-//! Model checks of group commit and of the completion watermark under loom: see `crate::sync` for
-//! the command.
+//! Model checks of group commit and of the completion watermark under loom. The command that runs
+//! them is in `crate::sync`.
 
 use super::commit::GroupCommit;
 use crate::Error;
@@ -9,13 +9,13 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 
-/// A log of numbers: the complete ones, the ones on the device, and the acknowledgements.
+/// A model of a log. It tracks which sequence numbers are complete and which are on the device.
 struct CommitModel {
     watermark: Watermark,
     commit: GroupCommit,
-    /// The device contains everything up to this number.
+    /// The device contains every record up to this sequence number.
     device: AtomicU64,
-    /// Number of syncs that still succeed.
+    /// Number of syncs that succeed before all further syncs fail.
     good: u64,
     syncs: AtomicU64,
 }
@@ -37,7 +37,8 @@ impl CommitModel {
         }
     }
 
-    /// The device stores everything that is complete when the sync begins.
+    /// Performs a sync: the device then contains every record that was complete when the sync
+    /// began.
     fn sync(&self) -> crate::Result<()> {
         if self.syncs.fetch_add(1, Ordering::SeqCst) >= self.good {
             let cause = "the device".to_owned();
@@ -53,7 +54,8 @@ impl CommitModel {
             .wait(sequence, || self.watermark.completed(), |_| self.sync())
     }
 
-    /// Appends, waits for the device, and checks that it contains what was acknowledged.
+    /// Appends a record and waits for it to be synced, and then checks that every acknowledged
+    /// record is on the device.
     fn write(&self, sequence: u64) {
         self.append(sequence);
         match self.wait(sequence) {
@@ -121,7 +123,8 @@ fn a_failure_wakes_who_waits_for_a_lower_sequence() {
     });
 }
 
-/// Sequences that threads complete, and the bytes of each, which loom checks.
+/// Sequence numbers that several threads complete, and a memory location for each of them, whose
+/// accesses loom checks.
 struct WatermarkModel {
     watermark: Watermark,
     bytes: [UnsafeCell<u64>; 4],
@@ -136,17 +139,18 @@ impl WatermarkModel {
     }
 
     fn write(&self, sequence: u64) {
-        // SAFETY: what the model is to show: no thread reads this page before its sequence is
+        // SAFETY: the model shows that no thread reads this location before its sequence number is
         // complete.
         self.bytes[sequence as usize].with_mut(|bytes| unsafe { *bytes = sequence });
         self.watermark.complete(sequence, sequence);
         self.read();
     }
 
-    /// Reads every page up to the watermark.
+    /// Reads the location of every sequence number up to the watermark.
     fn read(&self) {
         for sequence in 1..=self.watermark.completed() {
-            // SAFETY: as above.
+            // SAFETY: the model shows that this location is not written after its sequence number
+            // is complete.
             self.bytes[sequence as usize].with(|bytes| assert_eq!(unsafe { *bytes }, sequence));
         }
     }

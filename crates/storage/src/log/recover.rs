@@ -1,8 +1,9 @@
-//! Opening a log after a close, a crash, or an interrupted opening.
+//! Opens a log after a clean close, a crash, or an interrupted opening.
 //!
-//! There are two passes. *Survey* ([`RecoveryScan`]) reads everything and decides without changing
-//! anything: which generation is named, what was synced, what is missing. *Replay* begins a new
-//! incarnation and then passes the records on in order.
+//! A recovery has two passes. The *survey* ([`RecoveryScan`]) reads all segments without changing
+//! anything. It determines which generation is named, which records were synced, and which are
+//! missing. The *replay* first begins a new incarnation, and then passes the records to the caller
+//! in order.
 //!
 //! ```text
 //!   survey ──► missing ≤ synced? ─────────────────────────── error, with the place
@@ -14,26 +15,29 @@
 //!         segments destroyed; durably
 //! ```
 //!
-//! *How a gap is judged.* Each record contains the completion watermark at the time of its append.
-//! A gap above all of these belongs to writers that were killed before they were acknowledged, as
-//! were the writers of the records after it: the log ends there. A gap below one of them, on the
-//! boot that wrote them, means damage or a lost page cache. After another boot only the synced
-//! watermark counts. The log is treated as written on another boot unless a segment of the newest
-//! incarnation is of this boot and this mount.
+//! *What a gap means.* Each record contains the value of the completion watermark when it was
+//! appended. If a gap is above all of these values, its writers were killed before their records
+//! were acknowledged, and so were the writers of the records after the gap. The log therefore ends
+//! at the gap. If a gap is below one of these values, then on the boot that wrote the log it means
+//! damage or a lost page cache. After another boot only the synced watermark is relevant. The log
+//! is assumed to be from another boot, unless a segment of the newest incarnation was written on
+//! this boot and this mount.
 //!
-//! *What is durable* does not depend on the boot: records of an earlier life may be in the page
-//! cache only, and clean there since a failed sync. Segments above the synced watermark are
-//! rewritten, so that the next sync writes them, and nothing above the watermark counts as synced
-//! before that. If a full disk has no space for this, it is postponed (`recovery_work`): the log
-//! can be read, and accepts no records before it is done.
+//! *What is durable* does not depend on the boot. Records of an earlier process may be in the page
+//! cache only, and their pages may be marked clean because of a failed sync. Segments above the
+//! synced watermark are therefore rewritten, so that the next sync writes them, and nothing above
+//! that watermark is treated as synced before. If the disk is too full to rewrite them, this work
+//! is postponed (`recovery_work`): the log can be read, but accepts no records before the work is
+//! done.
 //!
-//! *Why a crash at any moment of this is a crash like any other.* The new incarnation's first
-//! header contains its start (`base`) and is durable before any of its records. Until then the
-//! survey finds the same state again. From then on earlier incarnations count up to `base` only,
-//! whatever is left of them. Copies repeat their originals, and the newest is used. Records that
-//! are not yet destroyed are cut off by `base`, and once they are destroyed, `base` is no longer
-//! needed. Rewritten segments contain the same bytes, whatever part of the rewrite is lost. On the
-//! same boot everything up to `base` must be present.
+//! *Why a crash during a recovery needs no special treatment.* The first segment header of the new
+//! incarnation contains its start (`base`), and is durable before any record of that incarnation.
+//! Before it is durable, the next survey finds the same state again. After that, records of earlier
+//! incarnations are valid only up to `base`, whichever of them still exist. If copies of a record
+//! exist, they are equal, and the newest one is used. Records that must be destroyed but still
+//! exist are cut off by `base`; once they are destroyed, `base` is no longer needed. A rewritten
+//! segment has the same bytes as before, so losing part of the rewrite has no effect. On the same
+//! boot, everything up to `base` must be present.
 
 use super::format::{LogMark, RecordKind};
 use super::lane::LaneRecord;
@@ -53,49 +57,50 @@ use alluvium_base::Purpose;
 use alluvium_device::Directory;
 use std::sync::Arc;
 
-/// Maximum number of segments with a payload buffer at a time.
+/// Maximum number of segments for which a payload buffer is allocated at the same time.
 const MAX_CURSORS: usize = 32;
 
-/// The caller's knowledge about the log being opened.
+/// What the caller knows about the log that is being opened.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecoveryStart {
-    /// The checkpoint contains every sequence up to this one.
+    /// The durable checkpoint contains everything up to this sequence number.
     pub(super) from: u64,
-    /// The generation of the opened superblock.
+    /// The generation of the superblock that was opened.
     pub(super) generation: u64,
-    /// The synced watermark in the superblock.
+    /// The synced watermark that is stored in the superblock.
     pub(super) synced_at_least: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecoveryMode {
-    /// Damage is returned as an error.
+    /// Damage makes the recovery fail with an error.
     Strict,
     /// Damage is skipped and reported.
     Repair,
 }
 
-/// The segments that are kept, and how.
+/// What the recovery does with each segment.
 #[derive(Debug)]
 struct RecoveryPlan {
-    /// The highest sequence that remains valid.
+    /// The highest sequence number that remains valid.
     last: u64,
-    /// The missing ranges up to there.
+    /// The ranges of missing sequence numbers up to `last`.
     gaps: Vec<(u64, u64)>,
-    /// Whether each source is rewritten and destroyed.
+    /// Whether the records of each source are copied to new segments and the source is then
+    /// destroyed.
     rewritten: Vec<bool>,
-    /// Where each source is cut off, if it is.
+    /// The position at which each source is cut off, or `None` if it is not cut off.
     trims: Vec<Option<TrimPoint>>,
 }
 
 impl RecoveryPlan {
-    /// Returns whether every valid record stays in its place.
+    /// Returns whether the recovery copies no records and writes no void records.
     fn copies_nothing(&self) -> bool {
         self.gaps.is_empty() && !self.rewritten.contains(&true)
     }
 
-    /// Decides what is done with each segment if nothing above `last` is valid. A repair rewrites
-    /// everything.
+    /// Determines what to do with each segment if nothing above sequence number `last` is valid. A
+    /// repair copies the records of every segment.
     fn make(
         inventory: &LogInventory,
         survey: &RecoveryScan,
@@ -129,7 +134,7 @@ impl RecoveryPlan {
     }
 }
 
-/// Opens a log.
+/// Opens a log and recovers its state.
 ///
 /// # Errors
 /// As [`WriteAheadLog::open`](super::WriteAheadLog::open).
@@ -178,11 +183,11 @@ pub(super) fn open(
     };
     let mut shared = LogInner::new(directory, options, inventory.names.clone(), origin)?;
     if strictness == RecoveryMode::Strict {
-        // Determined before any segment is destroyed.
+        // Lost records must be detected before any segment is destroyed.
         shared.lost_tail = LostTail::find(&inventory, &survey, start, last)?;
     }
     let reused = match begin_incarnation(&shared, &inventory, &survey, &plan) {
-        // No write is needed to read the records.
+        // The records can be read without any write.
         Err(error) if error.is_full() && plan.copies_nothing() => {
             shared.postponed_work.begin_later();
             None
@@ -192,7 +197,7 @@ pub(super) fn open(
     let mut report = replay_all(&shared, &inventory, start, reading, &plan, replay)?;
     settle(&shared, &inventory, &survey, &plan, reused)?;
     if strictness == RecoveryMode::Repair {
-        // Everything was rewritten and synced.
+        // All records were copied to new segments, which were synced.
         shared.commit.raise(last);
         shared.sync_mark()?;
     }
@@ -201,7 +206,8 @@ pub(super) fn open(
     Ok((shared, report))
 }
 
-/// Reads the mark. A repair ignores a damaged mark and returns a description of the damage.
+/// Reads the mark. If the mark is damaged, a repair ignores it and returns a description of the
+/// damage.
 fn read_mark(
     directory: &dyn Directory,
     identity: u64,
@@ -219,8 +225,8 @@ fn read_mark(
     }
 }
 
-/// Makes the new incarnation's first segment durable. Returns the slot of an old segment if it was
-/// reused.
+/// Makes the first segment of the new incarnation durable. If the disk is full, an old segment that
+/// is no longer needed may be reused for it; in that case, its slot is returned.
 fn begin_incarnation(
     shared: &LogInner,
     inventory: &LogInventory,
@@ -242,13 +248,13 @@ fn begin_incarnation(
             return Ok(None);
         }
     };
-    // The disk is full. A segment covered by the checkpoint is reused, unless it is the only one
-    // that names the incarnation and generation.
+    // The disk is full. A segment that the checkpoint covers completely is reused. It must not be
+    // the only one that names the incarnation and the generation.
     let spare = inventory.sources.iter().zip(&survey.facts).zip(&plan.rewritten);
     let names = |source: &SegmentSource, fact: &SegmentFacts| (source.header.incarnation, fact.generation);
     let spare = spare
         .filter(|((_, fact), rewritten)| fact.highest == 0 && !**rewritten)
-        // A segment that the mark names must stay until the incarnation has its own mark.
+        // A segment that the mark names must be kept until the new incarnation has its own mark.
         .filter(|((source, _), _)| !survey.is_marked(source.header.number))
         .find(|((source, fact), _)| {
             let mut others = inventory.sources.iter().zip(&survey.facts);
@@ -272,7 +278,8 @@ fn slot(index: u32, file: &Arc<dyn alluvium_device::Device>) -> Arc<SegmentSlot>
     Arc::new(SegmentSlot::new(index, Arc::clone(file), file.len()))
 }
 
-/// Replays every valid record, and rewrites the records that the new incarnation must repeat.
+/// Passes every valid record to `replay`, and copies the records of segments that will be
+/// destroyed.
 fn replay_all(
     shared: &LogInner,
     inventory: &LogInventory,
@@ -308,7 +315,7 @@ fn replay_all(
         let header = found.record.header;
         reached = header.last();
         let source = &sources[found.source];
-        // Only a few segments are read at a time: one for each lane.
+        // Only a few segments are read at the same time, at most one for each lane.
         let opens = cursors[found.source].is_none();
         if opens && cursors.iter().flatten().count() >= MAX_CURSORS {
             cursors.iter_mut().for_each(|cursor| *cursor = None);
@@ -343,7 +350,7 @@ fn replay_all(
     Ok(report)
 }
 
-/// Returns the error for a second pass that differs from the first.
+/// Returns the error that the second pass has found other records than the first.
 fn changed(inventory: &LogInventory, missing: u64) -> Error {
     let slot = inventory.sources.first().map_or(0, |source| source.slot);
     let place = DiskLocation::new(OnDiskObject::LogRecord, slot_file(slot), 0);
@@ -359,7 +366,7 @@ fn append_copy(shared: &LogInner, entry: LaneRecord<'_>) -> Result<()> {
     shared.lanes.first().put(shared, entry, SlotPriority::Essential)
 }
 
-/// Covers any number of missing sequences with a void record, so that later records no longer
+/// Appends a void record for any number of missing sequence numbers, so that later records do not
 /// follow a gap.
 fn append_void(shared: &LogInner, first: u64, last: u64) -> Result<()> {
     assert!(
@@ -376,8 +383,8 @@ fn append_void(shared: &LogInner, first: u64, last: u64) -> Result<()> {
     append_copy(shared, entry)
 }
 
-/// Keeps the segments still needed, destroys the rewritten ones, and turns the rest into free
-/// slots.
+/// Keeps the segments that are still needed, destroys the segments whose records were copied, and
+/// returns all other slots to the pool.
 fn settle(
     shared: &LogInner,
     inventory: &LogInventory,
@@ -418,8 +425,8 @@ fn settle(
     }
     if plan.rewritten.contains(&true) {
         shared.run_postponed()?;
-        // The copies are synced before the originals are destroyed, including copies by an earlier
-        // recovery.
+        // All copies are synced before the originals are destroyed, including copies that an
+        // earlier recovery has made.
         let segments = shared.table.lock().clone();
         segments
             .iter()
@@ -451,8 +458,8 @@ fn settle(
 }
 
 impl RepairReport {
-    /// Fills in the losses. Records missing after the last sound record can only be detected by a
-    /// watermark or the mark, because no later record reveals the gap.
+    /// Adds what was lost to the report. If records after the last valid record are missing, no
+    /// later record reveals the gap. They can be detected only from a watermark or the mark.
     fn fill_losses(
         &mut self,
         survey: &RecoveryScan,

@@ -1,5 +1,5 @@
-//! The first pass of a recovery: determines the contents of the log, and whether anything
-//! acknowledged is missing. It changes nothing.
+//! The first pass of a recovery. It determines which records the log contains, and whether any
+//! record that was acknowledged is missing. It changes nothing.
 
 use super::format::LogMark;
 use super::merge::{LogMerger, SegmentFacts, SegmentReadMode, SequenceStep, SourceRecord};
@@ -10,25 +10,26 @@ use crate::{DiskLocation, Error, OnDiskObject, Result};
 use alluvium_base::Purpose;
 use alluvium_device::BootId;
 
-/// Result of the first pass.
+/// The result of the first pass of a recovery.
 #[derive(Debug)]
 pub(super) struct RecoveryScan {
     pub(super) facts: Vec<SegmentFacts>,
-    /// The highest sequence of a valid record.
+    /// The highest sequence number of any valid record.
     pub(super) last: u64,
-    /// The missing ranges that precede some record: first and last of each.
+    /// The ranges of missing sequence numbers that are followed by a record, as pairs of the first
+    /// and the last number.
     pub(super) gaps: Vec<(u64, u64)>,
     pub(super) overlap: Option<SourceRecord>,
     pub(super) synced: u64,
-    /// Everything up to this sequence was in the page cache once.
+    /// Everything up to this sequence number is known to have been in the page cache.
     pub(super) named: u64,
-    /// Equal to `named` on the boot that wrote the log, otherwise 0. Everything up to here must be
-    /// present.
+    /// Everything up to this sequence number must be present. It is equal to `named` on the boot
+    /// that wrote the log, and 0 on other boots.
     pub(super) complete: u64,
     pub(super) generation: u64,
-    /// The mark, unless a later incarnation has begun.
+    /// The mark, or `None` if a later incarnation than the one that wrote it has begun.
     pub(super) mark: Option<LogMark>,
-    /// Whether this boot wrote the log.
+    /// Whether the log was written on the current boot.
     pub(super) same_boot: bool,
 }
 
@@ -79,18 +80,20 @@ impl RecoveryScan {
         })
     }
 
-    /// Returns whether the mark names the segment as the current one of a lane.
+    /// Returns whether the mark names this segment as the current segment of a lane.
     pub(super) fn is_marked(&self, number: u64) -> bool {
         let lanes = self.mark.as_ref().map(|mark| mark.lanes.iter());
         lanes.into_iter().flatten().any(|lane| *lane == Some(number))
     }
 
-    /// Returns the first missing sequence that is followed by a record.
+    /// Returns the first missing sequence number that is followed by a record, or `None` if there
+    /// is no gap.
     pub(super) fn first_gap(&self) -> Option<u64> {
         self.gaps.first().map(|&(first, _)| first)
     }
 
-    /// Fails if anything acknowledged is missing or wrong.
+    /// Returns an error if a record that was acknowledged is missing, or if the log is
+    /// inconsistent.
     pub(super) fn require_sound(&self, inventory: &LogInventory, start: RecoveryStart) -> Result<()> {
         if self.generation > start.generation {
             return Err(Error::OlderGeneration {
@@ -137,7 +140,8 @@ impl RecoveryScan {
         }
         self.refuse_short_file(inventory)?;
         if !self.same_boot {
-            // The mark may name a segment whose header was lost in a power failure.
+            // After a power failure, the mark may name a segment whose header was never written to
+            // disk.
             return Ok(());
         }
         match self.missing_segment(inventory, start) {
@@ -150,8 +154,9 @@ impl RecoveryScan {
         }
     }
 
-    /// Fails if the file of a lane's current segment is shorter than the segment. This is damage on
-    /// any boot, because a file's size is durable before its first record (L2).
+    /// Returns an error if the file of a lane's current segment is shorter than the segment. This
+    /// means damage on any boot, because the size of a file is durable before its first record is
+    /// written (L2).
     fn refuse_short_file(&self, inventory: &LogInventory) -> Result<()> {
         for (source, fact) in inventory.sources.iter().zip(&self.facts) {
             let header = &source.header;
@@ -167,8 +172,9 @@ impl RecoveryScan {
         Ok(())
     }
 
-    /// Returns a lane and the number of its current segment, if that segment is missing. If the
-    /// mark predates a release, it cannot tell.
+    /// Returns a lane whose current segment, according to the mark, does not exist, and the number
+    /// of that segment. Returns `None` if there is no such lane, or if the mark is older than the
+    /// last release, because released segments may have been removed.
     pub(super) fn missing_segment(
         &self,
         inventory: &LogInventory,
@@ -185,8 +191,9 @@ impl RecoveryScan {
             .find(|&(_, number)| !is_there(number))
     }
 
-    /// Returns the most likely place of the loss: a segment that ends too early, then an invalid
-    /// header block, then the end of the newest segment if it is not blank.
+    /// Returns the most likely location of missing records, and what was found there. This is, in
+    /// order of preference: the end of a segment that is followed by a later segment of its lane, a
+    /// damaged segment header, or the end of the newest segment that is not sealed.
     pub(super) fn suspect(&self, inventory: &LogInventory) -> (DiskLocation, String) {
         let sources = inventory.sources.iter().zip(&self.facts);
         let ended = sources.filter_map(|(source, fact)| match &fact.stop {
@@ -220,9 +227,10 @@ impl RecoveryScan {
     }
 }
 
-/// Fails if a record follows the end of a segment. On the boot that wrote it, a segment ends at its
-/// last record or at one that was being written, so a later record proves damage. For earlier
-/// incarnations, the base of the newest one guards their end.
+/// Returns an error if a record follows the end of a segment. On the boot that wrote it, a segment
+/// ends at its last record or at a record that was being written, so a valid record after that
+/// means damage. In earlier incarnations this is not checked, because the base of the newest
+/// incarnation protects their end.
 pub(super) fn refuse_records_behind_the_end(inventory: &LogInventory, survey: &RecoveryScan) -> Result<()> {
     let newest = inventory.incarnation();
     for (source, fact) in inventory.sources.iter().zip(&survey.facts) {

@@ -1,12 +1,12 @@
-//! The changes that a recovery makes to the segments that it keeps in place: it rewrites their
-//! bytes and cuts off their ends.
+//! Changes that a recovery makes to segments which it keeps in place: it rewrites their bytes, or
+//! cuts off their end.
 //!
-//! On copy-on-write file systems both need space, which a full disk does not have. The log then
-//! still opens for reading, and the work is postponed; so is the first segment of the new
-//! incarnation if there is no space for it. The postponed work is done before the first record is
-//! appended and before anything counts as synced. Until then, no file that the previous
-//! incarnation's mark names is changed or removed, so that the next recovery after a crash finds
-//! the same state.
+//! On copy-on-write file systems, both changes need space, which a full disk does not have. In that
+//! case the log is opened for reading only, and the changes are postponed. The first segment of the
+//! new incarnation is postponed too if there is no space for it. Postponed work must be done before
+//! the first record is appended and before any record is treated as synced. Before it is done, no
+//! file that the mark of the previous incarnation names is changed or removed. After a crash, the
+//! next recovery therefore finds the same state.
 
 use super::format::ALIGNMENT;
 use super::pool::{SlotHeader, SlotPool};
@@ -18,33 +18,34 @@ use alluvium_device::{AlignedBuffer, BLOCK};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes rewritten at a time.
+/// Number of bytes that are rewritten at a time.
 const CHUNK: u64 = 1 << 20;
 const _: () = assert!(CHUNK.is_multiple_of(BLOCK));
 
-/// The place where a segment is cut off: all records before it are valid, and none after it.
+/// The position at which a segment is cut off. All records before it are valid, and none after it
+/// is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TrimPoint {
-    /// Position of the first invalid record.
+    /// Position of the first record that is not valid any more.
     pub(super) at: u64,
-    /// The highest sequence before that position.
+    /// The highest sequence number of a record before that position.
     pub(super) highest: u64,
 }
 
-/// The work to be done on a segment.
+/// A change that a recovery makes to a segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SegmentWork {
-    /// Cut off everything from `at` on. The segment is written up to `written`.
+    /// Cut off the segment at position `at`. Its records currently end at `written`.
     CutOff { at: u64, written: u64 },
-    /// Rewrite everything up to `written`.
+    /// Rewrite the segment up to position `written`.
     Rewrite { written: u64 },
-    /// Free the slot: the segment is no longer needed. While the previous incarnation's mark is
-    /// valid, its segments must stay.
+    /// Return the slot to the pool, because the segment is no longer needed. As long as the mark of
+    /// the previous incarnation is in effect, its segments must not be removed.
     FreeSlot,
 }
 
 impl SegmentWork {
-    /// Does the work.
+    /// Makes the change to the segment.
     ///
     /// # Errors
     /// As [`cut_off`], [`write_again`] and [`SlotPool::adopt`].
@@ -57,7 +58,7 @@ impl SegmentWork {
     }
 }
 
-/// Work postponed because the disk was full.
+/// Changes that are postponed because the disk was full.
 #[derive(Debug, Default)]
 pub(super) struct PostponedWork {
     is_any: AtomicBool,
@@ -66,22 +67,24 @@ pub(super) struct PostponedWork {
 
 #[derive(Debug, Default)]
 struct PostponedQueue {
-    /// Whether the incarnation still needs its first segment, which precedes all other work.
+    /// Whether the first segment of the incarnation is not written yet. It must be written before
+    /// all other postponed work.
     begin: bool,
     kept: Vec<(SegmentSource, SegmentWork)>,
 }
 
 impl PostponedWork {
-    /// Postpones the first segment of the incarnation until the disk has space.
+    /// Postpones the first segment of the incarnation until the disk has space for it.
     pub(super) fn begin_later(&self) {
         self.works.lock().begin = true;
         self.is_any.store(true, Ordering::Release);
     }
 
-    /// Does the work, or postpones it if the disk is full or earlier work is postponed.
+    /// Makes a change to a segment. If the disk is full, or if earlier work is postponed, the
+    /// change is postponed instead.
     ///
     /// # Errors
-    /// As [`cut_off`], [`write_again`] and [`SlotPool::adopt`], except for a full disk.
+    /// As [`cut_off`], [`write_again`] and [`SlotPool::adopt`]. A full disk is not an error.
     pub(super) fn run_or_postpone(
         &self,
         source: &SegmentSource,
@@ -89,7 +92,7 @@ impl PostponedWork {
         pool: &SlotPool,
     ) -> Result<()> {
         let mut works = self.works.lock();
-        // The order matters: a segment is cut off before it is rewritten.
+        // Changes must be made in order, because a segment is cut off before it is rewritten.
         let is_behind = works.begin || !works.kept.is_empty();
         let done = (!is_behind).then(|| work.run(source, pool));
         match done {
@@ -102,11 +105,12 @@ impl PostponedWork {
         Ok(())
     }
 
-    /// Does the postponed work. `begin` starts the incarnation if that was postponed.
+    /// Performs all postponed work. If the first segment of the incarnation was postponed, `begin`
+    /// is called first to write it.
     ///
     /// # Errors
-    /// As [`cut_off`], [`write_again`] and `begin`. If the disk is still full, the rest stays
-    /// postponed.
+    /// As [`cut_off`], [`write_again`] and `begin`. If the disk is still full, the remaining work
+    /// stays postponed.
     #[inline]
     pub(super) fn run_postponed(&self, pool: &SlotPool, begin: impl FnOnce() -> Result<()>) -> Result<()> {
         if !self.is_any.load(Ordering::Acquire) {
@@ -132,8 +136,9 @@ impl PostponedWork {
     }
 }
 
-/// Returns where to cut a segment in which nothing above `last` is valid. `None` if valid records
-/// follow invalid ones, or if nothing above `from` would be left.
+/// Returns the position at which a segment must be cut off if nothing above sequence number `last`
+/// is valid. Returns `None` if a valid record follows an invalid one, or if no record above `from`
+/// would be left.
 ///
 /// # Errors
 /// I/O errors.
@@ -155,8 +160,8 @@ pub(super) fn trim_at(source: &SegmentSource, from: u64, last: u64) -> Result<Op
     Ok(at.filter(|_| highest > from).map(|at| TrimPoint { at, highest }))
 }
 
-/// Durably destroys everything after a place in a segment. On file systems that write in place this
-/// needs no space.
+/// Durably destroys everything in a segment from position `at` on. On file systems that write in
+/// place, this needs no space.
 ///
 /// # Errors
 /// I/O errors.
@@ -174,12 +179,12 @@ pub(super) fn cut_off(source: &SegmentSource, at: u64, written: u64) -> Result<(
     Ok(())
 }
 
-/// Rewrites a segment up to `written`, so that the next sync writes it regardless of earlier failed
-/// syncs. A page that a failed sync left clean could be evicted before it is rewritten, so the
-/// records are verified again afterwards.
+/// Rewrites a segment up to position `written`, so that the next sync writes it to the device even
+/// if an earlier sync has failed. If that failed sync left a page clean, the page may have been
+/// evicted before it was rewritten. The records are therefore verified again afterwards.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if the records are no longer there; I/O errors.
+/// [`Error::Corrupt`] if the records have changed; I/O errors.
 pub(super) fn write_again(source: &SegmentSource, written: u64) -> Result<()> {
     let end = written.next_multiple_of(BLOCK).min(source.end);
     let mut at = 0;

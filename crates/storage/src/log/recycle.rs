@@ -1,4 +1,4 @@
-//! Release of log space, and the background step that prepares segments for the writers.
+//! Release of log space, and the background step that prepares segments before writers need them.
 
 use super::history::RetainedSegment;
 use super::segment::{LogSegment, slot_file};
@@ -7,38 +7,39 @@ use super::watermark_file;
 use crate::Result;
 use std::sync::Arc;
 
-/// Result of a background step.
+/// The result of one step of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrepareProgress {
-    /// The step did some work, and there may be more.
+    /// The step did some work, and there may be more to do.
     Worked,
-    /// There is nothing to do for now.
+    /// There is nothing to do at present.
     Idle,
 }
 
-/// Space used by a log.
+/// The space that a log uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogUsage {
-    /// The limit, from the options.
+    /// The size limit of the log, from its options.
     pub limit_bytes: u64,
-    /// Bytes of unreleased segments, to which the limit applies.
+    /// Total size in bytes of the segments that are not released. The limit applies to this size.
     pub live_bytes: u64,
-    /// Bytes on the file system: live segments, and ready and free slots.
+    /// Total size in bytes of the log's files on the file system: live segments, and slots that are
+    /// ready or free.
     pub disk_bytes: u64,
-    /// Bytes that may be resident and are charged to the budget: mapped slots, and the completion
-    /// ring.
+    /// Bytes that may be resident in memory and are charged to the memory budget: mapped slots, and
+    /// the ring of the completion watermark.
     pub resident_bytes: u64,
     /// Number of segments that are not released yet.
     pub segments: usize,
-    /// Slots ready for a lane.
+    /// Number of slots that are ready for a lane.
     pub ready_slots: usize,
-    /// Released slots that keep their space.
+    /// Number of released slots that still have their space.
     pub free_slots: usize,
-    /// Released slots whose space was given back.
+    /// Number of released slots whose space was returned to the file system.
     pub punched_slots: usize,
-    /// Syncs of files and mapped ranges so far.
+    /// Number of syncs of files and of mapped ranges since the log was opened.
     pub syncs: u64,
-    /// Rounds of group commit so far.
+    /// Number of syncs by group commit since the log was opened.
     pub commit_rounds: u64,
 }
 
@@ -72,8 +73,8 @@ impl LogInner {
                 "the segment that names the newest generation stays (L8)"
             );
             if self.history.keeps() {
-                // Done under the table's lock, so that a reader finds each segment in the table or
-                // in the history.
+                // The history is updated while the table is locked. A reader therefore always finds
+                // a segment either in the table or in the history.
                 let kept = released.iter().map(|segment| RetainedSegment::of(segment));
                 (Vec::new(), self.history.keep(kept))
             } else {
@@ -83,7 +84,8 @@ impl LogInner {
             }
         };
         let give_back = || {
-            // Written before the segments go, so that every segment that the mark names exists.
+            // The mark is written before the segments are removed, so that every segment that the
+            // mark names exists.
             self.mark_lanes(&left)?;
             self.pool.begin_release()?;
             released
@@ -124,7 +126,8 @@ impl LogInner {
         if self.pool.prepare(self.lanes.count())? {
             return Ok(true);
         }
-        // Does not count as work: with constant writers, the mark would be rewritten without pause.
+        // Writing the mark is not reported as work. Otherwise, the background thread would rewrite
+        // the mark continuously while there are writers.
         self.refresh_mark()?;
         Ok(false)
     }
@@ -136,7 +139,8 @@ impl LogInner {
     pub(super) fn close(&self) -> Result<()> {
         self.commit.healthy()?;
         if self.run_postponed().is_err_and(|error| error.is_full()) {
-            // Nothing was appended since the opening, so the next opening finds the same state.
+            // Nothing was appended since the log was opened, so the next opening will find the same
+            // state.
             self.commit.poison("the log was closed");
             return Ok(());
         }

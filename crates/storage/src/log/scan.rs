@@ -1,5 +1,5 @@
-//! Reads segments back without trusting them: lists the files, and iterates over the records of
-//! one.
+//! Reads segments and verifies everything that is read. It finds all files of a log, and iterates
+//! over the records of a segment.
 
 use super::format::{
     ALIGNMENT, BLOCK_BYTES, DecodedHeader, RECORD_BYTES, RecordHeader, RecordKind, SegmentHeader, VERSION,
@@ -12,28 +12,30 @@ use alluvium_device::{AlignedBuffer, BLOCK, Device, Directory, FileOptions};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Bytes read at once, unless a record is longer.
+/// Number of bytes that are read from a segment at once, unless a record is longer.
 const CHUNK: u64 = 128 << 10;
 
-/// A search for a record after damage gives up after hashing this many times the segment's length.
+/// A search for a valid record after damage stops when it has hashed this many times the segment's
+/// length.
 const MAX_HASHED: u64 = 64;
 const _: () = assert!(CHUNK.is_multiple_of(BLOCK) && BLOCK.is_multiple_of(ALIGNMENT));
 
-/// A segment found in a file.
+/// A segment that was found in a file of the log.
 #[derive(Clone, Debug)]
 pub(super) struct SegmentSource {
-    /// The number in the file's name.
+    /// The slot number, which is the number in the name of the file.
     pub(super) slot: u32,
     pub(super) file: Arc<dyn Device>,
     pub(super) header: SegmentHeader,
-    /// The seed of its record checksums.
+    /// The seed of the checksums of the segment's records.
     pub(super) seed: u64,
-    /// The end of its bytes: the file may have been truncated.
+    /// Offset at which the readable bytes of the segment end. It is lower than the length of the
+    /// segment if the file was truncated.
     pub(super) end: u64,
 }
 
 impl SegmentSource {
-    /// Returns its file as a slot of the pool.
+    /// Returns the file of this segment as a slot for the pool.
     #[must_use]
     pub(super) fn as_slot(&self) -> Arc<SegmentSlot> {
         Arc::new(SegmentSlot::new(
@@ -43,35 +45,35 @@ impl SegmentSource {
         ))
     }
 
-    /// Returns a place in the segment, for errors.
+    /// Returns a location in this segment, for error messages.
     #[must_use]
     pub(super) fn place(&self, structure: OnDiskObject, offset: u64) -> DiskLocation {
         DiskLocation::new(structure, slot_file(self.slot), offset)
     }
 }
 
-/// A file of the log without a segment.
+/// A file of the log that does not contain a segment.
 #[derive(Clone, Debug)]
 pub(super) struct VacantSlot {
-    /// The number in the file's name.
+    /// The slot number, which is the number in the name of the file.
     pub(super) slot: u32,
     pub(super) file: Arc<dyn Device>,
-    /// Why a block that is not zero is not the header of a segment.
+    /// Why the header block is not a valid segment header, or `None` if it contains only zeros.
     pub(super) damage: Option<String>,
 }
 
 /// All files of a log.
 #[derive(Debug, Default)]
 pub(super) struct LogInventory {
-    /// Files with a segment, ordered by segment number.
+    /// The files that contain a segment, ordered by segment number.
     pub(super) sources: Vec<SegmentSource>,
     pub(super) vacant: Vec<VacantSlot>,
-    /// The slot numbers of all files.
+    /// The slot numbers of all files of the log.
     pub(super) names: BTreeSet<u32>,
 }
 
 impl LogInventory {
-    /// Returns the newest incarnation of any segment, 0 if there is none.
+    /// Returns the newest incarnation of any segment, or 0 if there is no segment.
     #[must_use]
     pub(super) fn incarnation(&self) -> u64 {
         let incarnations = self.sources.iter().map(|source| source.header.incarnation);
@@ -81,7 +83,8 @@ impl LogInventory {
     /// Opens every file of a log and reads its header block.
     ///
     /// # Errors
-    /// [`Error::NewerFormat`] or [`Error::OlderFormat`]; I/O errors. Damage is not an error here.
+    /// [`Error::NewerFormat`] or [`Error::OlderFormat`]; I/O errors. A damaged header is not an
+    /// error here.
     pub(super) fn take(directory: &dyn Directory, identity: u64) -> Result<LogInventory> {
         let mut inventory = LogInventory::default();
         for name in directory.list()? {
@@ -148,20 +151,20 @@ impl LogInventory {
     }
 }
 
-/// Why a segment has no more records.
+/// The reason why reading a segment has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SegmentEnd {
-    /// A seal: the lane continued in another segment.
+    /// The segment ends with a seal, so its lane has continued in another segment.
     Sealed,
-    /// The position where the segment ends or something other than a record begins, and a
-    /// description.
+    /// The segment ends at this position, because it is the end of the file or does not contain a
+    /// valid record. The description tells what was found there.
     At(u64, String),
 }
 
-/// A record and its position.
+/// The header and the position of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LocatedRecord {
-    /// The position in the segment.
+    /// Offset of the record in the segment.
     pub(super) at: u64,
     /// The header of the record.
     pub(super) header: RecordHeader,
@@ -177,7 +180,7 @@ pub(super) struct SegmentCursor {
 }
 
 impl SegmentCursor {
-    /// Creates a cursor at the first record.
+    /// Creates a cursor that is positioned at the first record of a segment.
     #[must_use]
     pub(super) fn new(purpose: Purpose) -> SegmentCursor {
         SegmentCursor {
@@ -188,22 +191,23 @@ impl SegmentCursor {
         }
     }
 
-    /// Returns the position of the next record, or of the content in its place.
+    /// Returns the position of the next record, or the position at which no valid record was found.
     #[must_use]
     pub(super) fn position(&self) -> u64 {
         self.at
     }
 
-    /// Returns why there are no more records, once there are none.
+    /// Returns the reason why there are no more records, or `None` if the end has not been reached.
     #[must_use]
     pub(super) fn stop(&self) -> Option<&SegmentEnd> {
         self.stop.as_ref()
     }
 
-    /// Returns the next record. Once there is none, [`SegmentCursor::stop`] returns the reason.
+    /// Returns the next record, or `None` if there are no more. In that case,
+    /// [`SegmentCursor::stop`] returns the reason.
     ///
     /// # Errors
-    /// I/O errors. Damage is not an error here.
+    /// I/O errors. Damaged data is not an error here: the segment ends there.
     pub(super) fn next(&mut self, source: &SegmentSource) -> Result<Option<LocatedRecord>> {
         if self.stop.is_some() {
             return Ok(None);
@@ -233,7 +237,8 @@ impl SegmentCursor {
         }
     }
 
-    /// Returns the verified record at `at`, or a description of the content found instead.
+    /// Reads and verifies the record at offset `at`. If there is no valid record, returns a
+    /// description of what was found.
     fn read(&mut self, source: &SegmentSource, at: u64) -> Result<std::result::Result<RecordHeader, String>> {
         let left = source.end.saturating_sub(at);
         if left < RECORD_BYTES as u64 {
@@ -253,19 +258,20 @@ impl SegmentCursor {
         Ok(Ok(header))
     }
 
-    /// Drops the buffer of a long record: there are many cursors, and each might hold one.
+    /// Frees the buffer if it contains a long record. There may be many cursors, and each could
+    /// have such a buffer.
     pub(super) fn let_go(&mut self) {
         if self.held_bytes() > CHUNK {
             self.chunk = None;
         }
     }
 
-    /// Returns the number of bytes buffered.
+    /// Returns the size of the buffer in bytes.
     pub(super) fn held_bytes(&self) -> u64 {
         self.chunk.as_ref().map_or(0, |(_, chunk)| chunk.len() as u64)
     }
 
-    /// Returns `len` bytes at `at`, which must be inside the segment.
+    /// Returns the `len` bytes at offset `at`, which must be inside the segment.
     fn bytes(&mut self, source: &SegmentSource, at: u64, len: u64) -> Result<&[u8]> {
         assert!(
             at + len <= source.end,
@@ -280,7 +286,8 @@ impl SegmentCursor {
             let start = at / BLOCK * BLOCK;
             let wanted = (at + len - start).next_multiple_of(BLOCK).max(CHUNK);
             let wanted = wanted.min(source.end - start);
-            // Dropped first, so that two long records are never in memory at once.
+            // The old buffer is freed first, so that two long records are never in memory at the
+            // same time.
             self.chunk = None;
             let chunk = source.file.read_at(start, wanted as usize, self.purpose)?;
             self.chunk = Some((start, chunk));
@@ -290,10 +297,10 @@ impl SegmentCursor {
         Ok(&chunk[from..from + len as usize])
     }
 
-    /// Returns the payload of a record found earlier, after verifying it again.
+    /// Verifies a record that was found earlier again, and returns its payload.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the bytes have changed since; I/O errors.
+    /// [`Error::Corrupt`] if the bytes have changed since the record was found; I/O errors.
     pub(super) fn payload(&mut self, source: &SegmentSource, record: &LocatedRecord) -> Result<&[u8]> {
         let len = RECORD_BYTES as u64 + u64::from(record.header.len);
         let sound = record
@@ -310,9 +317,9 @@ impl SegmentCursor {
         Ok(&self.bytes(source, record.at, len)?[RECORD_BYTES..])
     }
 
-    /// Searches for a record after the place where the segment stopped, and continues there.
-    /// Returns whether it found one. A sound segment has none, because a lane writes its records
-    /// one after another.
+    /// Searches for a valid record after the position at which the segment ended. If there is one,
+    /// the cursor continues there. Returns whether a record was found. A valid segment has no such
+    /// record, because a lane writes its records one after another.
     ///
     /// # Errors
     /// I/O errors.

@@ -1,9 +1,9 @@
-//! The mark: a small file that records the progress of the log, separately from the segments that
-//! it protects.
+//! The mark: a small file with the progress of the log. It is separate from the segments, so that
+//! it can reveal that they are damaged.
 //!
-//! Records contain past watermarks only, so damage to the last of them looks like the end of the
-//! log. The mark distinguishes the two: it contains the synced watermark, the completion watermark,
-//! and the segment that each lane writes.
+//! The watermarks in a record are older than the record. Damage to the last records therefore looks
+//! like the end of the log. The mark distinguishes the two cases, because it contains the synced
+//! watermark, the completion watermark, and the number of the current segment of each lane.
 //!
 //! ```text
 //! WRITTEN                                        DURABLE
@@ -16,13 +16,13 @@
 //! the log is closed                              before the call returns
 //! ```
 //!
-//! The synced watermark in the mark is valid after any crash, because it was true when it was
-//! written. The other fields were in the page cache only, so they are valid only on the boot that
-//! wrote them. A mark older than the newest incarnation is ignored: every incarnation writes its
-//! own mark.
+//! The synced watermark in the mark is valid after any crash, because it was true when the mark was
+//! written. The other fields describe data that may have been only in the page cache, so they are
+//! valid only on the boot that wrote the mark. A mark older than the newest incarnation is ignored,
+//! because every incarnation writes its own.
 //!
-//! A stale mark does no harm, so a disk without space for it (on a copy-on-write file system) is
-//! not a failure.
+//! An outdated mark is harmless. If the disk has no space for writing the mark, which can happen on
+//! a copy-on-write file system, this is therefore not treated as a failure.
 
 use super::format::{BLOCK_BYTES, LogMark};
 use super::shared::LogInner;
@@ -35,30 +35,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(super) const FILE: &str = "log-mark";
 
-/// Size of both copies in bytes.
+/// Total size in bytes of the two copies of the mark.
 const BYTES: u64 = 2 * BLOCK_BYTES as u64;
 
-/// The mark of an open log. Locked after lanes.
+/// The mark of an open log. Lock order: after the lanes.
 #[derive(Debug)]
 pub(super) struct MarkFile {
     file: Arc<dyn Device>,
     state: Mutex<MarkState>,
-    /// The completion watermark written last.
+    /// The completion watermark in the mark that was written last.
     named: AtomicU64,
-    /// The synced watermark written last.
+    /// The synced watermark in the mark that was written last.
     named_synced: AtomicU64,
-    /// One more than the synced watermark in the durable mark; 0 if there is none.
+    /// One more than the synced watermark in the durable mark, or 0 if no durable mark exists.
     durable: AtomicU64,
 }
 
 #[derive(Debug)]
 struct MarkState {
     mark: LogMark,
-    /// Whether the incarnation has a durable segment. Before that the mark is not written.
+    /// Whether this incarnation has a durable segment. The mark is not written before that.
     begun: bool,
 }
 
-/// Opens the file or creates it durably.
+/// Opens the file of the mark, or creates it durably if it does not exist.
 ///
 /// # Errors
 /// I/O errors.
@@ -76,8 +76,8 @@ fn prepare(directory: &dyn Directory) -> Result<Arc<dyn Device>> {
     Ok(file)
 }
 
-/// Reads the mark of the store with this identity. The inner result describes what is wrong with
-/// the file.
+/// Reads the mark of the store with this identity. The inner result is an error with a description
+/// if the file does not contain a valid mark of this store.
 ///
 /// # Errors
 /// I/O errors.
@@ -101,7 +101,8 @@ pub(super) fn read(directory: &dyn Directory, identity: u64) -> Result<std::resu
 }
 
 impl MarkFile {
-    /// Opens the mark's file. It is not changed before [`LogInner::begin_mark`].
+    /// Opens the file of the mark. The file is not changed before [`LogInner::begin_mark`] is
+    /// called.
     ///
     /// # Errors
     /// I/O errors.
@@ -115,18 +116,19 @@ impl MarkFile {
         })
     }
 
-    /// Returns whether the file was removed.
+    /// Returns whether the file has been removed since it was opened.
     pub(super) fn is_removed(&self) -> bool {
         self.file.is_removed()
     }
 
-    /// Returns whether the incarnation has a durable segment.
+    /// Returns whether this incarnation has a durable segment.
     pub(super) fn has_begun(&self) -> bool {
         self.state.lock().begun
     }
 
-    /// Changes the mark and writes it, with a synced watermark of at least `synced`. On a full disk
-    /// the file is not changed.
+    /// Applies `change` to the mark and writes it with the current watermarks. The synced watermark
+    /// in the mark is at least `synced`. If the disk is full, the file is not changed and no error
+    /// is returned.
     fn write(&self, shared: &LogInner, synced: u64, change: impl FnOnce(&mut LogMark)) -> Result<()> {
         let mut state = self.state.lock();
         change(&mut state.mark);
@@ -155,7 +157,7 @@ impl MarkFile {
 }
 
 impl LogInner {
-    /// Starts writing the mark of this incarnation, which now has a durable segment.
+    /// Notes that this incarnation now has a durable segment, and writes its first mark.
     ///
     /// # Errors
     /// I/O errors.
@@ -164,7 +166,8 @@ impl LogInner {
         self.write_mark(0)
     }
 
-    /// Writes the progress of the log, with a synced watermark of at least `synced`.
+    /// Writes the mark with the current progress of the log. The synced watermark in the mark is at
+    /// least `synced`.
     ///
     /// # Errors
     /// I/O errors.
@@ -172,7 +175,7 @@ impl LogInner {
         self.mark.write(self, synced, |_| {})
     }
 
-    /// Writes the progress of the log, unless the mark is up to date.
+    /// Writes the mark with the current progress of the log, unless the mark already contains it.
     ///
     /// # Errors
     /// I/O errors.
@@ -185,7 +188,7 @@ impl LogInner {
         self.write_mark(0)
     }
 
-    /// Writes the latest time used by readers, unless the mark is up to date.
+    /// Writes the mark if it does not contain the latest time used by readers.
     ///
     /// # Errors
     /// I/O errors.
@@ -194,8 +197,8 @@ impl LogInner {
         if is_named { Ok(()) } else { self.write_mark(0) }
     }
 
-    /// Records the segments that lanes write: `changed` lists lanes with the numbers of their
-    /// segments.
+    /// Writes the mark with new current segments of lanes. `changed` contains pairs of a lane and
+    /// the number of its segment, or `None` if the lane has no segment any more.
     ///
     /// # Errors
     /// I/O errors.
@@ -215,8 +218,8 @@ impl LogInner {
         })
     }
 
-    /// Makes the synced watermark in the mark durable, so that damage below it is detected after
-    /// any crash.
+    /// Makes the current synced watermark durable in the mark, so that damage to records up to it
+    /// is detected after any crash.
     ///
     /// # Errors
     /// I/O errors.
@@ -231,7 +234,7 @@ impl LogInner {
         Ok(())
     }
 
-    /// Durably marks the log as closed and ending at the synced watermark.
+    /// Durably marks the log as closed. The log ends at the synced watermark.
     ///
     /// # Errors
     /// I/O errors.

@@ -1,42 +1,45 @@
-//! Records in memory: collected in the order of pushing, then sorted.
+//! Records in memory. They are collected in the order in which they are pushed, and are then
+//! sorted.
 
 use super::error::{Error, Result};
 use super::format::{RecordParts, pair_bytes, prefix, push_pair};
 use super::options::{EqualKeyPolicy, SortOptions, SortRecordLayout};
 use std::cmp::Ordering;
 
-/// Size of an entry in bytes.
+/// Size in bytes of an entry, which refers to a record.
 const ENTRY_BYTES: usize = 16;
 
-/// Whether a record was accepted.
+/// Whether a chunk has accepted a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum PushOutcome {
-    /// The chunk contains the record.
+    /// The record was added to the chunk.
     Taken,
-    /// The chunk is full: sort it, and push the record to the next one.
+    /// The chunk is full and does not contain the record. The caller must sort the chunk, and push
+    /// the record to the next one.
     Full,
 }
 
-/// Records in the order in which they were pushed, up to a limit in bytes.
+/// Records in the order in which they were pushed, up to a maximum total size in bytes.
 #[derive(Debug)]
 pub struct SortChunk {
     options: SortOptions,
     number: u64,
     bytes: Vec<u8>,
     records: usize,
-    /// The common prefix of all keys so far.
+    /// The common prefix of all keys pushed so far.
     common: Vec<u8>,
 }
 
-/// A record: the part of its key that is compared first, and its position.
+/// An entry for a record: the part of its key that is compared first, and the position of the
+/// record.
 #[derive(Clone, Copy, Debug)]
 struct ChunkEntry {
     prefix: u64,
     at: u64,
 }
 
-/// A part of the input, sorted in memory.
+/// Records of one chunk, sorted in memory.
 #[derive(Debug)]
 pub struct SortedChunk {
     pub(super) layout: SortRecordLayout,
@@ -46,13 +49,13 @@ pub struct SortedChunk {
     pub(super) common: Vec<u8>,
 }
 
-/// Returns the length of the common prefix of two keys.
+/// Returns the length of the common prefix of two keys in bytes.
 pub(super) fn common_bytes(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }
 
 impl SortChunk {
-    /// Creates an empty chunk, the `number`th of its sort.
+    /// Creates an empty chunk. `number` is its number in the sort.
     pub(super) fn new(options: SortOptions, number: u64) -> SortChunk {
         SortChunk {
             options,
@@ -63,7 +66,7 @@ impl SortChunk {
         }
     }
 
-    /// Returns the number of records.
+    /// Returns the number of records in the chunk.
     #[must_use]
     pub fn len(&self) -> usize {
         self.records
@@ -75,13 +78,14 @@ impl SortChunk {
         self.records == 0
     }
 
-    /// Adds a key and a value.
+    /// Adds a record that consists of a key and a value.
     ///
     /// # Errors
-    /// [`Error::TooLong`] if they are longer than [`SortOptions::longest_record`].
+    /// [`Error::TooLong`] if the record is longer than [`SortOptions::longest_record`].
     ///
     /// # Panics
-    /// If records have a fixed length: see [`SortChunk::push_record`].
+    /// If the options specify records of fixed length, for which [`SortChunk::push_record`] must be
+    /// used.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<PushOutcome> {
         assert_eq!(
             self.options.layout,
@@ -96,13 +100,13 @@ impl SortChunk {
         Ok(PushOutcome::Taken)
     }
 
-    /// Adds a record of the fixed length.
+    /// Adds a record of the fixed length that the options specify.
     ///
     /// # Errors
-    /// [`Error::TooLong`], which valid options rule out.
+    /// [`Error::TooLong`], which cannot occur if the options are valid.
     ///
     /// # Panics
-    /// If the record has a different length.
+    /// If the length of the record is not the fixed length.
     pub fn push_record(&mut self, record: &[u8]) -> Result<PushOutcome> {
         let parts = self.options.layout.parts(record);
         let parts = parts
@@ -122,8 +126,8 @@ impl SortChunk {
             return Err(Error::TooLong { bytes, most });
         }
         if self.bytes.capacity() == 0 {
-            // Reserved at once: untouched pages use no memory, while growing would copy the records
-            // repeatedly.
+            // The whole capacity is reserved at once. Pages that are not touched use no memory, and
+            // growing the vector would copy the records repeatedly.
             self.bytes.reserve_exact(self.options.memory_bytes);
         }
         let full = self.bytes.len() + bytes + (self.records + 1) * ENTRY_BYTES > self.options.memory_bytes;
@@ -134,7 +138,7 @@ impl SortChunk {
         Ok(!full)
     }
 
-    /// Counts a record with this key.
+    /// Updates the number of records and the common prefix for a record with this key.
     #[inline]
     fn note(&mut self, key: &[u8]) {
         if self.records == 0 {
@@ -146,7 +150,7 @@ impl SortChunk {
         self.records += 1;
     }
 
-    /// Sorts the records. Any thread can do this.
+    /// Sorts the records of the chunk. Any thread can do this.
     #[must_use]
     pub fn sort(self) -> SortedChunk {
         let layout = self.options.layout;
@@ -177,13 +181,13 @@ impl SortChunk {
 }
 
 impl SortedChunk {
-    /// Returns the number of records.
+    /// Returns the number of records in the chunk.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Returns whether there are no records.
+    /// Returns whether the chunk has no records.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -194,7 +198,8 @@ impl SortedChunk {
         self.bytes.len() as u64
     }
 
-    /// Returns the bytes of a record and its parts, by its position in the order.
+    /// Returns the encoded bytes and the layout of the record at position `index` in sorted order,
+    /// or `None` after the last record.
     #[inline]
     pub(super) fn record(&self, index: usize) -> Option<(&[u8], RecordParts)> {
         let entry = self.entries.get(index)?;
@@ -205,7 +210,7 @@ impl SortedChunk {
 
     fn sort(&mut self, equal: EqualKeyPolicy) {
         let (bytes, layout, skip) = (&self.bytes, self.layout, self.common.len());
-        // Returns the rest of a key: the common prefix is not compared again.
+        // Returns the part of a key after the common prefix, which need not be compared.
         let rest = |entry: &ChunkEntry| {
             let record = &bytes[entry.at as usize..];
             let parts = layout.parts(record).expect("records were pushed whole");
@@ -215,7 +220,8 @@ impl SortedChunk {
             Ordering::Equal => rest(one).cmp(rest(other)),
             order => order,
         };
-        // The position of a record reflects the order of pushing (Q1), so no two entries are equal.
+        // The position of a record reflects the order in which records were pushed (Q1), so no two
+        // entries are equal.
         self.entries
             .sort_unstable_by(|one, other| by_key(one, other).then(one.at.cmp(&other.at)));
         let before = self.entries.len();

@@ -1,15 +1,15 @@
-//! Errors of a sort.
+//! Errors of an external sort.
 
 use thiserror::Error;
 
 /// The result of a sort operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error that ends a sort. Its temporary files are removed when it is dropped.
+/// An error that ends a sort. The temporary files are removed when the sort is dropped.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// I/O error of the device.
+    /// An I/O error of the device.
     #[error("in a temporary file of a sort: {0}")]
     Device(#[from] alluvium_device::Error),
     /// The data read from a run is not the data that was written.
@@ -18,38 +18,38 @@ pub enum Error {
          {expected}, found {found}; sort again, with temporary files on another disk if it happens again"
     )]
     Damaged {
-        /// Number of the run: that of its first chunk.
+        /// Number of the run, which is that of its first chunk.
         run: u64,
-        /// The frame's number in the run.
+        /// Number of the frame in the run.
         frame: u64,
-        /// Offset of the frame in the file.
+        /// Offset in bytes of the frame in the file.
         offset: u64,
         file: String,
-        /// A description of the expected content.
+        /// A description of the content that was expected.
         expected: String,
-        /// A description of the content found.
+        /// A description of the content that was read.
         found: String,
     },
-    /// A record is too long for the memory.
+    /// A record is too long for the memory of the sort.
     #[error(
         "a record of {bytes} bytes is longer than {most}, an eighth of the memory: give the sort more memory"
     )]
     TooLong {
         /// Size of the record in bytes.
         bytes: usize,
-        /// An eighth of the memory, in bytes.
+        /// Maximum size of a record in bytes, which is an eighth of the memory.
         most: usize,
     },
     #[error("option {option} of a sort: {why}")]
     BadOption {
         option: &'static str,
-        /// The problem and a valid alternative.
+        /// A description of the problem and of a valid alternative.
         why: String,
     },
 }
 
 impl Error {
-    /// Returns whether a resource is exhausted: space on the disk, open files, or memory.
+    /// Returns whether a resource is exhausted: disk space, file descriptors, or memory.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, Error::Device(error) if error.kind() == alluvium_base::ErrorKind::Full)

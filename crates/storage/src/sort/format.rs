@@ -1,6 +1,6 @@
-//! Format of sorted runs in temporary files, version 1. Integers are little-endian.
+//! Format of sorted runs in temporary files, version 1. All integers are little-endian.
 //!
-//! A run is a sequence of frames, each a multiple of 512 bytes:
+//! A run is a sequence of frames. The size of each frame is a multiple of 512 bytes:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -15,11 +15,12 @@
 //! 40 + n     –  zero
 //! ```
 //!
-//! Records of fixed length are stored unchanged. Other records are stored as: the lengths of the
-//! key and of the value, as varints (LEB128); the key; the value. No record crosses the end of a
-//! frame: a frame with a longer record is longer.
+//! A record of fixed length is stored unchanged. Any other record is stored as the length of its
+//! key and the length of its value, both as LEB128 varints, followed by the key and the value. A
+//! record is always completely inside a frame; if a record is longer than a frame, its frame is
+//! longer.
 //!
-//! Only the process that wrote a run reads it. The process keeps the lengths of the frames in
+//! A run is read only by the process that wrote it, which keeps the lengths of the frames in
 //! memory.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
@@ -27,28 +28,30 @@ use super::options::SortRecordLayout;
 use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum::seeded_parts;
 
-/// Size of a frame's header in bytes.
+/// Size in bytes of the header of a frame.
 pub const HEADER_BYTES: usize = 40;
 
 const MAGIC: [u8; 4] = *b"ASRT";
 const VERSION: u32 = 1;
 const SUMMED: usize = 32;
 
-/// The layout of a record.
+/// The positions of the key and the value in an encoded record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordParts {
-    /// Offset of the key in the record, in bytes.
+    /// Offset in bytes of the key in the record.
     pub key_at: usize,
     /// Size of the key in bytes.
     pub key_bytes: usize,
-    /// Offset of the value; 0 if records have a fixed length, whose value is the whole record.
+    /// Offset in bytes of the value in the record. It is 0 for a record of fixed length, because
+    /// the value is then the whole record.
     pub value_at: usize,
     /// Size of the record in bytes.
     pub bytes: usize,
 }
 
 impl SortRecordLayout {
-    /// Returns the layout of the record at the start of `bytes`; `None` if it is incomplete.
+    /// Returns the layout of the record at the beginning of `bytes`, or `None` if the record is
+    /// incomplete.
     #[inline]
     #[must_use]
     pub fn parts(self, bytes: &[u8]) -> Option<RecordParts> {
@@ -64,7 +67,7 @@ impl SortRecordLayout {
                 bytes: record_bytes as usize,
             }),
             SortRecordLayout::Variable => {
-                // Fast path: nearly all records have one byte for each length.
+                // For nearly all records, each of the two lengths needs only one byte.
                 let (key_bytes, value_bytes, key_at) = match bytes {
                     [key @ 0..=127, value @ 0..=127, ..] => (u64::from(*key), u64::from(*value), 2),
                     _ => {
@@ -86,7 +89,7 @@ impl SortRecordLayout {
     }
 }
 
-/// Appends a record of a key and a value.
+/// Appends an encoded record that consists of a key and a value.
 pub(super) fn push_pair(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     ByteWriter::new(out)
         .varint(key.len() as u64)
@@ -95,13 +98,13 @@ pub(super) fn push_pair(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
         .bytes(value);
 }
 
-/// Returns the maximum size in bytes of a record of a key and a value.
+/// Returns the maximum size in bytes of an encoded record with this key and value.
 pub(super) fn pair_bytes(key: &[u8], value: &[u8]) -> usize {
     20 + key.len() + value.len()
 }
 
-/// Returns the eight bytes of a key after its first `skip` as a number with the same order. Missing
-/// bytes count as zero.
+/// Returns eight bytes of a key, after its first `skip` bytes, as a number. Numbers have the same
+/// order as the bytes. Bytes after the end of the key are treated as zero.
 #[inline]
 pub(super) fn prefix(key: &[u8], skip: usize) -> u64 {
     let rest = key.get(skip..).unwrap_or_default();
@@ -126,10 +129,11 @@ pub struct RunFrameHeader {
 }
 
 impl RunFrameHeader {
-    /// Writes the header before the records in a frame, and zeros after them.
+    /// Writes this header to the beginning of a frame that already contains the records, and fills
+    /// the rest of the frame with zeros.
     ///
     /// # Panics
-    /// If the records exceed the frame.
+    /// If the records do not fit into the frame.
     pub fn seal(&self, frame: &mut [u8]) {
         let mut header = Vec::with_capacity(HEADER_BYTES);
         ByteWriter::new(&mut header)
@@ -150,10 +154,11 @@ impl RunFrameHeader {
         frame.get_mut(end..).unwrap_or_default().fill(0);
     }
 
-    /// Verifies a frame of a known run and number, and decodes its header.
+    /// Verifies that a frame is frame `number` of run `run` and has the correct checksum, and
+    /// decodes its header.
     ///
     /// # Errors
-    /// Descriptions of the expected and of the found content.
+    /// A description of what was expected, and of what was found.
     pub fn open(frame: &[u8], run: u64, number: u64) -> Result<RunFrameHeader, (String, String)> {
         let short = |error: TruncatedInput| ("a frame".to_owned(), error.to_string());
         let mut reader = ByteReader::new(frame);

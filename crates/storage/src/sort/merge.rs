@@ -1,4 +1,4 @@
-//! Merges runs and sorted chunks in memory into a stream of records.
+//! Merges runs, and sorted chunks in memory, into a single stream of records.
 
 use super::chunk::{SortedChunk, common_bytes};
 use super::error::Result;
@@ -8,7 +8,7 @@ use super::reader::SortedRunReader;
 use super::spool::SortedInput;
 use super::tree::LoserTree;
 
-/// A stream of sorted records.
+/// A stream of records in the order of their keys.
 #[derive(Debug)]
 pub struct SortMerge {
     layout: SortRecordLayout,
@@ -18,9 +18,10 @@ pub struct SortMerge {
     tree: Option<LoserTree>,
     /// Length of the common prefix of all keys, which is not compared.
     skip: usize,
-    /// The key of the last record, if equal keys are dropped. It is preceded by a zero byte.
+    /// A zero byte and the key of the last record. It is used only if records with equal keys are
+    /// dropped.
     last: Vec<u8>,
-    /// Whether a record was returned, so that the winner must advance.
+    /// Whether a record has been returned, so that its source must advance before the next one.
     begun: bool,
 }
 
@@ -30,7 +31,7 @@ enum MergeSource {
     Chunk(SortedChunk, usize),
 }
 
-/// The part of a source's record that is compared first.
+/// The part of a source's current record that is compared first.
 #[derive(Clone, Copy, Debug)]
 struct SourceHead {
     prefix: u64,
@@ -38,7 +39,7 @@ struct SourceHead {
     order: u64,
 }
 
-/// A record returned by a merge.
+/// A record that a merge has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SortRecord<'m> {
     bytes: &'m [u8],
@@ -52,14 +53,14 @@ impl<'m> SortRecord<'m> {
         &self.bytes[self.parts.key_at..self.parts.key_at + self.parts.key_bytes]
     }
 
-    /// Returns the value; the whole record if records have a fixed length.
+    /// Returns the value of the record. For a record of fixed length, this is the whole record.
     #[must_use]
     #[inline]
     pub fn value(&self) -> &'m [u8] {
         &self.bytes[self.parts.value_at..]
     }
 
-    /// Returns the record as it is stored in runs.
+    /// Returns the record as it is encoded in runs.
     pub(super) fn encoded(&self) -> &'m [u8] {
         self.bytes
     }
@@ -80,7 +81,7 @@ impl MergeSource {
         &bytes[parts.key_at..parts.key_at + parts.key_bytes]
     }
 
-    /// Advances to the next record. Returns whether there is one.
+    /// Advances to the next record. Returns `false` if there are no more records.
     #[inline]
     fn advance(&mut self) -> Result<bool> {
         match self {
@@ -101,7 +102,7 @@ impl MergeSource {
 }
 
 impl SortMerge {
-    /// Opens all inputs and reads the first record of each.
+    /// Opens all inputs, and reads the first record of each.
     pub(super) fn new(options: &SortOptions, inputs: Vec<SortedInput>) -> Result<SortMerge> {
         let skip = common(&inputs);
         let mut sources: Vec<MergeSource> = inputs
@@ -120,7 +121,8 @@ impl SortMerge {
             let mut head = SourceHead {
                 prefix: u64::MAX,
                 is_live,
-                // The newest of equal keys comes first if it is the one to keep.
+                // If the last of several records with equal keys is to be kept, it must be returned
+                // first.
                 order: if options.equal == EqualKeyPolicy::KeepLast {
                     u64::MAX - order
                 } else {
@@ -151,13 +153,13 @@ impl SortMerge {
         Ok(merge)
     }
 
-    /// Returns the layout of the records.
+    /// Returns the layout of the records in the stream.
     #[must_use]
     pub fn layout(&self) -> SortRecordLayout {
         self.layout
     }
 
-    /// Returns the next record; `None` after the last.
+    /// Returns the next record, or `None` after the last one.
     ///
     /// # Errors
     /// [`Error::Damaged`](super::Error::Damaged) if a run is damaged; I/O errors.
@@ -183,7 +185,7 @@ impl SortMerge {
         }
     }
 
-    /// Advances the source of the last record.
+    /// Advances the source of the record that was returned last.
     #[inline]
     fn advance(&mut self) -> Result<()> {
         let Some(tree) = &mut self.tree else { return Ok(()) };
@@ -200,10 +202,11 @@ impl SortMerge {
         Ok(())
     }
 
-    /// Returns whether a source's key differs from the last one, and stores it as the last one.
+    /// Returns whether the key of a source differs from the last key. If it does, it becomes the
+    /// last key.
     fn is_other(&mut self, winner: usize) -> bool {
         let key = self.sources[winner].key();
-        // The leading byte distinguishes an empty key from no key.
+        // The leading zero byte distinguishes an empty last key from no last key.
         if !self.last.is_empty() && &self.last[1..] == key {
             return false;
         }
@@ -215,7 +218,7 @@ impl SortMerge {
     }
 }
 
-/// Returns whether one source's record precedes another's.
+/// Returns whether the current record of one source comes before that of another.
 #[inline]
 fn is_before(sources: &[MergeSource], heads: &[SourceHead], skip: usize, one: u32, other: u32) -> bool {
     let (one, other) = (one as usize, other as usize);
@@ -230,7 +233,7 @@ fn is_before(sources: &[MergeSource], heads: &[SourceHead], skip: usize, one: u3
     rest(one).cmp(rest(other)).then(a.order.cmp(&b.order)).is_lt()
 }
 
-/// Returns the length of the common prefix of all keys of some inputs.
+/// Returns the length in bytes of the common prefix of all keys of the inputs.
 pub(super) fn common(inputs: &[SortedInput]) -> usize {
     let mut all = inputs
         .iter()

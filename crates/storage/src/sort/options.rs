@@ -6,11 +6,11 @@ use alluvium_base::MIB;
 /// Minimum memory of a sort in bytes.
 const LEAST_MEMORY: usize = 64 << 10;
 
-/// Minimum and maximum size of a frame, the unit of I/O, in bytes.
+/// Minimum and maximum size in bytes of a frame, which is the unit of I/O.
 const FRAMES: std::ops::RangeInclusive<usize> = 4096..=(1 << 20);
 
-/// Number of frames that share the memory by default: two for each of `SHARES / 2 - 2` runs, and
-/// the rest for the output.
+/// The default frame size is the memory of a sort divided by this number. Each of `SHARES / 2 - 2`
+/// runs then has two frames, and the output has the rest.
 const SHARES: usize = 128;
 
 /// Default memory of a sort in bytes.
@@ -18,7 +18,7 @@ const DEFAULT_MEMORY: usize = 256 * MIB as usize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortRecordLayout {
-    /// Records of a fixed length, with the key at a fixed offset.
+    /// Records of a fixed length, whose key is at a fixed offset.
     Fixed {
         /// Size of a record in bytes.
         record_bytes: u32,
@@ -26,18 +26,18 @@ pub enum SortRecordLayout {
         /// Size of the key in bytes.
         key_bytes: u32,
     },
-    /// A key and a value of any length.
+    /// Records that consist of a key and a value, both of variable length.
     Variable,
 }
 
-/// How records with equal keys are handled.
+/// Which records are kept if several records have equal keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EqualKeyPolicy {
-    /// All are kept, in the order in which they were pushed.
+    /// All records are kept, in the order in which they were pushed.
     KeepAll,
-    /// Only the first one pushed is kept.
+    /// Only the record that was pushed first is kept.
     KeepFirst,
-    /// Only the last one pushed is kept.
+    /// Only the record that was pushed last is kept.
     KeepLast,
 }
 
@@ -52,17 +52,18 @@ pub enum EqualKeyPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SortOptions {
     pub layout: SortRecordLayout,
-    /// How records with equal keys are handled.
+    /// Which records are kept if several records have equal keys.
     pub equal: EqualKeyPolicy,
-    /// Memory for records in bytes: of one chunk, or of all frames of a merge.
+    /// Memory in bytes that the sort uses for records, either for a chunk or for all frames of a
+    /// merge.
     pub memory_bytes: usize,
-    /// Size of a frame, the unit of I/O, in bytes: a multiple of 4096. Derived from the memory if
-    /// `None`.
+    /// Size in bytes of a frame, which is the unit of I/O. It must be a multiple of 4096. If it is
+    /// `None`, it is computed from the memory.
     pub frame_bytes: Option<usize>,
 }
 
 impl SortOptions {
-    /// Returns the default options: 256 MiB, and all records are kept.
+    /// Returns the default options, which use 256 MiB of memory and keep all records.
     #[must_use]
     pub fn new(layout: SortRecordLayout) -> SortOptions {
         SortOptions {
@@ -83,8 +84,8 @@ impl SortOptions {
         })
     }
 
-    /// Returns how many runs are merged at once. Each needs two frames, one in use and one being
-    /// read. Four more are set aside for the output.
+    /// Returns the number of runs that are merged at once. Each run needs two frames, one that is
+    /// in use and one that is being read. Four more frames are reserved for the output.
     #[must_use]
     pub fn fan_in(&self) -> usize {
         (self.memory_bytes / (2 * self.frame())).saturating_sub(2).max(2)

@@ -1,4 +1,4 @@
-//! Multi-pass merging: reduces many runs to as few as can be merged at once.
+//! Merge passes, which reduce many runs to as few as can be merged at once.
 
 use super::error::Result;
 use super::merge::SortMerge;
@@ -6,7 +6,8 @@ use super::options::SortOptions;
 use super::reader::SortedRun;
 use super::spool::{SortSpool, SortedInput};
 
-/// Sorted inputs of one output stream. While there are too many, groups of them are merged first.
+/// The sorted inputs of one output stream. While there are too many to be merged at once, groups of
+/// them are merged into runs.
 ///
 /// ```
 /// use alluvium_storage::sort::{SortMerge, MergePasses, Result, SortSpool};
@@ -20,20 +21,21 @@ use super::spool::{SortSpool, SortedInput};
 #[derive(Debug)]
 pub struct MergePasses {
     options: SortOptions,
-    /// The inputs, ordered by number.
+    /// The inputs, ordered by their numbers.
     inputs: Vec<SortedInput>,
-    /// The position of the current group in `inputs`.
+    /// The position in `inputs` from which the current group was taken, or `None` if no group is
+    /// being merged.
     hole: Option<usize>,
 }
 
-/// Inputs to be merged into a run.
+/// Consecutive inputs that are to be merged into a run.
 #[derive(Debug)]
 pub struct MergeGroup {
     inputs: Vec<SortedInput>,
 }
 
 impl MergeGroup {
-    /// Merges the group. Any thread can do this.
+    /// Merges the inputs of the group into a run. Any thread can do this.
     ///
     /// # Errors
     /// [`Error::Damaged`](super::Error::Damaged); I/O errors.
@@ -54,10 +56,11 @@ impl MergePasses {
         }
     }
 
-    /// Returns the next group to merge; `None` if the remaining inputs can be merged at once.
+    /// Returns the next group to be merged. The caller must merge it, and pass the run to
+    /// [`MergePasses::put`]. Returns `None` if the remaining inputs can be merged at once.
     ///
     /// # Panics
-    /// If the run of the previous group was not put back.
+    /// If the run of the previous group was not passed to [`MergePasses::put`].
     pub fn group(&mut self) -> Option<MergeGroup> {
         assert!(self.hole.is_none(), "the run of the last group is missing");
         let fan_in = self.fan_in();
@@ -65,7 +68,7 @@ impl MergePasses {
         if count <= fan_in {
             return None;
         }
-        // The first groups are as small as possible, so that little data is merged twice. Among
+        // The first group is as small as possible, so that little data is merged twice. Among all
         // groups of this size, the one with the fewest bytes is chosen.
         let width = fan_in.min(count - fan_in + 1);
         let bytes = |at: usize| {
@@ -85,7 +88,8 @@ impl MergePasses {
         })
     }
 
-    /// Returns the number of inputs whose frames fit into memory (Q5).
+    /// Returns the number of inputs that can be merged at once, because their frames fit into
+    /// memory (Q5).
     fn fan_in(&self) -> usize {
         let longest = self.inputs.iter().map(|input| match input {
             SortedInput::Chunk(_) => 0,
@@ -95,10 +99,10 @@ impl MergePasses {
         (self.options.memory_bytes / (2 * frame)).saturating_sub(2).max(2)
     }
 
-    /// Adds the run that resulted from the last group.
+    /// Adds the run into which the last group was merged.
     ///
     /// # Panics
-    /// If no group was handed out.
+    /// If no group is being merged.
     pub fn put(&mut self, run: SortedRun) {
         let at = self.hole.take().expect("a group was handed out");
         self.inputs.insert(at, SortedInput::Run(run));
@@ -109,13 +113,13 @@ impl MergePasses {
         assert!(rises, "a run has the place of its group (Q1)");
     }
 
-    /// Returns the stream of all records.
+    /// Returns the stream of all records, in the order of their keys.
     ///
     /// # Errors
     /// [`Error::Damaged`](super::Error::Damaged); I/O errors.
     ///
     /// # Panics
-    /// If groups are left.
+    /// If there are groups that must be merged first.
     pub fn finish(mut self) -> Result<SortMerge> {
         assert!(self.group().is_none(), "groups are left to be merged");
         SortMerge::new(&self.options, self.inputs)

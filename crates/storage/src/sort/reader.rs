@@ -1,4 +1,4 @@
-//! A run on the device, and its reader, which reads one frame ahead.
+//! A run in a temporary file, and a reader that reads one frame ahead.
 
 use super::error::{Error, Result};
 use super::format::{HEADER_BYTES, RecordParts, RunFrameHeader};
@@ -7,7 +7,7 @@ use alluvium_base::Purpose;
 use alluvium_device::{AlignedBuffer, BLOCK, Device, IoBatch, Ticket};
 use std::sync::Arc;
 
-/// Sorted records in a temporary file, which is freed with it.
+/// Sorted records in a temporary file. The space of the file is freed when this is dropped.
 #[derive(Debug)]
 pub struct SortedRun {
     pub(super) device: Arc<dyn Device>,
@@ -18,18 +18,18 @@ pub struct SortedRun {
     /// Size of the longest frame in bytes.
     pub(super) longest: usize,
     pub(super) records: u64,
-    /// The common prefix of all keys.
+    /// A common prefix of all keys in the run.
     pub(super) common: Vec<u8>,
 }
 
 impl SortedRun {
-    /// Returns the size on the device in bytes.
+    /// Returns the size of the run on the device in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Returns the number of records.
+    /// Returns the number of records in the run.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.records
@@ -41,14 +41,14 @@ impl SortedRun {
 pub(super) struct SortedRunReader {
     run: SortedRun,
     layout: SortRecordLayout,
-    /// The current frame, and the end of its records.
+    /// The buffer with the current frame, and the offset in it at which the records end.
     frame: Option<AlignedBuffer>,
     end: usize,
     at: usize,
     pub(super) parts: RecordParts,
-    /// The read of the next frame.
+    /// The ticket of the read of the next frame.
     coming: Option<Ticket>,
-    /// The number and offset of the frame to read after that.
+    /// The number and the offset of the frame after that one.
     next: usize,
     offset: u64,
     spare: Option<AlignedBuffer>,
@@ -56,7 +56,7 @@ pub(super) struct SortedRunReader {
 }
 
 impl SortedRunReader {
-    /// Opens a run and starts reading its first frame.
+    /// Opens a run, and starts reading its first frame.
     pub(super) fn new(run: SortedRun, layout: SortRecordLayout) -> SortedRunReader {
         let blocks: u64 = run.frames.iter().map(|&blocks| u64::from(blocks)).sum();
         assert_eq!(blocks * BLOCK, run.bytes, "a run is its frames");
@@ -81,7 +81,7 @@ impl SortedRunReader {
         self.run.number
     }
 
-    /// Starts reading the next frame, if there is one.
+    /// Starts reading the next frame. Does nothing if there is none.
     fn start_next_read(&mut self) {
         let Some(&blocks) = self.run.frames.get(self.next) else {
             return;
@@ -96,7 +96,7 @@ impl SortedRunReader {
         self.next += 1;
     }
 
-    /// Advances to the next record. Returns whether there is one.
+    /// Advances to the next record. Returns `false` if there are no more records.
     #[inline]
     pub(super) fn advance(&mut self) -> Result<bool> {
         self.at += self.parts.bytes;
@@ -107,7 +107,8 @@ impl SortedRunReader {
         Ok(true)
     }
 
-    /// Waits for the next frame, and starts reading the one after it.
+    /// Waits for the read of the next frame, makes it the current frame, and starts reading the one
+    /// after it.
     fn load(&mut self) -> Result<bool> {
         if self.at != self.end {
             let found = format!("{} bytes after the last record", self.end - self.at);
@@ -138,7 +139,7 @@ impl SortedRunReader {
         Ok(true)
     }
 
-    /// Decodes the current record into `parts`.
+    /// Decodes the lengths of the current record into `parts`.
     #[inline]
     fn decode(&mut self) -> Result<()> {
         let rest = self.frame.as_ref().and_then(|frame| frame.get(self.at..self.end));
@@ -152,7 +153,7 @@ impl SortedRunReader {
         Ok(())
     }
 
-    /// Returns the bytes of the current record.
+    /// Returns the encoded bytes of the current record.
     #[inline]
     pub(super) fn record(&self) -> &[u8] {
         let record = self.frame.as_ref();

@@ -1,4 +1,4 @@
-//! A whole sort in one thread.
+//! A complete external sort that runs in a single thread.
 
 use super::chunk::{PushOutcome, SortChunk};
 use super::error::Result;
@@ -8,7 +8,8 @@ use super::spool::{SortSpool, SortedInput};
 use alluvium_device::Directory;
 use std::sync::Arc;
 
-/// Sorts the pushed records. Records that fit into memory are not written to the device.
+/// Sorts the records that are pushed to it. If all records fit into memory, nothing is written to
+/// the device.
 #[derive(Debug)]
 pub struct ExternalSorter {
     spool: SortSpool,
@@ -16,17 +17,17 @@ pub struct ExternalSorter {
     runs: Vec<SortedInput>,
 }
 
-/// A record pushed to a sorter.
+/// A record that is pushed to the sorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PushedRecord<'i> {
-    /// A key and a value of any length.
+    /// A key and a value of variable length.
     Pair(&'i [u8], &'i [u8]),
-    /// A record of the fixed length.
+    /// A record of fixed length.
     Record(&'i [u8]),
 }
 
 impl ExternalSorter {
-    /// Starts a sort with temporary files whose names begin with `name`.
+    /// Begins a sort whose temporary files have names that begin with `name`.
     ///
     /// # Errors
     /// As [`SortSpool::new`].
@@ -40,7 +41,7 @@ impl ExternalSorter {
         })
     }
 
-    /// Adds a key and a value.
+    /// Adds a record that consists of a key and a value.
     ///
     /// # Errors
     /// As [`SortChunk::push`] and [`SortSpool::write`].
@@ -48,7 +49,7 @@ impl ExternalSorter {
         self.take(PushedRecord::Pair(key, value))
     }
 
-    /// Adds a record of the fixed length.
+    /// Adds a record of the fixed length that the options specify.
     ///
     /// # Errors
     /// As [`SortChunk::push_record`] and [`SortSpool::write`].
@@ -69,14 +70,14 @@ impl ExternalSorter {
         Ok(())
     }
 
-    /// Sorts and writes the chunk, and starts the next one.
+    /// Sorts the current chunk and writes it as a run, and begins a new chunk.
     fn spill(&mut self) -> Result<()> {
         let chunk = std::mem::replace(&mut self.chunk, self.spool.chunk());
         self.runs.push(SortedInput::Run(self.spool.write(chunk.sort())?));
         Ok(())
     }
 
-    /// Returns the sorted records.
+    /// Sorts the records, and returns a stream of them in the order of their keys.
     ///
     /// # Errors
     /// As [`SortSpool::write`], and [`Error::Damaged`](super::Error::Damaged).
@@ -87,7 +88,7 @@ impl ExternalSorter {
         } else if !self.chunk.is_empty() {
             self.spill()?;
         }
-        // Dropped first, because the merge needs the memory.
+        // The chunk is dropped first, because the merge needs its memory.
         drop(self.chunk);
         let mut passes = self.spool.passes(self.runs);
         while let Some(group) = passes.group() {

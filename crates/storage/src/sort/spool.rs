@@ -1,4 +1,4 @@
-//! The files of one sort, and the steps that write and merge them.
+//! The temporary files of one sort, and the steps that write and merge them.
 
 use super::chunk::{SortChunk, SortedChunk};
 use super::error::{Error, Result};
@@ -12,13 +12,14 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Suffix of the names of runs.
+/// Suffix of the names of temporary files.
 const SUFFIX: &str = ".sorting";
 
-/// Maximum number of names tried for a file if others are taken.
+/// Maximum number of names that are tried for a file if files with these names exist.
 const TRIES: u64 = 1000;
 
-/// The temporary files of a sort. Threads may share it: each fills, sorts and writes chunks.
+/// The temporary files of a sort. Several threads may share it: each fills, sorts and writes its
+/// own chunks.
 #[derive(Debug)]
 pub struct SortSpool {
     directory: Arc<dyn Directory>,
@@ -29,14 +30,15 @@ pub struct SortSpool {
     claim: Mutex<Option<SpaceClaim>>,
 }
 
-/// Space on the device reserved for future runs: an unlinked file of that length.
+/// Space on the device that is reserved for future runs. It is the space of an unlinked file with a
+/// length of `bytes`.
 #[derive(Debug)]
 struct SpaceClaim {
     device: Arc<dyn Device>,
     bytes: u64,
 }
 
-/// Sorted records, in memory or in a file.
+/// Sorted records that are in memory or in a temporary file.
 #[derive(Debug)]
 pub enum SortedInput {
     Chunk(SortedChunk),
@@ -44,7 +46,7 @@ pub enum SortedInput {
 }
 
 impl SortedInput {
-    /// Returns whether there are no records.
+    /// Returns whether the input has no records.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         match self {
@@ -67,7 +69,7 @@ impl SortedInput {
         }
     }
 
-    /// Returns the number of records.
+    /// Returns the number of records in the input.
     pub(super) fn records(&self) -> u64 {
         match self {
             SortedInput::Chunk(chunk) => chunk.len() as u64,
@@ -75,7 +77,7 @@ impl SortedInput {
         }
     }
 
-    /// Returns the approximate size in bytes.
+    /// Returns the approximate size of the records in bytes.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             SortedInput::Chunk(chunk) => chunk.record_bytes(),
@@ -85,8 +87,8 @@ impl SortedInput {
 }
 
 impl SortSpool {
-    /// Starts a sort with files whose names begin with `name`, and removes those left over from a
-    /// crash.
+    /// Begins a sort whose temporary files have names that begin with `name`. Files with such names
+    /// that a crash has left behind are removed.
     ///
     /// # Errors
     /// [`Error::BadOption`] or [`Error::TooLong`] for invalid options; I/O errors.
@@ -109,8 +111,9 @@ impl SortSpool {
         })
     }
 
-    /// Reserves space for runs of `record_bytes` bytes before any is written, so that a disk that
-    /// is too small is detected early. Each run then gets its part of the space.
+    /// Reserves space for runs with a total of `record_bytes` bytes of records. It is called before
+    /// the first run is written, so that a lack of disk space is detected early. Each run then uses
+    /// its part of the reserved space.
     ///
     /// ```
     /// # use alluvium_device::memory::MemoryDirectory;
@@ -124,7 +127,8 @@ impl SortSpool {
     /// ```
     ///
     /// # Errors
-    /// I/O errors; [`Error::is_full`] if there is not enough space. Nothing is reserved then.
+    /// I/O errors. If there is not enough space, nothing is reserved, and [`Error::is_full`]
+    /// returns true for the error.
     pub fn claim(&self, record_bytes: u64) -> Result<()> {
         let device = self.create()?;
         let bytes = space_of(record_bytes, self.options.frame());
@@ -133,13 +137,14 @@ impl SortSpool {
         Ok(())
     }
 
-    /// Returns the reserved space that no run has used yet, in bytes.
+    /// Returns the number of bytes of reserved space that no run has used yet.
     #[must_use]
     pub fn claimed_bytes(&self) -> u64 {
         self.claim.lock().as_ref().map_or(0, |claim| claim.bytes)
     }
 
-    /// Releases the part of the reserved space for a run of `record_bytes` bytes (Q4).
+    /// Releases the part of the reserved space that a run with `record_bytes` bytes of records
+    /// needs (Q4).
     fn hand_over(&self, record_bytes: u64) -> Result<()> {
         let part = space_of(record_bytes, self.options.frame());
         let mut held = self.claim.lock();
@@ -161,16 +166,17 @@ impl SortSpool {
         &self.options
     }
 
-    /// Returns the next chunk to be filled. Among equal keys, those of earlier chunks come first.
+    /// Returns an empty chunk to be filled. Records of chunks returned earlier come first among
+    /// records with equal keys.
     #[must_use]
     pub fn chunk(&self) -> SortChunk {
         SortChunk::new(self.options, self.chunks.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Writes a sorted chunk as a run. Any thread can do this.
+    /// Writes a sorted chunk to a temporary file as a run. Any thread can do this.
     ///
     /// # Errors
-    /// I/O errors; [`Error::is_full`] for a full disk.
+    /// I/O errors. If the disk is full, [`Error::is_full`] returns true for the error.
     pub fn write(&self, chunk: SortedChunk) -> Result<SortedRun> {
         let device = self.create()?;
         self.hand_over(chunk.record_bytes())?;
@@ -191,7 +197,7 @@ impl SortSpool {
         Ok(run)
     }
 
-    /// Creates a file and unlinks it at once (Q2).
+    /// Creates a temporary file and unlinks it immediately (Q2).
     fn create(&self) -> Result<Arc<dyn Device>> {
         let mut taken = None;
         for _ in 0..TRIES {
@@ -209,7 +215,7 @@ impl SortSpool {
         Err(Error::Device(taken.expect("a name was tried")))
     }
 
-    /// Merges consecutive runs into one.
+    /// Merges consecutive inputs into a single run.
     pub(super) fn merge(&self, inputs: Vec<SortedInput>) -> Result<SortedRun> {
         let number = inputs.iter().map(SortedInput::number).min().unwrap_or_default();
         let expected = inputs.iter().map(SortedInput::bytes).sum();
@@ -230,14 +236,14 @@ impl SortSpool {
         Ok(run)
     }
 
-    /// Starts the passes that merge `inputs`.
+    /// Returns the merge passes that reduce `inputs` to as few as can be merged at once.
     #[must_use]
     pub fn passes(&self, inputs: Vec<SortedInput>) -> MergePasses {
         MergePasses::new(self.options, inputs)
     }
 }
 
-/// Removes a file, if it still exists.
+/// Removes a file. It is not an error if the file does not exist.
 fn forget(directory: &dyn Directory, file: &str) -> Result<()> {
     match directory.remove(file) {
         Ok(()) | Err(alluvium_device::Error::NotFound { .. }) => Ok(()),

@@ -1,7 +1,8 @@
-//! A loser tree, which finds the next one of many sources.
+//! A loser tree, which finds the source with the next record among many sources.
 
-/// A tournament of `n` sources. Each inner node stores the loser of its game; the overall winner is
-/// stored separately. When the winner has advanced, only the games along its path are replayed.
+/// A tournament between `n` sources. Each inner node stores the loser of its game, and the overall
+/// winner is stored separately. When the winner has advanced to its next record, only the games on
+/// its path to the root are replayed.
 #[derive(Debug)]
 pub(super) struct LoserTree {
     losers: Vec<u32>,
@@ -9,7 +10,8 @@ pub(super) struct LoserTree {
 }
 
 impl LoserTree {
-    /// Plays all games. `before(a, b)` returns whether source `a` precedes source `b`.
+    /// Plays all games. `before(a, b)` must return whether the record of source `a` comes before
+    /// that of source `b`.
     pub(super) fn new(sources: usize, before: impl Fn(u32, u32) -> bool) -> LoserTree {
         assert!(sources > 0, "a tournament has players");
         let mut losers = vec![0; sources];
@@ -32,13 +34,14 @@ impl LoserTree {
         }
     }
 
-    /// Returns the source of the next record.
+    /// Returns the index of the source that has the next record.
     #[inline]
     pub(super) fn winner(&self) -> usize {
         self.winner as usize
     }
 
-    /// Replays the games of the winner after it has advanced to its next record.
+    /// Replays the games of the winner. It must be called after the winner has advanced to its next
+    /// record.
     #[inline]
     pub(super) fn replay(&mut self, before: impl Fn(u32, u32) -> bool) {
         let mut winner = self.winner;

@@ -1,4 +1,4 @@
-//! Writes a run: one frame is filled while the previous one is being written.
+//! Writes a run. A frame is filled while the previous one is being written to the device.
 
 use super::error::Result;
 use super::format::{HEADER_BYTES, RunFrameHeader};
@@ -7,24 +7,26 @@ use alluvium_base::Purpose;
 use alluvium_device::{AlignedBuffer, BLOCK, Device, IoBatch, Ticket};
 use std::sync::Arc;
 
-/// Returns the approximate space for a run of `record_bytes` bytes, in whole blocks.
+/// Returns the approximate size in bytes, in whole blocks, of a run with `record_bytes` bytes of
+/// records.
 pub(super) fn space_of(record_bytes: u64, frame_bytes: usize) -> u64 {
-    // Includes an allowance for the unused ends of frames. If they need more, the file grows.
+    // This includes an allowance for the unused ends of frames. If more is needed, the file grows
+    // while the run is written.
     let whole = record_bytes + record_bytes / 16 + frame_bytes as u64;
     whole.next_multiple_of(BLOCK)
 }
 
-/// Writes sorted records as a run, frame by frame.
+/// Writes sorted records to a temporary file as a run, frame by frame.
 #[derive(Debug)]
 pub(super) struct SortedRunWriter {
     device: Arc<dyn Device>,
-    /// The number of the run: that of its first chunk.
+    /// Number of the run, which is that of its first chunk.
     number: u64,
     frame: AlignedBuffer,
     frame_bytes: usize,
     used: usize,
     records: u32,
-    /// The write of the previous frame.
+    /// The ticket of the write of the previous frame.
     pending: Option<Ticket>,
     /// Length of each frame in blocks.
     frames: Vec<u32>,
@@ -34,7 +36,7 @@ pub(super) struct SortedRunWriter {
 }
 
 impl SortedRunWriter {
-    /// Starts a run of records of at most `expected` bytes, and allocates its space (Q4).
+    /// Begins a run with about `expected` bytes of records, and allocates its space (Q4).
     pub(super) fn new(
         device: Arc<dyn Device>,
         number: u64,
@@ -77,7 +79,7 @@ impl SortedRunWriter {
         Ok(())
     }
 
-    /// Starts writing the frame, and takes back the buffer of the previous one.
+    /// Starts writing the current frame to the device, and reuses the buffer of the previous one.
     fn flush(&mut self) -> Result<()> {
         if self.records == 0 {
             return Ok(());
@@ -109,7 +111,8 @@ impl SortedRunWriter {
         Ok(())
     }
 
-    /// Waits for the write of the previous frame.
+    /// Waits for the write of the previous frame. Returns its buffer, or `None` if there is no such
+    /// write.
     fn wait(&mut self) -> Result<Option<AlignedBuffer>> {
         let Some(ticket) = self.pending.take() else {
             return Ok(None);
@@ -118,7 +121,7 @@ impl SortedRunWriter {
         Ok(ticket.take_buffers()?.pop())
     }
 
-    /// Writes the remaining records and waits for all writes.
+    /// Writes the remaining records, waits for all writes, and returns the run.
     pub(super) fn finish(mut self) -> Result<SortedRun> {
         self.flush()?;
         self.wait()?;
@@ -136,7 +139,8 @@ impl SortedRunWriter {
     }
 }
 
-/// Removes the unused blocks of a frame, if they are more than half of it.
+/// Removes the unused blocks at the end of a frame if less than half of the frame is used.
+/// Otherwise returns it unchanged.
 fn shortened(frame: AlignedBuffer, used: usize) -> AlignedBuffer {
     let needed = used.next_multiple_of(BLOCK as usize);
     if needed > frame.len() / 2 {
