@@ -139,8 +139,8 @@ impl SortedRunWriter {
     }
 }
 
-/// Removes the unused blocks at the end of a frame if less than half of the frame is used.
-/// Otherwise returns it unchanged.
+/// Removes the unused blocks at the end of a frame if at most half of the frame is used. Otherwise
+/// returns the frame unchanged.
 fn shortened(frame: AlignedBuffer, used: usize) -> AlignedBuffer {
     let needed = used.next_multiple_of(BLOCK as usize);
     if needed > frame.len() / 2 {

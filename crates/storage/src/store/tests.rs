@@ -20,7 +20,7 @@ fn options() -> StoreOptions {
     }
 }
 
-/// The replayed records: sequences and payloads.
+/// The replayed log records, as pairs of a sequence number and a payload.
 type Replayed = Vec<(u64, Vec<u8>)>;
 
 fn open(directory: &Arc<dyn Directory>) -> Result<(Store, Replayed)> {
@@ -32,8 +32,8 @@ fn open(directory: &Arc<dyn Directory>) -> Result<(Store, Replayed)> {
     Ok((store, records))
 }
 
-/// Writes one node that contains `text`, and checkpoints with a pointer to it as the payload.
-/// Releases the node of the previous checkpoint.
+/// Writes one node that contains `text`, and performs a checkpoint whose payload is a pointer to
+/// this node. The node of the previous checkpoint is released.
 fn checkpoint(store: &Store, text: &str, cut: u64) -> Result<u64> {
     let options = WriterOptions {
         extent_units: 1,
@@ -62,7 +62,7 @@ fn root(superblock: &Superblock) -> Result<NodePointer> {
     )
 }
 
-/// Returns every violation in the store, in which only the root's extent is reachable.
+/// Returns all violations in a store. Only the extent of the root node is reachable.
 fn check(store: &Store) -> Vec<String> {
     let reachable = root(&store.superblock()).ok().map(|root| (extent_of(&root), 1));
     let mut found = store.check(reachable.into_iter()).unwrap();
@@ -186,7 +186,8 @@ fn a_lost_superblock_is_named_by_the_log_and_never_stepped_over() {
 
 #[test]
 fn after_a_failed_sync_changes_are_refused_and_reads_go_on() {
-    // Each sync of a checkpoint fails in turn: of the tier, the map, the superblock or the log.
+    // Each sync of a checkpoint fails in turn: the sync of the tier, of the map, of the superblock
+    // and of the log.
     let mut failures = 0;
     for nth in 1..20 {
         let sim = SimDirectory::new(4);
@@ -268,7 +269,7 @@ fn on_a_full_disk_the_log_gets_space_that_lies_free_in_the_data_files() {
     let given = before.backed_bytes - total().backed_bytes;
     assert!(given >= store.log().segment_bytes() && given < store.log().segment_bytes() + UNIT);
     append().unwrap();
-    // Half of the reserve is kept for compactions that free space.
+    // Half of the reserve must remain for compactions that free space.
     while store.make_log_space(AllocationClass::Essential).unwrap() {}
     assert!(total().backed_bytes >= before.reserve_bytes / 2);
 }
@@ -350,7 +351,7 @@ fn repair_accepts_the_older_generation_and_says_what_is_missing() {
     assert_eq!(records.last().unwrap().1, b"three");
 }
 
-/// Returns the error of opening after `harm` was done to a cleanly closed store.
+/// Returns the error of opening a store that was closed cleanly and then damaged by `harm`.
 fn said_after(harm: impl FnOnce(&SimDirectory)) -> Error {
     let sim = SimDirectory::new(17);
     let store = Store::create(Arc::new(sim.clone()), &options(), b"").unwrap();

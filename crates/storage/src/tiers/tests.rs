@@ -25,7 +25,7 @@ fn options(id: u128) -> StoreOptions {
     }
 }
 
-/// Returns the machines of a store, one for each tier.
+/// Returns the simulated machines of a store, one for each tier.
 fn machines(count: u64) -> Vec<SimDirectory> {
     (0..count).map(SimDirectory::new).collect()
 }
@@ -36,7 +36,7 @@ fn directories(machines: &[SimDirectory]) -> TierDirectories {
     all.fold(first, |some, next| some.and(next))
 }
 
-/// Returns the machines after a crash of all of them.
+/// Returns the simulated machines after all of them have crashed.
 fn crashed(machines: &[SimDirectory], survival: CrashSurvival) -> Vec<SimDirectory> {
     let images = machines.iter().enumerate();
     images
@@ -48,7 +48,7 @@ fn open(directories: TierDirectories) -> Result<Store> {
     Store::open(directories, &options(0))?.replay(&mut |_| Ok(()))
 }
 
-/// Writes a node that contains `text` to a tier.
+/// Writes a node that contains `text` to a tier, and returns a pointer to it.
 fn write(store: &Store, tier: u8, text: &str) -> Result<NodePointer> {
     let mut writer = store.node_writer(WriterOptions {
         tier,
@@ -62,7 +62,8 @@ fn write(store: &Store, tier: u8, text: &str) -> Result<NodePointer> {
     Ok(pointer)
 }
 
-/// Writes a node to each tier and makes them durable. Releases the previous nodes.
+/// Writes a node to each tier and makes the nodes durable with a checkpoint. The nodes of the
+/// previous checkpoint are released.
 fn checkpoint(store: &Store, text: &str) -> Result<u64> {
     let mut payload = Vec::new();
     for tier in 0..store.tiers().count() as u8 {

@@ -160,8 +160,8 @@ fn chunks_move_to_the_node_size_that_needs_them() {
     look_up(&cache, &small);
     let full = cache.stats();
     assert!(full.resident_bytes > 6 * MIB);
-    // The cache is full of nodes of one page. Nodes of eight pages are now used repeatedly; they
-    // fit into the cache.
+    // The cache is full of nodes of one page. Nodes of eight pages are now used repeatedly, and all
+    // of these would fit into the cache.
     for _ in 0..12 {
         look_up(&cache, &large[..100]);
     }
@@ -207,10 +207,11 @@ fn every_node_size_gets_frames_in_the_smallest_cache() {
 fn frames_cut_from_memory_of_larger_nodes_are_free_frames() {
     let mut store = Store::new(1);
     let (large, small) = (store.write_many(300, 16), store.write_many(5000, 1));
-    // Large enough that the headers of small frames reach into the first large one.
+    // The cache is so large that the frame headers of a chunk of small frames extend into the first
+    // frame of a chunk of large ones.
     let cache = store.cache(16 * MIB);
-    // Memory offered for registration is not given back, so a chunk that moves still has its old
-    // contents.
+    // Memory that was offered for registration is not returned to the system. A chunk that moves to
+    // another class therefore still has its old contents.
     let _region = cache.memory_region();
     look_up(&cache, &large);
     look_up(&cache, &small);
@@ -232,7 +233,8 @@ fn a_full_cache_lends_a_sixteenth_of_its_budget_and_no_more() {
     let other = cache.try_reserve(MIB / 2).unwrap();
     assert_eq!(cache.stats().working_bytes, MIB);
     assert!(cache.try_reserve(1).is_none());
-    // Loans are part of the budget: nodes are evicted for them while others are read.
+    // Reservations are part of the budget. When other nodes are read, nodes are evicted to stay
+    // within it.
     for pointer in &pointers {
         let guard = cache.epochs().pin();
         drop(cache.get(pointer, &guard, Purpose::Lookup).unwrap());

@@ -1,9 +1,10 @@
-//! Copies of nodes of a slower tier: which reads use them, and what is read if a copy is bad.
+//! Tests of promoted copies of nodes on a slower tier: which reads use them, and what is read if a
+//! copy is damaged.
 
 use super::*;
 use crate::extents::{Extent, UNIT};
 
-/// Number of nodes, more than fit into the smallest cache.
+/// Number of nodes, which is more than fit into the smallest cache.
 const NODES: usize = 600;
 
 /// Returns an extent on the first tier for one batch of copies.
@@ -22,7 +23,8 @@ fn read(cache: &NodeCache, pointer: &NodePointer) {
     assert_content(pointer, &node);
 }
 
-/// Writes the collected nodes to an extent, as the store's background step does.
+/// Writes the collected nodes to an extent, as the background step of the store does. Returns the
+/// number of nodes.
 fn copy(store: &Store, cache: &NodeCache, extent: Extent) -> usize {
     let Some(collected) = cache.copies().take_collected(0) else {
         return 0;
@@ -36,7 +38,7 @@ fn copy(store: &Store, cache: &NodeCache, extent: Extent) -> usize {
     count
 }
 
-/// Overwrites a part of a tier with other data.
+/// Overwrites a part of a tier's data file with other data.
 fn spoil(store: &Store, tier: u8, offset: u64, len: u64) {
     let file = store.tiers.get(tier).unwrap();
     file.write_at(
@@ -47,7 +49,7 @@ fn spoil(store: &Store, tier: u8, offset: u64, len: u64) {
     .unwrap();
 }
 
-/// Returns a cache that has missed each node several times, with copies of most of them.
+/// Returns a cache that has missed each node several times, so that most of the nodes have a copy.
 fn copied() -> (Store, NodeCache, Vec<NodePointer>, u32) {
     let mut store = Store::new(2);
     let codecs = [NodeCodec::None, NodeCodec::Lz4];
@@ -74,7 +76,7 @@ fn what_has_a_copy_is_not_read_from_its_own_tier() {
     let (store, cache, pointers, _) = copied();
     let before = cache.copies().stats().hits;
     let copied = cache.copies().stats().copies;
-    // Spoils the nodes' own tier: nodes without a copy cannot be read, those with one can.
+    // The nodes on their own tier are overwritten. Only nodes that have a copy can still be read.
     spoil(&store, 1, 0, store.ends[1]);
     let guard = cache.epochs().pin();
     let found = pointers.iter().filter(|pointer| {
@@ -92,7 +94,8 @@ fn what_has_a_copy_is_not_read_from_its_own_tier() {
 #[test]
 fn a_copy_that_is_something_else_by_now_is_not_used() {
     let (store, cache, pointers, extents) = copied();
-    // The space was reused before the readers of copies learnt of it.
+    // The space of the copies was reused for other data before the copies were removed from the
+    // index.
     spoil(&store, 0, 0, place(extents).offset());
     for _ in 0..2 {
         pointers.iter().for_each(|pointer| read(&cache, pointer));
@@ -105,7 +108,7 @@ fn a_copy_that_is_something_else_by_now_is_not_used() {
 #[test]
 fn a_node_in_the_place_of_one_that_was_copied_is_read_as_itself() {
     let (mut store, cache, old, _) = copied();
-    // The next generation reuses the tier's space.
+    // The next generation reuses the space of the slower tier.
     store.ends[1] = 0;
     let codecs = [NodeCodec::None, NodeCodec::Lz4];
     let new: Vec<NodePointer> = (0..NODES)
@@ -151,7 +154,7 @@ fn walks_collect_nothing() {
         }
     }
     assert!(cache.copies().take_collected(0).is_none());
-    // Nodes of the first tier are not copied either, because there is no faster tier.
+    // Nodes on the first tier are not copied, because there is no faster tier.
     let near: Vec<NodePointer> = (0..NODES)
         .map(|_| store.write(0, 1, 1, NodeCodec::None))
         .collect();

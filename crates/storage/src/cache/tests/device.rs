@@ -1,5 +1,5 @@
-//! A device whose reads wait until they are released, and which can be told to fail or return wrong
-//! data.
+//! A device for tests, whose reads can be held back until they are released. It can also be told to
+//! fail or to return wrong data.
 
 use alluvium_device::batch::BatchCompletion;
 use alluvium_device::forward::ForwardDevice;
@@ -10,15 +10,15 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lie {
     None,
-    /// Reads fail.
+    /// Every read fails.
     Fail,
-    /// Reads of this offset fail.
+    /// Every read of this offset fails.
     FailAt(u64),
-    /// One bit of each read is flipped.
+    /// Every read returns data in which one bit is flipped.
     Flip,
-    /// Reads return zeros.
+    /// Every read returns only zeros.
     Zero,
-    /// `submit` panics.
+    /// Every call of `submit` panics.
     Panic,
 }
 
@@ -67,7 +67,7 @@ impl Gated {
         self.state.lock().lie = lie;
     }
 
-    /// Returns the sizes of the batches of reads so far.
+    /// Returns the number of reads in each batch submitted so far.
     pub(super) fn batches(&self) -> Vec<usize> {
         self.state.lock().batches.clone()
     }

@@ -1,5 +1,5 @@
-//! Tests of the cache on devices in memory. A node's content is derived from its pointer, so any
-//! mix-up is detected.
+//! Tests of the cache on in-memory devices. The content of a node is derived from its pointer, so
+//! the tests detect if nodes are mixed up.
 
 mod behaviour;
 mod budget;
@@ -19,11 +19,11 @@ use device::Gated;
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;
 
-/// Filler between the words that distinguish nodes. None of its bytes is zero: if the cache misuses
-/// the memory of a node, it must not look as if it had been cleared.
+/// The word between the words that identify a node. None of its bytes is zero, so that memory which
+/// the cache has misused cannot look as if it had been cleared.
 const FILLER: u64 = 0x0707_0707_0707_0707;
 
-/// A store of nodes written directly to its devices.
+/// A store whose nodes are written directly to its devices.
 struct Store {
     directory: MemoryDirectory,
     files: Vec<Arc<Gated>>,
@@ -50,7 +50,7 @@ impl Store {
         }
     }
 
-    /// Writes a node after the last one of its tier.
+    /// Writes a node after the last node of its tier, and returns a pointer to it.
     fn write(&mut self, tier: u8, birth: u64, pages: u8, codec: NodeCodec) -> NodePointer {
         let end = &mut self.ends[usize::from(tier)];
         let offset = *end;
@@ -85,14 +85,14 @@ impl Store {
         NodeCache::new(Arc::clone(&self.tiers), Epochs::new(), PageSize::MIN, budget).unwrap()
     }
 
-    /// Returns the number of nodes read so far.
+    /// Returns the number of nodes that were read from the devices so far.
     fn reads(&self) -> u64 {
         self.directory.counters().snapshot().total().reads
     }
 }
 
-/// Returns the content of a node: compressible, and different for each offset and birth. Every
-/// fourth word identifies the node.
+/// Returns the content of a node. It is compressible, and different for each offset and birth
+/// generation. Every fourth word identifies the node.
 fn content(offset: u64, birth: u64, pages: u8) -> Vec<u8> {
     let words = u64::from(pages) * PAGE / 8;
     let word = |i: u64| {
@@ -105,7 +105,8 @@ fn content(offset: u64, birth: u64, pages: u8) -> Vec<u8> {
     (0..words).flat_map(|i| word(i).to_le_bytes()).collect()
 }
 
-/// Compares a sample of a node's words: all of them would be too slow in the stress tests.
+/// Returns whether some words of a node are those that its pointer implies. Comparing all words
+/// would make the stress tests too slow.
 fn is_content_of(pointer: &NodePointer, node: &[u8]) -> bool {
     let words = node.len() as u64 / 8;
     let word = |i: u64| u64::from_le_bytes(node[i as usize * 8..][..8].try_into().unwrap());
@@ -125,7 +126,8 @@ fn assert_content(pointer: &NodePointer, node: &[u8]) {
     );
 }
 
-/// Asserts that the cache has no violations, now and after all epochs have passed.
+/// Asserts that the cache has no violations, now and again after all retired frames can be
+/// recycled.
 fn assert_sound(cache: &NodeCache) {
     for _ in 0..2 {
         assert_eq!(cache.check(), []);

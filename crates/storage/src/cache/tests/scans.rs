@@ -1,6 +1,6 @@
 use super::*;
 
-/// Looks up every node, each under a new guard.
+/// Looks up every node, with a new guard for each.
 fn look_up(cache: &NodeCache, pointers: &[NodePointer]) {
     for pointer in pointers {
         let guard = cache.epochs().pin();
@@ -142,8 +142,8 @@ fn a_cache_of_one_hundredth_of_the_data_degrades_and_does_not_thrash() {
     let cache = store.cache(MIB);
     let pointers = store.write_many(25_600, 1);
     let mut random = fastrand::Rng::with_seed(4);
-    // Eighty of a hundred lookups go to a hundred hot nodes, as for index nodes, the rest to random
-    // ones.
+    // 80 % of the lookups are of 100 hot nodes, which represent index nodes. The others are of
+    // random nodes.
     let mut hot_misses = 0;
     for i in 0..20_000 {
         let hot = random.u32(..100) < 80;
@@ -192,7 +192,8 @@ fn many_misses_under_one_guard_degrade_to_private_memory() {
 fn what_is_read_once_does_not_drive_out_what_is_read_less_often_than_the_hand_goes_round() {
     let mut store = Store::new(1);
     let cache = store.cache(4 * MIB);
-    // Four fifths of the cache, each read once for eight hundred other reads.
+    // These nodes would occupy 80 % of the cache. Each of them is used once for every 800 reads of
+    // other nodes.
     let finders = store.write_many(800, 1);
     let leaves = store.write_many(8000, 1);
     for (leaf, finder) in leaves.iter().zip(finders.iter().cycle()) {
@@ -265,7 +266,7 @@ fn a_node_marked_to_be_evicted_first_goes_before_all_others_and_is_there_until_t
         "nothing else makes room, however often those were used"
     );
     assert!(left < 200, "{left} of 400 are left");
-    // The nodes that are now in their frames are not marked.
+    // The frames of the marked nodes now contain other nodes, which are not marked.
     marked.iter().for_each(|pointer| cache.demote(pointer));
     cache.demote(&store.write_many(1, 1)[0]);
     assert_sound(&cache);

@@ -1,10 +1,10 @@
-//! `check` reports nothing on a sound store, and names every violation.
+//! Tests that `check` reports nothing for a valid store, and that it reports every violation.
 
 use super::*;
 use crate::extents::state::{ExtentPhase, ExtentState};
 use crate::extents::tier::TierExtents;
 
-/// A store with two extents, one of them with two references.
+/// Returns a store with two live extents, one of which has two references.
 fn sample() -> (Bed, Extent, Extent) {
     let bed = bed(1, ExtentOptions::default());
     let (one, two) = (bed.live(0, 1, 100), bed.live(0, 4, 200));
@@ -126,7 +126,7 @@ fn a_map_that_differs_from_memory_is_named() {
     bed.extents.release(two, 0);
     bed.extents.release(two, 0);
     let new = bed.live(0, 1, 7);
-    // Changes since the cut are not compared.
+    // Extents that have changed since the last freeze are not compared.
     assert_eq!(bed.extents.check_map(bed.directory.as_ref(), &old).unwrap(), []);
     bed.checkpoint(2);
     let found = bed.extents.check_map(bed.directory.as_ref(), &old).unwrap();

@@ -1,6 +1,6 @@
-//! Crashes at every device operation, with every kind of survival that the simulator supports, and
-//! again after recovery: the recovered state is the one that the superblock names, and every extent
-//! in it holds the data written to it.
+//! Crashes a store at every device operation, with every behaviour of unsynced data that the
+//! simulator supports, and again after the recovery. The recovered extents must be those of the
+//! durable superblock, and every extent must contain the data that was written to it.
 
 use super::*;
 use alluvium_base::Purpose;
@@ -9,22 +9,23 @@ use alluvium_device::{AlignedBuffer, BLOCK, FileOptions};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A bug of the layer above, planted to check that the test detects it.
+/// A bug in the layer above. It is introduced deliberately to check that the test detects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
     None,
-    /// Space of a generation is reused before the superblock that drops it is durable.
+    /// Space is reused before a superblock that no longer needs it is durable.
     ReusedTooEarly,
-    /// The superblock goes out before the map is written.
+    /// The superblock is written before the map.
     NamedTooEarly,
-    /// Installed extents are not synced.
+    /// The data of installed extents is not synced before the superblock is written.
     TierNotSynced,
 }
 
-/// Stamp, references and live bytes of the installed extents.
+/// For each installed extent: the stamp written to it, its reference count and its live bytes.
 type Installed = BTreeMap<Extent, (u64, u32, u64)>;
 
-/// The durable superblock. Its own tests cover crashes; here a new one is durable at once.
+/// The durable superblock of the test. Crashes while a superblock is written are tested elsewhere,
+/// so a new superblock is durable immediately here.
 #[derive(Clone)]
 struct Named {
     generation: u64,
@@ -77,7 +78,7 @@ impl Story {
         }
     }
 
-    /// Opens the state after a crash, and compares it with the superblock.
+    /// Opens the store after a crash, and compares its state with the durable superblock.
     fn recover(image: &SimDirectory, named: &Named, bug: Bug, seed: u64) -> Story {
         let directory: Arc<dyn Directory> = Arc::new(image.clone());
         let tiers = tiers(image);
@@ -214,8 +215,9 @@ impl Story {
     }
 }
 
-/// Runs a story and crashes it at every `stride`-th operation. `depth` levels of stories continue
-/// from each crash and crash too. Counts the survived crashes in `points`.
+/// Runs a story, and crashes it at every `stride`-th device operation. After each crash, another
+/// story runs on the recovered store and is crashed too, to a depth of `depth`. The number of
+/// crashes from which the store recovered is added to `points`.
 fn crash_everywhere(mut story: Story, steps: usize, stride: u64, depth: u32, points: &Arc<AtomicU64>) {
     let (named, bug, points_here) = (Arc::clone(&story.named), story.bug, Arc::clone(points));
     let mut operation = 0u64;
@@ -233,7 +235,7 @@ fn crash_everywhere(mut story: Story, steps: usize, stride: u64, depth: u32, poi
             if depth > 0 && operation.is_multiple_of(stride * 5) {
                 crash_everywhere(story, 12, 3, depth - 1, &points_here);
             } else {
-                // The recovered store must be usable.
+                // The store must be usable after the recovery.
                 (0..3).for_each(|_| story.write());
                 story.checkpoint();
                 let names = image.list().unwrap();
@@ -260,7 +262,7 @@ fn crash_everywhere(mut story: Story, steps: usize, stride: u64, depth: u32, poi
 
 #[test]
 fn every_crash_opens_to_the_state_that_is_named() {
-    // More stories on demand.
+    // The environment variable allows more stories to be run.
     let stories = std::env::var("ALLUVIUM_STORIES").map_or(1, |stories| stories.parse().unwrap());
     let points = Arc::new(AtomicU64::new(0));
     for seed in 0..stories {

@@ -1,5 +1,5 @@
-//! Full disks: errors before anything changes, a reserve for essential writes, and recovery once
-//! there is space.
+//! Tests of a full disk. Errors are returned before anything changes, the reserve remains available
+//! to essential writes, and operation continues when there is space again.
 
 use super::*;
 use alluvium_base::{MIB, Purpose};
@@ -25,7 +25,8 @@ fn simulated(capacity: u64) -> (SimDirectory, Bed) {
 }
 
 impl Bed {
-    /// Writes every block of an extent. On a full file system this fails if the extent has a hole.
+    /// Writes every block of an extent. If the disk is full, this fails for an extent without
+    /// allocated space.
     fn fill(&self, extent: Extent) {
         let file = self.tiers.get(extent.tier).unwrap();
         file.write_at(
@@ -36,7 +37,7 @@ impl Bed {
         .unwrap();
     }
 
-    /// Allocates and fills extents until no space is left.
+    /// Allocates and writes extents until no space is left. Returns these extents.
     fn exhaust(&self, class: AllocationClass) -> Vec<Extent> {
         let mut taken = Vec::new();
         loop {
@@ -97,7 +98,7 @@ fn work_goes_on_by_itself_once_there_is_space() {
     let more = bed.exhaust(AllocationClass::Normal);
     assert!(more.len() as u64 * 8 * UNIT >= 19 * MIB);
     owned.extend(more);
-    // On the full disk a checkpoint still works, and dead extents become free.
+    // Although the disk is full, a checkpoint succeeds, and dead extents become free.
     bed.checkpoint(1);
     for extent in owned.drain(10..) {
         bed.extents.release(extent, 0);
@@ -125,8 +126,8 @@ fn checkpoints_go_on_when_the_disk_is_full_to_the_last_byte() {
             []
         );
     }
-    // After reopening it is unknown which free units have space. They are found even though the
-    // disk has none to spare.
+    // After reopening, it is not known which free units have space. They must be found although the
+    // disk has no other space.
     bed.checkpoint(200);
     let last = owned.pop().unwrap();
     bed.extents.release(last, 0);
@@ -165,7 +166,8 @@ fn a_disk_that_is_full_at_any_request_changes_nothing() {
     }
 }
 
-/// Allocates, releases, checkpoints and reclaims. A full disk may only cause refusals.
+/// Allocates, releases, checkpoints and reclaims extents. A full disk may cause only allocations to
+/// be refused.
 fn churn(bed: &Bed) -> Vec<Extent> {
     let mut owned: Vec<Extent> = Vec::new();
     for generation in 1..6 {
@@ -223,8 +225,8 @@ fn a_limit_is_kept_and_space_that_is_freed_returns_to_the_file_system() {
         (32 * MIB, 30 * MIB)
     );
     bed.checkpoint(1);
-    // The first third stays, so the end can be truncated. Of the next third every other extent
-    // stays.
+    // The first third of the extents and every other extent of the next third remain allocated, so
+    // the end of the file can be truncated.
     let mut index = 0;
     owned.retain(|&extent| {
         index += 1;

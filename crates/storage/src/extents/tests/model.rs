@@ -1,23 +1,23 @@
-//! The lifecycle against a naive model, which keeps owners and cuts as plain maps. The model knows
-//! which extents must not be allocated: those owned by a step or the store, those named by a cut
-//! that may be opened, and those reachable by a guard.
+//! Tests of the extent lifecycle against a simple model, which stores owners and frozen maps as
+//! ordinary maps. The model knows which extents must not be allocated: those owned by a step or the
+//! store, those in a frozen map that may be opened after a crash, and those that a guard can reach.
 
 use super::*;
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// References and live bytes of every installed extent.
+/// The reference count and live bytes of every installed extent.
 type Installed = BTreeMap<Extent, (u32, u64)>;
 
-/// A bug of the layer above, planted to check that the model detects it.
+/// A bug in the layer above. It is introduced deliberately to check that the model detects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
     None,
-    /// A generation is declared durable before its map was written.
+    /// A generation is reported as durable before its map is written.
     DurableTooEarly,
-    /// Space is reclaimed as if there were no guards.
+    /// Space is reclaimed as if no guards existed.
     GuardsForgotten,
-    /// An installed extent is released although a second owner keeps it.
+    /// An installed extent is released although it still has a second owner.
     ReleasedTooOften,
 }
 
@@ -27,22 +27,23 @@ struct Model {
     random: fastrand::Rng,
     provisional: Vec<Extent>,
     installed: Installed,
-    /// Extents unlinked at an epoch that some guard may still be in.
+    /// Extents that were unlinked at an epoch at which a guard may still be pinned.
     unlinked: Vec<(Extent, u64)>,
-    /// Bytes that died since the last freeze.
+    /// Total size in bytes of the extents that died since the last freeze.
     dying_bytes: u64,
-    /// Cuts that may be opened after a crash, the durable one first.
+    /// The maps that may be opened after a crash. The durable one is first.
     cuts: VecDeque<(u64, MapPointer, Installed)>,
     generation: u64,
     epoch: u64,
     safe: u64,
     reused: u64,
     seen: Vec<bool>,
-    /// Maximum occupied bytes of each tier: its limit, or the amount left by a crash.
+    /// Maximum number of bytes that each tier may occupy, which is its limit or what it occupied
+    /// after a crash.
     most_occupied: [u64; 2],
 }
 
-/// The limits of the two tiers.
+/// The size limits of the two tiers in bytes.
 const LIMITS: [u64; 2] = [700 * UNIT, 500 * UNIT];
 
 impl Model {
@@ -76,7 +77,7 @@ impl Model {
         model
     }
 
-    /// Panics if a newly allocated extent has an owner.
+    /// Panics if a newly allocated extent already has an owner.
     fn expect_unowned(&mut self, new: Extent) {
         let cuts = self.cuts.iter().flat_map(|(_, _, cut)| cut.keys());
         let safe = self.safe;
@@ -205,7 +206,7 @@ impl Model {
         }
         let cut = self.installed.clone();
         let later = self.random.u8(..4);
-        // Changes between the cut and its writing belong to the next generation.
+        // Changes between the freeze and the writing of the map belong to the next generation.
         for _ in 0..later {
             self.release();
             self.count();
@@ -254,8 +255,8 @@ impl Model {
         assert!(after.file_bytes + done.truncated_bytes >= before.file_bytes);
     }
 
-    /// Opens a possible state after a crash: any cut that was written and not superseded by a
-    /// durable one.
+    /// Reopens the extents from one of the maps that may be opened after a crash. These are the
+    /// durable map and all maps that were written after it.
     fn reopen(&mut self) {
         let at = self.random.usize(..self.cuts.len());
         let cut = self.cuts.remove(at).unwrap();

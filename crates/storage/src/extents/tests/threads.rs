@@ -1,4 +1,5 @@
-//! Many concurrent threads: no extent gets two owners, and the bookkeeping stays correct.
+//! Tests with many concurrent threads. No extent may get two owners, and the bookkeeping must
+//! remain consistent.
 
 use super::*;
 use parking_lot::Mutex;
@@ -12,7 +13,7 @@ fn threads_share_the_space_without_sharing_a_unit() {
     };
     let bed = bed(1, options);
     let (bed, done) = (&bed, &AtomicBool::new(false));
-    // One byte for each unit: the number of the thread that owns it.
+    // For each unit, the number of the thread that owns it.
     let owners = &Mutex::new(vec![0u8; 4096]);
     let claim = |extent: Extent, from: u8, to: u8| {
         let mut owners = owners.lock();
@@ -43,7 +44,8 @@ fn threads_share_the_space_without_sharing_a_unit() {
                             }
                         } else if !live.is_empty() {
                             let extent = live.swap_remove(random.usize(..live.len()));
-                            // From now on any thread may get it, after the next checkpoint.
+                            // From now on, any thread may allocate the extent, once the next
+                            // checkpoint is durable.
                             claim(extent, number, 0);
                             bed.extents.release(extent, 0);
                         }

@@ -1,4 +1,4 @@
-//! Golden bytes of the log format.
+//! Tests of the exact bytes of the log format.
 
 use super::*;
 use proptest::prelude::*;
@@ -72,7 +72,8 @@ fn records_without_payload_say_as_much_in_as_many_bytes() {
         let bytes = header.encode(HEADER.seed(), 512, b"");
         assert_eq!(RecordHeader::decode(&bytes), Some(header));
     }
-    // Invalid: a watermark at or above the record itself, and sequences above the maximum.
+    // These headers are invalid, because the watermark is not below the record or a sequence number
+    // exceeds the maximum.
     for bad in [
         RecordHeader {
             complete: 100,

@@ -1,4 +1,4 @@
-//! A log without faults.
+//! Tests of a log without faults.
 
 use super::super::*;
 use super::{memory, reopen, small};

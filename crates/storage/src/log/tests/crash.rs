@@ -1,5 +1,5 @@
-//! Crashes at every device operation and between them, on the same boot and after a power failure,
-//! and again during and after the recovery from a crash.
+//! Crashes a log at every device operation and between operations, with a recovery on the same boot
+//! or after a power failure. The recovery and the recovered log are crashed again.
 
 use super::super::*;
 use super::story::{Crash, Model, Story, open_image};
@@ -9,15 +9,15 @@ use fastrand::Rng;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of images opened, by depth.
+/// Number of crash images that were opened, by depth.
 static IMAGES: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 
 fn survivals(rng: &mut Rng) -> CrashSurvival {
     CrashSurvival::ALL[rng.usize(..CrashSurvival::ALL.len())]
 }
 
-/// Opens an image and checks it against the model, crashes the opening at some of its operations,
-/// and continues with the recovered log.
+/// Opens a crash image and checks it against the model. Also crashes the opening at some of its
+/// operations, and continues with the recovered log.
 fn verify(
     image: &SimDirectory,
     options: LogOptions,
@@ -78,8 +78,8 @@ fn crash_now(story: &Story, depth: usize, rng: &mut Rng, context: &str) {
     );
 }
 
-/// Runs a story of `steps` steps. Verifies an image before about one in `rarity` operations and
-/// after about one in `rarity` steps.
+/// Runs a story of `steps` steps. A crash image is verified before about one in `rarity` device
+/// operations, and after about one in `rarity` steps.
 fn run(seed: u64, options: LogOptions, steps: usize, rarity: u32, depth: usize) -> Story {
     let mut story = Story::new(seed, options);
     let mut rng = Rng::with_seed(!seed);
@@ -135,9 +135,9 @@ fn every_crash_leaves_what_was_told_and_nothing_else() {
     println!("images by depth: {images:?}");
 }
 
-/// A log is killed while records are in the page cache only. Its next opening loses power, and the
-/// one after that is killed. Remains of the first opening must not be mistaken for records that the
-/// second wrote in the same place.
+/// A log is killed while its records are only in the page cache. The next opening loses power, and
+/// the opening after that is killed. What the first of these openings has left behind must not be
+/// mistaken for records that the second has written in the same place.
 #[test]
 fn what_an_opening_left_that_lost_power_is_not_taken_for_what_the_next_one_wrote() {
     let mut opened = 0;

@@ -1,5 +1,6 @@
-//! Damage of every kind to closed and to unclosed logs is either detected or without effect. It
-//! never yields a wrong or resurrected record.
+//! Damages logs in many ways, after a clean close and without one. The damage must either be
+//! detected or have no effect. It must never cause a wrong record to be returned, or a deleted one
+//! to reappear.
 
 use super::super::format::{RecordHeader, SegmentHeader, record_len};
 use super::super::*;
@@ -11,7 +12,8 @@ use alluvium_device::{AlignedBuffer, FileOptions};
 use fastrand::Rng;
 use proptest::prelude::*;
 
-/// Returns a log with a history, and its model. The log is closed at the end if `close` is set.
+/// Returns a log after a story of `steps` steps, and its model. The log is closed cleanly if
+/// `close` is set.
 fn lived(seed: u64, options: LogOptions, steps: usize, close: bool) -> (SimDirectory, Model) {
     let mut story = Story::new(seed, options);
     for _ in 0..steps {
@@ -42,8 +44,8 @@ fn files(directory: &SimDirectory) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// Returns whether the damage was detected. Panics if it was not and the log differs from the
-/// model.
+/// Returns whether the damage was detected. Panics if it was not detected and the log differs from
+/// the model.
 fn found(image: &SimDirectory, options: LogOptions, model: &Model, intact: &Replayed, context: &str) -> bool {
     match open_image(image, options, model) {
         Ok((log, replayed)) => {
@@ -136,8 +138,8 @@ fn damage_below_the_synced_watermark_is_found_without_a_close_too() {
             let (name, corruption) = random_damage(&mut rng, &files);
             let context = format!("seed {seed} case {case}: {corruption:?} of {name}");
             if image.corrupt(&name, &corruption).unwrap() {
-                // The damage may have hit the only record that contains the watermark. Then the end
-                // of the log may be missing, but nothing else.
+                // The damage may have affected the only record that contains the watermark. In that
+                // case, records at the end of the log may be missing, but no others.
                 if let Ok((log, replayed)) = open_image(&image, small(), &model) {
                     assert!(intact.starts_with(&replayed), "{context}");
                     let lost = model.next - 1 - log.completed();
@@ -174,7 +176,8 @@ fn every_bit_of_a_small_closed_log_is_guarded() {
             Err(error) => panic!("bit {bit}: {error}"),
         }
     }
-    // Every bit of the header block, and of headers and payloads of the five records, is protected.
+    // Checksums must protect every bit of the header block and of the headers and payloads of the
+    // five records.
     let guarded: usize = 512
         + expected
             .iter()
@@ -303,7 +306,7 @@ fn a_repair_replays_everything_that_is_sound_and_says_what_is_not() {
         if damaged && log.completed() == model.next - 1 && seen.len() < intact.len() {
             assert!(!report.missing.is_empty(), "{context}: {report:?}");
         }
-        // Afterwards the log is sound and contains the replayed records.
+        // After the repair, the log must be valid and must contain the replayed records.
         assert_eq!(log.check().unwrap(), [], "{context}");
         let next = log.completed() + 1;
         log.append(next, 1, b"after the repair", LogDurability::Disk)

@@ -1,4 +1,4 @@
-//! Failing calls (every sync, write and growth in turn) and full disks.
+//! Tests in which each sync, write and growth of a file fails in turn, and tests of a full disk.
 
 use super::super::*;
 use super::story::{Crash, Story, open_image};
@@ -6,7 +6,7 @@ use super::{reopen, small};
 use alluvium_device::DeviceOperation;
 use alluvium_device::simulated::{CrashSurvival, InjectedFault, SimDirectory};
 
-/// A log on a simulated machine.
+/// Returns a log on a simulated machine.
 fn simulated(options: LogOptions) -> (SimDirectory, WriteAheadLog) {
     let directory = SimDirectory::new(1);
     let shared: Arc<dyn Directory> = Arc::new(directory.clone());
@@ -14,8 +14,8 @@ fn simulated(options: LogOptions) -> (SimDirectory, WriteAheadLog) {
     (directory, log)
 }
 
-/// Runs a story until a call fails, and checks the state from then on. Returns whether any call
-/// failed.
+/// Runs a story until a device operation fails, and checks the state of the log afterwards. Returns
+/// whether any operation failed.
 fn live_with(seed: u64, options: LogOptions, fault: &InjectedFault) -> bool {
     let mut story = Story::new(seed, options);
     story.directory.inject(fault.clone());
@@ -34,7 +34,7 @@ fn live_with(seed: u64, options: LogOptions, fault: &InjectedFault) -> bool {
         matches!(error, Error::Device(alluvium_device::Error::Io { .. })),
         "{context}: {error}"
     );
-    // The failed step may have been an opening.
+    // If an opening failed, there is no log to check.
     if let Some(log) = &story.log {
         let (synced, next) = (log.synced(), log.completed() + 1);
         story.directory.clear_faults();
@@ -181,7 +181,8 @@ fn a_full_disk_is_an_error_before_anything_changes_and_passes() {
             matches!(full, Error::Device(alluvium_device::Error::DiskFull { .. })),
             "{full}"
         );
-        // Deletes continue with the reserve, and so do the notes of checkpoints.
+        // Deletes can continue because they may use the reserve, and so can the records with which
+        // checkpoints name their generation.
         log.append_as(
             next,
             1,
@@ -192,14 +193,14 @@ fn a_full_disk_is_an_error_before_anything_changes_and_passes() {
         .unwrap();
         next += 1;
         log.note_generation(2).unwrap();
-        // A checkpoint frees log space without using disk space.
+        // A checkpoint frees space in the log without needing space on the disk.
         log.release(next - 1).unwrap();
         for _ in 0..20 {
             log.append(next, 1, &[8; 100], LogDurability::Disk).unwrap();
             next += 1;
         }
         assert_eq!(log.check().unwrap(), []);
-        // The log opens without any free disk space.
+        // The log can be opened although the disk has no free space.
         drop(log);
         let image = directory.image(CrashSurvival::None, 0);
         image.set_capacity(0);

@@ -1,5 +1,6 @@
-//! A process is killed, and its log is damaged before it is opened: on the same boot, or on another
-//! one, where the damage cannot be distinguished from a power failure.
+//! Tests in which a process is killed and its log is damaged before it is opened again. If the log
+//! is opened on the same boot, the damage is detected. On another boot, it cannot be distinguished
+//! from the effects of a power failure.
 
 use super::super::*;
 use super::{Replayed, reopen, small};
@@ -7,10 +8,10 @@ use alluvium_device::simulated::{Corruption, CrashSurvival, SimDirectory};
 use alluvium_device::{BootId, FileOptions};
 
 const RECORDS: u64 = 60;
-/// Position of the last record in its segment, where it is the sixth.
+/// Offset of the last record in its segment, in which it is the sixth record.
 const LAST_AT: u64 = 512 + 5 * 376;
 
-/// Returns options with one lane and nine records to a segment.
+/// Returns options with a single lane, for which a segment has nine records.
 fn one_lane() -> LogOptions {
     LogOptions { lanes: 1, ..small() }
 }
@@ -33,7 +34,8 @@ fn open(image: &SimDirectory) -> Result<(WriteAheadLog, Replayed)> {
     reopen(&shared, one_lane(), 0, 1)
 }
 
-/// Returns the segments with records in the order in which they were written.
+/// Returns the file names of the segments that contain records, in the order in which they were
+/// written.
 fn segments(directory: &SimDirectory) -> Vec<String> {
     let mut all = Vec::new();
     for name in directory.list().unwrap() {
@@ -51,7 +53,8 @@ fn segments(directory: &SimDirectory) -> Vec<String> {
     all.into_iter().map(|(_, name)| name).collect()
 }
 
-/// Returns kinds of damage, and whether each removes everything after it in the segment.
+/// Returns several kinds of damage. For each, also returns whether it removes everything after it
+/// in the segment.
 fn damages() -> Vec<(Corruption, bool)> {
     let mut all = vec![
         (Corruption::Remove, false),
@@ -105,7 +108,7 @@ fn what_is_missing_before_sound_records_is_refused_by_its_boot_and_named_by_anot
                 }
             }
             drop(log);
-            // The loss is reported only once: afterwards the log ends where it was cut.
+            // The loss is reported only once, because the log now ends where it was cut off.
             let (again, _) = open(&image).unwrap();
             assert_eq!(
                 (again.lost_tail(), again.completed()),

@@ -1,4 +1,4 @@
-//! Tests of the whole log.
+//! Tests of the complete log.
 
 mod basic;
 mod crash;
@@ -18,7 +18,7 @@ fn memory() -> Arc<dyn Directory> {
     Arc::new(MemoryDirectory::new())
 }
 
-/// Returns options with sixteen segments of one page and two lanes, so that rare events happen
+/// Returns options with sixteen segments of one page each and two lanes, so that rare events happen
 /// often.
 fn small() -> LogOptions {
     LogOptions {
@@ -33,7 +33,7 @@ fn small() -> LogOptions {
     }
 }
 
-/// Returns options with segments that grow from one page to four.
+/// Returns options for a log whose segments grow from one page to four.
 fn growing() -> LogOptions {
     LogOptions {
         limit_bytes: 10 * (16 << 10),
@@ -46,7 +46,7 @@ fn growing() -> LogOptions {
 
 type Replayed = Vec<(u64, u32, Vec<u8>)>;
 
-/// Opens a log with a superblock of `generation` that contains everything up to `from`.
+/// Opens the log of a store whose superblock has `generation` and contains everything up to `from`.
 fn reopen(
     directory: &Arc<dyn Directory>,
     options: LogOptions,

@@ -1,4 +1,5 @@
-//! Limits, release, recycling, large records, gaps on the same boot and on another, generations.
+//! Tests of size limits, release, recycling, long records, gaps on the same boot and on another
+//! one, and generations.
 
 use super::super::*;
 use super::{memory, reopen, small};
@@ -28,7 +29,7 @@ fn the_limit_is_kept_and_a_release_makes_room() {
         assert!(usage.live_bytes <= usage.limit_bytes - 4096, "{usage:?}");
         assert!(usage.disk_bytes <= usage.limit_bytes + 2 * 4096, "{usage:?}");
         assert!(usage.resident_bytes >= usage.live_bytes);
-        // The sequences that did not fit are still open.
+        // The sequence numbers for which there was no space can still be appended.
         log.append_as(
             next,
             1,
@@ -46,7 +47,7 @@ fn the_limit_is_kept_and_a_release_makes_room() {
         }
         assert_eq!(log.check().unwrap(), []);
     }
-    // Files are reused.
+    // The files of released segments are reused.
     let files = directory.list().unwrap().len() as u64;
     assert!(files <= small().limit_bytes / 4096 + 4, "{files} files");
 }
@@ -62,7 +63,7 @@ fn a_record_longer_than_the_limit_is_taken_while_half_of_the_limit_is_free() {
         next += 1;
         let refused = log.append(next, 1, &long, LogDurability::Process).unwrap_err();
         assert!(matches!(refused, Error::LogFull { .. }), "{refused}");
-        // No other record exceeds the limit until this one is released.
+        // No other record can exceed the limit before this one is released.
         let refused = fill(&log, &mut next, 300);
         assert!(matches!(refused, Error::LogFull { .. }), "{refused}");
         log.void(next, 1).unwrap();
@@ -194,8 +195,8 @@ fn a_record_longer_than_a_segment_gets_one_of_its_own() {
     log.append(10, 1, b"still open", LogDurability::Disk).unwrap();
 }
 
-/// Returns a log with three records and a gap: 1, 2, then 4 in the other lane. 3 was never
-/// appended.
+/// Returns a log with the records 1, 2 and 4, where 4 is in the other lane. Record 3 was never
+/// appended, so there is a gap.
 fn with_a_gap() -> SimDirectory {
     let directory = SimDirectory::new(3);
     let shared: Arc<dyn Directory> = Arc::new(directory.clone());
@@ -218,13 +219,13 @@ fn a_gap_above_all_watermarks_ends_the_log_on_any_boot() {
     let directory = with_a_gap();
     for survival in [CrashSurvival::Process, CrashSurvival::All] {
         let image = directory.image(survival, 1);
-        // Cutting off the end uses no space.
+        // Cutting off the end of a segment needs no space on the disk.
         image.set_capacity(image.used());
         let (log, seen) = sequences(&image, 0).unwrap();
         assert_eq!((seen, log.completed()), (vec![1, 2], 2), "{survival:?}");
         image.set_capacity(u64::MAX);
-        // Records that were cut off never reappear, on this boot or another, even though their
-        // sequences are reused.
+        // Records that were cut off must never reappear, on the same boot or another one, although
+        // their sequence numbers are used again.
         log.append(3, 1, b"another three", LogDurability::Disk).unwrap();
         drop(log);
         for later in [CrashSurvival::Process, CrashSurvival::All, CrashSurvival::None] {
@@ -263,7 +264,7 @@ fn a_record_that_was_being_written_at_the_kill_is_no_damage() {
     log.append(1, 1, &[1; 60], LogDurability::Process).unwrap();
     log.append(2, 1, &[2; 60], LogDurability::Process).unwrap();
     drop(log);
-    // The last record begins at 512 + 40 + 104, and its payload 40 bytes later.
+    // The last record begins at offset 512 + 40 + 104, and its payload begins 40 bytes later.
     for torn in (656..756).step_by(3) {
         let image = directory.image(CrashSurvival::Process, 1);
         let file = image.open("log-0", FileOptions::BUFFERED).unwrap();
@@ -293,7 +294,7 @@ fn an_older_superblock_than_the_log_has_seen_is_refused() {
         matches!(refused, Err(Error::OlderGeneration { opened: 3, named: 4 })),
         "{refused:?}"
     );
-    // The newest generation stays durably named, whatever is recycled.
+    // A durable segment must always name the newest generation, whichever segments are recycled.
     let (log, _) = reopen(&directory, small(), 0, 4).unwrap();
     let mut next = 2;
     for generation in 5..30 {
@@ -333,10 +334,10 @@ fn records_at_or_below_the_checkpoint_are_not_replayed() {
         let (log, seen) = sequences(&directory.image(CrashSurvival::None, from), from).unwrap();
         assert_eq!(seen, (from + 1..=20).collect::<Vec<_>>());
         assert_eq!(log.completed(), 20);
-        // The superblock or the mark of the last sync contains this watermark.
+        // The superblock, or the mark written by the last sync, contains this watermark.
         assert!(log.synced() >= from.max(19), "{}", log.synced());
     }
-    // A checkpoint beyond the log's end, as after a release of all segments.
+    // The checkpoint is beyond the end of the log, as after a release of all its segments.
     let (log, seen) = sequences(&directory.image(CrashSurvival::None, 1), 25).unwrap();
     assert_eq!((seen, log.completed()), (vec![], 25));
     log.append(26, 1, b"next", LogDurability::Disk).unwrap();
@@ -359,7 +360,7 @@ fn an_error_of_the_replay_leaves_the_log_as_it_was() {
     assert_eq!(sequences(&directory, 0).unwrap().1, [1, 2]);
 }
 
-/// Files that cannot be mapped, with a count of the open ones.
+/// Files that cannot be mapped into memory, with a count of the open ones.
 pub(super) mod unmapped {
     use alluvium_device::forward::{ForwardDevice, ForwardDirectory};
     use alluvium_device::*;
@@ -432,7 +433,7 @@ fn a_note_does_not_keep_the_segment_of_a_long_record() {
         after <= options.segment_bytes,
         "nothing needs the log, {after} bytes are live"
     );
-    // Later records can use the whole log again, and the note is found.
+    // Later records can use the whole log again, and the record that names the generation is found.
     log.append(2, 1, &long, LogDurability::Process).unwrap();
     drop(log);
     let (_, replayed) = reopen(&directory, options, 1, 2).unwrap();
@@ -459,7 +460,7 @@ fn a_log_that_starts_small_takes_about_what_it_holds_and_grows_to_whole_segments
     prepared(&log);
     assert!(lengths().iter().sum::<u64>() <= 6 * (16 << 10), "{:?}", lengths());
     drop(log);
-    // The same for a writer that writes little and reopens the log repeatedly.
+    // The same must hold for a process that writes little and reopens the log repeatedly.
     for next in 2..20 {
         let (log, replayed) = reopen(&directory, options, next - 2, next - 1).unwrap();
         assert_eq!(replayed.len(), 1);
@@ -481,13 +482,14 @@ fn a_log_that_starts_small_takes_about_what_it_holds_and_grows_to_whole_segments
     assert!(lengths().contains(&(1 << 20)), "{:?}", lengths());
     let usage = log.usage();
     assert!(usage.disk_bytes <= 2 * usage.live_bytes, "{usage:?}");
-    // A record longer than the existing segments gets its own segment.
+    // A record longer than the existing segments is stored in a segment of its own.
     log.append(6000, 1, &[3; 900 << 10], LogDurability::Process)
         .unwrap();
     log.note_generation(20).unwrap();
     log.release(6000).unwrap();
     drop(log);
-    // A large store has whole segments from the beginning. A small one gives the space back.
+    // A large store has segments of full size from the beginning. A small store returns the unused
+    // space.
     let large = LogOptions {
         stored_bytes: 1 << 30,
         ..options

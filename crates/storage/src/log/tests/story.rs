@@ -1,5 +1,5 @@
-//! A naive model of a log, a story that drives both from one seed, and the rules for the state of
-//! the log after a crash.
+//! A simple model of a log, a story that performs the same random steps on the log and on the
+//! model, and the rules for the state of the log after a crash.
 
 use super::super::*;
 use super::Replayed;
@@ -8,11 +8,11 @@ use fastrand::Rng;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// A record in the model.
+/// A record that the model knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) last: u64,
-    /// `None` for a void.
+    /// The payload of the record, or `None` if the sequence numbers are void.
     pub(super) payload: Option<Vec<u8>>,
 }
 
@@ -20,23 +20,24 @@ pub(super) struct Known {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     pub(super) records: BTreeMap<u64, Known>,
-    /// The next sequence to assign.
+    /// The next sequence number to be assigned.
     pub(super) next: u64,
-    /// The synced watermark reported to the caller.
+    /// The synced watermark that the log has reported to the caller.
     pub(super) synced: u64,
-    /// The completion watermark reported to the caller: everything up to here survives the process.
+    /// The completion watermark that the log has reported to the caller. Everything up to it
+    /// survives the end of the process.
     pub(super) told: u64,
-    /// The superblock: the checkpoint contains everything up to `from`.
+    /// The cut in the superblock: the checkpoint contains everything up to this sequence number.
     pub(super) from: u64,
     pub(super) generation: u64,
 }
 
-/// What happened between the model's state and the opening.
+/// What happened between the state of the model and the opening of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Crash {
     /// The process was killed.
     Process,
-    /// Power failed at some point.
+    /// The power failed at some point.
     Power,
 }
 
@@ -65,9 +66,9 @@ impl Model {
         }
     }
 
-    /// Checks the records replayed after a crash, and panics with `context` if they violate the
-    /// rules. They must be a prefix of the assigned sequences, whatever crashed, and must include
-    /// everything that was acknowledged.
+    /// Checks the records that were replayed after a crash, and panics with `context` if they
+    /// violate the rules. After any crash, they must be a prefix of the assigned sequence numbers,
+    /// and must include everything that was acknowledged.
     pub(super) fn judge(&self, crash: Crash, replayed: &Replayed, completed: u64, context: &str) {
         let mut expected = self.from + 1;
         for (first, count, payload) in replayed {
@@ -96,7 +97,8 @@ impl Model {
         assert!(completed < self.next, "{context}: {completed} was never assigned");
     }
 
-    /// Checks that sequences that were not replayed are void, or contained in the checkpoint.
+    /// Checks that each sequence number in this range is void or contained in the checkpoint,
+    /// because it was not replayed.
     fn judge_voids(&self, mut first: u64, last: u64, context: &str) {
         while first <= last {
             let void = self.records.range(..=first).next_back();
@@ -108,7 +110,7 @@ impl Model {
         }
     }
 
-    /// Returns the model of a recovered log.
+    /// Returns the model that corresponds to a recovered log.
     pub(super) fn recovered(&self, replayed: &Replayed, log: &WriteAheadLog) -> Model {
         let mut records: BTreeMap<u64, Known> = BTreeMap::new();
         let mut next = self.from + 1;
@@ -141,16 +143,16 @@ impl Model {
     }
 }
 
-/// A log on a simulated machine, with its model and its seed.
+/// A log on a simulated machine, with its model and its random generator.
 pub(super) struct Story {
     pub(super) directory: SimDirectory,
     pub(super) options: LogOptions,
     pub(super) log: Option<WriteAheadLog>,
     pub(super) model: Arc<Mutex<Model>>,
     pub(super) rng: Rng,
-    /// Sequences that are assigned but not appended yet.
+    /// Sequence numbers that are assigned but not appended yet.
     late: Vec<(u64, u32)>,
-    /// Number of times each kind of step was done, for tests that require certain steps.
+    /// Number of times that each kind of step was performed, for tests that require certain steps.
     pub(super) done: BTreeMap<&'static str, u64>,
 }
 
@@ -231,7 +233,7 @@ impl Story {
         Ok(())
     }
 
-    /// Appends or voids every assigned sequence.
+    /// Appends or voids all sequence numbers that are assigned but not appended yet.
     pub(super) fn settle(&mut self) -> Result<()> {
         for (first, count) in std::mem::take(&mut self.late) {
             self.did("late");
@@ -277,7 +279,7 @@ impl Story {
             let through = if self.rng.bool() {
                 completed
             } else {
-                // Chooses the end of some record.
+                // The release must be up to the end of some record.
                 let ends: Vec<u64> = records.map(|(_, known)| known.last).collect();
                 let most = completed.min(model.from.max(*ends.last().unwrap_or(&0)));
                 ends.get(self.rng.usize(..ends.len().max(1)))
@@ -297,7 +299,7 @@ impl Story {
         Ok(())
     }
 
-    /// Performs one random step.
+    /// Performs one random step on the log and the model.
     pub(super) fn step(&mut self) -> Result<()> {
         match self.rng.u8(..100) {
             0..70 => {
@@ -355,7 +357,8 @@ impl Story {
         Ok(())
     }
 
-    /// Continues after a recoverable error, as after a kill of the process.
+    /// Continues after an error from which the log can recover, in the same way as after the
+    /// process was killed.
     pub(super) fn resume(&mut self) -> Result<()> {
         self.log = None;
         self.late.clear();

@@ -1,4 +1,4 @@
-//! Many concurrent threads.
+//! Tests with many concurrent threads.
 
 use super::super::commit::GroupCommit;
 use super::super::*;

@@ -1,4 +1,5 @@
-//! Devices that fail, are full, or return flipped bits; and leftovers of a crash.
+//! Tests of devices that fail, are full, or return flipped bits, and of files that a crash has left
+//! behind.
 
 use super::*;
 use alluvium_device::DeviceOperation;
@@ -40,7 +41,8 @@ fn a_failure_of_any_operation_is_an_error_and_leaves_nothing() {
             }
             hit += 1;
             assert!(matches!(outcome, Err(Error::Device(_))), "{operation} {call}");
-            // A file that could not be unlinked is removed by the next opening (Q2).
+            // A file that could not be unlinked is removed when a spool with the same name is next
+            // created (Q2).
             assert!(sort_on(&directory.reopen(), &pairs).unwrap() == wanted);
             assert_eq!(names(&directory.reopen()), Vec::<String>::new());
             assert_eq!(directory.used(), 0, "{operation} {call}");
@@ -85,7 +87,8 @@ fn flipped_bits_are_found() {
             break;
         }
         match outcome {
-            // Bits after the records of a frame have no meaning.
+            // The bits after the records of a frame have no meaning, so flipping them has no
+            // effect.
             Ok(outcome) => assert!(outcome == wanted),
             Err(error @ Error::Damaged { .. }) => {
                 let text = error.to_string();
@@ -116,8 +119,8 @@ fn what_a_crash_leaves_is_removed_by_the_next_opening() {
             assert_eq!(image.used(), 0);
         }
     }
-    // A crash between the creation and the unlinking of a file leaves it behind. Other files must
-    // stay.
+    // A crash between the creation and the unlinking of a file leaves the file behind. Files with
+    // other names must not be removed.
     let other = SimDirectory::new(4);
     for name in ["test.7.sorting", "test.x.sorting", "test.7", "tests.7.sorting"] {
         other.create(name, alluvium_device::FileOptions::DIRECT).unwrap();

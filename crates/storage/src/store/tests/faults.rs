@@ -1,10 +1,11 @@
-//! A full disk at every step of a checkpoint, and operation after a failed sync.
+//! Tests of a disk that becomes full at each step of a checkpoint, and of operation after a failed
+//! sync.
 
 use super::*;
 use crate::log::SegmentAccess as LogAccess;
 
-/// Runs a checkpoint whose root replaces the caller's current one, whether or not that is durable.
-/// Returns the new root.
+/// Performs a checkpoint with a new root node in place of the caller's current one, even if the
+/// current one is not durable. Returns the new root.
 fn checkpoint_after(store: &Store, before: &NodePointer, text: &str) -> (Option<NodePointer>, Result<u64>) {
     let options = WriterOptions {
         extent_units: 1,
@@ -53,8 +54,8 @@ fn a_full_disk_at_any_step_of_a_checkpoint_leaves_a_known_generation() {
     assert!(at_superblock > 1 && at_note > 0, "{at_superblock}, {at_note}");
 }
 
-/// Runs one checkpoint with a fault, after which the store continues, and opens the state after a
-/// crash. Returns the durable text, and whether the checkpoint failed.
+/// Performs a checkpoint during which a fault occurs, lets the store continue, and opens the store
+/// after a crash. Returns the text of the durable root, and whether the checkpoint failed.
 fn checkpoint_with(fault: InjectedFault, access: LogAccess, seed: u64) -> (String, bool) {
     let said = format!("{fault:?} {access:?}");
     let sim = SimDirectory::new(seed);
@@ -92,9 +93,9 @@ fn checkpoint_with(fault: InjectedFault, access: LogAccess, seed: u64) -> (Strin
     (durable, finished.is_err())
 }
 
-/// A failed sync leaves pages that look valid but are not on the disk. After reopening on the same
-/// boot, everything that is acknowledged or freed depends on the superblock that was found, so it
-/// must be on the disk.
+/// After a failed sync, pages in the page cache look valid although they are not on the disk. When
+/// the store is reopened on the same boot, all later acknowledgements and releases depend on the
+/// superblock that was found. That superblock must therefore be made durable.
 #[test]
 fn nothing_of_an_earlier_life_counts_as_synced_after_a_failed_sync() {
     let mut reopened_ahead = 0;
@@ -112,13 +113,13 @@ fn nothing_of_an_earlier_life_counts_as_synced_after_a_failed_sync() {
                 let failed = (0..4).find_map(|round| checkpoint(&store, &format!("never {round}"), 0).err());
                 assert!(failed.is_some_and(|error| !error.is_full()));
                 drop(store);
-                // The process ends and is restarted.
+                // The process ends and is started again.
                 let again = sim.reopen();
                 again.clear_faults();
                 let (store, _) = open(&(Arc::new(again.clone()) as Arc<dyn Directory>)).unwrap();
                 let found = store.superblock().generation;
                 reopened_ahead += u32::from(text(&store) != "sound");
-                // The log is released up to the superblock's cut, and the power fails.
+                // The log is released up to the cut of the superblock, and then the power fails.
                 drop(store);
                 let image: Arc<dyn Directory> = Arc::new(again.image(CrashSurvival::None, seed));
                 let (store, _) = open(&image).unwrap_or_else(|error| panic!("{file} {nth} {seed}: {error}"));

@@ -1,4 +1,4 @@
-//! Adds a tier to an open store, with crashes of the machines at each operation.
+//! Adds a tier to an open store, and crashes the machines at each operation.
 
 use super::*;
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ fn added(store: &Store, machine: &SimDirectory) -> Result<u8> {
     let directory: Arc<dyn Directory> = Arc::new(machine.clone());
     let tier = store.begin_adding(&directory, TierLimits::default())?;
     assert!(!store.takes_extents(tier), "not before it is durable");
-    // The same nodes, in a generation that counts the tier.
+    // The payload is unchanged, but the superblock of the new generation includes the tier.
     let payload = store.superblock().payload;
     store.begin_checkpoint()?.finish(&payload, 0)?;
     store.end_adding(tier)?;
@@ -55,7 +55,7 @@ fn a_crash_at_any_operation_leaves_the_store_with_the_tier_or_without() {
             let all = machines(2);
             let store = Store::create(directories(&all[..1]), &options(1), b"").unwrap();
             checkpoint(&store, FIRST).unwrap();
-            // Operations of both machines are counted together.
+            // The operations of both machines are counted together.
             let calls = Arc::new(AtomicU64::new(0));
             let images = Arc::new(Mutex::new(None));
             for machine in &all {
@@ -78,7 +78,7 @@ fn a_crash_at_any_operation_leaves_the_store_with_the_tier_or_without() {
             let store = open(directories(&images[..count])).unwrap();
             assert_eq!(texts(&store), [format!("{FIRST} on tier 0")]);
             assert_eq!(check(&store), [""; 0], "{survival:?} at {call}");
-            // Leftovers of an interrupted addition do not prevent another one.
+            // Files of an interrupted addition of a tier do not prevent another attempt.
             if count == 1 {
                 added(&store, &images[1]).unwrap();
             }
