@@ -15,7 +15,7 @@ pub enum OnDiskObject {
     ExtentMap,
     /// A node, which occupies one to sixteen pages.
     Node,
-    /// The header of a log segment.
+    /// The header of a segment of the log.
     LogSegment,
     /// A record of the log.
     LogRecord,
@@ -107,7 +107,7 @@ pub enum Error {
     WrongTier {
         directory: String,
         tier: u8,
-        /// The first directory of the store.
+        /// Description of the store's first directory.
         store: String,
         /// A description of the mismatch and its remedy.
         why: String,

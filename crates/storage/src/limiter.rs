@@ -38,7 +38,7 @@ impl RateLimiter {
         }
     }
 
-    /// Returns the rate in units per second.
+    /// Returns the rate limit in units per second.
     #[must_use]
     pub fn per_second(&self) -> u64 {
         self.per_second

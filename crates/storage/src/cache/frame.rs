@@ -90,7 +90,7 @@ impl NodeKey {
     }
 }
 
-/// The header of one frame.
+/// The header of a frame, which describes the node in the frame and its use.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct FrameHeader {

@@ -27,7 +27,7 @@
 //! - **C5** The memory charged to the budget does not exceed the budget. There are two exceptions:
 //!   while a reduction of the budget takes effect, and while guards and references keep more
 //!   private memory alive than the reserve for it.
-//! - **C6** A node that failed verification or decoding is never in the page table.
+//! - **C6** The page table never contains a node that failed verification or decoding.
 //! - **C7** No thread waits for a device while it holds a lock. No thread waits for another
 //!   thread's read before it has submitted its own reads.
 //! - **C8** Bytes read from a promoted copy are used only if they match the checksum in the node's
@@ -125,7 +125,7 @@ const ROUNDS_TO_SHRINK: usize = 8;
 /// Whether the nodes that a read loads should stay in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CacheRetention {
-    /// The node is cached normally.
+    /// The node is cached like any node that was read for a lookup.
     Keep,
     /// The node is expected to be used once, as in scans and compactions. Pass-through reads may
     /// use a limited share of the frames. Beyond that share, they may evict only nodes that will

@@ -32,7 +32,7 @@ enum NodeBacking<'g> {
     Private(Arc<HeapNode>),
 }
 
-/// A node's bytes, valid while a guard lives.
+/// A reference to the bytes of a node, which is valid while an epoch guard lives.
 ///
 /// Creating one changes no reference count and writes no memory. To use a node after the guard is
 /// dropped, call [`NodeRef::retain`] or copy the bytes.

@@ -26,7 +26,7 @@ pub(super) const WORDS: usize = if cfg!(alluvium_model_check) { 2 } else { 7 };
 /// Number of consecutive buckets in which a node may be stored. With an average of four words in a
 /// bucket, the probability that all of them are full is below 10⁻⁹.
 const PROBES: usize = 8;
-/// Target average number of words in a bucket.
+/// Average number of words in a bucket for which the table is sized.
 const MEAN: usize = 4;
 
 const LOCKED: u64 = 1;
@@ -67,7 +67,7 @@ fn tag(hash: u64) -> u64 {
 
 const TAG_MASK: u64 = !0 << 32;
 
-/// Result of an insertion or a removal.
+/// The outcome of an insertion or a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageTableUpdate {
     Made,
@@ -79,7 +79,7 @@ pub(super) enum PageTableUpdate {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageTableLookup {
-    /// The frame of the node.
+    /// The node was found in this frame.
     Frame(FrameId),
     /// The table does not contain the node.
     Nothing,

@@ -42,7 +42,7 @@ const REQUESTED_FRACTION: u64 = 8;
 
 /// One batch of reads in flight, and the results for its nodes.
 pub(super) type BatchRead = SingleFlight<SubmittedBatch, Arc<[NodeResult]>>;
-/// The result of reading one node.
+/// The result of reading one node: where the node is stored, or the error.
 pub(super) type NodeResult = std::result::Result<NodeStorage, Arc<Error>>;
 
 /// The memory into which a node is read.
@@ -52,7 +52,7 @@ enum NodeBuffer {
     Private(BudgetCharge),
 }
 
-/// One node of a batch.
+/// One node of a batch, and where and how it is read.
 #[derive(Debug)]
 pub(super) struct BatchEntry {
     pub(super) pointer: NodePointer,
@@ -105,7 +105,7 @@ pub(super) enum NodeBytes<'b> {
 pub(super) enum NodeLookup {
     /// The node is in the cache.
     Frame(FrameId),
-    /// The node is entry `index` of a batch.
+    /// The node is being read as entry `index` of a batch.
     Reading {
         reading: Arc<BatchRead>,
         index: usize,

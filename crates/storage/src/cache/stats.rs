@@ -131,7 +131,7 @@ pub struct CacheStats {
     pub charged_bytes: u64,
     /// Bytes of the chunks in use, including frame headers and free frames.
     pub arena_bytes: u64,
-    /// Memory of the page tables.
+    /// Bytes of the page tables, including tables that were replaced but not freed yet.
     pub table_bytes: u64,
     /// Bytes of lists, counters and other structures of fixed size.
     pub fixed_bytes: u64,

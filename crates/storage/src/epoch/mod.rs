@@ -228,7 +228,7 @@ impl EpochGuard {
         self.epoch
     }
 
-    /// Returns whether this guard belongs to these epochs.
+    /// Returns whether this guard was created by `epochs` or a clone of it.
     #[inline]
     #[must_use]
     pub fn is_of(&self, epochs: &Epochs) -> bool {

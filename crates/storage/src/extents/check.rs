@@ -44,12 +44,12 @@ pub enum ExtentViolation {
     },
     /// The number of live bytes exceeds the size of the extent (X6).
     LiveBytes {
-        /// The extent with too many live bytes.
+        /// The extent whose live bytes exceed its size.
         extent: Extent,
         /// The number of live bytes, which is more than the extent's size.
         live: u64,
     },
-    /// An extent extends past the end of its tier's file.
+    /// An extent ends after the end of its tier's file.
     OutsideFile {
         /// The extent that ends after the end of the file.
         extent: Extent,

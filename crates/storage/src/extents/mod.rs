@@ -95,7 +95,7 @@ pub const UNIT: u64 = 128 * KIB;
 pub const MAX_EXTENT_UNITS: u32 = 1 << 15;
 /// Maximum size of a tier in units, which is 256 TiB.
 pub const MAX_TIER_UNITS: u32 = 1 << 31;
-/// Maximum number of references to an extent.
+/// Maximum reference count of an extent.
 pub const MAX_REFERENCES: u32 = (1 << 24) - 1;
 const _: () = assert!(
     MAX_TIER_UNITS as u64 * UNIT <= i64::MAX as u64,
@@ -122,7 +122,7 @@ const _: () = {
 pub struct Extent {
     /// The tier whose file contains the extent.
     pub tier: u8,
-    /// Number of the first unit in the tier's file.
+    /// Number of the extent's first unit in the tier's file.
     pub start: u32,
     /// Number of units, from 1 to [`MAX_EXTENT_UNITS`].
     pub units: u32,
@@ -207,8 +207,8 @@ pub struct TierLimits {
     /// Maximum number of bytes that the tier may use on its file system, or `None` for no limit.
     pub max_bytes: Option<u64>,
     /// Minimum size in bytes of the tier's reserve, which all classes except
-    /// [`AllocationClass::Normal`] may use. While little space is used, the reserve is smaller: at
-    /// most an eighth of the used space, but at least 2 MiB.
+    /// [`AllocationClass::Normal`] may use. It is limited to an eighth of the used space, or to 2
+    /// MiB if that is more.
     pub min_reserve: u64,
     /// Maximum size in bytes of the tier's reserve. The reserve grows to a 64th of the used space,
     /// if that is more than `min_reserve`, up to this maximum.
@@ -264,8 +264,8 @@ pub struct ExtentOptions {
     /// Maximum number of bytes that a tier may use on its file system, or `None` for no limit.
     pub max_bytes: Option<u64>,
     /// Minimum size in bytes of a tier's reserve, which all classes except
-    /// [`AllocationClass::Normal`] may use. While little space is used, the reserve is smaller: at
-    /// most an eighth of the used space, but at least 2 MiB.
+    /// [`AllocationClass::Normal`] may use. It is limited to an eighth of the used space, or to 2
+    /// MiB if that is more.
     pub min_reserve: u64,
     /// Maximum size in bytes of a tier's reserve. The reserve grows to a 64th of the used space, if
     /// that is more than `min_reserve`, up to this maximum.
@@ -344,7 +344,7 @@ pub struct TierUsage {
     /// Length of the tier's file in bytes.
     pub file_bytes: u64,
     pub live_extents: u64,
-    /// Total size of the live extents in bytes.
+    /// Total size in bytes of the live extents.
     pub live_extent_bytes: u64,
     /// Number of live bytes in live extents, as counted by their owners.
     pub live_bytes: u64,
@@ -370,7 +370,7 @@ pub struct TierUsage {
 /// The space of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtentUsage {
-    /// The space of each tier.
+    /// The space of each tier, in the order of the tier numbers.
     pub tiers: Vec<TierUsage>,
     /// Bytes that all tiers together may occupy on their file systems, as far as known.
     pub occupied_bytes: u64,

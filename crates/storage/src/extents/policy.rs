@@ -178,9 +178,10 @@ const _: () = assert!(
 );
 
 /// Returns the number of units to keep backed for essential allocations. This is the configured
-/// minimum `wanted`, limited to an eighth of the used units but not below [`LEAST_RESERVE`]. If a
-/// 64th of the used units is more, the reserve is that many units, up to the configured maximum
-/// `most`. A tier that starts small has a smaller reserve while it uses only a few MiB.
+/// minimum `wanted`, limited to an eighth of the used units or to [`LEAST_RESERVE`], whichever is
+/// more. If a 64th of the used units is more than that, the reserve has that many units, up to the
+/// configured maximum `most`. A tier that starts small has a smaller reserve while it uses only a
+/// few MiB.
 pub(super) fn reserve(used: u32, (wanted, most): (u32, u32), start: InitialSizing) -> u32 {
     let least = match start {
         InitialSizing::Whole => wanted.min(LEAST_RESERVE),

@@ -81,7 +81,7 @@ impl ExtentCounts {
     }
 }
 
-/// The extents and the free units of one tier.
+/// The state of one tier: its extents and its free units.
 #[derive(Debug, Default)]
 pub(super) struct TierExtents {
     pub(super) number: u8,

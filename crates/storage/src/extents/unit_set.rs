@@ -288,7 +288,7 @@ impl UnitSet {
         self.inside(range.clone()) == range && self.count_in(range.clone()) == range.end - range.start
     }
 
-    /// Returns the number of units of a range that are in the set.
+    /// Returns how many units of a range are in the set.
     pub(super) fn count_in(&self, range: Range<u32>) -> u32 {
         let mut count = 0;
         Self::each_word(self.inside(range), |index, mask| {

@@ -20,7 +20,7 @@ use crate::sync::{AtomicU64, Condvar, Mutex, Ordering, spin};
 use crate::watermark::order;
 use crate::{Error, Result};
 
-/// Maximum number of times that a leader yields before it syncs.
+/// Maximum number of times that a leader yields the processor before it syncs.
 const MAX_GATHER: u32 = if cfg!(alluvium_model_check) { 1 } else { 64 };
 
 /// Number of consecutive yields without a new record after which a leader stops waiting for more

@@ -78,10 +78,10 @@ use alluvium_base::checksum;
 use alluvium_base::checksum::{seeded, seeded_parts};
 use alluvium_device::BootId;
 
-/// The first bytes of every segment.
+/// The first bytes of every segment, which identify the format.
 pub const MAGIC: [u8; 8] = *b"alluvlog";
 
-/// The first bytes of the mark.
+/// The first bytes of the mark, which identify the format.
 pub const MARK_MAGIC: [u8; 8] = *b"alluvmrk";
 
 /// The format version of segments that is written, which is also the only one that can be read.
@@ -110,7 +110,7 @@ const _: () = assert!(
     (RECORD_BYTES as u64).is_multiple_of(ALIGNMENT) && (BLOCK_BYTES as u64).is_multiple_of(ALIGNMENT)
 );
 
-/// The header block of a segment.
+/// The contents of a segment's header block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// The slot number, which is the number in the name of the file.
@@ -141,7 +141,7 @@ pub struct SegmentHeader {
 /// The result of decoding a header block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecodedHeader {
-    /// The valid header of a segment.
+    /// The header of a valid segment.
     Segment(SegmentHeader),
     /// Only zeros: the slot does not contain a segment.
     Empty,

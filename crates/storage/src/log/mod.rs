@@ -523,7 +523,7 @@ impl WriteAheadLog {
         self.shared.segment_bytes()
     }
 
-    /// Returns the space used by the log.
+    /// Returns the space that the log uses.
     #[must_use]
     pub fn usage(&self) -> LogUsage {
         self.shared.usage()

@@ -103,7 +103,7 @@ impl LogOptions {
         }
     }
 
-    /// Checks that the options are consistent.
+    /// Checks that each option is valid and that the options are consistent with each other.
     ///
     /// # Errors
     /// [`Error::BadOption`] with the name of the first invalid option.

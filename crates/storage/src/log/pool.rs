@@ -77,7 +77,7 @@ struct IdleSlots {
     free: Vec<(Arc<SegmentSlot>, u64)>,
     /// Slots whose files have no space allocated on the file system.
     holes: Vec<Arc<SegmentSlot>>,
-    /// Short slots for the first records of a new log.
+    /// Short slots, which a new log that starts small uses for its first records.
     short: Vec<Arc<SegmentSlot>>,
     /// Numbers of all slots for which a file exists.
     names: BTreeSet<u32>,

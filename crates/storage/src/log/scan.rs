@@ -62,7 +62,7 @@ pub(super) struct VacantSlot {
     pub(super) damage: Option<String>,
 }
 
-/// All files of a log.
+/// All files of a log, as found in its directory.
 #[derive(Debug, Default)]
 pub(super) struct LogInventory {
     /// The files that contain a segment, ordered by segment number.
@@ -170,7 +170,7 @@ pub(super) struct LocatedRecord {
     pub(super) header: RecordHeader,
 }
 
-/// Iterates over the records of one segment.
+/// A cursor that reads the records of one segment in order.
 #[derive(Debug)]
 pub(super) struct SegmentCursor {
     at: u64,

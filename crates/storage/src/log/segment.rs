@@ -43,7 +43,7 @@ pub(super) fn slot_of(name: &str) -> Option<u32> {
 /// A file that stores one segment at a time.
 #[derive(Debug)]
 pub(super) struct SegmentSlot {
-    /// The number in the file's name.
+    /// The slot number, which is the number in the name of the file.
     pub(super) index: u32,
     pub(super) file: Arc<dyn Device>,
     pub(super) len: u64,
@@ -544,7 +544,7 @@ mod tests {
                 let mut at = 0;
                 for len in [512u64, 40, 200, 1000, 16, 2048] {
                     let bytes = vec![len as u8 | 1; len as usize];
-                    // SAFETY: this thread alone writes the slot.
+                    // SAFETY: this thread is the only writer of the slot.
                     unsafe { pen.put(at, [&bytes[..8], &bytes[8..]], len) };
                     at += len;
                     if len != 200 {
@@ -563,7 +563,8 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let directory = FileDirectory::create(place.path()).unwrap();
         let (value, len) = (vec![7; 16 * PIECE], 17 * PIECE as u64);
-        // Other tests map files concurrently, so one small measurement is sufficient.
+        // Other tests map files at the same time, so it is sufficient that one of the measurements
+        // is small.
         let grown = (0..5).map(|number| {
             let file = directory
                 .create(&slot_file(number), FileOptions::BUFFERED)
@@ -576,7 +577,7 @@ mod tests {
             slot.map().unwrap();
             assert_eq!(slot.resident(), 0);
             let before = resident_of_files();
-            // SAFETY: this thread alone writes the slot.
+            // SAFETY: this thread is the only writer of the slot.
             unsafe { SegmentWriter::new(&slot).put(0, [&[1; 512], &value], len) };
             let grown = resident_of_files().saturating_sub(before);
             let read = slot.file.read_at(0, 16 * PIECE, Purpose::Other).unwrap();
@@ -659,7 +660,7 @@ mod tests {
         file.grow(4096).unwrap();
         let slot = SegmentSlot::new(0, file, 4096);
         let mut pen = SegmentWriter::new(&slot);
-        // SAFETY: this thread alone writes the slot.
+        // SAFETY: this thread is the only writer of the slot.
         unsafe {
             pen.put(0, [&[1; 8], &[]], 8);
             pen.flush(&slot).unwrap();

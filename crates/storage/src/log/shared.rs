@@ -218,7 +218,7 @@ impl LogInner {
         self.recovered_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns whether a recovery is in progress.
+    /// Returns whether the log is being recovered, so that its limit is not enforced.
     #[must_use]
     pub(super) fn is_recovering(&self) -> bool {
         self.pool.ignores_limit()

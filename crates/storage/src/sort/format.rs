@@ -116,15 +116,15 @@ pub(super) fn prefix(key: &[u8], skip: usize) -> u64 {
     }
 }
 
-/// The header of a frame.
+/// The header of a frame, without its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunFrameHeader {
-    /// The number of the run.
+    /// Number of the run to which the frame belongs.
     pub run: u64,
-    /// The number of the frame in its run.
+    /// Number of the frame in its run.
     pub number: u64,
     pub records: u32,
-    /// Size of the records in bytes.
+    /// Total size in bytes of the records in the frame.
     pub bytes: u32,
 }
 

@@ -9,11 +9,12 @@ const LEAST_MEMORY: usize = 64 << 10;
 /// Minimum and maximum size in bytes of a frame, which is the unit of I/O.
 const FRAMES: std::ops::RangeInclusive<usize> = 4096..=(1 << 20);
 
-/// The default frame size is the memory of a sort divided by this number. Each of `SHARES / 2 - 2`
-/// runs then has two frames, and the output has the rest.
+/// Unless the options specify the frame size, it is the memory of a sort divided by this number,
+/// rounded down to a power of two. Each of `SHARES / 2 - 2` runs then has two frames, and the
+/// output has the rest.
 const SHARES: usize = 128;
 
-/// Default memory of a sort in bytes.
+/// Default memory of a sort in bytes, which is 256 MiB.
 const DEFAULT_MEMORY: usize = 256 * MIB as usize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

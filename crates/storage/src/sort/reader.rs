@@ -36,7 +36,7 @@ impl SortedRun {
     }
 }
 
-/// Reads the records of a run in order.
+/// A reader that returns the records of a run in order.
 #[derive(Debug)]
 pub(super) struct SortedRunReader {
     run: SortedRun,

@@ -1,4 +1,4 @@
-//! Adds a tier to an open store.
+//! Adds a tier to an open store, in these steps:
 //!
 //! ```text
 //!  1  the directory gets a mark and a file, durably          a crash: the directory is vacant

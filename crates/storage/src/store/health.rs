@@ -1,4 +1,4 @@
-//! Whether the store still accepts changes (invariant S6).
+//! Tracks whether the store still accepts changes (invariant S6).
 
 use crate::{Error, Result};
 use std::sync::OnceLock;

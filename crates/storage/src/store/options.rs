@@ -26,7 +26,7 @@ pub struct StoreOptions {
     pub page_size: PageSize,
     /// Memory budget of the cache in bytes.
     pub cache_bytes: u64,
-    /// Whether the cache's memory is registered with the kernel.
+    /// Whether the memory of the cache is registered with the kernel or can be returned to it.
     pub cache_memory: CacheMemory,
     pub extents: ExtentOptions,
     pub log: LogOptions,

@@ -25,8 +25,8 @@ impl Store {
     }
 
     /// Performs one step of promotion. Frees copies if they exceed the space available to them, and
-    /// writes the hot nodes collected by the cache once they fill an extent. Returns whether
-    /// anything was done.
+    /// writes the hot nodes that the cache has collected once there are enough for an extent.
+    /// Returns whether anything was done.
     ///
     /// # Errors
     /// I/O errors. If the disk is full, all copies are freed, and no error is returned.

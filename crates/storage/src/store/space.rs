@@ -23,7 +23,7 @@ pub struct TierSpace {
     pub planned_bytes: u64,
     /// Bytes available to ordinary writes, excluding the reserve.
     pub free_bytes: u64,
-    /// Whether the tier accepts new extents.
+    /// Whether the tier accepts new extents, because it is neither closed nor failed.
     pub is_open: bool,
 }
 
@@ -103,7 +103,7 @@ impl Store {
         self.closed_tiers.fetch_and(!(1 << tier), Ordering::AcqRel);
     }
 
-    /// Returns whether a tier accepts new extents: it is neither closed nor failing.
+    /// Returns whether a tier accepts new extents, because it is neither closed nor failed.
     #[must_use]
     pub fn takes_extents(&self, tier: u8) -> bool {
         !self.is_closed(tier) && !self.tiers.fails(tier)

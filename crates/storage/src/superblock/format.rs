@@ -35,7 +35,7 @@ pub const FORMAT_VERSION: u32 = 2;
 pub const SLOT_BYTES: usize = 4096;
 /// Number of slots, for two copies of each of two generations.
 pub const SLOTS: usize = 4;
-/// Maximum size of the payload in bytes.
+/// Maximum size in bytes of the payload in a superblock.
 pub const MAX_PAYLOAD: usize = CHECKSUM_AT - PAYLOAD_AT;
 
 const MAGIC: &[u8; 8] = b"ALLUVIUM";
@@ -46,7 +46,7 @@ const CHECKSUM_AT: usize = SLOT_BYTES - 8;
 const _: () = assert!(MAP_POINTER_AT + MapPointer::BYTES <= PAYLOAD_AT);
 const _: () = assert!(MAX_PAYLOAD == 3960 && MAX_PAYLOAD <= u16::MAX as usize);
 
-/// The contents of a superblock.
+/// The contents of a superblock, which describe one generation of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
     /// The id of the store.

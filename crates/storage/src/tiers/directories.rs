@@ -33,14 +33,14 @@ impl TierDirectories {
         self
     }
 
-    /// Replaces the directory of a tier.
+    /// Returns the directories with the directory of one tier replaced.
     pub(crate) fn with(mut self, tier: u8, directory: Arc<dyn Directory>) -> TierDirectories {
         let place = self.all.get_mut(usize::from(tier));
         *place.expect("there is such a tier (T1)") = directory;
         self
     }
 
-    /// Returns the first `count` directories.
+    /// Returns only the first `count` directories.
     pub(crate) fn first_ones(&self, count: usize) -> TierDirectories {
         debug_assert!(count > 0, "a store has a directory (T1)");
         TierDirectories {
@@ -51,7 +51,7 @@ impl TierDirectories {
     /// Returns the directories after replacing each one with the result of `change`.
     ///
     /// # Errors
-    /// The first error of `change`.
+    /// The first error that `change` returns.
     pub fn map(
         &self,
         change: impl FnMut(&Arc<dyn Directory>) -> alluvium_device::Result<Arc<dyn Directory>>,
@@ -81,7 +81,7 @@ impl TierDirectories {
         self.all.len()
     }
 
-    /// Returns the directories in the order of their tiers.
+    /// Returns the directories, in the order of the tier numbers.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Directory>> {
         self.all.iter()
     }

@@ -37,7 +37,7 @@ const _: () = assert!(
 /// The contents of a marker file, which identify the directory of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierMark {
-    /// The identity of the store.
+    /// The identity of the store to which the tier belongs.
     pub store: u128,
     /// The number of the tier, from 1 to 7.
     pub tier: u8,

@@ -77,7 +77,7 @@ impl TierDirectories {
     /// durable (T3).
     ///
     /// # Errors
-    /// I/O errors. The next opening of the store completes the creation.
+    /// I/O errors. In that case, the next opening of the store completes the creation.
     pub(crate) fn end_creation(&self) -> Result<()> {
         self.further().try_for_each(|(_, directory)| end(directory))
     }

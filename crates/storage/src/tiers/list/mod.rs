@@ -41,7 +41,7 @@ pub struct TierEntry {
 /// The tiers of a store other than the first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TierList {
-    /// The identity of the store.
+    /// The identity of the store to which the tiers belong.
     pub store: u128,
     /// The entries of the tiers, in ascending order of their numbers.
     pub tiers: Vec<TierEntry>,
