@@ -124,7 +124,7 @@ impl NodeCacheInner {
             let mut keys = HashSet::new();
             for (bucket, frame) in words {
                 if !frames.contains_key(&frame) {
-                    continue; // said already
+                    continue; // This violation was already reported.
                 }
                 let key = self.header(frame).key();
                 let distance = table.distance(key.hash(), bucket);

@@ -83,12 +83,12 @@ impl Store {
         open.any(|space| space.free_bytes >= bytes)
     }
 
-    /// Closes a tier to new data. This affects only callers that choose a tier for their data: an
-    /// explicit request for this tier still succeeds.
+    /// Closes a tier to new data. A caller that chooses a tier for its data must therefore check
+    /// [`Store::takes_extents`]: an allocation on a closed tier is not rejected.
     ///
     /// # Panics
-    /// If `tier` is the first tier, which also receives the data of callers that choose no tier, or
-    /// if it exceeds the maximum tier number.
+    /// If `tier` is the first tier, because it also receives the data of callers that choose no
+    /// tier, or if it exceeds the maximum tier number.
     pub fn close_tier(&self, tier: u8) {
         assert!(
             tier > 0 && usize::from(tier) < MAX_TIERS,
