@@ -421,5 +421,5 @@ impl NodeCacheInner {
 
 /// Number of candidates that are examined for each chunk to be removed from the cache.
 const SEARCHED_TO_SHRINK: usize = 4;
-/// Maximum number of candidates that one call of [`NodeCacheInner::balance`] examines.
+/// Maximum number of candidates that a single call of [`NodeCacheInner::balance`] examines.
 const MAX_SEARCHED: usize = 16;

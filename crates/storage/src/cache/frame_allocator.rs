@@ -29,7 +29,7 @@ const HAND: usize = 64;
 /// The stock of a lane has at most 1/`AHEAD_FRACTION` of the frames of a class.
 /// Tuning: `16` since 2026-11-21.
 const AHEAD_FRACTION: usize = 16;
-/// Maximum number of times that one call advances the CLOCK hand if all frames are in use. The
+/// Maximum number of times that a single call advances the CLOCK hand if all frames are in use. The
 /// reference bits of these frames are then cleared, so the next sweep can evict them.
 /// Tuning: `16` since 2026-11-21.
 const MAX_HANDS: usize = 16;

@@ -34,7 +34,7 @@ struct SlotClaim {
     claimed: ThreadSlot,
 }
 
-/// All slots that one thread owns, for different epochs.
+/// All slots that a single thread owns, for different epochs.
 #[derive(Default)]
 struct ThreadClaims(Vec<SlotClaim>);
 

@@ -175,7 +175,7 @@ impl Extents {
 
 fn find_overlaps(wanted: &BTreeMap<Extent, u64>, violations: &mut Vec<ExtentViolation>) {
     // The extents are sorted by tier and start. If an extent overlaps any earlier one, it also
-    // overlaps the earlier extent that ends last, so only that one is compared.
+    // overlaps the earlier extent that ends last, so only the latter is compared.
     let mut furthest: Option<Extent> = None;
     for &second in wanted.keys() {
         let end = |extent: &Extent| u64::from(extent.start) + u64::from(extent.units);

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Maximum number of units that one device operation punches, which is 1 GiB.
+/// Maximum number of units that a single device operation punches, which is 1 GiB.
 const MAX_PUNCH: u32 = 8192;
 
 /// Limits on the work of one step of reclamation.

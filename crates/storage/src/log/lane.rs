@@ -127,7 +127,7 @@ impl LaneSet {
     }
 
     /// Locks and returns a lane for the next record of this thread. All commits that wait for the
-    /// device use the first lane, so that one sync serves all of them. Other commits use the
+    /// device use the first lane, so that a single sync serves all of them. Other commits use the
     /// thread's own lane, or another one if that is locked. A thread's own lane is never the first
     /// one, because a write to a page that is being synced has to wait.
     pub(super) fn pick(&self, durability: LogDurability) -> MutexGuard<'_, LogLane> {

@@ -61,7 +61,7 @@
 //!
 //! *Back-pressure* has two forms. If the log is full, an append fails immediately with
 //! [`Error::LogFull`]. If a sequence number exceeds the lowest incomplete one by more than the
-//! window (65,536), its writer waits until that one is complete.
+//! window (65,536), its writer waits until the lowest one is complete.
 
 pub mod check;
 mod commit;

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The sizes of slots are multiples of this number of bytes.
 const PAGE: u64 = 4096;
 
-/// Number of bytes of a slot that one step of preparation prefaults.
+/// Number of bytes of a slot that a step of preparation prefaults.
 const POPULATE_SLICE: u64 = 1 << 20;
 
 /// Number of segments by which control records may exceed the limit of the log.

@@ -563,8 +563,8 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let directory = FileDirectory::create(place.path()).unwrap();
         let (value, len) = (vec![7; 16 * PIECE], 17 * PIECE as u64);
-        // Other tests map files at the same time, so it is sufficient that one of the measurements
-        // is small.
+        // Other tests map files at the same time, so it is sufficient if any of the measurements is
+        // small.
         let grown = (0..5).map(|number| {
             let file = directory
                 .create(&slot_file(number), FileOptions::BUFFERED)

@@ -48,7 +48,7 @@ pub(super) struct SortedRunReader {
     pub(super) parts: RecordParts,
     /// The ticket of the read of the next frame.
     coming: Option<Ticket>,
-    /// The number and the offset of the frame after that one.
+    /// The number and the offset of the frame that follows it.
     next: usize,
     offset: u64,
     spare: Option<AlignedBuffer>,
