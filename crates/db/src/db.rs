@@ -75,12 +75,13 @@ impl Db {
         Options::new().open(path)
     }
 
-    /// Opens an existing store for reading only. No file in its directory is changed, so the medium
-    /// may be read-only. The log is replayed into memory, and its records stay there.
+    /// Opens an existing store for reading only. No file in its directory is changed, so the store
+    /// may be on a read-only medium. The log is replayed into memory, and the replayed records stay
+    /// in memory while the store is open.
     ///
-    /// Any number of processes can have the store open for reading at the same time. Each sees the
-    /// state at the time of its opening. A process that has the store open for writing excludes
-    /// readers, and readers exclude it.
+    /// Any number of processes can have the store open for reading at the same time. Each of them
+    /// sees the state of the store at the moment when it opened the store. A store that is open for
+    /// writing cannot be opened for reading, and vice versa.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -143,7 +144,9 @@ impl Db {
     /// Returns the keyspace with this name, and creates it if it does not exist.
     ///
     /// # Errors
-    /// If it must be created: [`Error::TooLong`]; [`Error::BadOption`] if the name is empty or
+    /// The errors of creating the keyspace, if it does not exist: [`Error::TooLong`];
+    /// [`Error::BadOption`] if the name is empty or contains a control character; the errors of
+    /// [`Keyspace::put`].
     /// contains a control character; as [`Keyspace::put`].
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         let definition = match self.catalog().get(name) {
@@ -170,16 +173,18 @@ impl Db {
     /// # Ok::<(), alluvium::Error>(())
     /// ```
     ///
-    /// As [`Db::keyspace`]; [`Error::OptionsDiffer`]; [`Error::SharedOptionsDiffer`] for a new
-    /// keyspace; [`Error::NotRegistered`]; [`Error::BadOption`] if the value threshold exceeds four
-    /// pages or the options of the structure are invalid.
+    /// The errors of [`Db::keyspace`]; [`Error::OptionsDiffer`] if the keyspace exists with other
+    /// options; [`Error::SharedOptionsDiffer`] if a new keyspace conflicts with the options that
+    /// existing keyspaces share; [`Error::NotRegistered`]; [`Error::BadOption`] if the value
+    /// threshold exceeds four pages or the options of the structure are invalid.
     pub fn keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
         let definition = self.find_or_create(name, options.structure.kind(), options)?;
         definition.options.require(name, options)?;
         Ok(self.handle(definition))
     }
 
-    /// Like [`Db::keyspace_with`], with a structure that the caller chooses.
+    /// Returns the keyspace with this name in the given structure, and creates it if it does not
+    /// exist. Otherwise like [`Db::keyspace_with`].
     pub(crate) fn keyspace_in(
         &self,
         name: &str,
@@ -254,10 +259,10 @@ impl Db {
             0,
             &format::encode_next(id + 1),
         );
-        // Registered before the first write, so that compactions know its merge operator and the
-        // dictionaries know its structure.
+        // The keyspace must be registered before its first write: compactions look up its merge
+        // operator, and the dictionaries look up its structure.
         self.engine().dictionaries.place(&definition)?;
-        // The structure may have allocated memory; the caches shrink by that much.
+        // The structure may have allocated memory, so the caches must shrink by that much.
         self.engine().fit_memory()?;
         self.catalog().prepare(&definition);
         self.shared.commit(&commit, CommitKeyspaces::Catalog, None)?;
@@ -301,17 +306,17 @@ impl Db {
         Ok(())
     }
 
-    /// Drops a keyspace and all its records. This writes one small record; the space is freed in
-    /// the background. Operations on handles to the keyspace fail from now on.
+    /// Drops a keyspace and all its records. The call writes one small log record; the space is
+    /// freed in the background. From now on, operations on handles to the keyspace fail.
     ///
     /// # Errors
-    /// [`Error::NoSuchKeyspace`], as [`Keyspace::delete`].
+    /// [`Error::NoSuchKeyspace`]; the errors of [`Keyspace::delete`].
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
         let _schema = self.engine().schema.lock();
         let definition = self.catalog().get(name).ok_or_else(|| no_such(name))?;
         self.catalog().begin_drop(&definition);
-        // A writer that did not see the drop must have its sequence number before the range is
-        // deleted.
+        // Wait for writers that did not see the drop: each of them must have a sequence number
+        // before the range is deleted, so that the range delete covers its write.
         self.engine().wait_for_writers();
         let mut commit = CommitRecord::default();
         commit.add(&[], &format::keyspace_key(name), MessageKind::Delete, 0, &[]);
@@ -327,9 +332,9 @@ impl Db {
     /// Writes a batch atomically.
     ///
     /// # Errors
-    /// As [`Keyspace::put`]; [`Error::OtherStore`]; [`Error::KeyspaceDropped`] if one of the
-    /// keyspaces was dropped after the batch was filled. In that case nothing of the batch is
-    /// written.
+    /// The errors of [`Keyspace::put`]; [`Error::OtherStore`] if the batch was filled for another
+    /// store; [`Error::KeyspaceDropped`] if one of its keyspaces was dropped after the batch was
+    /// filled. If a keyspace was dropped, no write of the batch takes effect.
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
         if batch.store.is_some_and(|store| store != self.shared.number()) {
             return Err(Error::OtherStore);
@@ -339,9 +344,9 @@ impl Db {
             .map(|_| ())
     }
 
-    /// Returns a future that writes a batch atomically: see [`Db::write`]. The future is ready once
-    /// the write is acknowledged. Writes whose futures wait at the same time share syncs, so a
-    /// thousand durable writes take little longer than one.
+    /// Returns a future that writes a batch atomically, as [`Db::write`] does. The future is ready
+    /// once the write is acknowledged. Pending futures share log syncs, so a thousand concurrent
+    /// durable writes take little longer than a single one.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -368,7 +373,7 @@ impl Db {
     /// Syncs the log, so that every acknowledged write survives a loss of power.
     ///
     /// # Errors
-    /// I/O errors. After one, the store rejects writes until it is opened again.
+    /// I/O errors. After an I/O error, the store rejects writes until it is opened again.
     pub fn sync(&self) -> Result<()> {
         self.shared.healthy()?;
         self.engine().health()?;
@@ -399,7 +404,8 @@ impl Db {
         let at = format::encode_snapshot(pinned.sequence());
         commit.add(&[], &format::snapshot_key(name), MessageKind::Put, 0, &at);
         self.shared.commit(&commit, CommitKeyspaces::Catalog, None)?;
-        // The named snapshot holds a reference separate from the handle's.
+        // The named snapshot needs a reference of its own: the handle returned below releases its
+        // reference when it is dropped.
         self.engine().open_snapshot_at(pinned.sequence());
         self.catalog().add_snapshot(name, pinned.sequence());
         Ok(Snapshot::new(pinned))
@@ -449,7 +455,8 @@ impl Db {
     }
 
     /// Flushes every acknowledged write into the tree and makes it durable, which empties the log.
-    /// The store does this on its own; call it before measuring the size on disk, for instance.
+    /// The store makes checkpoints on its own; an explicit call is useful before measuring the size
+    /// on disk, for instance.
     ///
     /// # Errors
     /// I/O errors; [`Error::is_full`].
@@ -460,8 +467,8 @@ impl Db {
     }
 
     /// Compacts the whole store: removes old versions and tombstones, and applies compaction
-    /// filters to every value. Background compactions run only where they pay off; this call
-    /// rewrites everything once.
+    /// filters to every value. Background compactions run only where they are expected to save more
+    /// work than they cost. This call rewrites all data once, regardless of cost.
     ///
     /// # Errors
     /// I/O errors; [`Error::is_full`].
@@ -471,9 +478,9 @@ impl Db {
         self.engine().compact()
     }
 
-    /// Reads the whole store and returns one sentence for each defect and for each further tier
-    /// that cannot be read. An empty list means that the store is intact. Reads and writes continue
-    /// during the check; background work pauses.
+    /// Reads the whole store and returns one sentence for each defect, and one for each tier other
+    /// than the first that cannot be read. An empty list means that the store is intact. Reads and
+    /// writes continue during the check; background work pauses.
     ///
     /// # Errors
     /// I/O errors. Damage is reported in the list and is not an error.
@@ -481,12 +488,13 @@ impl Db {
         Ok(self.check_report(|_| ())?.into_sentences())
     }
 
-    /// Like [`Db::check`], and also reports progress and the amount read of each structure.
+    /// Checks the store as [`Db::check`] does. In addition, calls `progress` as the check advances,
+    /// and reports how much data of each structure was read.
     ///
-    /// The check reads everything that a reader could reach from the device, bypassing the cache:
-    /// leaves, index nodes, values outside leaves, maplets, the trunk, the manifest, the extent
-    /// map, all copies of the superblock, and the log. It continues after damage and lists all of
-    /// it.
+    /// The check reads everything that a lookup or an opening of the store could reach: leaves,
+    /// index nodes, values outside leaves, maplets, the trunk, the manifest, the extent map, all
+    /// copies of the superblock, and the log. It bypasses the cache and reads from the device. It
+    /// does not stop at the first damage, but lists all of it.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -505,8 +513,9 @@ impl Db {
         self.engine().check(CheckLevel::Everything, &mut progress)
     }
 
-    /// Like [`Db::check`], but verifies only the allocation of extents: which are in use, and by
-    /// what. It reads almost nothing.
+    /// Verifies only the allocation of extents: which extents are in use, and which structure uses
+    /// each of them. In contrast to [`Db::check`], the call reads almost nothing from the device.
+    /// Returns one sentence for each defect.
     ///
     /// # Errors
     /// As [`Db::check`].
@@ -514,7 +523,8 @@ impl Db {
         Ok(self.check_structure_report()?.into_sentences())
     }
 
-    /// Like [`Db::check_structure`], and reports unreadable tiers separately.
+    /// Verifies the allocation of extents as [`Db::check_structure`] does, but reports unreadable
+    /// tiers separately from defects.
     ///
     /// # Errors
     /// As [`Db::check`].
@@ -524,18 +534,19 @@ impl Db {
     }
 
     /// Returns the commits that had been written to the log but were missing when the store was
-    /// opened; `None` if there are none. Checks list them in their notes.
+    /// opened, or `None` if no commit was missing. The notes of a [`CheckReport`] mention them too.
     ///
-    /// The store opens without such commits only if a loss of power may explain them: the log was
-    /// written during another boot or another mount. Otherwise they must be damaged, and the store
-    /// does not open.
+    /// The store opens without such commits only if a loss of power may explain their absence,
+    /// because the log was last written during another boot of the machine or another mount of the
+    /// file system. In any other case the missing commits must be damaged, and the store does not
+    /// open.
     #[must_use]
     pub fn lost_commits(&self) -> Option<LostCommits> {
         self.engine().store.log().lost_tail().map(LostCommits::new)
     }
 
-    /// Does about a millisecond of background work on this thread. Returns whether there was any.
-    /// Meant for programs that open the store without workers.
+    /// Does about a millisecond of background work on the calling thread, and returns whether there
+    /// was any work to do. Meant for programs that open the store without background threads.
     ///
     /// # Errors
     /// I/O errors.
@@ -556,9 +567,9 @@ impl Db {
         self.engine().set_memory(bytes)
     }
 
-    /// Sets the bytes of memory that the program uses outside the store and that count towards the
-    /// store's limit. Caches shrink by this amount, down to a sixteenth of the limit; memtables and
-    /// the log do not. Each call replaces the previous value.
+    /// Sets how many bytes of memory the program uses outside the store that shall count towards
+    /// the store's memory limit. The caches shrink by this amount, but not below a sixteenth of the
+    /// limit; the sizes of memtables and log do not change. Each call replaces the previous value.
     ///
     /// # Errors
     /// [`Error::Closed`].
@@ -567,8 +578,9 @@ impl Db {
         self.engine().set_external_memory(bytes)
     }
 
-    /// Returns the requests to each keyspace since the store was opened, by hour, estimated from a
-    /// sample of one request in 64. Keyspaces without sampled requests are omitted.
+    /// Returns the number of requests to each keyspace in each hour since the store was opened. The
+    /// numbers are estimates from a sample of one request in 64. Keyspaces without a sampled
+    /// request are omitted.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -587,10 +599,10 @@ impl Db {
         self.engine().workload()
     }
 
-    /// Returns the cost that the model of the structure predicts and the measured cost, since the
-    /// store was opened and for each hour that has ended: see [`Forecast`]. Returns `None` before
-    /// the first sampled request. The call uses some milliseconds of processor time, up to a second
-    /// for a large store.
+    /// Compares the cost predicted by the model of the structure with the measured cost, both since
+    /// the store was opened and for each completed hour: see [`Forecast`]. Returns `None` if no
+    /// request has been sampled yet. The call uses some milliseconds of processor time, or up to a
+    /// second for a large store.
     ///
     /// # Errors
     /// [`Error::Closed`]; as [`Keyspace::approximate_len`].
@@ -598,8 +610,8 @@ impl Db {
         self.engine().forecast()
     }
 
-    /// Returns the settings that the store chose when it was opened and those that it would choose
-    /// for new keyspaces, with reasons.
+    /// Returns the settings that the store chose when it was opened, and the settings that it would
+    /// choose for new keyspaces. Each choice states its reason.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -615,10 +627,10 @@ impl Db {
         self.engine().choices()
     }
 
-    /// Returns the share of cache memory for the record cache that has the lowest predicted cost
-    /// for the requests since the store was opened. Returns `None` if the current share should
-    /// stay: no other share is cheaper by more than the uncertainty of the model, no request was
-    /// sampled, or the structure has no model.
+    /// Returns the record cache's share of cache memory that minimises the predicted cost of the
+    /// requests received since the store was opened. Returns `None` if the current share should
+    /// stay: if no other share is cheaper by more than the uncertainty of the model, if no request
+    /// was sampled, or if the structure has no cost model.
     ///
     /// # Errors
     /// As [`Db::forecast`].
@@ -627,8 +639,9 @@ impl Db {
         self.engine().advise()
     }
 
-    /// Returns the predicted device reads of lookups if the record cache had this share of cache
-    /// memory. Returns `None` under the conditions of [`Db::advise`].
+    /// Predicts how much lookups would read from the device if the record cache had the share
+    /// `record_share` of cache memory. Returns `None` if no request was sampled or the structure
+    /// has no cost model.
     ///
     /// # Errors
     /// [`Error::BadOption`] for a share that is not from 0 to 0.75; as [`Db::forecast`].
@@ -637,12 +650,13 @@ impl Db {
         self.engine().advice_for(record_share)
     }
 
-    /// Sets the record cache's share of memory as advised, and monitors the effect. If lookups read
-    /// more than the band of the advice allows, or more than before, the change is reverted within
-    /// a minute. Otherwise it stays until the store is closed. [`Db::trials`] returns the outcome.
+    /// Sets the record cache's share of cache memory to the advised value, and starts to monitor
+    /// the effect. If lookups then read more than the upper bound of the prediction, or more than
+    /// before the change, the change is reverted within a minute. Otherwise the new share stays in
+    /// effect until the store is closed. [`Db::trials`] returns the outcome.
     ///
-    /// A background thread monitors the trial. In a store without [`Options::workers`], each call
-    /// of [`Db::work`] does.
+    /// A background thread monitors the change. In a store without background threads
+    /// ([`Options::workers`] is 0), each call of [`Db::work`] does so instead.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -664,24 +678,25 @@ impl Db {
         self.engine().apply_advice(advice)
     }
 
-    /// Returns the latest changes made by [`Db::apply_advice`], oldest first, at most 16, each with
-    /// its outcome. The list is lost when the store is closed.
+    /// Returns the latest changes made by [`Db::apply_advice`], at most 16, oldest first, each with
+    /// its outcome. The list is not persistent: closing the store discards it.
     #[must_use]
     pub fn trials(&self) -> Vec<Trial> {
         self.engine().trials.list()
     }
 
-    /// Returns a [`Reads`], which reads many keys concurrently on one thread without an executor.
+    /// Returns a [`Reads`], with which one thread can read many keys concurrently without an async
+    /// executor.
     #[must_use]
     pub fn reads<T>(&self) -> Reads<T> {
         Reads::new(&self.shared)
     }
 
-    /// Returns a drawing of the tree in plain text: one line for each node of the trunk and for
-    /// each of its children, with its runs. Keys start with the number of their keyspace. If the
-    /// store has paged keyspaces, one line for each level of their tree follows: see
-    /// [`Db::outline_pages`]. If it has several tiers, the contents of each follow: see
-    /// [`Db::outline_tiers`].
+    /// Returns a plain-text drawing of the tree. It has one line for each node of the trunk and one
+    /// for each child of the node, with the child's runs. Each key starts with the number of its
+    /// keyspace. If the store has paged keyspaces, the levels of their tree follow, one line per
+    /// level: see [`Db::outline_pages`]. If the store has several tiers, the contents of each tier
+    /// follow: see [`Db::outline_tiers`].
     #[must_use]
     pub fn draw(&self) -> String {
         let mut drawing = self.engine().dictionaries.tree.draw();
@@ -697,9 +712,9 @@ impl Db {
         drawing
     }
 
-    /// Returns the use of the pages that are updated in place: nodes of each level, fill factors,
-    /// pending messages, free pages. Returns `None` if no keyspace is paged. The call reads every
-    /// node and blocks flushes while it runs.
+    /// Describes the pages that are updated in place: the nodes of each level, their fill factors,
+    /// pending messages, and free pages. Returns `None` if the store has no paged keyspace. The
+    /// call reads every node, and flushes are blocked until it returns.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -720,9 +735,10 @@ impl Db {
         self.engine().dictionaries.outline_pages()
     }
 
-    /// Returns the shape of the tree as plain data: nodes of the trunk, their pivots and bundles,
-    /// the runs in them, and running compactions. Keys start with the number of their keyspace. The
-    /// call copies the keys of the trunk and reads nothing from the device.
+    /// Returns the shape of the tree as plain data: the nodes of the trunk, their pivots and
+    /// bundles, the runs in the bundles, and the running compactions. Each key starts with the
+    /// number of its keyspace. The call copies the keys of the trunk and reads nothing from the
+    /// device.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -740,8 +756,8 @@ impl Db {
         self.engine().dictionaries.tree.outline()
     }
 
-    /// Returns a run of the tree by its group number and its index in the group, both from
-    /// [`Db::outline`]; `None` if the run is no longer part of the tree.
+    /// Returns the run of the tree that has this group number and this index in the group, both
+    /// taken from [`Db::outline`]. Returns `None` if the run is no longer part of the tree.
     #[must_use]
     pub fn outline_run(&self, group: u64, place: usize) -> Option<OutlineRun> {
         self.engine().dictionaries.tree.outline_run(group, place)
@@ -753,10 +769,10 @@ impl Db {
         self.engine().visible()
     }
 
-    /// Closes the store: flushes memory to disk, so that the next opening is fast. Operations on
-    /// other handles fail from now on. Dropping the last handle does the same, but cannot report an
-    /// error. If code that the store calls, such as a waker, closes the store, the call returns at
-    /// once and another thread closes the store.
+    /// Closes the store. All writes in memory are flushed to disk first, so that the next opening
+    /// is fast. From now on, operations on other handles fail. Dropping the last handle also closes
+    /// the store, but cannot report an error. If the call comes from code that the store itself
+    /// runs, such as a waker, it returns at once, and another thread closes the store.
     ///
     /// # Errors
     /// I/O errors. No acknowledged write is lost.
@@ -764,7 +780,7 @@ impl Db {
         self.shared.close()
     }
 
-    /// Ends the store as if the process had died: no handle writes anything more.
+    /// Abandons the store as if the process had crashed: from now on, no handle writes anything.
     pub(crate) fn end_abruptly(&self) {
         self.shared.workers.stop();
         self.shared.engine.abandon();
@@ -777,8 +793,9 @@ fn no_such(name: &str) -> Error {
     }
 }
 
-/// Rejects names that are too long, and names that lists cannot show unambiguously. Existing
-/// keyspaces with such names stay usable and can be renamed.
+/// Returns an error if a new name is too long, is empty, or contains a control character, which
+/// lists of names could not show unambiguously. Existing keyspaces with such names remain usable
+/// and can be renamed.
 fn checked_name(name: &str) -> Result<()> {
     let why = match name {
         "" => Some("the name is empty: give at least one character".to_owned()),

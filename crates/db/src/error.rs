@@ -9,7 +9,7 @@ use thiserror::Error;
 /// Result of an operation on the store.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Kind of an [`enum@Error`], for programs that choose a reaction.
+/// The kind of an [`enum@Error`]. Programs match on it to decide how to react.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -57,8 +57,8 @@ pub enum ErrorKind {
     InvalidArgument,
     /// A stored value cannot be combined with the operands that were merged into it.
     BadValue,
-    /// The log no longer holds the requested commits, or the transaction no longer has the
-    /// savepoint.
+    /// The log no longer contains the requested commits, or the transaction no longer has the
+    /// requested savepoint.
     Gone,
     /// Another commit changed data that the transaction depends on: run it again.
     Conflict,
@@ -72,9 +72,10 @@ pub enum ErrorKind {
     LimitReached,
 }
 
-/// A failure in the storage layer: an I/O error, damage, a full disk, or an earlier failure.
+/// An error of the storage layer: an I/O error, damage, a full disk, or a consequence of an earlier
+/// failure.
 ///
-/// The message names the operation, the place and the remedy.
+/// The message names the failed operation, the file or object concerned, and the remedy.
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct StorageError(Storage);
@@ -100,7 +101,8 @@ impl StorageError {
         }
     }
 
-    /// Returns whether the damage is in the extent map, which a repair rebuilds without loss.
+    /// Returns whether the damage affects only the extent map, which a repair rebuilds without loss
+    /// of data.
     #[must_use]
     pub fn is_extent_map_damaged(&self) -> bool {
         matches!(&self.0, Storage::Corrupt { place, .. } if place.object == OnDiskObject::ExtentMap)
@@ -127,35 +129,36 @@ fn kind_of_device(error: &Device) -> ErrorKind {
     }
 }
 
-/// Error of an operation. Unless documented otherwise, a failed operation changed nothing.
+/// The error of an operation. Unless documented otherwise, a failed operation has changed nothing.
 ///
-/// Programs match on [`Error::kind`]; the variants hold the details.
+/// Programs match on [`Error::kind`]; the variants contain the details.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An I/O error, damage, a full disk, or an earlier failure.
+    /// The storage layer failed: an I/O error, damage, a full disk, or a consequence of an earlier
+    /// failure.
     #[error(transparent)]
     Storage(StorageError),
     /// The store was closed by another handle.
     #[error("the store is closed: open it again")]
     Closed,
-    /// A background step failed earlier with this error. Reported once, by the next call that
-    /// writes.
+    /// A background step failed earlier. The error is reported once, by the next call that writes.
     #[error("background work failed: {cause}")]
     Background {
-        /// Message of the error that the background met.
+        /// Message of the error that the background step returned.
         cause: String,
     },
-    /// The keyspace rejects writes, because a change found its pages damaged. Other keyspaces still
-    /// accept writes. After the store is opened again, the undamaged part can be read, including
-    /// every acknowledged write to it.
+    /// The keyspace rejects writes, because damage was found while its pages were being changed.
+    /// Other keyspaces still accept writes. After the store is opened again, the undamaged part of
+    /// this keyspace can be read, including every acknowledged write to that part.
     #[error(
         "the keyspace {keyspace:?} rejects writes because its pages are damaged ({cause}): list the damage with `alluvium check`; then restore a backup, run `alluvium repair`, or drop the paged keyspaces"
     )]
     KeyspaceDamaged {
-        /// Name of the keyspace that was to be written to or created.
+        /// Name of the keyspace that the rejected operation would have written to or created.
         keyspace: String,
-        /// Message of the error, or that it was met before the store was opened.
+        /// Message of the error that reported the damage, or a statement that the damage was found
+        /// before the store was opened.
         cause: String,
     },
     /// No keyspace has this name.
@@ -190,7 +193,7 @@ pub enum Error {
         /// Names of the registered operators or filters.
         known: String,
     },
-    /// The keyspace exists and was created with other options than requested.
+    /// The keyspace already exists, and its options differ from the requested options.
     #[error(
         "the keyspace {keyspace:?} was created with the {option} {has}, not {asked}, and the options of a keyspace cannot be changed: open it as it is with `Db::keyspace`, or copy its data into another keyspace"
     )]
@@ -204,8 +207,8 @@ pub enum Error {
         /// Value that the caller requested, as text.
         asked: String,
     },
-    /// The keyspace was not created: all keyspaces of its structure in a store share these options,
-    /// and the requested values differ from those in use.
+    /// The keyspace was not created. All keyspaces of the same structure in a store share certain
+    /// options, and a requested value differs from the shared value.
     #[error(
         "the keyspace {keyspace:?} cannot be created with the {option} {asked}: all keyspaces of this structure in a store share this setting, and this store uses {has}; create the keyspace with the same setting, or in another store"
     )]
@@ -224,9 +227,9 @@ pub enum Error {
         "the keyspace {keyspace:?} uses structure kind {kind}, which this version of Alluvium does not support: open the store with the version that wrote it, or with a newer one"
     )]
     UnknownStructure {
-        /// Name of the keyspace in the catalog.
+        /// Name of the keyspace, as stored in the catalog.
         keyspace: String,
-        /// Number of the kind in the file format.
+        /// Number that identifies the structure kind in the file format.
         kind: u8,
     },
     /// An operation that depends on key order was called on a keyspace without one.
@@ -248,23 +251,23 @@ pub enum Error {
     /// The merge operator rejected the operand.
     #[error("the merge operator of keyspace {keyspace:?} rejects the operand: {why}")]
     BadOperand {
-        /// Name of the keyspace that the merge was for.
+        /// Name of the keyspace to which the operand was to be merged.
         keyspace: String,
         /// Description of the operands that the operator accepts.
         why: String,
     },
-    /// The stored value is not a valid base for the operands that were merged into it. Both are
-    /// kept: a snapshot from before the merges still reads the value, and a put or a delete of the
-    /// key resolves the error. Other keys are not affected; an iterator continues after this key
-    /// when it is called again.
+    /// The stored value is not a valid base value for the operands that were merged into it. The
+    /// store keeps both the value and the operands: a snapshot taken before the merges still reads
+    /// the value, and a put or a delete of the key resolves the error. Other keys are not affected:
+    /// an iterator that returned this error continues with the next key.
     #[error(
         "the value of the key \"{}\" in keyspace {keyspace:?} cannot be merged, because the merge operator {operator} rejects it ({why}): put another value, or delete the key",
         key.escape_ascii()
     )]
     BadBase {
-        /// Name of the keyspace; empty if the catalog no longer has it.
+        /// Name of the keyspace, or an empty string if the catalog no longer contains it.
         keyspace: String,
-        /// The user's key, whose value is invalid.
+        /// The key, as the program wrote it, whose value is invalid.
         key: Vec<u8>,
         /// Registered name of the merge operator.
         operator: String,
@@ -274,7 +277,7 @@ pub enum Error {
     /// A key, value, name or batch exceeds its maximum length.
     #[error("{what} of {bytes} bytes is too long: at most {most} bytes are allowed")]
     TooLong {
-        /// The kind of object that is too long.
+        /// What is too long: a key, a value, a name or a batch.
         what: &'static str,
         /// Length of the rejected object, in bytes.
         bytes: usize,
@@ -308,36 +311,37 @@ pub enum Error {
     /// The handle belongs to another store.
     #[error("this keyspace belongs to another store: use a keyspace of this store")]
     OtherStore,
-    /// The keys of an ingest are out of order, or a key occurs twice.
+    /// The keys passed to an ingest are out of order, or a key occurs twice.
     #[error(
         "the key \"{}\" follows \"{}\" in an ingest into keyspace {keyspace:?}: sort the keys, and remove duplicates",
         key.escape_ascii(), after.escape_ascii()
     )]
     Unsorted {
-        /// Name of the keyspace that is loaded.
+        /// Name of the keyspace into which the records are ingested.
         keyspace: String,
         /// The key that is out of order.
         key: Vec<u8>,
-        /// The key passed before it, which is greater or equal.
+        /// The key passed immediately before `key`; it is greater than or equal to `key`.
         after: Vec<u8>,
     },
-    /// The log no longer holds all commits that a follower requested.
+    /// The log no longer contains all commits that a follower requested.
     #[error(
         "the log no longer holds all commits after number {after}, only those after {oldest}: start again from a copy (`Db::checkpoint_to`), and keep more of the log (`Options::keep_log`)"
     )]
     ChangesGone {
-        /// Sequence number of the last commit that the follower has.
+        /// Sequence number of the last commit that the follower has processed.
         after: u64,
-        /// Lowest sequence number that can be requested.
+        /// Lowest sequence number after which the log is complete, and from which a follower can
+        /// continue.
         oldest: u64,
     },
     /// The store was opened for reading only.
     #[error("the store was opened for reading only: open it with `Db::open` to write to it")]
     ReadOnly,
-    /// The ingest ended with an earlier error.
+    /// The ingest has already failed with an earlier error and accepts no more records.
     #[error("the ingest failed earlier and wrote nothing: begin another one")]
     IngestEnded,
-    /// The copied data is damaged, and so is its source.
+    /// The restored data is damaged, and so is the backup from which it was copied.
     #[error(
         "{from} is damaged, so nothing was restored: use another backup, or try `alluvium::repair` on a copy of it; defects found: {}, the first: {}",
         findings.len(),
@@ -349,8 +353,8 @@ pub enum Error {
         /// The defects found, one sentence each.
         findings: Vec<String>,
     },
-    /// The copied data is damaged. The store is damaged too, unless the copy was written
-    /// incorrectly.
+    /// The data copied to a backup is damaged. The store itself is then damaged too, unless the
+    /// copy was written incorrectly.
     #[error(
         "the copy is damaged, so no backup was made: run `alluvium check` on the store, keep the existing backups, and repair the store or restore one of them; defects found: {}, the first: {}",
         findings.len(),
@@ -360,8 +364,8 @@ pub enum Error {
         /// The defects found, one sentence each.
         findings: Vec<String>,
     },
-    /// Another commit changed data that the transaction depends on since the transaction began.
-    /// Nothing of the transaction is written.
+    /// After the transaction began, another commit changed data that the transaction depends on. No
+    /// write of the transaction takes effect.
     #[error(
         "another commit has written to the key \"{}\" in keyspace {keyspace:?}, or to a range that begins there, on which the transaction depends: run the transaction again, as `Db::transaction` does",
         key.escape_ascii()
@@ -372,20 +376,21 @@ pub enum Error {
         /// The key, or the lower bound of the range.
         key: Vec<u8>,
     },
-    /// The transaction was aborted to resolve a deadlock. Nothing of it is written.
+    /// The transaction was aborted to resolve a deadlock. No write of the transaction takes effect.
     #[error(
         "transaction {victim} was aborted to resolve a deadlock (transactions waiting for keys: {}): run it again, as `Db::transaction` does, and lock keys in the same order everywhere",
         cycle.iter().map(|(number, key)| format!("{number} for \"{}\"", key.escape_ascii())).collect::<Vec<_>>().join(", ")
     )]
     Deadlock {
-        /// Number of the aborted transaction.
+        /// Number of the transaction that was aborted.
         victim: u64,
-        /// The transactions of the cycle, each with the key that it waits for. The next transaction
-        /// holds the lock; the first one holds the lock that the last one waits for.
+        /// The transactions that wait for one another, each with the key that it waits to lock.
+        /// Each transaction waits for a lock that the next one in the list holds; the last one
+        /// waits for a lock that the first one holds.
         cycle: Vec<(u64, Vec<u8>)>,
     },
-    /// Waiting for a lock exceeded the timeout. Nothing was changed, and the transaction stays
-    /// open.
+    /// The transaction waited for a lock for longer than the timeout. Nothing was changed, and the
+    /// transaction stays open.
     #[error(
         "the key \"{}\" in keyspace {keyspace:?} could not be locked within {waited:?}, because it is locked by transaction {}: commit or roll back that transaction, or wait longer (`TransactionOptions::lock_timeout`)",
         key.escape_ascii(),
@@ -401,8 +406,8 @@ pub enum Error {
         /// Numbers of the transactions that hold the lock.
         holders: Vec<u64>,
     },
-    /// The store aborted the transaction because it exceeded its age limit. Nothing of it is
-    /// written.
+    /// The store aborted the transaction because it was open for longer than its age limit. No
+    /// write of the transaction takes effect.
     #[error(
         "the transaction was rolled back because it was open for longer than {most:?}: begin another one, or allow more time (`TransactionOptions::timeout`)"
     )]
@@ -413,27 +418,28 @@ pub enum Error {
     /// The transaction has already ended.
     #[error("the transaction has ended because {why}: begin another one")]
     TransactionEnded {
-        /// How it ended, as a clause: "it was committed".
+        /// The reason why the transaction ended, as a clause: "it was committed".
         why: &'static str,
     },
-    /// The savepoint does not exist: it was released, an earlier one was rolled back to, or it
-    /// belongs to another transaction.
+    /// The savepoint does not exist: it was released, the transaction was rolled back to an earlier
+    /// savepoint, or the savepoint belongs to another transaction.
     #[error(
         "the transaction does not have this savepoint: it was released, the transaction was rolled back to an earlier one, or it belongs to another transaction"
     )]
     NoSuchSavepoint,
-    /// A limit of the transaction is reached. The operation had no effect, and the transaction
-    /// stays open.
+    /// The operation would exceed a resource limit of the transaction. It had no effect, and the
+    /// transaction stays open.
     #[error("{what} of the transaction would exceed {most}: raise `{option}`, or do less in one transaction")]
     TransactionLimit {
-        /// The resource that is limited.
+        /// Name of the limited resource, in words.
         what: &'static str,
-        /// The maximum: in bytes for writes and memory, otherwise a count.
+        /// Maximum of the resource: in bytes for writes and memory, and a count for other
+        /// resources.
         most: usize,
-        /// The option that raises the limit, with its type.
+        /// Name of the option that raises the limit, with the type that has the option.
         option: &'static str,
     },
-    /// The transaction failed on each of the permitted attempts. Nothing is written.
+    /// The transaction failed in each of the permitted attempts. None of its writes takes effect.
     #[error(
         "the transaction was run {tries} times and failed each time: try again later, or allow more attempts (`TransactionOptions::max_tries`); the last error: {cause}"
     )]
@@ -466,7 +472,7 @@ impl From<Device> for Error {
 }
 
 impl Error {
-    /// Returns the kind of the error, which programs match on.
+    /// Returns the kind of the error. Programs match on it to decide how to react.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -504,21 +510,21 @@ impl Error {
         }
     }
 
-    /// Returns whether the operation failed for lack of disk space or of another exhausted
-    /// resource. Nothing was changed: reads and deletes still work, and writes resume without
+    /// Returns whether the operation failed because disk space or another resource is exhausted.
+    /// The operation changed nothing. Reads and deletes still work, and writes resume without
     /// intervention once space is available.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, Error::Storage(error) if error.inner().is_full())
     }
 
-    /// Returns the further tier that fails, and the access that failed, if the error is of this
-    /// kind.
+    /// If the error reports that a tier other than the first one failed, returns the number of that
+    /// tier and the access that failed. Otherwise returns `None`.
     pub(crate) fn failing_tier(&self) -> Option<(u8, FailedAccess)> {
         self.storage().and_then(Storage::failing_tier)
     }
 
-    /// Returns the underlying error of the storage layer, if there is one.
+    /// Returns the underlying error of the storage layer, or `None` for other errors.
     pub(crate) fn storage(&self) -> Option<&Storage> {
         match self {
             Error::Storage(error) => Some(error.inner()),

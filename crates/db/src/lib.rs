@@ -38,22 +38,23 @@
 //!
 //! # For contributors
 //!
-//! *Scope*: keyspaces, commits and their order, the sequence numbers that readers pin, background
-//! threads, the memory budget.
+//! *Scope*: keyspaces; commits and their order; the sequence numbers at which readers see the
+//! store; background threads; the memory budget.
 //!
 //! *Must not depend on*: the contents of pages and log segments; networks; file systems.
 //! (`options/` chooses their sizes, and [`simulation`] names them for tests.)
 //!
 //! Invariants (those of the engine are in its module header):
 //!
-//! - **A1** A handle works or fails with a typed error. It never panics because another handle
-//!   closed the store or dropped a keyspace.
-//! - **A2** An error either leaves the store unchanged, or stops all writes until the store is
-//!   opened again.
+//! - **A1** Every operation on a handle either succeeds or returns a typed error. It never panics
+//!   because another handle closed the store or dropped a keyspace.
+//! - **A2** An operation that returns an error either leaves the store unchanged, or stops all
+//!   writes until the store is opened again.
 
 #![warn(missing_docs)]
 
-// Unit tests share source files with the integration tests, which import `alluvium`.
+// Some unit tests use the same source files as the integration tests, which refer to this crate as
+// `alluvium`.
 #[cfg(all(test, not(alluvium_model_check)))]
 extern crate self as alluvium;
 

@@ -26,11 +26,11 @@ pub(crate) struct SharedStore {
     pub(crate) reactor: Arc<Reactor>,
     pub(crate) committer: AsyncCommitter,
     pub(crate) recorders: LatencyRecorders,
-    /// Locked while the store is being closed.
+    /// Mutex that a thread locks while it closes the store, so that a second closing thread waits.
     pub(crate) closing: Arc<Mutex<()>>,
 }
 
-/// The parts that must be stopped when a store is closed.
+/// The parts of a store that closing it stops, in one value that another thread can own.
 struct StoreShutdown {
     engine: Arc<Engine>,
     workers: Arc<BackgroundWorkers>,
@@ -40,7 +40,7 @@ struct StoreShutdown {
 }
 
 impl StoreShutdown {
-    /// Closes the store, or waits for the thread that is closing it.
+    /// Closes the store. If another thread is already closing it, waits until that thread is done.
     fn close(&self) -> Result<()> {
         let _closing = self.closing.lock();
         self.committer.stop();
@@ -50,7 +50,8 @@ impl StoreShutdown {
         result
     }
 
-    /// Closes the store without a caller to report errors to.
+    /// Closes the store on a thread that has no caller. An error is logged, since it cannot be
+    /// returned.
     fn close_in_background(self) {
         if let Err(error) = self.close() {
             tracing::error!(%error, "{NOT_IN_ORDER}");
@@ -59,12 +60,12 @@ impl StoreShutdown {
 }
 
 impl SharedStore {
-    /// Returns a number that distinguishes the store from others in the process.
+    /// Returns a number that identifies this store among all open stores of the process.
     pub(crate) fn number(&self) -> usize {
         Arc::as_ptr(&self.engine).addr()
     }
 
-    /// Fails if the store rejects writes, or with the error of a background step.
+    /// Returns an error if the store rejects writes, or the error of a background step that failed.
     pub(crate) fn healthy(&self) -> Result<()> {
         self.workers.failure()
     }
@@ -86,8 +87,8 @@ impl SharedStore {
         Ok(last)
     }
 
-    /// Releases a future's reference to the store. Closing the store takes time, so it is never
-    /// done where a future is polled or dropped: another thread closes it.
+    /// Drops a future's reference to the store. If it is the last reference, another thread closes
+    /// the store: closing takes time, and must not block the thread that polls or drops a future.
     pub(crate) fn release_in_background(self: Arc<Self>) {
         let Some(last) = Arc::into_inner(self) else {
             return;
@@ -100,7 +101,7 @@ impl SharedStore {
         }
     }
 
-    /// Counts a read of several keys.
+    /// Updates the counters of multi-key gets with one call that requested `keys` keys.
     pub(crate) fn count_multi_get(&self, keys: usize) {
         self.engine.counters.add([
             (EngineCounter::MultiGets, 1),
@@ -108,9 +109,9 @@ impl SharedStore {
         ]);
     }
 
-    /// Closes the store. If the calling thread is currently working for the store or reading from
-    /// it, for example in a waker of the program, it cannot wait for itself; another thread then
-    /// closes the store.
+    /// Closes the store. If the calling thread is itself working for the store or reading from it,
+    /// for example in a waker of the program, waiting for that work to end would deadlock; in this
+    /// case another thread closes the store.
     pub(crate) fn close(&self) -> Result<()> {
         let open = StoreShutdown {
             engine: Arc::clone(&self.engine),
@@ -147,7 +148,7 @@ pub(crate) struct OpenKeyspace {
 }
 
 impl OpenKeyspace {
-    /// Returns the tree key of a user key, with the keyspace's definition.
+    /// Converts a user key to a key of the tree, and returns it with the keyspace's definition.
     pub(crate) fn asked_key(&self, key: &[u8]) -> (TreeKey, Arc<KeyspaceDefinition>) {
         let key = format::tree_key(&self.definition.prefix, key);
         (key, Arc::clone(&self.definition))

@@ -12,15 +12,15 @@ impl Db {
     /// Copies the store into another directory while reads and writes continue. Returns the
     /// sequence number of the last commit in the copy.
     ///
-    /// The directory must be empty; it is created if it does not exist. The copy holds every commit
-    /// that was acknowledged before the call, is durable when the call returns, and opens like any
-    /// other store. Everything that a reader of the copy can reach is read and verified against its
-    /// checksums, so damage is not copied.
+    /// The directory must be empty; it is created if it does not exist. The copy contains every
+    /// commit that was acknowledged before the call, is durable when the call returns, and can be
+    /// opened like any other store. All data that a reader of the copy could reach is read and
+    /// verified against its checksums, so that damage does not spread to the backup unnoticed.
     ///
-    /// On file systems that can share blocks between files (XFS, Btrfs) only the verification takes
-    /// time. Elsewhere all space in use is read and written; free space is not. Space that is freed
-    /// during the copy is not reused before the copy ends. An interrupted copy does not open as a
-    /// store; copying into the same directory again starts over.
+    /// On file systems that can share blocks between files (XFS, Btrfs), only the verification
+    /// takes time. On other file systems all used space is read and written, but no free space.
+    /// Space that is freed during the copy is not reused until the copy has ended. An interrupted
+    /// copy cannot be opened as a store; a new copy into the same directory starts over.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -35,13 +35,13 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::BadCopy`](crate::Error::BadCopy) if the copied data is damaged;
-    /// [`Error::Storage`](crate::Error::Storage) if the directory holds files; I/O errors. After an
-    /// error, the files already copied are removed as far as possible.
+    /// [`Error::Storage`](crate::Error::Storage) if the directory contains files; I/O errors. After
+    /// an error, the files already copied are removed as far as possible.
     pub fn checkpoint_to(&self, path: impl AsRef<Path>) -> Result<u64> {
         self.checkpoint_to_with(path, |_| ())
     }
 
-    /// Like [`Db::checkpoint_to`], and reports progress.
+    /// Copies the store as [`Db::checkpoint_to`] does, and calls `progress` as the copy advances.
     ///
     /// # Errors
     /// As [`Db::checkpoint_to`].
@@ -77,9 +77,10 @@ impl Db {
         self.engine().copy_to(target, progress)
     }
 
-    /// Like [`Db::checkpoint_to`], with a directory for each further tier, in the order of the
-    /// tiers. They may be on several devices, as a large store may require. The copy records their
-    /// paths.
+    /// Copies a store with several tiers as [`Db::checkpoint_to`] does. `further` lists one
+    /// directory for each tier after the first, in the order of the tiers. The directories may be
+    /// on different devices, in case no single device can store the whole copy. Their paths are
+    /// recorded in the copy.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -96,9 +97,10 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::checkpoint_to`]; [`Error::BadOption`](crate::Error::BadOption) if the number of
-    /// directories differs from the number of further tiers, or if one directory is inside another.
-    /// In that case nothing is created.
+    /// The errors of [`Db::checkpoint_to`]; [`Error::BadOption`](crate::Error::BadOption) if the
+    /// number of directories in `further` is not the number of tiers after the first, or if one
+    /// directory is inside another. After [`Error::BadOption`](crate::Error::BadOption), nothing
+    /// has been created.
     pub fn checkpoint_to_tiers<P: AsRef<Path>>(
         &self,
         path: impl AsRef<Path>,

@@ -14,22 +14,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum number of rewrites: running compactions may write to the tier during one, so another
-/// moves their output.
+/// Maximum number of times that a drain rewrites the store. A compaction that runs during a rewrite
+/// may still write its output to the tier; the next rewrite moves that output.
 const PASSES: usize = 5;
-/// Number of waits, and their length, for readers that still use the rewritten runs.
+/// Maximum number of waits for readers that still use the rewritten runs, and the length of a wait.
 const WAITS: usize = 100;
 const WAIT: Duration = Duration::from_millis(5);
 
 impl Db {
-    /// Adds a tier in an empty directory. It counts as slower than the existing tiers, and
-    /// compactions may write to it from now on. Reads and writes continue meanwhile. The store
-    /// records the new tier.
+    /// Adds a tier in an empty directory. The new tier is treated as slower than the existing
+    /// tiers, and compactions may write to it from now on. Reads and writes continue during the
+    /// call. The store records the path of the tier.
     ///
-    /// After a crash during the call the store has the tier or does not have it. If the directory
-    /// cannot become a tier, nothing has changed. If the tier was added but could not be made
-    /// durable, because the disk of the first directory is full or fails, the call returns that
-    /// error and can be repeated.
+    /// If the process crashes during the call, the store opens either with the tier or without it.
+    /// If the directory cannot become a tier, nothing has changed. If the tier was added but could
+    /// not be made durable, because the disk of the first directory is full or fails, the call
+    /// returns that error and can be repeated.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -47,7 +47,7 @@ impl Db {
     /// describes the contents of the directory; [`Error::is_full`]; I/O errors.
     pub fn add_tier(&self, path: impl AsRef<Path>, options: TierOptions) -> Result<()> {
         self.shared().healthy()?;
-        // Excludes copies of the store and other changes of its tiers.
+        // Exclude copies of the store, and other changes to its tiers, during this call.
         let _alone = self.engine().copying.write();
         self.engine().health()?;
         let path = resolve_path(path.as_ref());
@@ -83,22 +83,23 @@ impl Db {
         self.end_adding(tier)
     }
 
-    /// Makes an added tier durable and opens it for data.
+    /// Makes an added tier durable, and then allows new data to be written to it.
     fn end_adding(&self, tier: u8) -> Result<()> {
         let store = &self.engine().store;
-        // Its path is recorded before the superblock counts it.
+        // Record the path of the tier before the superblock includes the tier.
         self.note_tiers(tier, false)?;
         self.engine().checkpoint_now()?;
         Ok(store.end_adding(tier)?)
     }
 
-    /// Moves all data from a tier to the others, and keeps new data off it until [`Db::use_tier`].
-    /// Reads and writes continue meanwhile. The directory stays a tier of the store and is almost
-    /// empty: it can be moved to another device while the store is closed.
+    /// Moves all data from a tier to the other tiers, and allows no new data on it until
+    /// [`Db::use_tier`] is called. Reads and writes continue during the call. The directory remains
+    /// a tier of the store and is almost empty afterwards, so it can be moved to another device
+    /// while the store is closed.
     ///
-    /// All data of the store is rewritten, as by [`Db::compact`]. A crash during the call loses
-    /// nothing. The tier stays closed for new data after the next opening too, and the call can be
-    /// repeated.
+    /// The call rewrites all data of the store, as [`Db::compact`] does. A crash during the call
+    /// loses no data. The tier remains closed to new data when the store is opened again, and the
+    /// call can be repeated.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -130,10 +131,11 @@ impl Db {
                 match (usage.live_extents, usage.dead_bytes) {
                     (0, 0) => return Ok(()),
                     (0, _) => {}
-                    // The next pass moves the output of concurrent compactions.
+                    // A concurrent compaction has written output to the tier; the next pass moves
+                    // it.
                     _ => break,
                 }
-                // Readers that started earlier may still use the old runs.
+                // Readers that started before the rewrite may still use the old runs.
                 std::thread::sleep(WAIT);
                 engine.checkpoint_now()?;
             }
@@ -144,17 +146,18 @@ impl Db {
         )))
     }
 
-    /// Opens a tier for new data again after it was drained or has failed. The data file of a
-    /// failed tier is reopened.
+    /// Allows new data on a tier that was drained or that has failed. The data file of a failed
+    /// tier is reopened.
     ///
-    /// This needs no space in the first directory, unless the store must record that the tier is no
-    /// longer drained. If there is no space for that, the tier accepts data all the same, so that
-    /// compactions can free space, and the call returns an error; it can then be repeated.
+    /// If the tier was drained, the store must record that it is no longer drained, which needs
+    /// space in the first directory. If that directory is full, the tier nevertheless accepts data,
+    /// so that compactions can free space, and the call returns an error; it can be repeated later.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if the directory is not a further tier of the store, or as above; a
-    /// `WrongTier` error that describes the current contents of the directory; I/O errors if the
-    /// tier still fails. After these the tier is unchanged.
+    /// [`Error::BadOption`] if the directory is not a tier of the store other than the first, or if
+    /// the change could not be recorded for lack of space; a `WrongTier` error that describes the
+    /// current contents of the directory; I/O errors if the tier still fails. After a `WrongTier`
+    /// or I/O error, the tier is unchanged.
     pub fn use_tier(&self, path: impl AsRef<Path>) -> Result<()> {
         self.shared().healthy()?;
         let path = path.as_ref();
@@ -162,7 +165,8 @@ impl Db {
         self.readmit(tier, || Ok(Arc::new(FileDirectory::open(path)?) as _))
     }
 
-    /// Opens a tier for data again, in its current directory or in a newly opened one.
+    /// Allows new data on a tier again. A failed tier is reopened in the directory that `opened`
+    /// returns.
     pub(crate) fn readmit(
         &self,
         tier: u8,
@@ -170,9 +174,10 @@ impl Db {
     ) -> Result<()> {
         let engine = self.engine();
         engine.store.readmit_tier(tier, opened)?;
-        // Before it is recorded: if the first directory is full, this makes space.
+        // Open the tier before recording the change: if the first directory is full, compactions
+        // into the tier free space there.
         engine.store.open_tier(tier);
-        // Wakes work that waited for the tier.
+        // Wake background work that waited for the tier.
         engine.call_all();
         let noted = match self.note_tiers(tier, false) {
             Err(error) if error.is_full() => {
@@ -188,7 +193,7 @@ impl Db {
         }
     }
 
-    /// Returns the error for a tier that was opened for data when that could not be recorded.
+    /// Returns the error for a tier that accepts data again although the store could not record it.
     fn unremembered(&self, tier: u8, error: &Error) -> Error {
         let directories = self.engine().store.directories();
         let path = directories.get(tier).map(|directory| directory.describe());
@@ -201,7 +206,8 @@ impl Db {
         ))
     }
 
-    /// Returns the number of the further tier in a directory.
+    /// Returns the number of the tier in this directory, or an error if it is not a tier after the
+    /// first.
     fn further_tier(&self, path: &Path) -> Result<u8> {
         let wanted = resolve_path(path);
         let directories = self.engine().store.directories();
@@ -236,7 +242,7 @@ impl Db {
         )))
     }
 
-    /// Records the paths of the tiers, and which of them are drained.
+    /// Writes the list of tiers to the first directory: their paths, and which of them are drained.
     fn note_tiers(&self, changed: u8, is_drained: bool) -> Result<()> {
         let store = &self.engine().store;
         let all = store.directories().iter().zip(0..).skip(1);
@@ -255,7 +261,7 @@ impl Db {
         };
         let first = &**store.directory();
         match TierList::read(first) {
-            // An unchanged list needs no space.
+            // Writing is unnecessary if the list is unchanged, so it cannot fail on a full disk.
             Ok(Some(written)) if written == list => Ok(()),
             _ => Ok(list.write(first)?),
         }

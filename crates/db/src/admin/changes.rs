@@ -10,10 +10,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// Approximate number of log bytes read at a time.
+/// Approximate number of bytes that one read of the log fetches.
 const READ: u64 = 1 << 20;
 
-/// A change to a keyspace. Keyspaces have their current names, not those at the time of the commit.
+/// A change to a keyspace. The keyspace is identified by its current name, which may differ from
+/// its name at the time of the commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
@@ -23,12 +24,12 @@ pub enum Change {
         keyspace: String,
         /// The key as the program wrote it.
         key: Vec<u8>,
-        /// The whole value, however long.
+        /// The complete value, regardless of its length.
         value: Vec<u8>,
         /// Expiry time, if the value expires.
         expires: Option<SystemTime>,
     },
-    /// A key was deleted, whether or not it had a value.
+    /// A key was deleted. The key need not have had a value.
     Delete {
         /// Current name of the keyspace.
         keyspace: String,
@@ -41,19 +42,21 @@ pub enum Change {
         keyspace: String,
         /// The key as the program wrote it.
         key: Vec<u8>,
-        /// The operand, which the keyspace's merge operator combines.
+        /// The operand, which the keyspace's merge operator combines with the value.
         operand: Vec<u8>,
     },
     /// All keys from `start` (inclusive) to `end` (exclusive) were deleted.
     DeleteRange {
         /// Current name of the keyspace.
         keyspace: String,
-        /// Lower bound, inclusive; empty for the first key.
+        /// Lower bound, inclusive. An empty lower bound means that the range starts at the first
+        /// key.
         start: Vec<u8>,
         /// Upper bound, exclusive; `None` if the range is unbounded.
         end: Option<Vec<u8>>,
     },
-    /// Records were ingested, which the log does not contain: read the range again.
+    /// Records were ingested. The log does not contain them: to follow the change, read all keys
+    /// from `first` to `last`.
     Ingest {
         /// Current name of the keyspace.
         keyspace: String,
@@ -68,20 +71,21 @@ pub enum Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChangeSet {
-    /// Sequence number of the commit. Pass it to [`Db::changes_since`](crate::Db::changes_since) to
-    /// continue after it.
+    /// Sequence number of the commit. To continue after this commit, pass the number to
+    /// [`Db::changes_since`](crate::Db::changes_since).
     pub sequence: u64,
-    /// Changes in the order of the batch. Each change has its own sequence number; `sequence` is
-    /// that of the last.
+    /// The changes, in the order of the batch. Each change has its own sequence number; `sequence`
+    /// is the number of the last change.
     pub changes: Vec<Change>,
 }
 
 /// An iterator over commits, in commit order: see [`Db::changes_since`](crate::Db::changes_since).
-/// Returns `None` after the last visible commit, and continues once there are more.
+/// Returns `None` after the last visible commit. When more commits become visible, the same
+/// iterator returns them.
 #[must_use]
 pub struct ChangeStream {
     shared: Arc<SharedStore>,
-    /// Sequence number up to which the log was read.
+    /// Sequence number up to which the stream has read the log.
     after: u64,
     read: VecDeque<ChangeSet>,
 }
@@ -146,8 +150,8 @@ impl ChangeStream {
         Ok(())
     }
 
-    /// Converts a write of the log; `None` if it belongs to the store itself or to an unknown
-    /// keyspace.
+    /// Converts a write in the log to a change. Returns `None` if the write belongs to the store's
+    /// own records or to an unknown keyspace.
     fn change(&self, write: &LogWrite<'_>) -> Option<Change> {
         let (LogWrite::One { key, .. }
         | LogWrite::Range { start: key, .. }
@@ -212,14 +216,15 @@ impl Iterator for ChangeStream {
 }
 
 impl Db {
-    /// Returns the commits after a sequence number, in commit order, as long as the log retains
-    /// them. A follower uses this to keep another store, an index or a cache up to date. It starts
-    /// with a copy of the store ([`Db::checkpoint_to`] returns the sequence number), or at
-    /// [`Db::sequence`], and remembers the last number that it has processed.
+    /// Returns the commits after a sequence number, in commit order, as long as the log still
+    /// contains them. A follower uses this to keep another store, an index or a cache up to date.
+    /// It starts from a copy of the store ([`Db::checkpoint_to`] returns the sequence number of the
+    /// copy) or from [`Db::sequence`]. It then remembers the sequence number of the last commit
+    /// that it has processed.
     ///
-    /// Checkpoints truncate the log. [`Options::keep_log`](crate::Options::keep_log) retains up to
-    /// a number of bytes more. A follower that has fallen too far behind gets an error, and so does
-    /// a follower that missed commits while the store was closed.
+    /// Checkpoints truncate the log. [`Options::keep_log`](crate::Options::keep_log) sets how many
+    /// bytes of log are retained beyond that. A follower gets an error if the commits that it needs
+    /// have been truncated, or if it missed commits while the store was closed.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -239,7 +244,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ChangesGone`], with the number from which the log is complete; I/O errors.
+    /// [`Error::ChangesGone`], with the sequence number after which the log is complete; I/O
+    /// errors.
     pub fn changes_since(&self, sequence: u64) -> Result<ChangeStream> {
         ChangeStream::new(self.shared(), sequence)
     }

@@ -1,7 +1,7 @@
 //! Administration of stores: opening, copies, repair, tiers, statistics.
 //!
-//! *Scope*: where the directories of a store are, how a store is copied, restored and repaired, and
-//! the figures that it reports.
+//! *Scope*: in which directories a store resides, how it is copied, restored and repaired, and the
+//! statistics that it reports.
 //!
 //! *Must not depend on*: how a commit or a lookup works.
 

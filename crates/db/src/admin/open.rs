@@ -26,9 +26,10 @@ impl Options {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Storage`](crate::Error::Storage) for problems of the directory, the store, or the
-    /// device; [`Error::BadOption`](crate::Error::BadOption);
-    /// [`Error::NotRegistered`](crate::Error::NotRegistered).
+    /// [`Error::Storage`](crate::Error::Storage) if the directory, the store or the device causes
+    /// an error; [`Error::BadOption`](crate::Error::BadOption);
+    /// [`Error::NotRegistered`](crate::Error::NotRegistered) if a keyspace uses an unregistered
+    /// merge operator or compaction filter.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
         let path = path.as_ref();
         let places = match self.mode {
@@ -55,9 +56,9 @@ impl Options {
         Ok(db)
     }
 
-    /// Creates an empty store in memory, for tests of programs that use a store. It has no files
-    /// and is discarded when its last handle is dropped. Its data uses memory in addition to
-    /// [`Options::memory`], limited by [`Options::max_bytes`].
+    /// Creates an empty store in memory, for tests of programs that use a store. The store has no
+    /// files and is discarded when its last handle is dropped. Its data occupies memory in addition
+    /// to the limit [`Options::memory`]; [`Options::max_bytes`] limits the size of the data.
     ///
     /// ```
     /// let db = alluvium::Options::new().in_memory()?;

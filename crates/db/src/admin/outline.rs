@@ -23,14 +23,15 @@ use crate::schema::format::{self, CATALOG};
 pub enum OutlineKey<'k> {
     /// A key of the catalog, which stores the keyspaces and named snapshots.
     Catalog(&'k [u8]),
-    /// A key of a user.
+    /// A key that a program wrote to a keyspace.
     User {
         /// Number of the keyspace: see [`Keyspace::number`](crate::Keyspace::number).
         keyspace: u32,
         /// The key in that keyspace.
         key: &'k [u8],
     },
-    /// Not a prefix of any key: a separator between keyspaces, or the lower bound of all keys.
+    /// A bound that is not the key of a record, such as a separator between keyspaces or the lower
+    /// bound of all keys.
     Between(&'k [u8]),
 }
 

@@ -4,13 +4,14 @@ use crate::error::Result;
 use alluvium_storage::{Error, superblock};
 use std::path::Path;
 
-/// Directory that some file systems have at their root.
+/// Directory that some file systems contain at their root. Its presence does not prevent the
+/// creation of a store.
 const OF_FILE_SYSTEM: &str = "lost+found";
 
-/// Fails if the path is a file.
+/// Returns an error if the path exists and is not a directory.
 ///
 /// # Errors
-/// `NotAStore`, with this reason.
+/// `NotAStore`, with the reason that the path is a file.
 pub(crate) fn no_file(path: &Path) -> Result<()> {
     match path.metadata() {
         Ok(found) if !found.is_dir() => Err(not_here(
@@ -18,16 +19,17 @@ pub(crate) fn no_file(path: &Path) -> Result<()> {
             "it is a file, but a store is a directory: give the directory of the store, or a path that does not exist yet"
                 .to_owned(),
         )),
-        // Other problems are reported when the store is opened.
+        // Other problems with the path are reported when the store is opened.
         _ => Ok(()),
     }
 }
 
-/// Fails if a store cannot be created in the directory because it contains something else. The
-/// storage layer checks its files.
+/// Returns an error if the directory contains anything that prevents the creation of a store in it.
+/// Files that a store could have created are not rejected here, because the storage layer checks
+/// them.
 ///
 /// # Errors
-/// As [`no_file`]; `NotAStore`, with the names of the entries found.
+/// The errors of [`no_file`]; `NotAStore`, with the names of the entries found.
 pub(crate) fn nothing_else(path: &Path) -> Result<()> {
     no_file(path)?;
     let Ok(entries) = path.read_dir() else {

@@ -13,15 +13,16 @@ use alluvium_trees::tiered::{CheckLevel, LostRange};
 use std::fmt;
 use std::path::Path;
 
-/// Result of a repair, as sentences. Displays as text.
+/// The result of a repair, as lists of sentences. `Display` formats it as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// What the repair did, one sentence each.
+    /// The steps that the repair performed, one sentence each.
     pub done: Vec<String>,
     /// Data that may have been acknowledged and is lost.
     pub lost: Vec<String>,
-    /// Remaining damage: reads of it fail with an error, and all other data can be read.
+    /// Damage that remains. Reads of damaged data fail with an error, and all other data can be
+    /// read.
     pub left: Vec<String>,
 }
 
@@ -32,7 +33,7 @@ impl RepairReport {
         self.lost.is_empty() && self.left.is_empty()
     }
 
-    /// Removes the advice to run a repair from the sentences.
+    /// Removes the advice to run a repair from the sentences, because the repair has now been run.
     fn settle(&mut self) {
         let lists = [&mut self.done, &mut self.lost, &mut self.left];
         for sentence in lists.into_iter().flatten() {
@@ -40,8 +41,8 @@ impl RepairReport {
         }
     }
 
-    /// Adds the results to the report. `is_all` means that the data of a newer generation was
-    /// recovered elsewhere.
+    /// Adds the salvaged data and the losses of one opening to the report. `is_all` states that
+    /// nothing of a newer generation is lost, because its data was recovered from elsewhere.
     fn tell(&mut self, salvaged: &StoreSalvage, is_all: bool) {
         let StoreSalvage {
             generation,
@@ -97,13 +98,14 @@ impl fmt::Display for RepairReport {
     }
 }
 
-/// Repairs a damaged store as far as possible, so that it opens again. Intact records of the log
-/// are kept and damaged ones are skipped; if the newest generation references damaged data, the
-/// previous generation is used. The report lists lost data and remaining damage. No other operation
-/// skips damage, and the store never repairs itself: copy the directory before calling this.
+/// Repairs a damaged store as far as possible, so that it opens again. Valid records of the log are
+/// kept and damaged ones are skipped. If the newest generation of the tree refers to damaged data,
+/// the previous generation is used instead. The report lists lost data and remaining damage. No
+/// other operation skips damage, and a store never repairs itself. Copy the directory before the
+/// repair, because the repair changes it.
 ///
-/// [`Options::repair`] repairs stores that use merge operators or compaction filters of the
-/// program.
+/// [`Options::repair`] repairs stores whose keyspaces use merge operators or compaction filters
+/// defined by the program.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -122,17 +124,19 @@ pub fn repair(path: impl AsRef<Path>) -> Result<RepairReport> {
 }
 
 impl Options {
-    /// Like [`repair()`], with these options.
+    /// Repairs a store as [`repair()`] does, with these options, which include the registered merge
+    /// operators and compaction filters.
     ///
     /// # Errors
-    /// [`Error::Storage`](crate::Error::Storage): the damage, if neither of the two generations
-    /// that a store retains can be read (nothing was changed then: restore a backup); if the store
-    /// is open elsewhere; I/O errors.
+    /// [`Error::Storage`](crate::Error::Storage) if neither of the two generations that a store
+    /// retains can be read, if the store is open elsewhere, or after an I/O error. If neither
+    /// generation can be read, the error describes the damage and nothing was changed: restore a
+    /// backup.
     pub fn repair(&self, path: impl AsRef<Path>) -> Result<RepairReport> {
         self.repair_with(path, |_| ())
     }
 
-    /// Like [`Options::repair`], and reports the progress of the final check.
+    /// Repairs a store as [`Options::repair`] does, and reports the progress of the final check.
     ///
     /// # Errors
     /// As [`Options::repair`].
@@ -145,8 +149,8 @@ impl Options {
         self.limited(&places).repair_on(&places.directories, progress)
     }
 
-    /// Returns the report of [`Options::repair`] without changing anything: all writes stay in
-    /// memory.
+    /// Returns the report that [`Options::repair`] would return, but leaves the store unchanged:
+    /// the writes of the repair are kept in memory and discarded.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -197,26 +201,29 @@ impl Options {
     }
 }
 
-/// Result of a trial in memory.
+/// The result of opening a generation on a trial basis, with all writes kept in memory.
 struct RepairTrial {
-    /// Nothing of the tree is lost.
+    /// Whether this generation contains all data of its tree.
     keeps_tree: bool,
-    /// Last commit if the log is complete above the tree; `None` if records are missing.
+    /// Sequence number of the last commit in the log, if the log contains every commit that is
+    /// newer than the tree. `None` if the log lacks records.
     keeps_log_to: Option<u64>,
 }
 
 /// The generation of the store that a repair starts from.
 #[derive(Default)]
 struct GenerationChoice {
-    /// Use the generation before this one; `None` for the newest.
+    /// If `Some(generation)`, the repair uses the generation before this one; if `None`, the newest
+    /// generation.
     than: Option<u64>,
-    /// The chosen generation loses nothing of the newest.
+    /// Whether the chosen generation, with the log, contains all data of the newest one.
     is_all: bool,
 }
 
-/// Chooses the newest generation, unless it cannot be used, or loses data that the previous
-/// generation has while the log supplies the rest. The trial runs in memory, so that the older
-/// generation is not overwritten before the newest is known to be usable.
+/// Chooses the generation from which the repair starts. This is normally the newest. The previous
+/// generation is chosen if the newest is unusable, or if the newest lacks data that the previous
+/// generation and the log together supply. Each generation is tried in memory first, so that the
+/// older one is not overwritten before the newest is known to be usable.
 fn choose(
     directories: &TierDirectories,
     options: &Options,
@@ -266,7 +273,7 @@ fn choose(
     })
 }
 
-/// Describes the lost data, by keyspace.
+/// Describes a range of lost data, with one sentence for each keyspace that the range intersects.
 fn told(lost: &LostRange, engine: &Engine) -> Vec<String> {
     let catalog = &engine.catalog;
     let of_keyspace = |name: String| {
@@ -294,7 +301,7 @@ fn told(lost: &LostRange, engine: &Engine) -> Vec<String> {
     };
     let told: Vec<String> = catalog.names().into_iter().filter_map(of_keyspace).collect();
     match told.is_empty() {
-        // Keys of dropped keyspaces, or of the store's own records.
+        // The range contains only keys of dropped keyspaces or of the store's own records.
         true => vec![format!(
             "keys outside all existing keyspaces, {:?}: {}",
             lost.range, lost.what

@@ -9,13 +9,12 @@ use crate::options::store::ExistencePolicy;
 use alluvium_storage::{TierDirectories, superblock};
 use std::path::Path;
 
-/// Restores a store from a backup: copies it into a directory, which is created if necessary and
-/// must hold no files, and verifies the copy. Any store that is not open can serve as a backup. It
-/// is only read, so it may be on a read-only medium.
+/// Restores a store from a backup. The backup is copied into a directory, and the copy is verified.
+/// The directory must not contain files; it is created if it does not exist. Any store that is not
+/// open can serve as a backup. The backup is only read, so it may be on a read-only medium.
 ///
-/// [`Options::restore`] restores stores that use merge operators or compaction filters of the
-/// program.
-///
+/// [`Options::restore`] restores stores whose keyspaces use merge operators or compaction filters
+/// defined by the program.
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
 /// # let (path, backup, restored) = (place.path().join("store"), place.path().join("backup"), place.path().join("restored"));
@@ -35,12 +34,13 @@ pub fn restore(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
 }
 
 impl Options {
-    /// Like [`restore()`], with these options, and reports progress.
+    /// Restores a store as [`restore()`] does, with these options, and calls `progress` as the
+    /// restore advances.
     ///
     /// # Errors
-    /// [`Error::BadBackup`] if the copied data is damaged; [`Error::Storage`] if `from` holds no
-    /// store or a store that is open, or if `to` holds files; I/O errors. After an error, the files
-    /// already copied are removed as far as possible.
+    /// [`Error::BadBackup`] if the copied data is damaged; [`Error::Storage`] if `from` contains no
+    /// store, if the store in `from` is open, or if `to` contains files; I/O errors. After an
+    /// error, the files already copied are removed as far as possible.
     pub fn restore(
         &self,
         from: impl AsRef<Path>,
@@ -80,7 +80,7 @@ impl Options {
         }
     }
 
-    /// Returns the defects of a copy.
+    /// Checks a copy of a store, and returns one sentence for each defect.
     fn findings(&self, copy: &TierDirectories, progress: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
         let copy = Db::open_in(copy, self, ExistencePolicy::Open)?;
         let findings = copy.check_report(progress)?.into_sentences();

@@ -1,5 +1,5 @@
-//! Stores in directories that the caller provides, one for each tier, at a small scale and with a
-//! simulated clock.
+//! Stores in directories that the caller provides, one directory per tier. The stores can be scaled
+//! down and can use a simulated clock.
 //!
 //! This module is for the tests of Alluvium's own crates: crash simulation, fault injection and
 //! fuzzing. It exposes types of internal crates and may change in any version. Programs use
@@ -23,15 +23,17 @@ pub use alluvium_trees::levels::FilterSource;
 
 /// Opens stores in directories provided by the caller, which may be in memory or simulated.
 pub trait DirectoryOpener {
-    /// Sets the scale and the clock (milliseconds since 1970), and disables all threads.
+    /// Returns options with the given scale and clock (in milliseconds since 1970) and without
+    /// background threads.
     #[must_use]
     fn simulated(self, scale: StoreScale, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Self;
 
-    /// Sets only the clock, in milliseconds since 1970.
+    /// Returns options with the given clock, in milliseconds since 1970. Other options do not
+    /// change.
     #[must_use]
     fn clocked(self, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Self;
 
-    /// Opens the store in a directory, or creates one if there is none.
+    /// Opens the store in a directory, or creates a store if the directory contains none.
     ///
     /// # Errors
     /// As [`Options::open`].
@@ -43,7 +45,7 @@ pub trait DirectoryOpener {
     /// As [`Options::open`].
     fn open_existing_in(&self, directories: impl Into<TierDirectories>) -> Result<Db>;
 
-    /// Creates a store in a directory without one.
+    /// Creates a store in a directory that contains no store.
     ///
     /// # Errors
     /// As [`Options::open`].
@@ -133,19 +135,20 @@ pub trait SimulationOperations {
     /// As [`Db::add_tier`].
     fn add_tier_in(&self, directory: Arc<dyn Directory>) -> Result<()>;
 
-    /// Reopens a tier that has failed for data: see [`Db::use_tier`].
+    /// Allows new data again on a tier that has failed, and reopens it: see [`Db::use_tier`].
     ///
     /// # Errors
     /// As [`Db::use_tier`].
     fn use_tier_in(&self, tier: u8) -> Result<()>;
 
-    /// Opens or creates a keyspace in the in-memory map. Users cannot choose this structure.
+    /// Opens or creates a keyspace whose structure is the in-memory map, which programs cannot
+    /// choose.
     ///
     /// # Errors
     /// As [`Db::keyspace_with`].
     fn keyspace_in_map(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace>;
 
-    /// Ends the store as if the process had died: no handle writes anything more.
+    /// Abandons the store as if the process had crashed: from now on, no handle writes anything.
     fn abandon(&self);
 }
 
@@ -177,13 +180,15 @@ impl SimulationOperations for Db {
     }
 }
 
-/// Returns the number of the tier that failed while others still work, if the error reports one.
+/// If the error reports that one tier failed while the others still work, returns the number of the
+/// failed tier.
 #[must_use]
 pub fn failing_tier(error: &Error) -> Option<u8> {
     error.failing_tier().map(|(tier, _)| tier)
 }
 
-/// Returns the kind of a storage error, as simulators classify it; `None` for other errors.
+/// Returns the kind of a storage error, by which simulators classify it. Returns `None` for other
+/// errors.
 #[must_use]
 pub fn storage_kind(error: &Error) -> Option<ErrorKind> {
     error.storage().map(alluvium_storage::Error::kind)

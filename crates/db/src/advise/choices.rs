@@ -1,7 +1,7 @@
-//! Settings that a store chose for itself, with reasons.
+//! The settings that a store chose for itself, each with its reason.
 //!
-//! The choices use the models that also predict costs: the division of memory, the length of
-//! leaves, and the structure of keyspaces that do not specify one.
+//! The choices come from the models that also predict costs. They concern the division of memory,
+//! the length of leaves, and the structure of keyspaces for which the program specifies none.
 
 use crate::options::Options;
 use crate::options::store::ResolvedOptions;
@@ -9,15 +9,15 @@ use alluvium_model::best_node;
 use alluvium_model::structures::{MachineProfile, StructureModel, TieredSettings, WorkloadProfile};
 use std::fmt;
 
-/// A setting that was chosen by the store or given by an option.
+/// A setting with its value, which the store chose or the program specified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SettingChoice {
     /// Name of the setting, such as "log limit".
     pub name: &'static str,
-    /// Its value, with the unit.
+    /// Value of the setting, with its unit.
     pub value: String,
-    /// The reason for this value.
+    /// Reason for the value, in words.
     pub why: String,
 }
 
@@ -35,12 +35,13 @@ fn choice(name: &'static str, value: String, why: impl Into<String>) -> SettingC
     }
 }
 
-/// Assumed record size in bytes, and ratio of data to memory, for the models when the workload is
-/// unknown.
+/// Assumptions of the models while the workload is unknown: record size in bytes, and ratio of the
+/// data size to the memory limit.
 const USUAL_RECORD: u64 = 116;
 const DATA_OF_MEMORY: f64 = 10.0;
 
-/// Returns the reason: the option if it was given, otherwise `otherwise`.
+/// Returns the reason for a value: that the option `option` specified it, or `otherwise` if the
+/// program did not specify it.
 fn by(option: &str, is_said: bool, otherwise: &str) -> String {
     match is_said {
         true => format!("set by {option}"),
@@ -48,7 +49,7 @@ fn by(option: &str, is_said: bool, otherwise: &str) -> String {
     }
 }
 
-/// Returns the division of memory.
+/// Returns how the memory limit is divided among caches, memtables and the log.
 fn memory(options: &Options, plan: &ResolvedOptions) -> Vec<SettingChoice> {
     let scale = &plan.scale;
     vec![
@@ -87,7 +88,7 @@ fn memory(options: &Options, plan: &ResolvedOptions) -> Vec<SettingChoice> {
     ]
 }
 
-/// Returns the choices made when a store is opened with these options.
+/// Returns the choices that the store makes when it is opened with these options.
 pub(crate) fn of(options: &Options, plan: &ResolvedOptions) -> Vec<SettingChoice> {
     let device = &plan.device;
     let half = device.half_bandwidth();
@@ -130,8 +131,8 @@ pub(crate) fn of(options: &Options, plan: &ResolvedOptions) -> Vec<SettingChoice
     all
 }
 
-/// Returns the structure of keyspaces that do not specify one, compared with the next best by the
-/// models.
+/// Returns the structure chosen for keyspaces for which the program specifies none. The reason
+/// compares its predicted cost with that of the next best structure.
 pub(crate) fn structure(plan: &ResolvedOptions) -> Option<SettingChoice> {
     let machine = MachineProfile {
         memory_bytes: plan.memory as f64,

@@ -1,7 +1,7 @@
-//! Predicted costs, advice on settings, and the observations on which both are based.
+//! Predicted costs, advice on settings, and the observations from which both are computed.
 //!
-//! *Scope*: the requests to each keyspace, what the models predict for them, and which changes of
-//! settings are worth a trial.
+//! *Scope*: the sampled requests to each keyspace, the costs that the models predict for them, and
+//! which changes of settings are worth a trial.
 //!
 //! *Must not depend on*: the engine that is observed: it passes its counters in.
 

@@ -9,11 +9,11 @@ use alluvium_base::MessageKind;
 use std::time::SystemTime;
 
 impl WriteBatch {
-    /// Adds a put: see [`Keyspace::put`].
+    /// Adds a put of a key to the batch: see [`Keyspace::put`].
     ///
     /// # Errors
-    /// [`Error::TooLong`], [`Error::KeyspaceDropped`], [`Error::OtherStore`]. The batch is
-    /// unchanged.
+    /// [`Error::TooLong`], [`Error::KeyspaceDropped`], [`Error::OtherStore`]. After an error the
+    /// batch is unchanged.
     pub fn put(
         &mut self,
         keyspace: &Keyspace,
@@ -23,7 +23,7 @@ impl WriteBatch {
         self.add(keyspace, key.as_ref(), MessageKind::Put, 0, value.as_ref())
     }
 
-    /// Adds a put with an expiry time: see [`Keyspace::put_until`].
+    /// Adds a put with an expiry time to the batch: see [`Keyspace::put_until`].
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
@@ -43,7 +43,7 @@ impl WriteBatch {
         )
     }
 
-    /// Adds a delete: see [`Keyspace::delete`].
+    /// Adds a delete of a key to the batch: see [`Keyspace::delete`].
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
@@ -51,7 +51,7 @@ impl WriteBatch {
         self.add(keyspace, key.as_ref(), MessageKind::Delete, 0, &[])
     }
 
-    /// Adds a merge: see [`Keyspace::merge`].
+    /// Adds a merge into a key to the batch: see [`Keyspace::merge`].
     ///
     /// # Errors
     /// As [`WriteBatch::put`], [`Error::NoOperator`], [`Error::BadOperand`].
@@ -65,7 +65,7 @@ impl WriteBatch {
         self.add(keyspace, key.as_ref(), MessageKind::Merge, 0, operand.as_ref())
     }
 
-    /// Adds a range delete: see [`Keyspace::delete_range`].
+    /// Adds a range delete to the batch: see [`Keyspace::delete_range`].
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
@@ -90,7 +90,8 @@ impl WriteBatch {
         Ok(self)
     }
 
-    /// Appends puts and deletes of a keyspace that are already checked and encoded.
+    /// Appends writes to a keyspace that have already been validated and encoded as a commit
+    /// record.
     pub(crate) fn append(&mut self, keyspace: &Keyspace, writes: &CommitRecord<'_>) -> Result<()> {
         self.belong(keyspace)?;
         self.commit.append(writes);

@@ -11,8 +11,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// A bulk load of records in key order. [`Ingest::finish`] makes all of them visible at once. If it
-/// is dropped unfinished, or interrupted by a crash, none of its records are stored.
+/// A bulk load of records in key order. [`Ingest::finish`] makes all records visible at once. If
+/// the ingest is dropped before that, or if the process crashes, none of the records are stored.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -34,7 +34,8 @@ pub struct Ingest {
     under_way: Arc<RunningIngest>,
     first: Option<TreeKey>,
     last: TreeKey,
-    /// The current key. Swapped with the last key, so that neither is reallocated.
+    /// The key that is being added. It is swapped with `last`, so that the buffers of both are
+    /// reused.
     next: TreeKey,
     records: u64,
 }
@@ -49,10 +50,10 @@ impl fmt::Debug for Ingest {
 }
 
 impl Keyspace {
-    /// Loads records in key order, each key once. They are written directly to their final location
-    /// at the speed of the device, bypassing the log. All of them become visible at once, as if
-    /// they had been put at that moment, and replace earlier values of their keys. Returns the
-    /// number of records.
+    /// Loads records in key order. Each key may occur once. The records are written directly to
+    /// their final location at the speed of the device, bypassing the log. All of them become
+    /// visible at once, as if they had been put at that moment, and they replace earlier values of
+    /// their keys. Returns the number of records.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -64,8 +65,8 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Unsorted`], with the key; as [`Ingest::put`] and [`Ingest::finish`]. After an error
-    /// nothing was changed.
+    /// [`Error::Unsorted`] with the offending key; the errors of [`Ingest::put`] and
+    /// [`Ingest::finish`]. After an error nothing was changed.
     pub fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         records: impl IntoIterator<Item = (K, V)>,
@@ -77,7 +78,7 @@ impl Keyspace {
         ingest.finish()
     }
 
-    /// Starts a bulk load to which records are added one by one.
+    /// Starts a bulk load, to which the caller adds records one by one.
     ///
     /// # Errors
     /// [`Error::KeyspaceDropped`]; [`Error::Background`]; [`Error::Closed`].
@@ -96,16 +97,18 @@ impl Keyspace {
 }
 
 impl Ingest {
-    /// Adds a record. Its key must be greater than all keys before it.
+    /// Adds a record. Its key must be greater than the keys of all records added before.
     ///
     /// # Errors
-    /// [`Error::Unsorted`], [`Error::TooLong`]: the ingest is unchanged. [`Error::is_full`], I/O
-    /// errors: the ingest has ended, and further calls fail with [`Error::IngestEnded`].
+    /// [`Error::Unsorted`], [`Error::TooLong`]: the ingest is unchanged and can continue.
+    /// [`Error::is_full`], I/O errors: the ingest has ended, and further calls fail with
+    /// [`Error::IngestEnded`].
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.take(key.as_ref(), value.as_ref(), 0)
     }
 
-    /// Adds a record that expires. Its key must be greater than all keys before it.
+    /// Adds a record that expires at the time `expires`. Its key must be greater than the keys of
+    /// all records added before.
     ///
     /// # Errors
     /// As [`Ingest::put`].
@@ -118,7 +121,7 @@ impl Ingest {
         self.take(key.as_ref(), value.as_ref(), expiry_ms(expires))
     }
 
-    /// Returns the number of records added.
+    /// Returns the number of records added so far.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.records
@@ -159,15 +162,16 @@ impl Ingest {
         Ok(())
     }
 
-    /// Makes all records visible and durable. Returns their number.
+    /// Makes all records visible and durable, and returns their number.
     ///
-    /// Earlier writes are checkpointed first. Concurrent writes may wait for a few milliseconds;
-    /// the records themselves are already on the device. Earlier snapshots do not see the records.
+    /// Earlier writes are checkpointed first. The records themselves are already on the device, so
+    /// concurrent writes wait for a few milliseconds at most. Snapshots taken before this call do
+    /// not see the records.
     ///
     /// # Errors
-    /// [`Error::KeyspaceDropped`], [`Error::IngestEnded`], [`Error::is_full`], I/O errors. After an
-    /// error none of the records takes effect, except after a late I/O error: then only opening the
-    /// store again shows whether they have.
+    /// [`Error::KeyspaceDropped`], [`Error::IngestEnded`], [`Error::is_full`], I/O errors. Normally
+    /// none of the records takes effect after an error. After an I/O error late in the call,
+    /// however, the outcome is unknown until the store is opened again.
     pub fn finish(self) -> Result<u64> {
         let shared = &self.keyspace.shared();
         shared.healthy()?;

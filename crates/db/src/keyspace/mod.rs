@@ -1,6 +1,6 @@
-//! The keyspace handle, through which users read and write.
+//! The keyspace handle, through which programs read and write.
 //!
-//! *Scope*: how a user's key and value are checked and encoded as a write.
+//! *Scope*: how a user's key and value are validated and encoded as a write.
 //!
 //! *Must not depend on*: how a write is executed, which is the engine's task.
 //!
@@ -36,8 +36,8 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// An ordered map from keys to values. Keys compare as bytes. Handles are cheap to clone and can be
-/// used from any thread.
+/// An ordered map from keys to values. Keys are compared byte by byte. Handles are cheap to clone
+/// and can be used from any thread.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -63,11 +63,11 @@ impl fmt::Debug for Keyspace {
 }
 
 thread_local! {
-    /// Buffer of this thread's last single write, reused for the next.
+    /// Buffer for the commit record of a single write. The thread reuses it for its next write.
     static RECORD: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Maximum size in bytes of the buffer that a thread keeps.
+/// Maximum size in bytes of the buffer that a thread keeps for reuse; larger buffers are freed.
 const KEPT_RECORD: usize = 64 << 10;
 
 impl Keyspace {
@@ -89,7 +89,7 @@ impl Keyspace {
         &self.open
     }
 
-    /// Returns the number that distinguishes the store from others in the process.
+    /// Returns a number that identifies the store among all open stores of the process.
     pub(crate) fn store_number(&self) -> usize {
         self.open.shared.number()
     }
@@ -98,8 +98,9 @@ impl Keyspace {
         self.open.definition.rules.operator.as_deref()
     }
 
-    /// Returns how to read long values below the writes of a transaction: they cannot be omitted if
-    /// the writes may be merge operands.
+    /// Returns how a transaction must read long values when it combines them with its own writes.
+    /// In a keyspace with a merge operator, long values cannot be omitted, because the
+    /// transaction's writes may be operands to be merged into them.
     pub(crate) fn without_operands(&self, long_values: LongValues) -> LongValues {
         match self.operator() {
             Some(_) => LongValues::Read,
@@ -125,14 +126,14 @@ impl Keyspace {
         self.open.definition.name()
     }
 
-    /// Returns the number of the keyspace, which is the prefix of its keys in
-    /// [`Db::outline`](crate::Db::outline). Renaming does not change it.
+    /// Returns the number that identifies the keyspace. In [`Db::outline`](crate::Db::outline), it
+    /// is the prefix of the keyspace's keys. Renaming the keyspace does not change it.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.open.definition.id
     }
 
-    /// Returns the options that the keyspace was created with.
+    /// Returns the options with which the keyspace was created.
     #[must_use]
     pub fn options(&self) -> &KeyspaceOptions {
         &self.open.definition.options
@@ -147,12 +148,12 @@ impl Keyspace {
         self.write(key.as_ref(), MessageKind::Put, 0, value.as_ref())
     }
 
-    /// Sets the value of a key until `expires`. After that the key has no value, and its space is
-    /// freed.
+    /// Sets the value of a key until the time `expires`. From that time on, the key has no value,
+    /// and its space is freed.
     ///
-    /// Expiry follows the clock of the machine. If that clock jumps ahead, even for a moment,
-    /// compactions permanently delete all values that have expired by it. Snapshots do not retain
-    /// values beyond their expiry.
+    /// Expiry follows the clock of the machine. If the clock jumps ahead, even for a moment,
+    /// compactions permanently delete all values that have expired according to it. Snapshots do
+    /// not retain values beyond their expiry time.
     ///
     /// # Errors
     /// As [`Keyspace::put`].
@@ -168,12 +169,12 @@ impl Keyspace {
     /// Deletes a key. Deleting a key that has no value is not an error.
     ///
     /// # Errors
-    /// As [`Keyspace::put`], but deletes also work on a full disk.
+    /// As [`Keyspace::put`]. Unlike puts, deletes also work on a full disk.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.write(key.as_ref(), MessageKind::Delete, 0, &[])
     }
 
-    /// Deletes a key and returns its previous value, atomically.
+    /// Atomically deletes a key and returns the value that it had, or `None` if it had no value.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -214,11 +215,12 @@ impl Keyspace {
         Ok(done.and(taken.take()).map(Value::new))
     }
 
-    /// Adds an operand to a key without reading its value. The keyspace's merge operator combines
-    /// value and operands when the key is read or compacted.
+    /// Merges an operand into the value of a key, without reading the value. The keyspace's merge
+    /// operator combines the value and its operands when the key is read or compacted.
     ///
-    /// If the operator cannot combine the operands with the stored value, such as text under `add`,
-    /// both are kept, and reads of the key fail with [`Error::BadBase`] until it is put or deleted.
+    /// If the operator cannot combine the operands with the stored value, for example because `add`
+    /// is applied to a text, the store keeps both. Reads of the key then fail with
+    /// [`Error::BadBase`] until the key is put or deleted.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -238,8 +240,9 @@ impl Keyspace {
         self.write(key.as_ref(), MessageKind::Merge, 0, operand.as_ref())
     }
 
-    /// Deletes all keys from `start` (inclusive) to `end` (exclusive); without an end, all keys
-    /// from `start`. This writes one small record, regardless of the number of keys.
+    /// Deletes all keys from `start` (inclusive) to `end` (exclusive). If `end` is `None`, deletes
+    /// all keys from `start` on. The call writes one small record, regardless of the number of
+    /// keys.
     ///
     /// # Errors
     /// As [`Keyspace::delete`].
@@ -252,7 +255,7 @@ impl Keyspace {
             .map(|_| ())
     }
 
-    /// Returns the owner of a commit that writes to this keyspace only.
+    /// Returns the list of keyspaces of a commit that writes to this keyspace only.
     fn owner(&self) -> CommitKeyspaces<'_> {
         CommitKeyspaces::One(&self.open.definition)
     }
@@ -277,11 +280,12 @@ impl Keyspace {
         result
     }
 
-    /// Atomically replaces the value of `key` with `new` if it equals `expected`; `None` means
-    /// absent. Returns whether it was replaced.
+    /// Atomically replaces the value of `key` with `new` if the current value equals `expected`. In
+    /// both arguments, `None` stands for the absence of a value. Returns whether the value was
+    /// replaced.
     ///
-    /// Reads, writes and conditional writes of one key are linearizable: a value that made the
-    /// condition fail is visible to every later read.
+    /// Reads, writes and conditional writes of one key are linearizable. In particular, a value
+    /// because of which this call returned `false` is visible to every later read.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -327,7 +331,7 @@ impl Keyspace {
         Ok(done.is_some())
     }
 
-    /// Returns a future that puts a value: see [`Keyspace::put`] and
+    /// Returns a future that sets the value of a key: see [`Keyspace::put`] and
     /// [`Db::write_async`](crate::Db::write_async).
     ///
     /// ```
@@ -363,7 +367,7 @@ impl Keyspace {
         WriteFuture::new(&self.open.shared, filled.map(|()| batch))
     }
 
-    /// Returns the value of a key, or `None` if it has none.
+    /// Returns the value of a key, or `None` if the key has no value.
     ///
     /// # Errors
     /// [`Error::KeyspaceDropped`]; [`Error::BadBase`]; I/O errors; damage.
@@ -395,7 +399,7 @@ impl Keyspace {
     }
 
     /// Returns the values of many keys, in the order of the keys. The device reads for all keys run
-    /// concurrently, so this is much faster than consecutive calls of `get`.
+    /// concurrently, so a single call is much faster than a call of `get` for each key.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
@@ -425,8 +429,8 @@ impl Keyspace {
     }
 
     /// Returns the values of many keys, in the order of the keys. Values longer than 1 KiB are
-    /// returned as empty values, and values outside leaves are not read. For callers that need keys
-    /// and short values only.
+    /// replaced by empty values, and values that are stored outside leaves are not read. This is
+    /// for callers that need only the presence of keys and short values.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -458,9 +462,9 @@ impl Keyspace {
         Ok(found.into_iter().map(|value| value.map(short)).collect())
     }
 
-    /// Returns the values of many keys if all of them are in memory, and `None` otherwise. Never
-    /// waits for the device: event loops call this first, and [`Keyspace::multi_get_async`] if it
-    /// returns `None`.
+    /// Returns the values of many keys if all of them are in memory, and `None` otherwise. The call
+    /// never waits for the device. An event loop calls it first, and [`Keyspace::multi_get_async`]
+    /// if it returns `None`.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -495,13 +499,13 @@ impl Keyspace {
         ))
     }
 
-    /// Returns a future of the value of a key. The future is ready at its first poll if the value
-    /// is in memory; otherwise it wakes its task when the device reads are complete. Thousands of
-    /// such futures can be in flight on one thread, in any executor. The result includes at least
-    /// the commits that are visible at the first poll.
+    /// Returns a future for the value of a key. If the value is in memory, the future is ready at
+    /// its first poll. Otherwise it wakes its task once the device reads are complete. Thousands of
+    /// such futures can be in flight on one thread, in any executor. The result reflects at least
+    /// all commits that are visible at the first poll.
     ///
-    /// If dropping the future drops the last handle of the store, another thread closes the store,
-    /// because closing takes time.
+    /// If dropping the future releases the last handle of the store, another thread closes the
+    /// store, because closing takes time.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -519,7 +523,7 @@ impl Keyspace {
         GetFuture::new(&self.open, key.as_ref(), Ok(None))
     }
 
-    /// Returns a future of the values of many keys, in the order of the keys: see
+    /// Returns a future for the values of many keys, in the order of the keys: see
     /// [`Keyspace::get_async`]. All device reads are submitted together.
     ///
     /// # Errors
@@ -528,13 +532,14 @@ impl Keyspace {
         MultiGetFuture::new(&self.open, keys, Ok(None))
     }
 
-    /// Returns an iterator over all keys and values, in key order, at the current commit.
+    /// Returns an iterator over all keys and values, in key order, as of the latest visible commit.
     #[must_use]
     pub fn iter(&self) -> Iter {
         self.range::<&[u8]>(..)
     }
 
-    /// Returns an iterator over the keys within bounds and their values, at the current commit.
+    /// Returns an iterator over the keys within bounds and their values, in key order, as of the
+    /// latest visible commit.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -556,7 +561,8 @@ impl Keyspace {
         )
     }
 
-    /// Returns an iterator over the keys with a prefix and their values, at the current commit.
+    /// Returns an iterator over the keys that start with a prefix and their values, in key order,
+    /// as of the latest visible commit.
     #[must_use]
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         Iter::new(
@@ -566,8 +572,8 @@ impl Keyspace {
         )
     }
 
-    /// Returns an iterator over all keys and values at the current commit, in unspecified order.
-    /// Works for every structure, including the hashed one.
+    /// Returns an iterator over all keys and values in unspecified order, as of the latest visible
+    /// commit. It works for every structure, including the hashed one.
     ///
     /// ```
     /// use alluvium::{HashedOptions, KeyspaceOptions, Structure};
@@ -616,25 +622,26 @@ impl Keyspace {
         self.iter().next_back().transpose()
     }
 
-    /// Returns an iterator over all keys, in order, at the current commit: see [`Iter::keys`].
+    /// Returns an iterator over all keys, in order, as of the latest visible commit: see
+    /// [`Iter::keys`].
     #[must_use]
     pub fn keys(&self) -> Keys {
         self.iter().keys()
     }
 
-    /// Returns an iterator over all values, in key order, at the current commit: see
+    /// Returns an iterator over all values, in key order, as of the latest visible commit: see
     /// [`Iter::values`].
     #[must_use]
     pub fn values(&self) -> Values {
         self.iter().values()
     }
 
-    /// Estimates the number of keys that have a value. Reads a few index nodes, and needs 0.1 µs
-    /// for each record in memtables.
+    /// Estimates the number of keys that have a value. The call reads a few index nodes, and takes
+    /// 0.1 µs for each record in memtables.
     ///
-    /// The estimate counts every version of a key that compactions have not merged yet, ignores
-    /// deletes, and counts range deletes only once they are compacted. It is exact if each key was
-    /// written once.
+    /// The estimate is exact if each key was written once and none was deleted. Otherwise it is too
+    /// high: it includes every version of a key that compactions have not merged yet, and ignores
+    /// deletes. Range deletes reduce it only after they are compacted.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -657,7 +664,7 @@ impl Keyspace {
             .approximate_len(self.open.definition.structure, &self.whole())
     }
 
-    /// Estimates the number of keys within bounds that have a value: see
+    /// Estimates the number of keys within bounds that have a value, with the same inaccuracies as
     /// [`Keyspace::approximate_len`].
     ///
     /// ```
@@ -683,12 +690,12 @@ impl Keyspace {
     }
 
     /// Returns the approximate size in bytes of the keyspace in the data files: all versions of its
-    /// records, values outside leaves, and its share of index nodes and maplets. The error is at
-    /// most a leaf (a few pages) at each end of each run.
+    /// records, values outside leaves, and its share of index nodes and maplets. The error of the
+    /// estimate is at most the size of a leaf (a few pages) at each end of each run.
     ///
     /// Writes that are only in memory and in the log are not included;
-    /// [`Db::checkpoint`](crate::Db::checkpoint) flushes them. Deleted records count until they are
-    /// compacted.
+    /// [`Db::checkpoint`](crate::Db::checkpoint) flushes them to the data files. Deleted records
+    /// are included until compactions remove them.
     ///
     /// # Errors
     /// As [`Keyspace::approximate_len`].
@@ -700,12 +707,12 @@ impl Keyspace {
             .size_on_disk(self.open.definition.structure, &self.whole())
     }
 
-    /// Returns the range of tree keys of the keyspace.
+    /// Returns the range of tree keys that belong to the keyspace.
     pub(crate) fn whole(&self) -> KeyRange {
         KeyRange::new(&self.open.definition.prefix, Some(&self.open.definition.end))
     }
 
-    /// Returns the default durability of writes.
+    /// Returns the durability of writes for which the program specifies none.
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.open.shared.engine.durability

@@ -1,4 +1,4 @@
-//! Many concurrent reads on a single thread without an executor.
+//! Concurrent reads of many keys on one thread, without an async executor.
 
 use crate::engine::{EngineCounter, PolledRead, ReadPosition};
 use crate::error::{Error, Result};
@@ -12,12 +12,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Batches the device reads of this thread while it exists. Reads that futures of this thread start
-/// are submitted together: when this is dropped, or when the thread waits for the store. Each
-/// submission to the device costs about as much processor time as a read.
+/// Batches the device reads of the current thread. While this value exists, reads started by
+/// futures on the thread are collected. They are submitted together when the value is dropped, or
+/// when the thread waits for the store. Batching saves processor time, since a submission to the
+/// device costs about as much as a read.
 ///
-/// An executor holds one while it polls its ready tasks. A loop that polls a single future without
-/// ever dropping this would never finish.
+/// An executor keeps such a value while it polls its ready tasks. A loop that polls a single future
+/// and never drops the value would never finish, because the reads of the future would never be
+/// submitted.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -41,7 +43,7 @@ use std::task::Poll;
 pub struct GatheredReads(#[allow(dead_code)] alluvium_device::SubmissionPlug);
 
 impl GatheredReads {
-    /// Starts to batch the reads of this thread.
+    /// Starts to batch the device reads of the current thread.
     pub fn begin() -> GatheredReads {
         GatheredReads(alluvium_device::SubmissionPlug::new())
     }
@@ -52,12 +54,13 @@ impl GatheredReads {
     }
 }
 
-/// A set of concurrent reads, each identified by a tag. Results are returned in the order of
-/// completion.
+/// A set of concurrent reads. The caller identifies each read by a tag. Results are returned in the
+/// order in which the reads complete.
 ///
 /// Reads started between two calls of [`Reads::poll`] or [`Reads::wait`] are submitted together. A
-/// thread that starts a new read for each result keeps the device busy, at little more processor
-/// time than reading in batches. Dropping this drops the reads in flight.
+/// thread that starts a new read for each result keeps the device busy, and needs little more
+/// processor time than a thread that reads in batches. Dropping the set cancels the reads in
+/// flight.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -79,10 +82,10 @@ impl GatheredReads {
 /// ```
 pub struct Reads<T> {
     shared: Arc<SharedStore>,
-    /// Reads without a result, in the order of their submission.
+    /// Reads that are not complete yet, in the order of submission.
     under_way: VecDeque<Box<TaggedRead<T>>>,
     done: VecDeque<(T, Result<Option<Value>>)>,
-    /// Number of reads that need device reads which are not submitted yet.
+    /// Number of incomplete reads whose device reads have not been submitted yet.
     unasked: usize,
 }
 
@@ -106,7 +109,8 @@ impl<T> Reads<T> {
     /// Starts a read of the current value of a key.
     ///
     /// # Errors
-    /// [`Error::KeyspaceDropped`], [`Error::OtherStore`]. Later errors are returned as results.
+    /// [`Error::KeyspaceDropped`], [`Error::OtherStore`]. Errors that occur later are returned as
+    /// the result of the read.
     pub fn get(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, tag: T) -> Result<()> {
         self.begin(keyspace, key.as_ref(), tag, None)
     }
@@ -156,7 +160,7 @@ impl<T> Reads<T> {
         Ok(())
     }
 
-    /// Returns the number of reads whose results have not been returned.
+    /// Returns the number of reads whose results have not been returned yet.
     #[must_use]
     pub fn len(&self) -> usize {
         self.under_way.len() + self.done.len()
@@ -168,7 +172,7 @@ impl<T> Reads<T> {
         self.len() == 0
     }
 
-    /// Returns a result that is available, if any. Does not wait.
+    /// Returns the result of a completed read, or `None` if no result is available. Does not wait.
     pub fn poll(&mut self) -> Option<(T, Result<Option<Value>>)> {
         if self.done.is_empty() {
             self.look();
@@ -176,8 +180,8 @@ impl<T> Reads<T> {
         self.done.pop_front()
     }
 
-    /// Returns the next result, or `None` if all have been returned. Waits for the device until a
-    /// result is available.
+    /// Returns the next result, and waits for the device until one is available. Returns `None` if
+    /// the results of all reads have been returned.
     pub fn wait(&mut self) -> Option<(T, Result<Option<Value>>)> {
         if self.done.is_empty() {
             self.look();
@@ -191,17 +195,17 @@ impl<T> Reads<T> {
         self.done.pop_front()
     }
 
-    /// Submits pending reads and collects completed ones.
+    /// Submits the pending device reads and collects the completed ones.
     fn look(&mut self) {
         self.ask();
         if let Some(oldest) = self.under_way.front_mut() {
-            // Polling for one read collects the completions of the others.
+            // Polling the device for one read also collects the completions of the others.
             oldest.polled.asks_device();
             self.go_on();
         }
     }
 
-    /// Advances reads whose data has arrived.
+    /// Advances the reads whose device reads are complete.
     fn go_on(&mut self) {
         let Reads {
             shared,
@@ -225,7 +229,7 @@ impl<T> Reads<T> {
         self.ask();
     }
 
-    /// Submits the device reads that are missing.
+    /// Submits the device reads that have not been submitted yet.
     fn ask(&mut self) {
         if std::mem::take(&mut self.unasked) == 0 {
             return;
@@ -236,7 +240,8 @@ impl<T> Reads<T> {
         if engine.request_each(&mut unasked).is_ok() {
             return;
         }
-        // One of the reads failed: submit each of them separately.
+        // The joint submission failed because of one of the reads: submit each read separately, so
+        // that only that read fails.
         let done = &mut self.done;
         self.under_way.retain_mut(|one| {
             if one.polled.is_asked() {
@@ -252,7 +257,7 @@ impl<T> Reads<T> {
 }
 
 impl<T> TaggedRead<T> {
-    /// Returns the result. The read must not be used afterwards.
+    /// Returns the tag and the result of the read. The read must not be used afterwards.
     fn finish(&mut self, result: Result<()>) -> (T, Result<Option<Value>>) {
         let tag = self.tag.take().expect("it is finished once");
         let value = result.map(|()| self.polled.take().next().flatten().map(Value::new));

@@ -1,4 +1,4 @@
-//! The statistics as a list, for exporters, and as a table, for people.
+//! Two presentations of the statistics: a list of metrics for exporters, and a table for people.
 
 use super::Stats;
 use super::register::{self, MetricRow, StatsMetricKind, StatsMetricUnit};
@@ -7,19 +7,20 @@ use alluvium_base::Purpose;
 use alluvium_storage::CopyStats;
 use std::fmt;
 
-/// One figure of [`Stats`], with its name, unit and meaning.
+/// One metric of [`Stats`], with its name, unit and meaning.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StatsMetric {
-    /// Name: words and dots, such as `device.lookup.reads`. Names are stable.
+    /// Name of the metric: words separated by dots, such as `device.lookup.reads`. Names are stable
+    /// across versions.
     pub name: String,
-    /// Unit of `value`; a ratio has none.
+    /// Unit of `value`. Ratios have no unit.
     pub unit: StatsMetricUnit,
-    /// Whether the figure only grows.
+    /// Whether the metric is a counter, which never decreases, or a gauge.
     pub nature: StatsMetricKind,
-    /// Meaning of the figure, in a sentence.
+    /// Meaning of the metric, in one sentence.
     pub help: &'static str,
-    /// The value. Counts are exact up to 2^53.
+    /// Current value of the metric. Counts are exact up to 2^53.
     pub value: f64,
 }
 
@@ -54,7 +55,7 @@ impl MetricList {
     }
 }
 
-/// The counters of each device purpose, in the order of `DeviceCounts`.
+/// The counters of each device purpose, in the order of the fields of `DeviceCounts`.
 const DEVICE: [(&str, StatsMetricUnit, &str); 5] = [
     ("reads", StatsMetricUnit::Count, "Reads of the device."),
     ("writes", StatsMetricUnit::Count, "Writes to the device."),
@@ -72,8 +73,7 @@ const DEVICE: [(&str, StatsMetricUnit, &str); 5] = [
 ];
 
 impl Stats {
-    /// Returns all figures in a fixed order. A ratio is omitted while its divisor is zero.
-    ///
+    /// Returns all metrics in a fixed order. A ratio is omitted if its divisor is zero.
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
     /// # let db = alluvium::Db::open(place.path().join("store"))?;
@@ -161,7 +161,8 @@ impl Stats {
         }
     }
 
-    /// Adds the figures of each tier, if the store has several, and of the copies between them.
+    /// Adds the metrics of each tier and of the copies between tiers. Does nothing if the store has
+    /// a single tier.
     fn list_tiers(&self, list: &mut MetricList) {
         if self.tiers.len() < 2 {
             return;
@@ -179,7 +180,7 @@ impl Stats {
     }
 }
 
-/// A figure of a tier, in bytes.
+/// A metric of a tier that has the unit bytes: name, kind, meaning, and the function that reads it.
 type TierMetric = (&'static str, StatsMetricKind, &'static str, fn(&TierStats) -> u64);
 
 #[rustfmt::skip]
@@ -193,7 +194,8 @@ const TIER: &[TierMetric] = &[
     ("written_bytes", StatsMetricKind::Counter, "Bytes written to it.", |tier| tier.device.total().written_bytes),
 ];
 
-/// A figure of the copies on the first tier.
+/// A metric of the copies on the first tier: name, unit, kind, meaning, and the function that reads
+/// it.
 type CopyMetric = (
     &'static str,
     StatsMetricUnit,
@@ -213,7 +215,7 @@ const COPIES: &[CopyMetric] = &[
 ];
 
 impl fmt::Display for StatsMetric {
-    /// Writes the value with its unit, in readable form.
+    /// Formats the value for people, with its unit and a unit prefix.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let steps: (&[&str], f64) = match self.unit {
             StatsMetricUnit::Count => (&["", " k", " M", " G", " T"], 1000.0),
@@ -223,7 +225,7 @@ impl fmt::Display for StatsMetric {
         };
         let (words, step) = steps;
         let (mut value, mut word) = (self.value, 0);
-        // Four digits of a count are as readable as three digits and a prefix.
+        // A count of four digits is as easy to read as three digits with a prefix.
         while value >= 10.0 * step && word + 1 < words.len() {
             value /= step;
             word += 1;
@@ -237,7 +239,8 @@ impl fmt::Display for StatsMetric {
 }
 
 impl fmt::Display for Stats {
-    /// Writes a table: one line for each group, without zeros.
+    /// Formats the metrics as a table with one line for each group of names. Metrics whose value is
+    /// zero are omitted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut group = String::new();
         for figure in self.list().iter().filter(|figure| figure.value != 0.0) {

@@ -1,10 +1,11 @@
 //! Statistics of a store.
 //!
-//! *Scope*: the sources of all counters, the sampling of latencies, the names of the figures.
+//! *Scope*: where each counter comes from, how latencies are sampled, and how the metrics are
+//! named.
 //!
 //! *Must not depend on*: how to interpret the figures, which is left to people and exporters.
 //!
-//! Latencies are sampled in `engine/latencies.rs`.
+//! The code that samples latencies is in `engine/latencies.rs`.
 
 mod forecast;
 mod list;
@@ -35,7 +36,7 @@ use alluvium_trees::paged::PagedStats;
 use alluvium_trees::tiered::{TreeDebt, TreeStats};
 use std::sync::atomic::Ordering;
 
-/// Space on the file system that holds the store.
+/// Space on the file system that contains the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiskSpace {
@@ -49,43 +50,44 @@ pub struct DiskSpace {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OperationCounts {
-    /// Commits: batches and single writes.
+    /// Number of commits; a batch and a single write are one commit each.
     pub commits: u64,
-    /// Puts in commits, with or without an expiry.
+    /// Number of puts in commits, with or without an expiry time.
     pub puts: u64,
     /// Deletes of single keys in commits.
     pub deletes: u64,
     /// Merges in commits, one per operand.
     pub merges: u64,
-    /// Range deletes in commits, each counted once.
+    /// Number of range deletes in commits, regardless of how many keys each one deletes.
     pub range_deletes: u64,
-    /// Gets of one key, non-blocking ones included.
+    /// Number of gets of one key, both blocking and non-blocking.
     pub gets: u64,
-    /// Gets of several keys, each counted once.
+    /// Number of calls that get several keys; each call increments this by one.
     pub multi_gets: u64,
-    /// Keys requested by gets of several keys.
+    /// Number of keys requested by all multi-key gets.
     pub multi_get_keys: u64,
-    /// Iterators that were started, ordered and unordered.
+    /// Number of iterators created, both ordered and unordered.
     pub scans: u64,
-    /// Records that iterators returned, in either direction.
+    /// Number of records that iterators returned, in either direction.
     pub scanned: u64,
     /// Lookups of one key that found a value.
     pub found: u64,
-    /// Node reads that those lookups waited for.
+    /// Number of node reads that lookups waited for before they found a value.
     pub found_reads: u64,
     /// Lookups of one key that found no value.
     pub absent: u64,
-    /// Node reads that those lookups waited for.
+    /// Number of node reads that lookups waited for before they found that the key has no value.
     pub absent_reads: u64,
 }
 
-/// Time for which writers were throttled, in microseconds, by the dominant cause.
+/// Time for which writers were throttled, in microseconds, broken down by the dominant cause of
+/// each delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WriteDelays {
-    /// Lookups had to search too many runs.
+    /// Time throttled because lookups had to search too many runs.
     pub runs_us: u64,
-    /// Too much memory waited for a flush.
+    /// Time throttled because too much memory was waiting to be flushed.
     pub memtables_us: u64,
 }
 
@@ -96,41 +98,43 @@ impl WriteDelays {
     }
 }
 
-/// Counters since the store was opened, and current sizes. Displays as a table; also available as a
-/// [list](Stats::list).
+/// Counters since the store was opened, and current sizes. `Display` formats them as a table, and
+/// [`Stats::list`] returns them as a list.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Counts of user operations, by kind.
+    /// Number of user operations of each kind.
     pub operations: OperationCounts,
-    /// Sampled latencies of user operations, by kind.
+    /// Latencies of user operations, by kind, measured for a sample of the operations.
     pub latencies: OperationLatencies,
-    /// Acknowledged writes: puts, deletes, merges, range deletes.
+    /// Number of acknowledged writes: puts, deletes, merges and range deletes.
     pub writes: u64,
-    /// Bytes of those writes: keys, values and headers.
+    /// Bytes of the acknowledged writes: keys, values and headers.
     pub written_bytes: u64,
     /// Checkpoints completed since the store was opened.
     pub checkpoints: u64,
-    /// Number of times that a writer stalled until background work caught up.
+    /// Number of times that a writer stalled because background work had fallen behind.
     pub waits: u64,
-    /// Time for which writers were throttled, in small steps, to avoid stalls.
+    /// Time for which writers were throttled. Small delays slow writers down early, so that they
+    /// need not stall.
     pub delays: WriteDelays,
-    /// Time in microseconds that compactions paused because of the caps of
+    /// Time in microseconds for which compactions paused because they had reached the limits of
     /// [`BackgroundLimits`](crate::BackgroundLimits).
     pub capped_us: u64,
-    /// Slices of compactions that exceeded the caps, because writers would have been throttled
-    /// otherwise.
+    /// Number of slices of compactions that ran in excess of
+    /// [`BackgroundLimits`](crate::BackgroundLimits), because otherwise writers would have been
+    /// throttled.
     pub cap_yields: u64,
     /// Memory in use, by consumer.
     pub memory: MemoryUse,
-    /// Sealed memtables that wait for a flush.
+    /// Number of sealed memtables that have not been flushed yet.
     pub sealed_memtables: usize,
-    /// Pinned sequence numbers with at least one reader.
+    /// Number of distinct sequence numbers that at least one reader has pinned.
     pub snapshots: usize,
-    /// Commits after the oldest pinned sequence number; the versions that they replaced are
-    /// retained.
+    /// Number of commits after the oldest pinned sequence number. The store retains the versions
+    /// that these commits replaced.
     pub held_commits: u64,
-    /// Transactions: the number of open ones, and the outcomes of the others.
+    /// Number of open transactions, and counts of the outcomes of ended ones.
     pub transactions: TransactionStats,
     /// Space of the data files.
     pub space: SpaceUsage,
@@ -138,28 +142,30 @@ pub struct Stats {
     pub log: LogUsage,
     /// Counters of the page cache.
     pub cache: CacheStats,
-    /// Copies on the first tier of pages that are often read from slower tiers.
+    /// Counters of the copies of pages on the first tier. Pages that are often read from slower
+    /// tiers are copied there.
     pub copies: CopyStats,
     /// Counters of the record cache.
     pub records: RecordStats,
     /// Counters of the tiered tree.
     pub tree: TreeStats,
-    /// Compactions of the tree that are due or running: work that writes have deferred.
+    /// Compaction work of the tree that is due or in progress. Writes have deferred this work.
     pub debt: TreeDebt,
-    /// Maximum number of runs that a lookup in the tree searches.
+    /// Maximum number of runs of the tree that a lookup must search.
     pub tree_runs: usize,
-    /// Height of the tree; 1 if it is a single leaf.
+    /// Height of the tree. A tree that consists of a single leaf has height 1.
     pub tree_height: u8,
-    /// Statistics of the levels, which all keyspaces in levels share; `None` if the store has none.
+    /// Statistics of the levels, which all keyspaces with that structure share. `None` if the store
+    /// has no such keyspace.
     pub levels: Option<LevelsStats>,
-    /// Statistics of the hashed structure, which all hashed keyspaces share; `None` if the store
-    /// has none.
+    /// Statistics of the hashed structure, which all hashed keyspaces share. `None` if the store
+    /// has no hashed keyspace.
     pub hashed: Option<HashedStats>,
     /// Statistics of the pages that are updated in place.
     pub paged: PagedStats,
-    /// I/O of the devices of all tiers, by purpose.
+    /// I/O operations and bytes on the devices of all tiers, by purpose.
     pub device: DeviceStats,
-    /// The tiers, starting with the first.
+    /// Statistics of each tier, in the order of the tiers.
     pub tiers: Vec<TierStats>,
 }
 
@@ -168,15 +174,15 @@ fn ratio(one: u64, other: u64) -> Option<f64> {
 }
 
 impl Stats {
-    /// Returns the write amplification: bytes written to the device per byte of user writes.
-    /// Includes the log as far as it is synced. `None` before the first write.
+    /// Returns the write amplification: bytes written to the device per byte written by the user.
+    /// Writes to the log count only once they are synced. Returns `None` before the first write.
     #[must_use]
     pub fn write_amplification(&self) -> Option<f64> {
         ratio(self.device.total().written_bytes, self.written_bytes)
     }
 
-    /// Returns the read amplification: device reads that lookups waited for, per key looked up.
-    /// `None` before the first lookup.
+    /// Returns the read amplification: the number of device reads that lookups waited for, per key
+    /// looked up. Returns `None` before the first lookup.
     #[must_use]
     pub fn read_amplification(&self) -> Option<f64> {
         let keys = self.operations.gets + self.operations.multi_get_keys;
@@ -184,8 +190,8 @@ impl Stats {
     }
 
     /// Returns the space amplification: bytes of the data files that are in use or about to be
-    /// freed, per byte that is referenced. Old versions and tombstones count as referenced until
-    /// they are compacted.
+    /// freed, per byte of data that the current state refers to. Old versions and tombstones are
+    /// part of that data until compactions remove them.
     #[must_use]
     pub fn space_amplification(&self) -> Option<f64> {
         ratio(
@@ -203,7 +209,8 @@ impl Stats {
         )
     }
 
-    /// Returns the hit rate of the record cache, among lookups that the memtables did not answer.
+    /// Returns the hit rate of the record cache. Lookups that the memtables answer do not reach the
+    /// record cache and are not included.
     #[must_use]
     pub fn record_hit_rate(&self) -> Option<f64> {
         ratio(self.records.hits, self.records.hits + self.records.misses)
@@ -269,7 +276,7 @@ impl Engine {
 }
 
 impl Db {
-    /// Returns the free and the total space of the file system that holds the store.
+    /// Returns the free and the total space of the file system that contains the store.
     ///
     /// # Errors
     /// Errors of the operating system.
@@ -287,15 +294,16 @@ impl Db {
         self.engine().stats(&self.shared().recorders)
     }
 
-    /// Returns each tier of the store with the runs that occupy space on it. Reads nothing.
+    /// Returns each tier of the store with the runs that occupy space on it. The call reads nothing
+    /// from the device.
     #[must_use]
     pub fn outline_tiers(&self) -> Vec<TierOutline> {
         self.engine().outline_tiers()
     }
 
     /// Returns the latency distributions since the store was opened, in more detail than
-    /// [`Db::stats`]. The difference of two results gives the percentiles of the interval between
-    /// them.
+    /// [`Db::stats`]. To get the percentiles of an interval, subtract the result at its start from
+    /// the result at its end.
     #[must_use]
     pub fn distributions(&self) -> LatencyDistributions {
         self.shared().recorders.distributions()

@@ -1,11 +1,11 @@
-//! The register of figures, with the name, unit, meaning and source of each.
+//! The register of metrics: the name, unit, meaning and source of each metric.
 //!
-//! `Stats::list`, the recorder of the `metrics` crate and the server's metrics all use the
-//! register, so a new row appears in all of them.
+//! `Stats::list`, the export to the `metrics` crate and the metrics of the server are all generated
+//! from the register, so a new row appears in all of them.
 
 use super::Stats;
 
-/// Unit in which a figure's value is given.
+/// The unit of a metric's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StatsMetricUnit {
@@ -13,32 +13,32 @@ pub enum StatsMetricUnit {
     Count,
     /// An amount of memory or data.
     Bytes,
-    /// A latency, a delay or processor time.
+    /// A duration, such as a latency, a delay or processor time.
     Nanoseconds,
-    /// A quotient of two numbers.
+    /// A quotient of two numbers, which has no unit.
     Ratio,
 }
 
-/// Whether a figure only grows.
+/// Whether a metric is a counter or a gauge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StatsMetricKind {
-    /// Accumulated since the store was opened.
+    /// A count or sum since the store was opened, which never decreases.
     Counter,
-    /// A current value, which may also shrink.
+    /// A current value, which can also decrease.
     Gauge,
 }
 
-/// A row of the register.
+/// One row of the register, which defines a metric.
 pub(super) struct MetricRow {
     pub(super) name: &'static str,
     pub(super) unit: StatsMetricUnit,
     pub(super) nature: StatsMetricKind,
     pub(super) help: &'static str,
-    /// Reads the value; `None` if it does not apply.
+    /// Returns the value of the metric, or `None` if the metric does not apply to the store.
     pub(super) read: fn(&Stats) -> Option<f64>,
 }
 
-/// A number as stored in [`Stats`].
+/// A number type of the fields of [`Stats`], which can be converted to the value of a metric.
 trait MetricValue {
     fn number(self) -> Option<f64>;
 }
@@ -67,7 +67,7 @@ impl MetricValue for Option<f64> {
     }
 }
 
-/// Builds rows from `"name", StatsMetricUnit, StatsMetricKind, read, "help";`.
+/// Builds rows of the register from `"name", StatsMetricUnit, StatsMetricKind, read, "help";`.
 macro_rules! rows {
     ($($name:literal, $unit:ident, $nature:ident, |$stats:ident| $read:expr, $help:literal;)*) => {
         &[$(MetricRow {
@@ -161,7 +161,7 @@ pub(super) const CACHES: &[MetricRow] = rows! {
     "memory.transactions", Bytes, Gauge, |s| s.memory.transactions, "Memory of open transactions.";
 };
 
-/// Space of the data files.
+/// Metrics of the space of the data files.
 pub(super) const SPACE: &[MetricRow] = rows! {
     "space.file_bytes", Bytes, Gauge, |s| s.space.file_bytes, "Length of the data files, holes included.";
     "space.live_extent_bytes", Bytes, Gauge, |s| s.space.live_extent_bytes, "Bytes of extents in use.";
@@ -182,7 +182,7 @@ pub(super) const LOG: &[MetricRow] = rows! {
         "Rounds in which commits were made durable together.";
 };
 
-/// Levels, the hashed structure, and pages that are updated in place.
+/// Metrics of the structures other than the tree: levels, hashed structure, pages updated in place.
 pub(super) const STRUCTURES: &[MetricRow] = rows! {
     "levels.levels", Count, Gauge, |s| s.levels.as_ref().map(|levels| levels.levels as f64),
         "Levels of runs.";
@@ -228,7 +228,7 @@ pub(super) const STRUCTURES: &[MetricRow] = rows! {
     "paged.images", Count, Counter, |s| s.paged.images, "Images of pages that were written to the journal.";
 };
 
-/// Background work, completed and pending.
+/// Metrics of background work, both completed and pending.
 pub(super) const WORK: &[MetricRow] = rows! {
     "work.waits", Count, Counter, |s| s.waits,
         "Times that a writer stopped because background work fell behind.";

@@ -1,11 +1,11 @@
-//! A readable outline of the runs on each tier.
+//! The outline of tiers: which runs occupy space on which tier.
 
 use super::TierStats;
 use crate::engine::Engine;
 use alluvium_trees::run_locations::{RunName, RunPlace};
 use std::fmt;
 
-/// A tier and the runs on it.
+/// A tier, with the runs that occupy space on it.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -25,19 +25,20 @@ pub struct TierOutline {
     pub number: usize,
     /// Statistics of the tier: space, state and failure.
     pub stats: TierStats,
-    /// Runs of the tree and of levels that occupy space on the tier, largest first.
+    /// Runs of the tree and of levels with data on the tier, the largest first.
     pub runs: Vec<TierRun>,
-    /// Bytes of copies of often-read pages; nonzero on the first tier only.
+    /// Bytes occupied by copies of often-read pages. Only the first tier contains such copies, so
+    /// this is 0 for other tiers.
     pub copies_bytes: u64,
 }
 
-/// Space of a run on a tier.
+/// The space that one run occupies on one tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TierRun {
-    /// Position of the run: in a group of a tree, or in a level.
+    /// Identity of the run: its group and index in a tree, or its level.
     pub name: RunName,
-    /// Records of the run, on all tiers.
+    /// Number of records in the run, summed over all tiers that store parts of it.
     pub records: u64,
     /// Bytes of the run's nodes and values on this tier.
     pub bytes: u64,
@@ -58,7 +59,8 @@ impl TierOutline {
         (taken * 100 / u128::from(capacity_bytes.max(1))) as u64
     }
 
-    /// Returns the state of the tier: `fails`, `takes nothing` or `takes data`.
+    /// Returns the state of the tier as text: `fails` after a failure, `takes nothing` if no new
+    /// data is written to it, otherwise `takes data`.
     #[must_use]
     pub fn state(&self) -> &'static str {
         match (&self.stats.failure, self.stats.takes_data) {
@@ -70,7 +72,7 @@ impl TierOutline {
 }
 
 impl fmt::Display for TierOutline {
-    /// Writes one line for the tier and one for each run.
+    /// Formats the outline: one line for the tier, followed by one line for each run.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TierStats {
             directory,
@@ -103,7 +105,8 @@ impl fmt::Display for TierOutline {
 }
 
 impl Engine {
-    /// Returns each tier and the runs on it. Reads nothing.
+    /// Returns each tier with the runs that occupy space on it. The call reads nothing from the
+    /// device.
     pub(crate) fn outline_tiers(&self) -> Vec<TierOutline> {
         let places = self.dictionaries.places();
         let copies_bytes = self.store.copy_stats().bytes;

@@ -10,19 +10,20 @@ use alluvium_storage::extents::TierUsage as SpaceUsage;
 pub struct TierStats {
     /// Path of the tier's directory, or a description if it has no path.
     pub directory: String,
-    /// Capacity in bytes, within the configured limit.
+    /// Capacity in bytes; at most the configured size limit of the tier.
     pub capacity_bytes: u64,
-    /// Bytes available to ordinary writes.
+    /// Bytes that ordinary writes may still use; a reserve for essential writes is excluded.
     pub available_bytes: u64,
-    /// Whether new data is written to the tier: not after it was drained, and not while it fails.
+    /// Whether new data may be written to the tier. This is false after the tier was drained, and
+    /// while the tier fails.
     pub takes_data: bool,
-    /// Error of the device, if the tier has failed since the store was opened. No new data is
-    /// written to it until [`Db::use_tier`](crate::Db::use_tier); existing data is read as far as
-    /// possible.
+    /// Error of the device, if the tier has failed since the store was opened. After a failure, no
+    /// new data is written to the tier until [`Db::use_tier`](crate::Db::use_tier) is called.
+    /// Existing data is read as far as possible.
     pub failure: Option<String>,
-    /// Space of the data file.
+    /// Space usage of the tier's data file.
     pub space: SpaceUsage,
-    /// I/O in the tier's directory, by purpose; for the first tier including the log.
+    /// I/O in the tier's directory, by purpose. For the first tier this includes the log.
     pub device: DeviceStats,
 }
 
@@ -35,7 +36,8 @@ impl Engine {
         })
     }
 
-    /// Returns the I/O counters of a tier, summed over the directories that it has had.
+    /// Returns the I/O counters of a tier. If the tier was reopened, the counters of its earlier
+    /// directory handles are included in the sum.
     fn device_stats_of(&self, tier: u8) -> DeviceStats {
         let directories = self.store.directories_of(tier).into_iter();
         let snapshots = directories.map(|directory| directory.counters().snapshot());

@@ -1,4 +1,4 @@
-//! Locations of the tiers' directories, as passed by the program or remembered by the store.
+//! Where the directories of the tiers are: at paths passed by the program, or at recorded paths.
 
 use crate::admin::path_checks;
 use crate::error::{Error, Result};
@@ -13,20 +13,20 @@ use alluvium_storage::{Error as Storage, TierDirectories};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The directories of a store.
+/// The directories of all tiers of a store, with their limits.
 #[derive(Clone, Debug)]
 pub(crate) struct TierLocations {
     /// Directories in the order of the tiers.
     pub(crate) directories: TierDirectories,
-    /// Maximum size of each further tier in bytes.
+    /// Maximum size in bytes of each tier after the first; `None` if the tier has no limit.
     pub(crate) limits: Vec<Option<u64>>,
-    /// Whether each further tier is drained.
+    /// Whether each tier after the first is drained and therefore closed to new data.
     drained: Vec<bool>,
-    /// Paths of the further tiers.
+    /// Paths of the tiers after the first.
     paths: Vec<PathBuf>,
 }
 
-/// A further tier and the directory that was found or created for it.
+/// A tier after the first, with the directory that was found or created for it.
 #[derive(Clone, Debug)]
 struct LocatedTier {
     path: PathBuf,
@@ -59,7 +59,7 @@ impl TierLocations {
         }
     }
 
-    /// Closes the tiers of an open store that were drained earlier.
+    /// Closes to new data those tiers of an open store that were drained earlier.
     pub(crate) fn close_drained(&self, store: &Store) {
         let numbered = (1..).zip(&self.drained);
         numbered
@@ -68,7 +68,7 @@ impl TierLocations {
     }
 
     /// Records the paths of the tiers in the first directory of an existing store. If the disk is
-    /// full, nothing is recorded, and the tiers must be passed again at the next opening.
+    /// full, nothing is recorded, and the program must pass the tiers again at the next opening.
     pub(crate) fn note(&self) -> Result<()> {
         if self.paths.is_empty() {
             return Ok(());
@@ -105,7 +105,8 @@ pub(crate) fn is_store(path: &Path) -> bool {
     path.join(superblock::FILE).is_file()
 }
 
-/// Returns overlays of directories in which all writes stay in memory.
+/// Returns an overlay of each directory. Writes to an overlay stay in memory and leave the
+/// directory unchanged.
 pub(crate) fn overlaid(directories: &TierDirectories) -> Result<TierDirectories> {
     let above = |below: &Arc<dyn Directory>| {
         OverlayDirectory::new(Arc::clone(below)).map(|above| Arc::new(above) as Arc<dyn Directory>)
@@ -132,8 +133,8 @@ pub(crate) fn new(path: &Path, given: &[(PathBuf, TierOptions)]) -> Result<TierL
     Ok(TierLocations::new(first, further.collect::<Result<_>>()?))
 }
 
-/// Creates the directories of a copy with this many tiers. Directories that are not given are
-/// created next to the first one.
+/// Creates the directories for a copy of a store that has `tiers` tiers. If `given` is empty, the
+/// directories of the tiers after the first are created next to the first directory.
 pub(crate) fn of_copy(path: &Path, given: &[(PathBuf, TierOptions)], tiers: usize) -> Result<TierLocations> {
     if !given.is_empty() && given.len() + 1 != tiers {
         let (further, count) = (tiers - 1, given.len());
@@ -155,7 +156,8 @@ pub(crate) fn of_copy(path: &Path, given: &[(PathBuf, TierOptions)], tiers: usiz
 pub(crate) fn existing(path: &Path, given: &[(PathBuf, TierOptions)]) -> Result<TierLocations> {
     check(path, given)?;
     let first = FileDirectory::open(path)?;
-    // Opening reports damage, or that this is not a store.
+    // If the superblock cannot be read, return only this directory: opening the store then reports
+    // the damage, or that the directory contains no store.
     let Ok(superblock) = SuperblockFile::open(&first, FileAccessMode::ReadOnly) else {
         return Ok(TierLocations::new(first, Vec::new()));
     };
@@ -167,8 +169,8 @@ pub(crate) fn existing(path: &Path, given: &[(PathBuf, TierOptions)]) -> Result<
     Ok(TierLocations::new(first, further))
 }
 
-/// Locates the further tiers of a store: given directories by their marks, the others at their
-/// recorded paths.
+/// Locates the tiers of a store after the first. A directory passed by the program is identified by
+/// the marker file in it. Tiers that were not passed are expected at their recorded paths.
 fn find(
     first: &FileDirectory,
     superblock: &Superblock,
@@ -210,7 +212,7 @@ fn find(
         };
         match slot {
             Some(slot) if slot.is_none() => *slot = Some(this),
-            // Opening reports what is wrong with the directory.
+            // Opening the tier reports what is wrong with this directory.
             _ => unknown.push(this),
         }
     }
@@ -227,7 +229,8 @@ fn find(
     Ok(all)
 }
 
-/// Returns a tier at its path of the last opening.
+/// Returns a tier at the path that was recorded when the store was last open, or an error if the
+/// tier is not there.
 fn remembered(first: &FileDirectory, tier: u8, listed: Option<&TierEntry>) -> Result<LocatedTier> {
     let wrong = |directory: String, why: &str| {
         Storage::WrongTier {
@@ -258,7 +261,7 @@ fn remembered(first: &FileDirectory, tier: u8, listed: Option<&TierEntry>) -> Re
     })
 }
 
-/// Fails if two directories are the same, or one is inside another (D1).
+/// Returns an error if two of the directories are identical, or if one is inside another (D1).
 pub(crate) fn check(first: &Path, further: &[(PathBuf, TierOptions)]) -> Result<()> {
     if further.len() >= MAX_TIERS {
         let most = MAX_TIERS - 1;
@@ -286,7 +289,8 @@ pub(crate) fn check(first: &Path, further: &[(PathBuf, TierOptions)]) -> Result<
     Ok(())
 }
 
-/// Returns the absolute path with links resolved, as far as the path exists.
+/// Returns the absolute form of a path. Symbolic links are resolved in the part of the path that
+/// exists.
 pub(crate) fn resolve_path(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let known = absolute

@@ -1,6 +1,7 @@
-//! Tiers of a store, as its users see them.
+//! The tiers of a store, as users configure and see them.
 //!
-//! *Scope*: the directories of the tiers, and how a path is recognised as one of them.
+//! *Scope*: which directories are the tiers of a store, and how a path is identified as one of
+//! them.
 //!
 //! *Must not depend on*: which data is on which tier; the storage layer compares the marks of
 //! directories.
@@ -10,8 +11,8 @@
 //!
 //! Invariants:
 //!
-//! - **D1** No directory of a store is inside another one.
-//! - **D2** All directories are validated before anything is created or changed in one of them.
+//! - **D1** No directory of a store is inside another directory of the store.
+//! - **D2** All directories are validated before anything is created or changed in any of them.
 
 mod locations;
 
@@ -22,15 +23,17 @@ use alluvium_storage::extents::{ExtentOptions, TierLimits};
 use std::path::Path;
 
 impl Options {
-    /// Adds a tier: a further directory for data, on a slower and larger device than the previous
-    /// ones. The superblock and the log stay in the directory that the store is opened at.
+    /// Adds a tier: another directory for data, on a device that is slower and larger than those of
+    /// the previous tiers. The superblock and the log stay in the first directory, at whose path
+    /// the store is opened.
     ///
-    /// The store remembers the paths of its tiers, so they need not be passed again. A tier that
-    /// has moved is passed with its new path; in this case the order does not matter.
+    /// The store records the paths of its tiers, so they need not be passed at later openings. If a
+    /// tier has moved, pass its new path. When existing tiers are passed, their order does not
+    /// matter.
     ///
-    /// New data is written to the first tier. Output of compactions is placed by age: on the first
-    /// tier whose capacity, together with that of the tiers before it, holds all data of that age
-    /// or newer. A tier without space is skipped.
+    /// New data is written to the first tier. Compactions place their output by age: on the first
+    /// tier that, together with the tiers before it, has the capacity for all data of that age or
+    /// newer. Tiers without space are skipped.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -48,7 +51,7 @@ impl Options {
         self
     }
 
-    /// Returns these options with the recorded limits of the store's tiers.
+    /// Returns these options, with the size limits that the store has recorded for its tiers.
     pub(crate) fn limited(&self, places: &TierLocations) -> Options {
         Options {
             tier_limits: places.limits.clone(),
@@ -56,9 +59,10 @@ impl Options {
         }
     }
 
-    /// Sets the planned size of the data in the first directory, in bytes, if the store has further
-    /// tiers. This is not a limit: new data is written there first, and more stays there while
-    /// slower tiers are full. Default: three quarters of its capacity.
+    /// Sets the planned size in bytes of the data in the first directory of a store with several
+    /// tiers. The planned size is not a limit: new data is written to the first directory, and more
+    /// data than planned stays there while slower tiers are full. Default: three quarters of the
+    /// capacity of the first directory.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -77,15 +81,16 @@ impl Options {
         self
     }
 
-    /// Sets how many bytes of the first directory may hold copies of pages that are read repeatedly
-    /// from slower tiers; at most half of the free space there is used. Copies are discarded as
-    /// soon as the space is needed, and when the store is opened. Default: 0, which disables
-    /// copies.
+    /// Sets the maximum number of bytes in the first directory for copies of pages that are read
+    /// repeatedly from slower tiers. The copies use at most half of the free space there. They are
+    /// discarded as soon as the space is needed, and when the store is opened. Default: 0, which
+    /// disables copies.
     ///
-    /// A page is copied as a whole after lookups have missed it twice. This pays off for values of
-    /// a kilobyte or more, and if keys that are read often are adjacent; small, scattered records
-    /// are held in the record cache instead. A copy needs about 40 bytes of memory in addition to
-    /// [`Options::memory`]. [`Stats::copies`](crate::Stats::copies) shows the effect.
+    /// A page is copied as a whole after lookups have missed it in the cache twice. Copies pay off
+    /// for values of a kilobyte or more, and for frequently read keys that are adjacent. Small,
+    /// scattered records are better served by the record cache. Each copy needs about 40 bytes of
+    /// memory in addition to [`Options::memory`]. [`Stats::copies`](crate::Stats::copies) shows how
+    /// often copies are used.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -101,7 +106,8 @@ impl Options {
         self
     }
 
-    /// Sets the limits and the planned sizes of the tiers.
+    /// Copies the size limits and the planned sizes of the tiers to the options of the extent
+    /// allocator.
     pub(crate) fn plan_tiers(&self, extents: &mut ExtentOptions) {
         if self.fast_bytes.is_some() {
             extents.planned_bytes = self.fast_bytes;

@@ -1,27 +1,30 @@
-//! The choice of the record cache's share.
+//! Predicted costs for different shares of cache memory given to the record cache.
 
 use super::super::forecast::ModelQuery;
 use crate::error::{Error, Result};
 use alluvium_model::structures::{StructureCost, StructureModel, TieredSettings};
 
-/// Maximum share of the record cache.
+/// Maximum share of cache memory for the record cache.
 const MOST: f64 = 0.75;
 
-/// A share of the caches' memory for the record cache, with the predicted device reads per lookup.
+/// A share of cache memory for the record cache, with the number of device reads per lookup that is
+/// predicted for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CacheAdvice {
-    /// The record cache's share of both caches, from 0 to 0.75.
+    /// Fraction of cache memory for the record cache, from 0 to 0.75. The page cache uses the rest.
     pub record_share: f64,
-    /// 10th percentile of the device reads per lookup, over stores like this one.
+    /// 10th percentile of the predicted number of device reads per lookup, over stores like this
+    /// one.
     pub p10: f64,
-    /// Predicted device reads per lookup.
+    /// Predicted number of device reads per lookup.
     pub predicted: f64,
-    /// 90th percentile of the device reads per lookup, over stores like this one.
+    /// 90th percentile of the predicted number of device reads per lookup, over stores like this
+    /// one.
     pub p90: f64,
 }
 
 impl CacheAdvice {
-    /// Fails unless all numbers are valid.
+    /// Returns an error unless the share and the predictions are valid numbers.
     pub(crate) fn check(&self) -> Result<()> {
         let bad = |why| {
             Err(Error::BadOption {
@@ -45,8 +48,8 @@ impl CacheAdvice {
         Ok(())
     }
 
-    /// Returns the advice for a share with this cost, if the fraction `found` of lookups finds a
-    /// value.
+    /// Builds the advice for a share from its predicted cost. `found` is the fraction of lookups
+    /// that find a value; it weights the costs of lookups with and without a result.
     fn of(record_share: f64, cost: &StructureCost, found: f64) -> CacheAdvice {
         let mix = |hit: f64, miss: f64| found * hit + (1.0 - found) * miss;
         CacheAdvice {
@@ -59,8 +62,8 @@ impl CacheAdvice {
 }
 
 impl ModelQuery {
-    /// Returns the answer for another share of the record cache. Only the tiered tree has a model
-    /// with such a share.
+    /// Returns the model's prediction for another share of the record cache. Returns `None` unless
+    /// the structure is the tiered tree, the only structure whose model includes the record cache.
     pub(crate) fn at_share(&self, records_share: f64) -> Option<(CacheAdvice, StructureCost)> {
         let StructureModel::Tiered(setting) = self.structure else {
             return None;

@@ -1,22 +1,23 @@
-//! Advice on settings that can be changed while a store is open, and the rollback of such changes.
+//! Advice on the one setting that can be changed while a store is open, and the rollback of a
+//! change that does not help.
 //!
-//! *Scope*: which shares of cache memory to ask a model about, when a change is worth it, how to
-//! observe a change, and when to revert it.
+//! *Scope*: for which shares of cache memory the model is evaluated, whether a change is
+//! worthwhile, how its effect is measured, and when it is reverted.
 //!
 //! *Must not depend on*: how costs are computed (`alluvium_model`), how reads are counted.
 //!
-//! `engine/advice.rs` applies a change and observes it.
+//! `engine/advice.rs` applies a change and measures its effect.
 //!
-//! Only one setting is worth a change without reopening: the share of the caches' memory for the
-//! record cache. The memory limit is set by the user (`Db::set_memory`); structures are chosen when
-//! keyspaces are created.
+//! The only setting worth changing without reopening the store is the record cache's share of cache
+//! memory. The memory limit is set by the user (`Db::set_memory`), and the structure of a keyspace
+//! is chosen when the keyspace is created.
 //!
 //! Invariants:
 //!
-//! - **N12** At most one change is observed at a time, and each observation ends: the change is
+//! - **N12** At most one change is on trial at a time, and every trial ends: the change is either
 //!   kept or reverted.
-//! - **N13** A reverted change restores the previous setting exactly: the same share, or the
-//!   store's own balancing.
+//! - **N13** Reverting a change restores the previous setting exactly: the same share, or automatic
+//!   balancing by the store.
 
 mod choice;
 pub(crate) mod watch;
@@ -30,22 +31,23 @@ use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use watch::{LookupCounters, TrialWatch};
 
-/// Number of changes that are remembered.
+/// Number of changes in the history; older ones are discarded.
 pub(crate) const KEPT: usize = 16;
 
-/// The outcome of a change.
+/// The outcome of a change on trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TrialOutcome {
-    /// The change is still being observed.
+    /// The effect of the change is still being measured.
     Watched,
-    /// The measurement was within the predicted band. The change lasts until the store is closed.
+    /// The measured reads were within the predicted range. The change remains until the store is
+    /// closed.
     Kept,
-    /// Lookups read more than the predicted band allows. The change was reverted.
+    /// Lookups read more than the upper bound of the prediction, so the change was reverted.
     AboveBand,
-    /// Lookups read more than before the change. The change was reverted.
+    /// Lookups read more than before the change, so the change was reverted.
     WorseThanBefore,
-    /// There were too few lookups for a decision within an hour. The change was reverted.
+    /// There were too few lookups within an hour to measure the effect, so the change was reverted.
     TooFewLookups,
 }
 
@@ -59,7 +61,7 @@ impl TrialOutcome {
         }
     }
 
-    /// Returns the outcome in words, with the reason for a rollback.
+    /// Returns the outcome in words. For a reverted change the text includes the reason.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -72,28 +74,29 @@ impl TrialOutcome {
     }
 }
 
-/// A change that was made while the store was open.
+/// A change to the record cache's share, made on trial while the store was open.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Trial {
     /// The advice that was applied.
     pub advice: CacheAdvice,
-    /// The record cache's share of both caches before the change.
+    /// The record cache's share of cache memory before the change.
     pub share_before: f64,
-    /// When it was made, in milliseconds since 1970.
+    /// Time of the change, in milliseconds since 1970.
     pub began_ms: u64,
-    /// When it was kept or reverted, in milliseconds since 1970. `None` while it is being observed.
+    /// Time at which the change was kept or reverted, in milliseconds since 1970. `None` while its
+    /// effect is still being measured.
     pub ended_ms: Option<u64>,
-    /// Device reads per lookup before this change, since opening or the previous change. `None` if
-    /// there were too few lookups.
+    /// Device reads per lookup before the change, measured since the store was opened or since the
+    /// previous change. `None` if there were too few lookups to measure.
     pub before: Option<f64>,
-    /// Device reads per lookup in the last complete interval after the change.
+    /// Device reads per lookup in the last complete measurement interval after the change.
     pub measured: Option<f64>,
-    /// Whether the change was kept, reverted, or is still observed.
+    /// Whether the change was kept, was reverted, or is still on trial.
     pub outcome: TrialOutcome,
 }
 
-/// The change being observed, and the share to which it can be reverted.
+/// The change that is on trial, with the share to restore if it is reverted.
 #[derive(Debug)]
 pub(crate) struct OpenTrial {
     pub(crate) watch: TrialWatch,
@@ -103,13 +106,13 @@ pub(crate) struct OpenTrial {
 #[derive(Debug, Default)]
 pub(crate) struct TrialState {
     pub(crate) open: Option<OpenTrial>,
-    /// Oldest first. The last one may still be being observed.
+    /// The latest changes, oldest first. Only the last one can still be on trial.
     pub(crate) trials: VecDeque<Trial>,
-    /// The counters at the end of the last change.
+    /// Counters at the time when the last trial ended.
     pub(crate) since: LookupCounters,
 }
 
-/// The changes made while the store is open.
+/// The history of changes made on trial since the store was opened.
 #[derive(Debug, Default)]
 pub(crate) struct TrialHistory {
     pub(crate) state: Mutex<TrialState>,
@@ -117,7 +120,7 @@ pub(crate) struct TrialHistory {
 }
 
 impl TrialHistory {
-    /// Returns the last changes, oldest first.
+    /// Returns the latest changes, oldest first.
     pub(crate) fn list(&self) -> Vec<Trial> {
         self.state.lock().trials.iter().copied().collect()
     }

@@ -1,4 +1,4 @@
-//! Observation of one change: a state machine whose inputs are counters and times.
+//! The measurement of one change on trial, as a state machine. Its inputs are counters and times.
 //!
 //! ```text
 //! settle 10 s     caches fill; what is read then says nothing
@@ -10,34 +10,37 @@
 
 use super::{CacheAdvice, TrialOutcome};
 
-/// Milliseconds after a change in which the caches fill and nothing is measured.
+/// Milliseconds after a change during which nothing is measured, because the caches are still
+/// filling.
 const SETTLE_MS: u64 = 10_000;
-/// Minimum length of an interval: in milliseconds, and in lookups.
+/// Minimum length of a measurement interval: in milliseconds, and in lookups.
 const INTERVAL_MS: u64 = 5_000;
 const LOOKUPS: u64 = 1000;
-/// Consecutive bad intervals that revert a change, and consecutive good ones that keep it.
+/// Number of consecutive intervals above the bound that revert a change, and number of consecutive
+/// intervals within the bound that keep it.
 const OUTSIDE: u32 = 2;
 const WITHIN: u32 = 4;
-/// Milliseconds after which the last interval decides, and after which a change is reverted for
-/// lack of lookups.
+/// Time limits in milliseconds. After the first, the last interval determines whether the change is
+/// kept. After the second, the change is reverted because there were too few lookups.
 const LONG_MS: u64 = 60_000;
 const LONGEST_MS: u64 = 3_600_000;
-/// Tolerance: in reads per lookup, and as a fraction of the previous reads per lookup.
+/// Tolerance of a comparison: as an absolute number of reads per lookup, and as a fraction of the
+/// reads per lookup before the change.
 const CLOSE: f64 = 0.02;
 
-/// Counter values at a moment.
+/// Values of the lookup counters at one point in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LookupCounters {
     pub(crate) at_ms: u64,
     /// Number of keys looked up.
     pub(crate) lookups: u64,
-    /// Device reads for these lookups.
+    /// Number of device reads that these lookups caused.
     pub(crate) reads: u64,
 }
 
 impl LookupCounters {
-    /// Returns the reads per lookup since an earlier moment. Returns `None` if there were too few
-    /// lookups.
+    /// Returns the reads per lookup between an earlier point in time and this one. Returns `None`
+    /// if there were fewer than the minimum number of lookups.
     pub(crate) fn since(&self, before: &LookupCounters) -> Option<f64> {
         let lookups = self.lookups.saturating_sub(before.lookups);
         let reads = self.reads.saturating_sub(before.reads);
@@ -45,7 +48,7 @@ impl LookupCounters {
     }
 }
 
-/// What to do with the change.
+/// Whether to continue the trial or to end it with an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TrialDecision {
     Wait,
@@ -54,11 +57,11 @@ pub(crate) enum TrialDecision {
 
 #[derive(Debug)]
 pub(crate) struct TrialWatch {
-    /// Upper bound of the reads per lookup according to the predicted band.
+    /// Maximum reads per lookup that the prediction allows, including the tolerance.
     most: f64,
     before: Option<f64>,
     began_ms: u64,
-    /// The counters at the start of the interval.
+    /// Values of the counters at the start of the current interval.
     from: LookupCounters,
     measured: Option<f64>,
     outside: u32,
@@ -67,7 +70,8 @@ pub(crate) struct TrialWatch {
 }
 
 impl TrialWatch {
-    /// Starts to observe. `before` is the number of reads per lookup before the change.
+    /// Starts the measurement of a change. `before` is the number of reads per lookup before the
+    /// change, if known.
     pub(crate) fn new(advice: &CacheAdvice, before: Option<f64>, now: LookupCounters) -> TrialWatch {
         TrialWatch {
             most: advice.p90 + CLOSE,
@@ -81,12 +85,13 @@ impl TrialWatch {
         }
     }
 
-    /// Returns the reads per lookup in the last interval.
+    /// Returns the reads per lookup in the last complete interval.
     pub(crate) fn measured(&self) -> Option<f64> {
         self.measured
     }
 
-    /// Evaluates the counters once an interval has passed, and decides about the change.
+    /// Evaluates the current interval if it is complete, and returns whether the trial ends and
+    /// with which outcome. Call this periodically with the current counters.
     pub(crate) fn look(&mut self, now: LookupCounters) -> TrialDecision {
         let age_ms = now.at_ms.saturating_sub(self.began_ms);
         if age_ms < SETTLE_MS {
@@ -137,8 +142,9 @@ mod tests {
         p90: 0.4,
     };
 
-    /// Observes a change with lookups at an even rate that read as much as `reads` returns, in
-    /// steps of a second. Returns the outcome and the number of seconds.
+    /// Simulates the trial of a change, in steps of one second. Each second has `rate` lookups,
+    /// which cause `reads(second)` device reads each. Returns the outcome and the number of seconds
+    /// until the trial ended.
     fn watched(before: Option<f64>, rate: u64, reads: impl Fn(u64) -> f64) -> (TrialOutcome, u64) {
         let mut now = LookupCounters {
             at_ms: 1_000_000,
@@ -179,8 +185,8 @@ mod tests {
         assert_eq!(watched(Some(0.5), 1000, filling), (TrialOutcome::Kept, 29));
         let burst = |second| if (10..15).contains(&second) { 2.0 } else { 0.3 };
         assert_eq!(watched(Some(0.5), 1000, burst).0, TrialOutcome::Kept);
-        // Every other interval is outside the band: the last one decides after approximately a
-        // minute.
+        // Every other interval is above the bound, so neither count is reached; after about a
+        // minute the last interval determines the outcome.
         let waves = |second| if second / 5 % 2 == 0 { 2.0 } else { 0.3 };
         let (outcome, seconds) = watched(Some(0.5), 1000, waves);
         assert!(

@@ -1,4 +1,4 @@
-//! Past hours since opening: model inputs and counters at the beginning of each.
+//! The past hours since the store was opened: model inputs and counters at the start of each hour.
 
 use super::measurement::ForecastSample;
 use super::question::ModelQuery;
@@ -11,49 +11,54 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 const HOUR_MS: u64 = 3_600_000;
-/// User bytes written before the first mark.
+/// Number of bytes that users must write before the first mark is recorded.
 const LEAST_MARK: u64 = 1 << 20;
-/// Number of hours kept (N11).
+/// Maximum number of past hours in the history (N11).
 const HOURS: usize = 48;
 
-/// The beginning of an hour.
+/// Model inputs and counters at the start of an hour.
 #[derive(Clone, Debug)]
 struct HourStart {
     at_ms: u64,
     truth: ForecastSample,
-    /// `None` if no requests were observed by then.
+    /// Inputs for the model. `None` if no request had been sampled when the hour began.
     question: Option<ModelQuery>,
-    /// The model's answer, once computed.
+    /// Result of the model for these inputs; `None` until it has been computed.
     cost: Option<Arc<StructureCost>>,
 }
 
-/// The history of an open store: at most [`HOURS`] hours, of a few hundred bytes each.
+/// The history of an open store. It covers at most [`HOURS`] hours, and each of them needs a few
+/// hundred bytes of memory.
 #[derive(Debug)]
 pub(crate) struct ForecastHistory {
     opened: ForecastSample,
-    /// One entry more than hours, because each hour ends where the next begins.
+    /// Starts of hours, oldest first. There is one entry more than complete hours, because each
+    /// hour ends where the next one begins.
     noted: Mutex<VecDeque<HourStart>>,
-    /// Written bytes, recorded at each doubling: a few dozen entries at most.
+    /// Counters recorded each time that the number of bytes written by users had doubled. The list
+    /// has a few dozen entries at most.
     marks: Mutex<Vec<WriteMark>>,
-    /// The last count of distinct keys in each structure's data files.
+    /// For each structure, the result of the last count of distinct keys in its data files.
     counted: Mutex<BTreeMap<StructureKind, KeyCount>>,
 }
 
-/// A count of the distinct keys in data files.
+/// Result of a count of the distinct keys in data files.
 #[derive(Clone, Copy, Debug)]
 struct KeyCount {
-    /// Number of writes before the count.
+    /// Number of writes that the store had received when the keys were counted.
     writes: u64,
     distinct: DistinctKeys,
 }
 
-/// Keys are counted again when the number of writes has changed by more than 1/`RECOUNT`.
+/// The distinct keys are counted again once the number of writes has changed by more than a
+/// fraction 1/`RECOUNT`.
 const RECOUNT: u64 = 16;
-/// Relative difference up to which two counts may be of the same set of keys.
+/// Uncertainty of a count, as a fraction. If two counts differ by less, the sets of keys may be
+/// equal.
 const COUNTED_TO: f64 = 0.03;
 
-/// Counters at a moment: bytes written by users and to the device, the number of writes, and the
-/// number of keys in data files.
+/// Counters at one point in time: bytes written by users and to the device, the number of writes,
+/// and the number of keys in data files.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct WriteMark {
     pub(crate) user_bytes: u64,
@@ -63,9 +68,9 @@ pub(crate) struct WriteMark {
 }
 
 impl WriteMark {
-    /// Returns the fraction of writes since the mark that were to new keys, given the current
-    /// number of writes and keys. If there were few writes since, returns the fraction of all
-    /// writes.
+    /// Returns the fraction of the writes since this mark that wrote new keys. `writes` and `keys`
+    /// are the current numbers of writes and keys. If there were few writes since the mark, returns
+    /// the fraction for all writes instead.
     pub(crate) fn new_keys(&self, writes: u64, keys: f64) -> f64 {
         let since = writes.saturating_sub(self.writes) as f64;
         let more = keys - self.keys;
@@ -79,7 +84,7 @@ impl WriteMark {
 }
 
 impl ForecastHistory {
-    /// Returns the history of a store that is opened now.
+    /// Returns the history of a store that was opened at the time `now_ms`.
     pub(crate) fn new(now_ms: u64) -> ForecastHistory {
         let opened = ForecastSample::at_opening();
         let first = HourStart {
@@ -96,7 +101,7 @@ impl ForecastHistory {
         }
     }
 
-    /// Records a mark if the user bytes have doubled since the last one.
+    /// Records a mark if users have written at least twice as many bytes as at the previous mark.
     pub(crate) fn mark(&self, user_bytes: u64, mark: impl FnOnce() -> WriteMark) {
         let is_due = |marks: &[WriteMark]| {
             let last = marks.last().map_or(LEAST_MARK / 2, |mark| mark.user_bytes);
@@ -105,7 +110,7 @@ impl ForecastHistory {
         if !is_due(&self.marks.lock()) {
             return;
         }
-        // This may read from the device, so the list is not locked.
+        // Computing the mark may read from the device, so the list must not be locked meanwhile.
         let mark = mark();
         let mut marks = self.marks.lock();
         if is_due(&marks) {
@@ -113,18 +118,19 @@ impl ForecastHistory {
         }
     }
 
-    /// Returns the newest mark before which at most half of all user bytes were written. Write
-    /// amplification grows with the data. The models compute it for the present amount of data, and
-    /// a store that was filled since its opening had a lower one at first.
+    /// Returns the newest mark that was recorded when at most half of the present user bytes had
+    /// been written. Write amplification is measured from this mark on. It grows with the amount of
+    /// data, and the models compute it for the present amount; a store that was filled since its
+    /// opening had a lower write amplification at first.
     pub(crate) fn half(&self, user_bytes: u64) -> WriteMark {
         let marks = self.marks.lock();
         let before = marks.iter().rev().find(|mark| mark.user_bytes <= user_bytes / 2);
         before.copied().unwrap_or_default()
     }
 
-    /// Returns the number of distinct keys in a structure's data files, given the current number of
-    /// writes. They are counted again if there were many writes since the last count. Returns
-    /// `None` if counting fails.
+    /// Returns the number of distinct keys in a structure's data files. The result of the last
+    /// count is reused unless the number of writes, `writes`, has changed considerably since then.
+    /// Returns `None` if counting the keys fails.
     pub(crate) fn distinct_keys(
         &self,
         structure: StructureKind,
@@ -141,12 +147,12 @@ impl ForecastHistory {
         Some(distinct)
     }
 
-    /// Returns the counters at opening.
+    /// Returns the counters at the time when the store was opened.
     pub(crate) fn opened(&self) -> ForecastSample {
         self.opened
     }
 
-    /// Returns whether an hour of the clock has begun since the last entry.
+    /// Returns whether a new hour of the clock has begun since the last recorded start of an hour.
     pub(crate) fn is_due(&self, now_ms: u64) -> bool {
         let noted = self.noted.lock();
         noted
@@ -154,7 +160,7 @@ impl ForecastHistory {
             .is_none_or(|last| now_ms / HOUR_MS > last.at_ms / HOUR_MS)
     }
 
-    /// Records the beginning of an hour, unless another thread has done so.
+    /// Records the start of an hour, unless another thread has already recorded it.
     pub(crate) fn note(&self, now_ms: u64, truth: ForecastSample, question: Option<ModelQuery>) {
         if !self.is_due(now_ms) {
             return;
@@ -172,9 +178,9 @@ impl ForecastHistory {
         assert!(noted.len() <= HOURS + 1, "N11: what is kept is bounded");
     }
 
-    /// Returns the past hours that have a prediction.
+    /// Returns the past hours for which a prediction can be computed.
     pub(crate) fn past(&self) -> Vec<PastHour> {
-        // The models take a while: compute without the lock.
+        // Evaluating the models takes time, so the lock is not held meanwhile.
         let mut noted: Vec<HourStart> = self.noted.lock().iter().cloned().collect();
         for hour in &mut noted {
             if hour.cost.is_none() {

@@ -1,19 +1,18 @@
-//! Predicted costs of the store, according to the models of its structures, compared with measured
-//! costs.
+//! Costs of the store as predicted by the models of its structures, compared with measured costs.
 //!
-//! *Scope*: how the observed workload of a keyspace becomes a question to a model, how each
-//! predicted quantity is measured, and how long both are kept.
+//! *Scope*: how the observed workload of a keyspace is converted to model inputs, how each
+//! predicted quantity is measured, and how long predictions and measurements are kept.
 //!
 //! *Must not depend on*: how costs are computed (`alluvium_model`), who asks, how it is displayed.
 //!
-//! `engine/model_query.rs` passes in what the engine counts.
+//! `engine/model_query.rs` supplies the counters of the engine.
 //!
-//! A prediction is a pure function of its inputs. For each hour, the store therefore keeps only the
-//! inputs and the counters at its beginning. Predictions are computed on request.
+//! A prediction is a pure function of the model inputs. For each hour the store therefore keeps
+//! only the inputs and the counters at the start of the hour. Predictions are computed on request.
 //!
 //! Invariants:
 //!
-//! - **N10** The prediction for an hour uses only observations from before the hour.
+//! - **N10** The prediction for an hour uses only observations from before that hour.
 //! - **N11** At most 48 hours are kept.
 
 mod history;
@@ -26,29 +25,29 @@ pub(crate) use question::ModelQuery;
 use alluvium_model::structures::StructureCost;
 use measurement::ForecastSample;
 
-/// A quantity that is predicted and measured.
+/// A quantity that is both predicted and measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum CostQuantity {
     /// Bytes written to the device per byte written by users. Only the synced part of the log is
-    /// counted: the system may drop the rest before it is written.
+    /// included, because the operating system may never write the unsynced part to the device.
     WriteAmplification,
     /// Nodes read from the device per lookup that finds a value.
     HitReads,
-    /// Nodes read from the device per lookup that finds none.
+    /// Nodes read from the device per lookup that finds no value.
     MissReads,
-    /// Bytes of maplets and index nodes per key: the memory that lookups need to find a leaf
-    /// without a device read.
+    /// Bytes of maplets and index nodes per key. This is the memory with which a lookup can find
+    /// the leaf of a key without reading other nodes from the device.
     MemoryPerKey,
     /// Bytes of extents in use per byte of live keys and values.
     SpaceAmplification,
-    /// Processor time per operation, in nanoseconds. The measurement includes the whole process,
-    /// the prediction only the store.
+    /// Processor time per operation, in nanoseconds. The measured time is that of the whole
+    /// process, whereas the predicted time is that of the store alone.
     ProcessorTime,
 }
 
 impl CostQuantity {
-    /// All quantities, in the order of output.
+    /// All quantities, in the order in which they are displayed.
     pub const ALL: [CostQuantity; 6] = [
         CostQuantity::WriteAmplification,
         CostQuantity::HitReads,
@@ -58,7 +57,7 @@ impl CostQuantity {
         CostQuantity::ProcessorTime,
     ];
 
-    /// Returns the name for machine-readable output.
+    /// Returns the name of the quantity in machine-readable output.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -71,7 +70,8 @@ impl CostQuantity {
         }
     }
 
-    /// Returns the 10th percentile, the prediction and the 90th percentile from a model's answer.
+    /// Extracts this quantity from a model's result: its 10th percentile, prediction and 90th
+    /// percentile.
     fn of(self, cost: &StructureCost) -> [f64; 3] {
         let band = match self {
             CostQuantity::WriteAmplification => &cost.write_amplification,
@@ -85,27 +85,29 @@ impl CostQuantity {
     }
 }
 
-/// Tolerance around a band: the band of zero reads has no width.
+/// Tolerance around the predicted range. Without it, a prediction of zero reads would have a range
+/// of width zero.
 const CLOSE: f64 = 0.02;
 
-/// A prediction and the corresponding measurement.
+/// A predicted quantity and its measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CostComparison {
-    /// The predicted and measured quantity, which determines the unit.
+    /// The quantity that was predicted and measured. It determines the unit of the values.
     pub what: CostQuantity,
-    /// 10th percentile of the quantity, over stores like this one.
+    /// 10th percentile of the prediction, over stores like this one.
     pub p10: f64,
-    /// The middle of the model's prediction.
+    /// The predicted value, between the two percentiles.
     pub predicted: f64,
-    /// 90th percentile of the quantity, over stores like this one.
+    /// 90th percentile of the prediction, over stores like this one.
     pub p90: f64,
-    /// The measurement. `None` if there were too few operations.
+    /// The measured value, or `None` if there were too few operations to measure it.
     pub measured: Option<f64>,
 }
 
 impl CostComparison {
-    /// Returns whether the measurement is within the band. Returns `None` without a measurement.
+    /// Returns whether the measured value is between the two percentiles, within a small tolerance.
+    /// Returns `None` if there is no measured value.
     #[must_use]
     pub fn holds(&self) -> Option<bool> {
         let slack = CLOSE * self.predicted.abs().max(1.0);
@@ -114,20 +116,21 @@ impl CostComparison {
     }
 }
 
-/// A past hour: predictions made before it began, and measurements.
+/// A past hour, with the predictions made before it began and the values measured in it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PastHour {
-    /// When it began, in milliseconds since 1970.
+    /// Start of the hour, in milliseconds since 1970.
     pub began_ms: u64,
-    /// When it ended, in milliseconds since 1970.
+    /// End of the hour, in milliseconds since 1970.
     pub ended_ms: u64,
-    /// The quantities that were measured.
+    /// The quantities that could be measured in the hour.
     pub was: Vec<CostComparison>,
 }
 
 /// Predicted and measured costs of a store. The prediction is for the keyspace with the most
-/// requests; writes, processor time and lookups are measured for the whole store.
+/// requests. Write amplification, processor time and reads per lookup are measured for the whole
+/// store.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -147,30 +150,31 @@ pub struct PastHour {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Forecast {
-    /// Name of the keyspace with the most requests.
+    /// Name of the keyspace with the most requests, for which the costs are predicted.
     pub keyspace: String,
-    /// The modelled structure and its settings, in the notation of `advise`.
+    /// The structure and settings of the modelled keyspace, in the notation of `advise`.
     pub structure: String,
     /// Estimated number of keys in the keyspace.
     pub keys: f64,
-    /// Skew of its requests: the exponent of Zipf's law.
+    /// Skew of the requests to the keyspace: the exponent of a Zipf distribution.
     pub skew: f64,
-    /// All quantities since the store was opened. Write amplification is measured over the newer
-    /// half of the bytes written since then.
+    /// All quantities since the store was opened. Write amplification is an exception: it is
+    /// measured over the later half of the bytes that users have written since then.
     pub now: Vec<CostComparison>,
-    /// Past hours since opening, oldest first. At most 48 are kept, in memory only.
+    /// Past hours since the store was opened, oldest first. At most 48 hours are kept, and only in
+    /// memory.
     pub past: Vec<PastHour>,
 }
 
 impl Forecast {
-    /// Returns the current comparison of a quantity.
+    /// Returns the comparison of this quantity since the store was opened, if there is one.
     #[must_use]
     pub fn of(&self, what: CostQuantity) -> Option<&CostComparison> {
         self.now.iter().find(|row| row.what == what)
     }
 }
 
-/// Compares predictions with the measurements between two moments.
+/// Compares the predicted cost with the values measured between two points in time.
 pub(crate) fn compared(
     cost: &StructureCost,
     before: &ForecastSample,

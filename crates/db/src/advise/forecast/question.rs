@@ -1,4 +1,4 @@
-//! The observed workload of a keyspace, as input to a model.
+//! Conversion of the observed workload of a keyspace to inputs of a model.
 
 use crate::advise::workload::KeyspaceRequests;
 use crate::options::HashedForm;
@@ -12,7 +12,7 @@ use alluvium_model::structures::{
 use alluvium_trees::levels::MergePolicy;
 use alluvium_trees::tiered::RangeHoldings;
 
-/// Model inputs, and the contents of the keyspace.
+/// The inputs of a model for one keyspace, and a summary of the keyspace's contents.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ModelQuery {
     pub(crate) structure: StructureModel,
@@ -21,40 +21,43 @@ pub(crate) struct ModelQuery {
     pub(crate) held: Held,
 }
 
-/// The contents of a keyspace, as far as known without reading its leaves.
+/// A summary of a keyspace's contents, as far as it is known without reading leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Held {
-    /// Keys in the data files.
+    /// Number of keys in the data files.
     pub(crate) keys: f64,
-    /// Mean bytes of a key and its value.
+    /// Mean length of a key and its value together, in bytes.
     pub(crate) record_bytes: f64,
-    /// Bytes of extents in use.
+    /// Bytes of the extents that the keyspace uses.
     pub(crate) bytes: f64,
-    /// Bytes of maplets and index nodes.
+    /// Bytes of the keyspace's maplets and index nodes.
     pub(crate) guide_bytes: f64,
 }
 
 impl ModelQuery {
-    /// Returns the model's answer, if there is a model.
+    /// Returns the cost that the model predicts, or `None` if the model does not support the
+    /// inputs.
     pub(crate) fn cost(&self) -> Option<StructureCost> {
         self.structure.cost(&self.workload, &self.machine).ok()
     }
 
-    /// Returns the same question for another structure.
+    /// Returns the same inputs, for the model of another structure.
     pub(crate) fn with(&self, structure: StructureModel) -> ModelQuery {
         ModelQuery { structure, ..*self }
     }
 }
 
-/// Returns the number of distinct keys in a range of the tree with these contents, if a record
-/// stands for the same number of keys everywhere. The oldest runs of a range contain no key twice.
+/// Estimates the number of distinct keys in a range of the tree. `held` describes the contents of
+/// the range, and `everything` those of the whole tree. The estimate assumes that the ratio of keys
+/// to records is the same everywhere. The number of records in the oldest runs is a lower bound,
+/// because these runs contain no key twice.
 pub(crate) fn different(held: &RangeHoldings, everything: DistinctKeys) -> f64 {
     let each = everything.keys / everything.records.max(1.0);
     let (oldest, all) = (held.oldest_records as f64, held.records as f64);
     (all * each).clamp(oldest.min(all), all)
 }
 
-/// Returns the model of a keyspace's structure, if there is one.
+/// Returns the model of a keyspace's structure, or `None` if the structure has no model.
 pub(crate) fn model_of(definition: &KeyspaceDefinition, setting: TieredSettings) -> Option<StructureModel> {
     match &definition.options.structure {
         structure::Structure::Tiered => Some(StructureModel::Tiered(setting)),
@@ -85,7 +88,7 @@ pub(crate) fn model_of(definition: &KeyspaceDefinition, setting: TieredSettings)
     }
 }
 
-/// Converts observations to the workload of a model.
+/// Converts the sampled requests to a keyspace to the workload of a model.
 pub(crate) fn workload(seen: &KeyspaceRequests) -> WorkloadProfile {
     let total = seen.total();
     let puts = total.puts as f64;

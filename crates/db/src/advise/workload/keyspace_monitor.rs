@@ -1,15 +1,16 @@
-//! Statistics of one keyspace: sums by hour, and hashes of the newest requests.
+//! Statistics of the requests to one keyspace: counts by hour, and hashes of the latest requests.
 
 use super::{HourlyRequests, KeyspaceRequests};
 use std::collections::VecDeque;
 
 const HOUR_MS: u64 = 3_600_000;
-/// Number of hours retained; older ones are dropped.
+/// Maximum number of hours for which counts are kept; older ones are dropped.
 const HOURS: usize = 48;
-/// Number of retained request hashes, whose equal pairs estimate the skew.
+/// Maximum number of request hashes that are kept. The number of equal pairs among them determines
+/// the estimated skew.
 const HASHES: usize = 4096;
 
-/// Statistics of one keyspace, counted in samples.
+/// Statistics of one keyspace. All counts are numbers of sampled requests.
 #[derive(Debug, Default)]
 pub(super) struct KeyspaceMonitor {
     hours: VecDeque<HourlyRequests>,
@@ -19,14 +20,14 @@ pub(super) struct KeyspaceMonitor {
     value_bytes: u64,
     writes: u64,
     in_order: u64,
-    /// First bytes of the key of the last write.
+    /// First bytes of the key of the last sampled write.
     last: [u8; 16],
     hashes: Vec<u64>,
-    /// Index of the next hash to be replaced.
+    /// Index of the hash that the next request replaces.
     next: usize,
 }
 
-/// Returns the first bytes of a key, padded with zeros.
+/// Returns the first bytes of a key, padded with zeros if the key is shorter.
 fn head(key: &[u8]) -> [u8; 16] {
     let mut head = [0; 16];
     let len = key.len().min(head.len());
@@ -35,7 +36,8 @@ fn head(key: &[u8]) -> [u8; 16] {
 }
 
 impl KeyspaceMonitor {
-    /// Starts a new hour if the time requires it. A clock that goes back starts none.
+    /// Starts the counts of a new hour if the time `now_ms` is in a later hour than the current
+    /// counts. Does nothing if the clock went back.
     pub(super) fn turn_to(&mut self, now_ms: u64) {
         let began_ms = now_ms - now_ms % HOUR_MS;
         if self.hours.back().is_none_or(|hour| hour.began_ms < began_ms) {
@@ -97,7 +99,7 @@ impl KeyspaceMonitor {
         hour.scanned += records;
     }
 
-    /// Returns the statistics, with each sample scaled to `each` requests.
+    /// Returns the statistics, with each sampled request counted as `each` requests.
     pub(super) fn seen(&self, keyspace: String, each: u64) -> KeyspaceRequests {
         let mean = |sum: u64, count: u64| sum as f64 / count.max(1) as f64;
         let whole = |hour: &HourlyRequests| HourlyRequests {

@@ -1,12 +1,13 @@
-//! Statistics of the requests to each keyspace, from a sample.
+//! Statistics of the requests to each keyspace, based on a sample of the requests.
 //!
 //! *Scope*: the number of requests of each kind by hour; the lengths of keys, values and scans; the
 //! lookups without a result; the share of sequential writes; the skew of the requests.
 //!
 //! *Must not depend on*: the consequences for a store.
 //!
-//! Each thread counts down to its next sampled request, one in 64 at random intervals; the others
-//! cost one decrement. A sample is dropped if another thread is recording at that moment.
+//! On average, one request in 64 is sampled, at random intervals. Each thread counts down to its
+//! next sampled request, so a request that is not sampled costs one decrement. A sampled request is
+//! dropped if another thread is recording one at the same moment.
 //!
 //! Invariants:
 //!
@@ -25,12 +26,12 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Average interval between sampled requests.
+/// Average number of requests from one sampled request to the next.
 const SAMPLED: u32 = 64;
-/// Maximum number of keyspaces with statistics.
+/// Maximum number of keyspaces for which statistics are kept.
 const MOST: usize = 1024;
 
-/// Requests to a keyspace within an hour. All counts are estimates from a sample.
+/// Requests to a keyspace within one hour. All counts are estimates from a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HourlyRequests {
@@ -44,14 +45,14 @@ pub struct HourlyRequests {
     pub hits: u64,
     /// Lookups that found no value.
     pub misses: u64,
-    /// Ordered iterators, counted when they end.
+    /// Ordered scans, each counted when its iterator is dropped.
     pub scans: u64,
-    /// Records that the scans returned.
+    /// Records that the ordered scans returned.
     pub scanned: u64,
 }
 
 impl HourlyRequests {
-    /// Returns the number of all requests.
+    /// Returns the total number of requests of all kinds.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.puts + self.deletes + self.hits + self.misses + self.scans
@@ -64,34 +65,37 @@ impl HourlyRequests {
 pub struct KeyspaceRequests {
     /// Current name of the keyspace.
     pub keyspace: String,
-    /// Retained hours with requests, oldest first.
+    /// Counts of the hours in which there were requests, oldest first. Older hours have been
+    /// dropped.
     pub hours: Vec<HourlyRequests>,
     /// Mean key length in bytes.
     pub key_bytes: f64,
     /// Mean value length in bytes.
     pub value_bytes: f64,
-    /// Share of writes with a higher key than the previous write: one half for random keys, one for
-    /// sequential keys.
+    /// Fraction of writes whose key is higher than the key of the previous write: about one half
+    /// for random keys, and one for sequential keys.
     pub in_order: f64,
-    /// Number of the newest sampled requests for single keys.
+    /// Number of recent sampled requests, for single keys, from which the skew is estimated.
     pub requests: u64,
-    /// Number of pairs of these requests for the same key.
+    /// Number of pairs among these `requests` in which both requests are for the same key.
     pub same_pairs: u64,
     /// Estimated number of keys in the keyspace.
     pub keys: u64,
-    /// Estimated share of puts to new keys: keys per write over the lifetime of the store.
+    /// Estimated fraction of puts that write a new key. It is computed as the number of keys per
+    /// write over the lifetime of the store.
     pub new_keys: f64,
 }
 
 impl KeyspaceRequests {
-    /// Returns the skew of the requests: the exponent of the Zipf distribution with this expected
-    /// number of pairs for the same key. Zero for uniform requests, or for too few.
+    /// Returns the estimated skew of the requests: the exponent of the Zipf distribution whose
+    /// expected number of same-key pairs equals `same_pairs`. Returns zero if the requests are
+    /// uniform, or if there are too few of them.
     #[must_use]
     pub fn skew(&self) -> f64 {
         observed::skew(self.same_pairs, self.requests.max(2), self.keys.max(2)).unwrap_or(0.0)
     }
 
-    /// Returns the sum over all hours, with the start of the first.
+    /// Returns the sum of all hours. The start of the first hour becomes the start of the sum.
     #[must_use]
     pub fn total(&self) -> HourlyRequests {
         let mut sum = HourlyRequests {
@@ -110,16 +114,17 @@ impl KeyspaceRequests {
     }
 }
 
-/// Samples are taken from the first writes of a batch, because all writes before a sample must be
-/// decoded.
+/// Number of writes of a batch from which samples are taken, starting with the first. The limit
+/// exists because all writes before a sampled one must be decoded.
 const DECODED: u32 = 8;
 
 thread_local! {
-    /// Requests of this thread up to and including the next sampled one.
+    /// Number of requests of this thread until the next sampled request, including that request.
     static LEFT: Cell<u32> = const { Cell::new(1) };
 }
 
-/// Returns the index of the sampled request among the next `count` requests, if there is one.
+/// Advances the thread's countdown by `count` requests. Returns the index of the sampled request
+/// among them, or `None` if none of them is sampled.
 #[inline]
 fn sampled(count: u32) -> Option<u32> {
     let left = LEFT.get();
@@ -147,7 +152,8 @@ impl fmt::Debug for WorkloadMonitor {
 }
 
 impl WorkloadMonitor {
-    /// Records a lookup, if it is sampled.
+    /// Adds a lookup to the statistics, if the lookup is sampled. `found` is the length of the
+    /// value, or `None` if the key has no value.
     #[inline]
     pub(crate) fn looked_up(&self, key: LookupKey<'_>, found: Option<usize>, now_ms: u64) {
         if sampled(1).is_some() {
@@ -157,7 +163,7 @@ impl WorkloadMonitor {
         }
     }
 
-    /// Records a committed write of a batch, if one is sampled.
+    /// Adds a write of a committed batch to the statistics, if one of its writes is sampled.
     #[inline]
     pub(crate) fn committed<'w, E>(
         &self,
@@ -180,7 +186,7 @@ impl WorkloadMonitor {
         }
     }
 
-    /// Records a scan of the keyspace with this prefix, if it is sampled.
+    /// Adds a scan to the statistics of the keyspace with this prefix, if the scan is sampled.
     pub(crate) fn scanned(&self, prefix: &[u8], records: u64, now_ms: u64) {
         if sampled(1).is_some() {
             self.note(prefix, now_ms, |watch, _| watch.scanned(records));
@@ -202,7 +208,7 @@ impl WorkloadMonitor {
         }
     }
 
-    /// Returns the statistics of each existing keyspace.
+    /// Returns the statistics of each keyspace that still exists.
     pub(crate) fn seen(&self, catalog: &KeyspaceCatalog) -> Vec<KeyspaceRequests> {
         let watches = self.0.lock();
         let named = catalog.names().into_iter().filter_map(|name| {
