@@ -12,8 +12,8 @@ use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-/// A consistent view of all keyspaces at one commit. Creating a snapshot costs almost nothing; old
-/// versions stay on disk while it exists.
+/// A consistent view of all keyspaces as of one commit. Creating a snapshot costs almost nothing.
+/// As long as the snapshot exists, the versions that are visible in it stay on disk.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -78,12 +78,14 @@ impl Snapshot {
         keyspace.multi_get_at(keys, self.at(keyspace)?)
     }
 
-    /// Returns the sequence number to read at, pinned, for a keyspace of the same store.
+    /// Checks that the keyspace belongs to the same store as the snapshot, and returns the pinned
+    /// sequence number at which reads of the snapshot see the store.
     pub(crate) fn pinned_for(&self, keyspace: &Keyspace) -> Result<Arc<SnapshotPin>> {
         self.at(keyspace).map(|_| Arc::clone(&self.pinned))
     }
 
-    /// Like [`Keyspace::get_async`], in the snapshot. The future keeps the snapshot alive.
+    /// Returns a future for the value of a key in the snapshot: see [`Keyspace::get_async`]. The
+    /// future keeps the snapshot alive.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -95,7 +97,8 @@ impl Snapshot {
         )
     }
 
-    /// Like [`Keyspace::multi_get_async`], in the snapshot. The future keeps the snapshot alive.
+    /// Returns a future for the values of many keys in the snapshot: see
+    /// [`Keyspace::multi_get_async`]. The future keeps the snapshot alive.
     ///
     /// # Errors
     /// As [`Snapshot::get`].

@@ -1,5 +1,6 @@
-//! Profiles of device types, for [`Options::device`](crate::Options::device): the setup time of an
-//! I/O, the cost per byte, the processor time of an I/O, and the parallelism.
+//! Cost profiles of common types of devices, for [`Options::device`](crate::Options::device). A
+//! profile states the setup time of an I/O operation, its time per byte and its processor time, and
+//! the number of operations that the device executes in parallel.
 //!
 //! ```
 //! use alluvium::{DeviceProfile, Options, devices};
@@ -17,10 +18,10 @@ use alluvium_model::probe::format::{self, FILE, MOST_BYTES};
 
 pub use alluvium_model::presets::{HARD_DISK, NETWORK_VOLUME, NVME_SSD, SATA_SSD};
 
-/// Returns the measured profile stored in the directory of a store.
+/// Returns the device profile that was measured and stored in the directory of a store.
 ///
 /// # Errors
-/// `BadOption`, with advice on what to do; I/O errors.
+/// `BadOption`, with advice on what to do, if there is no usable measurement; I/O errors.
 pub(crate) fn measured(directory: &dyn Directory) -> Result<DeviceProfile> {
     let bad = |why: String| Error::BadOption {
         option: "measured device",
@@ -44,7 +45,7 @@ pub(crate) fn measured(directory: &dyn Directory) -> Result<DeviceProfile> {
             {BLOCK}: remove it, and measure again with `alluvium probe`"
         )));
     }
-    // The size is at most a megabyte, as checked above.
+    // The check above has limited the size of the file to one megabyte.
     let bytes = file.read_at(0, len as usize, Purpose::Probe)?;
     let samples = format::decode(&bytes).map_err(|why| bad(format!("{FILE}: {why}")))?;
     ProbeConclusions::of(&samples).reliable_profile().map_err(|why| {
@@ -65,7 +66,8 @@ mod tests {
     use alluvium_device::memory::MemoryDirectory;
     use std::sync::Arc;
 
-    /// A device with 80 µs setup, 1 ns per byte, and three parallel reads.
+    /// Returns measurements of a device with 80 µs setup time, 1 ns per byte, and three parallel
+    /// reads.
     fn samples(medium: Medium) -> DeviceMeasurements {
         let window = |point: ProbePoint| {
             let one_ns = 80_000 + point.bytes;

@@ -1,6 +1,6 @@
-//! When a commit is acknowledged.
+//! The durability guarantees among which a program chooses for its commits.
 
-/// The guarantee that must hold before a commit is acknowledged.
+/// The guarantee that must hold before a commit is acknowledged to the program.
 ///
 /// | word | acknowledged once | survives |
 /// |---|---|---|
@@ -9,10 +9,10 @@
 /// | `Disk` | the log is synced | the loss of power |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Durability {
-    /// The commit is visible. It is also written to the log and on Linux as safe as `Process`, but
-    /// without a guarantee.
+    /// The commit is visible to readers. It is also written to the log. On Linux it is in fact as
+    /// safe as with `Process`, but this is not guaranteed.
     Memory,
-    /// The commit survives the death of the process.
+    /// The commit survives a crash of the process.
     #[default]
     Process,
     /// The commit survives a loss of power.

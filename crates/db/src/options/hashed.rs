@@ -1,39 +1,40 @@
-//! Options of a store's hashed structure.
+//! Options of the hashed structure of a store.
 
 use crate::error::{Error, Result};
 use alluvium_hashes::hashed::{self, IndexKind};
 use std::fmt;
 
-/// Layout of the records of a hashed structure on the device.
+/// The layout in which a hashed structure stores its records on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HashedForm {
-    /// The stores of SILT: a lookup needs one read; each merge rewrites all records.
+    /// The stores of SILT. A lookup needs one device read. Each merge rewrites all records.
     #[default]
     Silt,
-    /// A bundle of arrays (BOA): levels of fewer than `lambda` runs each, with a routing filter for
-    /// each level. Each record is written once per level. A lookup reads one page of each level's
-    /// filter, and a page of records for each match.
+    /// A bundle of arrays (BOA). It consists of levels with fewer than `lambda` runs each, and each
+    /// level has a routing filter. Every record is written once per level. A lookup reads one page
+    /// of each level's filter, and one page of records for each match in a filter.
     Boa {
-        /// λ, a power of two from 2 to 256. A larger λ means fewer levels and fewer writes.
+        /// The parameter λ, a power of two from 2 to 256. A larger λ results in fewer levels and
+        /// fewer writes.
         lambda: u16,
-        /// Filters store a check character for each record, which reduces false positives by a
+        /// Whether filters store a check digit for each record, which reduces false positives by a
         /// factor of λ.
         refined: bool,
     },
-    /// A bundle of trees (BOT): records are written once into runs, and rewritten only when a third
-    /// of the records of a part of the structure are dead. The hashes of the keys move from level
-    /// to level, into trees that lead to the runs. A lookup reads one page of each level's root,
-    /// and one page of each node on the path to a run.
+    /// A bundle of trees (BOT). Records are written into runs once, and are rewritten only when a
+    /// third of the records in a part of the structure are dead. Trees map the hashes of keys to
+    /// the runs that contain the records; only the hashes move from level to level. A lookup reads
+    /// one page of each level's root, and one page of each node on the path to a run.
     Bot {
-        /// λ, a power of two from 2 to 256. A larger λ means fewer levels, but a larger part of a
-        /// level's root is rewritten for each run.
+        /// The parameter λ, a power of two from 2 to 256. A larger λ results in fewer levels, but a
+        /// larger part of a level's root must be rewritten for each new run.
         lambda: u16,
     },
 }
 
 impl HashedForm {
-    /// Converts to the type of the structure's crate.
+    /// Converts this form to the corresponding type of the crate that implements hashed structures.
     pub(crate) fn inner(self) -> hashed::HashedForm {
         match self {
             HashedForm::Silt => hashed::HashedForm::Silt,
@@ -42,7 +43,7 @@ impl HashedForm {
         }
     }
 
-    /// Converts from the type of the structure's crate.
+    /// Converts a form of the crate that implements hashed structures to this type.
     pub(crate) fn of(form: hashed::HashedForm) -> HashedForm {
         match form {
             hashed::HashedForm::Silt => HashedForm::Silt,
@@ -65,9 +66,9 @@ impl fmt::Display for HashedForm {
     }
 }
 
-/// Options of the hashed structure, which finds records by a hash of their key. A lookup needs one
-/// device read and less than a byte of memory per key in the default form; other forms write less.
-///
+/// Options of the hashed structure, which locates records by a hash of their key. In the default
+/// form, a lookup needs one device read, and less than a byte of memory per key. The other forms
+/// write less data.
 /// ```
 /// use alluvium::{HashedForm, HashedOptions, Structure};
 /// let structure: Structure = "hashed,index=trie".parse()?;
@@ -88,21 +89,22 @@ pub struct HashedOptions {
 
 #[cfg(test)]
 std::thread_local! {
-    /// Form of the hashed structure for test keyspaces whose options do not name one.
+    /// Form of the hashed structure for test keyspaces whose options do not specify a form.
     pub(crate) static UNNAMED: std::cell::Cell<HashedForm> = const { std::cell::Cell::new(HashedForm::Silt) };
 }
 
-/// Default λ of a bundle.
+/// Value of λ for a bundle whose options do not specify it.
 const USUAL_LAMBDA: u16 = 16;
 
 impl HashedOptions {
-    /// Returns the options of a structure indexed by `PaCHash`, which needs the least memory.
+    /// Returns the options of a hashed structure with a `PaCHash` index, the index that needs the
+    /// least memory.
     #[must_use]
     pub fn pachash() -> HashedOptions {
         HashedOptions::default()
     }
 
-    /// Returns the options of a structure indexed by an entropy-coded trie, as in SILT.
+    /// Returns the options of a hashed structure whose index is an entropy-coded trie, as in SILT.
     #[must_use]
     pub fn trie() -> HashedOptions {
         HashedOptions {
@@ -111,15 +113,15 @@ impl HashedOptions {
         }
     }
 
-    /// Sets the form. Creating a keyspace fails for an invalid form: a λ that is not a power of
-    /// two, or a bundle indexed by a trie.
+    /// Sets the form. A form is invalid if its λ is not a power of two, or if it is a bundle with a
+    /// trie index; creating a keyspace with an invalid form fails.
     #[must_use]
     pub fn form(self, form: HashedForm) -> HashedOptions {
         HashedOptions { form, ..self }
     }
 
-    /// Returns the options for a hashed keyspace whose own options do not describe the hashed
-    /// structure; this happens only in tests.
+    /// Returns the options for a hashed keyspace whose own options do not specify a hashed
+    /// structure, which happens only in tests.
     pub(crate) fn unnamed() -> HashedOptions {
         #[cfg(test)]
         return HashedOptions::default().form(UNNAMED.get());
@@ -127,7 +129,7 @@ impl HashedOptions {
         HashedOptions::default()
     }
 
-    /// Fails unless these options are valid.
+    /// Returns an error unless these options are valid.
     pub(crate) fn validate(&self) -> Result<()> {
         let options = hashed::HashedOptions {
             index: self.index,
@@ -137,8 +139,9 @@ impl HashedOptions {
         Ok(options.validate()?)
     }
 
-    /// Parses `index=pachash` or `index=trie`, and `form=silt`, `form=boa` with `lambda=16` and
-    /// `refined=yes`, or `form=bot` with `lambda=16`. Missing options have their defaults.
+    /// Parses a comma-separated list of options. The index is `index=pachash` or `index=trie`. The
+    /// form is `form=silt`; `form=boa`, with `lambda=16` and `refined=yes`; or `form=bot`, with
+    /// `lambda=16`. Options that are missing have their default values.
     pub(crate) fn parse(text: &str) -> Result<HashedOptions> {
         let mut options = HashedOptions::default();
         let (mut form, mut lambda, mut refined) = (None, None, None);

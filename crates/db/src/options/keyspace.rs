@@ -1,4 +1,4 @@
-//! Options of a new keyspace.
+//! The options with which a keyspace is created.
 
 use crate::error::{Error, Result};
 use crate::options::Structure;
@@ -7,12 +7,12 @@ use alluvium_storage::NodeCodec;
 /// Compression of a keyspace's pages on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Compression {
-    /// Pages are stored as they are.
+    /// Pages are stored without compression.
     #[default]
     None,
-    /// LZ4: about half the space for compressible data, at little processor time.
+    /// LZ4. It needs about half the space for compressible data, and little processor time.
     Lz4,
-    /// Zstandard: less space than LZ4, more processor time.
+    /// Zstandard. It needs less space than LZ4, but more processor time.
     Zstd,
 }
 
@@ -36,7 +36,7 @@ impl From<NodeCodec> for Compression {
     }
 }
 
-/// Options of a new keyspace.
+/// The options with which a keyspace is created. They cannot be changed later.
 ///
 /// ```
 /// use alluvium::{Compression, KeyspaceOptions};
@@ -47,21 +47,23 @@ impl From<NodeCodec> for Compression {
 pub struct KeyspaceOptions {
     /// Compression of pages on disk.
     pub compression: Compression,
-    /// Length in bytes above which values are stored outside leaves; a quarter of a page if `None`.
+    /// Maximum length in bytes of values that are stored in leaves; longer values are stored
+    /// outside leaves. `None` stands for a quarter of a page.
     pub value_threshold: Option<u32>,
-    /// Name of the merge operator: `add`, `append`, `minimum`, `maximum`, or one that the program
-    /// has registered. Creating a keyspace with any other name fails.
+    /// Name of the merge operator: `add`, `append`, `minimum`, `maximum`, or an operator that the
+    /// program has registered. Creating a keyspace fails if the name is not known.
     pub merge_operator: Option<String>,
-    /// Name of a registered compaction filter. A snapshot taken during a compaction may see some
-    /// values before and some after the filter was applied.
+    /// Name of a compaction filter that the program has registered. A snapshot that is taken during
+    /// a compaction may see some values as they were before the filter was applied, and others as
+    /// they are afterwards.
     pub compaction_filter: Option<String>,
-    /// Structure that stores the keyspace.
+    /// The data structure that stores the keyspace.
     pub structure: Structure,
 }
 
 impl KeyspaceOptions {
-    /// Returns the defaults: the tiered tree, no compression, no merge operator, no compaction
-    /// filter.
+    /// Returns the default options: the tiered tree, no compression, no merge operator, and no
+    /// compaction filter.
     #[must_use]
     pub fn new() -> KeyspaceOptions {
         KeyspaceOptions::default()
@@ -74,8 +76,8 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Sets the length in bytes above which values are stored outside leaves, where compactions do
-    /// not copy them.
+    /// Sets the maximum length in bytes of values that are stored in leaves. Longer values are
+    /// stored outside leaves, where compactions do not copy them.
     #[must_use]
     pub fn value_threshold(mut self, bytes: u32) -> KeyspaceOptions {
         self.value_threshold = Some(bytes);
@@ -89,14 +91,15 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Sets the merge operator, by name.
+    /// Sets the merge operator by its name.
     #[must_use]
     pub fn merge_operator(mut self, name: &str) -> KeyspaceOptions {
         self.merge_operator = Some(name.to_owned());
         self
     }
 
-    /// Fails unless the existing options equal the requested ones.
+    /// Returns [`Error::OptionsDiffer`] unless these options of the existing keyspace `keyspace`
+    /// equal the requested options `asked`.
     pub(crate) fn require(&self, keyspace: &str, asked: &KeyspaceOptions) -> Result<()> {
         let name = |name: &Option<String>| format!("{name:?}");
         let threshold = |options: &KeyspaceOptions| format!("{:?}", options.value_threshold);
@@ -128,7 +131,7 @@ impl KeyspaceOptions {
         }
     }
 
-    /// Sets the compaction filter, by name.
+    /// Sets the compaction filter by its name.
     #[must_use]
     pub fn compaction_filter(mut self, name: &str) -> KeyspaceOptions {
         self.compaction_filter = Some(name.to_owned());

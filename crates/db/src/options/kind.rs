@@ -1,23 +1,24 @@
-//! The kinds of structures that a store can contain, with their numbers in the catalog and in the
-//! manifest.
+//! The kinds of structures that a store can contain. Numbers identify them in the catalog and in
+//! the manifest.
 
 use crate::error::{Error, Result};
 
-/// Number of a dictionary in its store.
+/// Number that identifies a dictionary within its store.
 pub(crate) type DictionaryId = u32;
 
-/// Kind of a structure. A store has at most one dictionary of each kind.
+/// The kind of a structure. A store has at most one dictionary of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum StructureKind {
-    /// The tiered tree. Every store has one: dictionary 0 of its manifest, which also stores the
-    /// catalog.
+    /// The tiered tree. Every store contains one, as dictionary 0 of the manifest. It also stores
+    /// the catalog.
     Tiered,
-    /// The ordered map in memory, a reference implementation that no option chooses.
+    /// An ordered map in memory. It is a reference implementation for tests, which no option
+    /// selects.
     Map,
     Levels,
-    /// The hashed structure, without key order.
+    /// The hashed structure, whose keys have no order.
     Hashed,
-    /// Pages that are updated in place.
+    /// A tree whose pages are updated in place.
     Paged,
     /// An ordered map in memory that is neither logged nor checkpointed.
     Volatile,
@@ -28,13 +29,13 @@ struct StructureFacts {
     structure: StructureKind,
     kind: u8,
     dictionary: DictionaryId,
-    /// Whether the contents survive closing the store.
+    /// Whether the contents are still there after the store was closed and opened again.
     lasts: bool,
     is_ordered: bool,
     name: &'static str,
 }
 
-/// Properties of every structure, by dictionary number.
+/// The properties of all structures, in the order of their dictionary numbers.
 const FACTS: [StructureFacts; 6] = [
     StructureFacts {
         name: "tiered",
@@ -64,7 +65,7 @@ const FACTS: [StructureFacts; 6] = [
     },
 ];
 
-/// Returns the properties of a persistent, ordered structure.
+/// Returns the properties of a structure that is persistent and ordered, as most structures are.
 const fn of_kind(structure: StructureKind, kind: u8, dictionary: DictionaryId) -> StructureFacts {
     StructureFacts {
         structure,
@@ -77,7 +78,7 @@ const fn of_kind(structure: StructureKind, kind: u8, dictionary: DictionaryId) -
 }
 
 impl StructureKind {
-    /// All structures that this version supports, by dictionary number.
+    /// All structures that this version supports, in the order of their dictionary numbers.
     pub(crate) const ALL: [StructureKind; FACTS.len()] = {
         let mut all = [StructureKind::Tiered; FACTS.len()];
         let mut place = 0;
@@ -97,53 +98,55 @@ impl StructureKind {
         &ALL[self as usize]
     }
 
-    /// Returns whether the contents survive closing the store.
+    /// Returns whether the contents are still there after the store was closed and opened again.
     pub(crate) fn lasts(self) -> bool {
         self.facts().lasts
     }
 
-    /// Returns the number of the kind.
+    /// Returns the number that identifies this kind in the catalog.
     pub(crate) fn kind(self) -> u8 {
         self.facts().kind
     }
 
-    /// Returns the number of the dictionary.
+    /// Returns the number that identifies the dictionary of this kind within a store.
     pub(crate) fn dictionary(self) -> DictionaryId {
         self.facts().dictionary
     }
 
-    /// Returns the name in options.
+    /// Returns the name by which options refer to this kind.
     pub(crate) fn name(self) -> &'static str {
         self.facts().name
     }
 
-    /// Returns whether keys are ordered.
+    /// Returns whether the structure stores its keys in order.
     pub(crate) fn is_ordered(self) -> bool {
         self.facts().is_ordered
     }
 
-    /// Returns the structure with a name in options.
+    /// Returns the kind to which options refer by this name, or `None` if there is none.
     pub(crate) fn named(name: &str) -> Option<StructureKind> {
         StructureKind::ALL
             .into_iter()
             .find(|structure| structure.name() == name)
     }
 
-    /// Returns the structure of a kind; `None` if this version does not support it.
+    /// Returns the kind with this number in the catalog, or `None` if this version does not support
+    /// it.
     pub(crate) fn of(kind: u8) -> Option<StructureKind> {
         StructureKind::ALL
             .into_iter()
             .find(|structure| structure.kind() == kind)
     }
 
-    /// Returns the structure with a dictionary number; `None` if this version does not support it.
+    /// Returns the kind with this dictionary number, or `None` if this version does not support it.
     pub(crate) fn of_dictionary(id: DictionaryId) -> Option<StructureKind> {
         StructureKind::ALL
             .into_iter()
             .find(|structure| structure.dictionary() == id)
     }
 
-    /// Returns the structure of a keyspace; fails if this version does not support it.
+    /// Returns the kind with which the catalog describes a keyspace. Returns an error if this
+    /// version does not support it.
     pub(crate) fn of_keyspace(kind: u8, keyspace: &str) -> Result<StructureKind> {
         StructureKind::of(kind).ok_or_else(|| Error::UnknownStructure {
             keyspace: keyspace.to_owned(),

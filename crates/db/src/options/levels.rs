@@ -1,11 +1,11 @@
-//! The options of levels of runs.
+//! Options of the structure that stores sorted runs on levels.
 
 use crate::error::Result;
 use alluvium_trees::levels::{LevelFanout, MergePolicy, SameScan, StitchPolicy};
 use std::fmt;
 
-/// Merge policy of the runs on levels. In a SAMT, larger numbers make writes cheaper and reads more
-/// expensive; in the other policies the reverse.
+/// Merge policy and other options of the levels. For a SAMT, a larger parameter makes writes
+/// cheaper and reads more expensive. For the other policies it is the reverse.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LevelsOptions {
     pub(crate) policy: MergePolicy,
@@ -14,7 +14,7 @@ pub struct LevelsOptions {
     defragment_percent: u32,
 }
 
-/// Determines the leaves that a merge reuses instead of copying them.
+/// Thresholds that determine which leaves a merge reuses, instead of copying their records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct StitchThresholds {
     threshold: u32,
@@ -22,11 +22,13 @@ struct StitchThresholds {
     always: u32,
 }
 
-/// The largest threshold that enables stitching; `u32::MAX` copies everything.
+/// Largest threshold with which stitching is enabled. The threshold `u32::MAX` disables stitching:
+/// every leaf is copied.
 const MOST: u32 = u32::MAX - 1;
 
 impl LevelsOptions {
-    /// Returns the options of a SAMT: `k` runs of a level are merged into one run of the next.
+    /// Returns the options of a SAMT, in which every `k` runs of a level are merged into one run of
+    /// the next level.
     #[must_use]
     pub fn samt(k: u32) -> LevelsOptions {
         let fanout = LevelFanout {
@@ -36,32 +38,34 @@ impl LevelsOptions {
         LevelsOptions::of(MergePolicy::Samt([fanout].into()))
     }
 
-    /// Returns the options of an R-COLA: one run on each level, which absorbs `ratio - 1` merges
-    /// before it moves down.
+    /// Returns the options of an R-COLA, with one run on each level. The run absorbs `ratio - 1`
+    /// merges before it moves to the next level.
     #[must_use]
     pub fn cola(ratio: u32) -> LevelsOptions {
         LevelsOptions::of(MergePolicy::Cola { ratio })
     }
 
-    /// Returns the options of a leveled structure: one run on each level, `ratio` times as large as
-    /// the level above.
+    /// Returns the options of a leveled structure, with one run on each level. Each level is
+    /// `ratio` times as large as the level above.
     #[must_use]
     pub fn leveled(ratio: u32) -> LevelsOptions {
         LevelsOptions::of(MergePolicy::Leveled { ratio })
     }
 
-    /// Returns the options of runs that are merged only by an explicit compaction.
+    /// Returns the options of a structure whose runs are merged only by an explicit compaction.
     #[must_use]
     pub fn never() -> LevelsOptions {
         LevelsOptions::of(MergePolicy::Never)
     }
 
-    /// Lets merges reuse, without reading them, sequences of more than `threshold` leaves in which
-    /// no other run has a key: *f* of a VT-tree. Data that is written in key order is then written
-    /// only once. The smaller the threshold, the more often scans of randomly written data seek.
-    /// The index then stores the first and the last key of each leaf, which costs the bytes of two
-    /// keys, at most an eighth of a leaf. Without this option every leaf is copied.
+    /// Lets merges reuse leaves without reading them. A merge reuses a sequence of more than
+    /// `threshold` leaves of one run if no other run has a key between them. The threshold is the
+    /// parameter *f* of a VT-tree.
     ///
+    /// Data that is written in key order is then written only once. The smaller the threshold, the
+    /// more often scans of randomly written data must seek. The index stores the first and the last
+    /// key of each leaf, which needs the space of two keys, and at most an eighth of a leaf.
+    /// Without this option every leaf is copied.
     /// ```
     /// use alluvium::{LevelsOptions, Structure};
     /// let options = LevelsOptions::samt(4).stitch(3).scan_unit(8).always_stitch(2048);
@@ -79,8 +83,9 @@ impl LevelsOptions {
         }
     }
 
-    /// Keeps keys with the same first `bytes` together, such as the pages of one file: merges do
-    /// not reuse leaves where that would separate such keys. Enables stitching.
+    /// Keeps keys together that have the same first `bytes` bytes, for example the keys of the
+    /// pages of one file. Merges do not reuse leaves if that would separate such keys. Enables
+    /// stitching.
     #[must_use]
     pub fn scan_unit(self, bytes: u32) -> LevelsOptions {
         let stitch = self.stitch.unwrap_or(StitchThresholds::at(0));
@@ -93,7 +98,7 @@ impl LevelsOptions {
         }
     }
 
-    /// Lets merges reuse sequences of more than `leaves` leaves even if that separates keys of one
+    /// Lets merges reuse sequences of more than `leaves` leaves, even if that separates keys of one
     /// scan unit. Enables stitching.
     #[must_use]
     pub fn always_stitch(self, leaves: u32) -> LevelsOptions {
@@ -108,9 +113,9 @@ impl LevelsOptions {
     }
 
     /// Lets merges move values that are stored outside leaves along with their records. The values
-    /// of a run are then stored in key order, so that scans do not seek for each of them. With
-    /// [`LevelsOptions::stitch`], the values of reused leaves stay where they are. Without this
-    /// option a long value is written once and never moved.
+    /// of a run are then stored in key order, so that a scan need not seek for each value. If
+    /// [`LevelsOptions::stitch`] is set, too, the values of reused leaves are not moved. Without
+    /// this option, a long value is written once and never moved.
     #[must_use]
     pub fn move_values(self) -> LevelsOptions {
         LevelsOptions {
@@ -119,9 +124,10 @@ impl LevelsOptions {
         }
     }
 
-    /// Lets background work rewrite a run in which scans seek, once the scans have spent as much on
-    /// seeks as the rewrite costs. These rewrites are limited to `percent` percent, at most 100, of
-    /// all other bytes written since the store was opened.
+    /// Lets background work rewrite runs in which scans must seek. A run is rewritten once scans
+    /// have spent as much time on seeks as the rewrite will cost. The bytes written by such
+    /// rewrites are limited to `percent` percent of all other bytes written since the store was
+    /// opened; the maximum is 100 percent.
     ///
     /// ```
     /// use alluvium::{LevelsOptions, Structure};
@@ -145,8 +151,8 @@ impl LevelsOptions {
         }
     }
 
-    /// Returns the stitching options of the structure. A scan unit is counted in bytes of the
-    /// user's key.
+    /// Returns these options as the stitching policy of the structure. A scan unit is a number of
+    /// bytes of the user's key.
     pub(crate) fn stitching(&self) -> StitchPolicy {
         let stitch = self.stitch.unwrap_or(StitchThresholds::at(u32::MAX));
         StitchPolicy {

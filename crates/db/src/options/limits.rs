@@ -1,23 +1,23 @@
-//! Limits on the device and processor usage of background work. This module only computes; it does
-//! no work and reads no clock.
+//! Limits on the device bandwidth and processor time of background work. This module only computes
+//! pauses; it performs no background work and reads no clock.
 
 use crate::error::{Error, Result};
 use alluvium_base::MIB;
 use std::time::Duration;
 
-/// Minimum cap in bytes per second: below it, compactions would take unreasonably long.
+/// Minimum limit in bytes per second. With a lower limit, compactions would take unreasonably long.
 const LEAST_BYTES: u64 = MIB;
 
-/// Shorter pauses are not worth their overhead.
+/// Minimum length of a pause. Shorter pauses are not worth their overhead.
 const SHORTEST_REST: Duration = Duration::from_millis(1);
 
-/// Maximum pause before a paused thread asks again.
+/// Maximum length of a pause. After it, the paused thread checks the limits again.
 const LONGEST_REST: Duration = Duration::from_millis(100);
 
-/// Limits on background work. Compactions respect them while they can be deferred. If compactions
-/// are so far behind that writers would be throttled, they exceed the limits, and
-/// [`Stats::cap_yields`](crate::Stats::cap_yields) counts it. Flushes, checkpoints and the log are
-/// never delayed.
+/// Limits on the device bandwidth and processor time of background work. Compactions respect the
+/// limits as long as they can be deferred. If compactions have fallen so far behind that writers
+/// would be throttled, they exceed the limits; [`Stats::cap_yields`](crate::Stats::cap_yields)
+/// counts how often this happens. Flushes, checkpoints and the log are never delayed.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -35,22 +35,23 @@ pub struct BackgroundLimits {
 }
 
 impl BackgroundLimits {
-    /// Returns limits with neither cap set.
+    /// Returns limits that do not restrict background work.
     #[must_use]
     pub fn new() -> BackgroundLimits {
         BackgroundLimits::default()
     }
 
-    /// Sets how many bytes per second compactions and flushes may read and write, averaged over a
-    /// second; at least 1 MiB.
+    /// Sets the maximum number of bytes per second that compactions and flushes read and write
+    /// together, averaged over a second. The minimum of this limit is 1 MiB.
     #[must_use]
     pub fn bytes_per_second(mut self, bytes: u64) -> BackgroundLimits {
         self.bytes_per_second = Some(bytes);
         self
     }
 
-    /// Sets the share of time that each compaction thread may use its processor, in percent from 1
-    /// to 100. [`Options::workers`](crate::Options::workers) sets the number of threads.
+    /// Sets the maximum share of time in which a compaction thread uses its processor, in percent
+    /// from 1 to 100. The limit applies to each thread;
+    /// [`Options::workers`](crate::Options::workers) sets their number.
     #[must_use]
     pub fn cpu_percent(mut self, percent: u32) -> BackgroundLimits {
         self.cpu_percent = Some(percent);
@@ -76,28 +77,30 @@ impl BackgroundLimits {
     }
 }
 
-/// Decision about the next slice of a compaction.
+/// Whether the next slice of a compaction may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SliceDecision {
     Go,
-    /// The slice runs in spite of the cap, because writers would be throttled otherwise.
+    /// The slice runs although the limit is exceeded, because otherwise writers would be throttled.
     Yield,
-    /// The compaction pauses for this long and asks again.
+    /// The compaction pauses for this long and then checks the limits again.
     Rest(Duration),
 }
 
-/// A token bucket of bytes, refilled at the rate of the cap and drained by all bytes moved. Its
-/// capacity is a quarter of a second; its level may become negative.
+/// A token bucket whose tokens are bytes. It is refilled at the rate of the limit, and drained by
+/// all bytes that background work reads and writes. Its capacity is the number of bytes for a
+/// quarter of a second. The number of tokens may become negative.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TokenBucket {
     level: i64,
-    /// Time of the last request, and the bytes moved until then.
+    /// Time of the last request, and the total number of bytes read and written until then.
     at: Duration,
     moved: u64,
 }
 
 impl TokenBucket {
-    /// Decides at time `now`, when `moved` bytes have been moved in total.
+    /// Returns whether a slice may run at the time `now`. `moved` is the total number of bytes read
+    /// and written so far.
     pub(crate) fn ask(
         &mut self,
         caps: &BackgroundLimits,
@@ -117,7 +120,8 @@ impl TokenBucket {
         if self.level >= 0 {
             SliceDecision::Go
         } else if hurries {
-            // Bytes beyond the cap are forgiven: writers are waiting.
+            // Writers are waiting, so the bytes in excess of the limit need not be compensated by a
+            // pause later.
             self.level = 0;
             SliceDecision::Yield
         } else {
@@ -127,7 +131,8 @@ impl TokenBucket {
     }
 }
 
-/// Returns the pause after a slice of this duration.
+/// Returns the length of the pause that must follow a slice of this duration to respect the
+/// processor limit. Returns `None` if no pause is needed.
 pub(crate) fn rest_after(caps: &BackgroundLimits, slice: Duration) -> Option<Duration> {
     let percent = caps.cpu_percent.filter(|&percent| percent < 100)?;
     Some((slice * (100 - percent) / percent).min(LONGEST_REST))
@@ -148,7 +153,7 @@ mod tests {
         while now < ms(10_000) {
             match bucket.ask(&caps, now, moved, false) {
                 SliceDecision::Go => {
-                    // Far above the cap.
+                    // Each slice moves far more bytes than the limit allows.
                     moved += 4 * MIB;
                     now += ms(2);
                 }

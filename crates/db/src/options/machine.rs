@@ -1,4 +1,4 @@
-//! Properties of the machine: memory, processors, time.
+//! Properties of the machine on which the store runs: memory, processors, and the clock.
 
 use alluvium_base::MIB;
 use alluvium_device::machine;
@@ -18,13 +18,14 @@ pub fn default_memory() -> u64 {
     budget(machine::memory(), machine::container_memory())
 }
 
-/// Bytes of a small container that are left to the program and to cached file pages, in addition to
-/// a quarter of the store's memory.
+/// Bytes of a small container that the store leaves to the program and to cached file pages. In
+/// addition, it leaves them a quarter of the store's memory.
 const BESIDE: u64 = 48 * MIB;
 
-/// Returns the lower of a quarter of the machine's memory, which other programs share, and half of
-/// the container's memory, which belongs to this program. In a container below 128 MiB the share is
-/// less than half, so that store and program fit. The result is at least [`MIN_MEMORY`].
+/// Returns the default memory limit: a quarter of the machine's memory, which other programs share,
+/// or half of the container's memory, which only this program uses, whichever is less. If the
+/// container has less than 128 MiB, its share is smaller than half, so that the store and the
+/// program both fit. The result is at least [`MIN_MEMORY`].
 fn budget(machine: Option<u64>, container: Option<u64>) -> u64 {
     let of_container = |bytes: u64| (bytes / 2).min(bytes.saturating_sub(BESIDE) / 5 * 4);
     let parts = [machine.map(|bytes| bytes / 4), container.map(of_container)];
@@ -32,7 +33,7 @@ fn budget(machine: Option<u64>, container: Option<u64>) -> u64 {
     least.unwrap_or(256 * MIB).max(MIN_MEMORY)
 }
 
-/// Returns the default number of background workers.
+/// Returns the default number of background worker threads.
 pub(crate) fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4))
 }

@@ -1,7 +1,7 @@
 //! Options of stores, keyspaces and transactions.
 //!
-//! *Scope*: every option, its default and its bounds, and the plan that a store follows on this
-//! machine.
+//! *Scope*: the defaults and valid ranges of all options, and the settings that a store derives
+//! from them for the machine on which it runs.
 //!
 //! *Must not depend on*: the parts of a store that follow the options.
 

@@ -1,21 +1,21 @@
-//! Options of a keyspace whose pages are updated in place.
+//! Options of keyspaces that are stored in pages that are updated in place.
 
 use crate::error::{Error, Result};
 use alluvium_trees::paged::{self, node::EpsilonMode};
 use std::fmt;
 use std::str::FromStr;
 
-/// Kind of tree that the pages form.
+/// The kind of tree that consists of pages updated in place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TreeKind {
-    /// A Bε-tree: nodes buffer messages and flush them down in groups.
+    /// A Bε-tree. Each node buffers messages and flushes groups of them to its children.
     #[default]
     Beps,
-    /// A B⁺-tree: each write is applied to its leaf at once.
+    /// A B⁺-tree. Each write is applied to its leaf immediately.
     Bplus,
 }
 
-/// Layout of pages that are updated in place.
+/// The layout of a tree whose pages are updated in place.
 ///
 /// ```
 /// use alluvium::{PagedOptions, Structure};
@@ -29,25 +29,28 @@ pub enum TreeKind {
 pub struct PagedOptions {
     kind: TreeKind,
     node_bytes: u32,
-    /// ε in percent; `NO_EPSILON` if it is invalid, `ADAPTIVE` if each node chooses its own.
+    /// The parameter ε in percent. `NO_EPSILON` marks an invalid value, and `ADAPTIVE` means that
+    /// each node chooses its own ε.
     epsilon_percent: u32,
     key_bytes: u32,
     value_bytes: u32,
     merging: paged::UnderfullPolicy,
 }
 
-/// Marks an ε outside its bounds, which validation rejects.
+/// Value that stands for an ε outside its bounds. Validation rejects it.
 const NO_EPSILON: u32 = u32::MAX;
-/// Marks an ε that each node chooses for itself.
+/// Value that means that each node chooses its own ε.
 const ADAPTIVE: u32 = u32::MAX - 1;
-/// Maximum of the key length limit. The length fits two bytes including the keyspace prefix.
+/// Maximum that can be set as the maximum key length. With it, the length of a key including the
+/// keyspace prefix still fits in two bytes.
 const MOST_KEY: u32 = 32 << 10;
-/// Maximum length of the keyspace prefix of a key, in bytes.
+/// Maximum length in bytes of the keyspace prefix that precedes each key in the tree.
 pub(crate) const MOST_PREFIX: usize = 5;
 
 impl Default for PagedOptions {
     fn default() -> PagedOptions {
-        // The default key limit is that of a tree without keyspace prefixes.
+        // The default for the maximum key length is that of a tree whose keys have no keyspace
+        // prefix.
         PagedOptions::of_tree(&paged::PagedOptions::default(), 0)
     }
 }
@@ -74,8 +77,8 @@ impl PagedOptions {
         PagedOptions { node_bytes, ..self }
     }
 
-    /// Sets ε, from 0 to 1, in steps of 0.01. A larger ε means fewer messages buffered in a node,
-    /// and fewer nodes read by a lookup. Has no effect on a B⁺-tree.
+    /// Sets ε, from 0 to 1, in steps of 0.01. With a larger ε, nodes buffer fewer messages and
+    /// lookups read fewer nodes. The option has no effect on a B⁺-tree.
     #[must_use]
     pub fn epsilon(self, epsilon: f64) -> PagedOptions {
         let hundredths = (epsilon * 100.0).round();
@@ -86,8 +89,8 @@ impl PagedOptions {
         }
     }
 
-    /// Lets each node choose its ε according to its traffic: lookups favour more pivots, messages a
-    /// larger buffer.
+    /// Lets each node choose its own ε according to its traffic. Lookups increase the number of
+    /// pivots of a node, and messages increase its buffer.
     ///
     /// ```
     /// use alluvium::{PagedOptions, Structure};
@@ -104,23 +107,23 @@ impl PagedOptions {
         }
     }
 
-    /// Sets the maximum key length in bytes. Nodes reserve this much for each key. Writes of longer
-    /// keys fail.
+    /// Sets the maximum key length in bytes. Nodes reserve this many bytes for each key. Writes of
+    /// longer keys fail.
     #[must_use]
     pub fn key_bytes(self, key_bytes: u32) -> PagedOptions {
         PagedOptions { key_bytes, ..self }
     }
 
-    /// Sets the maximum size in bytes of a key's values inside its node, including a few bytes for
-    /// each version. Nodes reserve this much for each key; longer values are stored in separate
-    /// pages.
+    /// Sets the maximum size in bytes of the values of a key that are stored in its node. The size
+    /// includes a few bytes for each version. Nodes reserve this many bytes for each key. Longer
+    /// values are stored in separate pages.
     #[must_use]
     pub fn value_bytes(self, value_bytes: u32) -> PagedOptions {
         PagedOptions { value_bytes, ..self }
     }
 
-    /// Merges nodes that deletes have left under-full with their neighbours, which frees pages.
-    /// Without this option they stay and are filled by later keys nearby.
+    /// Lets nodes that deletes have left under-full be merged with their neighbours, which frees
+    /// pages. Without this option, such nodes remain until later inserts of nearby keys fill them.
     ///
     /// ```
     /// use alluvium::{PagedOptions, Structure};
@@ -137,7 +140,7 @@ impl PagedOptions {
         }
     }
 
-    /// Returns the kind of tree.
+    /// Returns whether the tree is a Bε-tree or a B⁺-tree.
     #[must_use]
     pub fn kind(&self) -> TreeKind {
         self.kind
@@ -148,7 +151,8 @@ impl PagedOptions {
         self.key_bytes as usize
     }
 
-    /// Converts to the options of a tree whose keys have a prefix of `prefix` bytes.
+    /// Converts these options to the options of a tree in which each key has a prefix of `prefix`
+    /// bytes.
     pub(crate) fn tree(self, prefix: usize, buffer_bytes: usize) -> paged::PagedOptions {
         paged::PagedOptions {
             kind: match self.kind {
@@ -171,7 +175,8 @@ impl PagedOptions {
         }
     }
 
-    /// Converts from the options of a tree whose keys have a prefix of `prefix` bytes.
+    /// Converts the options of a tree in which each key has a prefix of `prefix` bytes to this
+    /// type.
     pub(crate) fn of_tree(tree: &paged::PagedOptions, prefix: usize) -> PagedOptions {
         PagedOptions {
             kind: match tree.kind {
@@ -189,7 +194,8 @@ impl PagedOptions {
         }
     }
 
-    /// Fails unless a tree can be built with these options in any amount of memory.
+    /// Returns an error unless a tree can be built with these options, regardless of the amount of
+    /// memory.
     pub(crate) fn validate(self) -> Result<()> {
         if self.epsilon_percent > 100 && self.epsilon_percent != ADAPTIVE {
             let why =
@@ -210,7 +216,7 @@ impl PagedOptions {
         Ok(unbounded.validate()?)
     }
 
-    /// Parses the options after `paged,`.
+    /// Parses the comma-separated options that follow `paged,` in the text form of a structure.
     pub(crate) fn parse(text: &str) -> Result<PagedOptions> {
         let bad = |why: String| Error::BadOption {
             option: "structure",

@@ -1,32 +1,34 @@
-//! The scale of a store: the sizes of its memtables, cache, log and extents, and its tree's shape.
+//! The scale of a store: the sizes of its memtables, cache, log and extents, and the shape of its
+//! tree.
 
 use alluvium_storage::extents::{ExtentOptions, UNIT};
 use alluvium_storage::log::{LogOptions, SegmentAccess};
 use alluvium_trees::levels::FilterSource;
 use alluvium_trees::tiered::TrunkShape;
 
-/// Sizes of a simulated store. Together with a seed they determine everything else.
+/// The sizes of a simulated store. Together with the seed of the simulation they determine all its
+/// behaviour.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreScale {
-    /// Identity of the store, which is otherwise random.
+    /// Identity of the store. It is random except in simulations.
     pub id: u128,
     /// Size of a memtable in bytes.
     pub memtable: u64,
     /// Size of the page cache in bytes.
     pub cache: u64,
-    /// Limit, segments and lanes of the log.
+    /// Options of the log: its size limit, its segments and its lanes.
     pub log: LogOptions,
-    /// Sizes of extents and of the reserve.
+    /// Sizes of extents, and of the reserve of free space.
     pub extents: ExtentOptions,
     /// Shape of the tiered tree.
     pub shape: TrunkShape,
-    /// Kind of filters in levels.
+    /// The source from which the filters of levels are built.
     pub filters: FilterSource,
 }
 
 impl StoreScale {
-    /// Returns a scale at which a few hundred writes fill memtables, log segments and levels of the
-    /// tree. The log has two lanes, and `log_bytes` in twelve segments.
+    /// Returns a scale so small that a few hundred writes fill memtables, log segments and levels
+    /// of the tree. The log has two lanes, and twelve segments of `log_bytes` bytes in total.
     #[must_use]
     pub fn small(id: u128, memtable: u64, log_bytes: u64) -> StoreScale {
         StoreScale {

@@ -1,4 +1,4 @@
-//! Options for opening a store. The defaults suit any machine.
+//! Options for opening a store. The defaults are suitable for any machine.
 
 use crate::error::{Error, Result};
 use crate::options::Durability;
@@ -18,13 +18,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Size of the record cache in a simulation, in bytes, in addition to the memory of its scale.
+/// Size of the record cache of a simulated store, in bytes. This is in addition to the memory that
+/// its scale specifies.
 const SIMULATED_RECORDS: u64 = 256 * KIB;
 
-/// Returns the current time in milliseconds since 1970.
+/// A clock that returns the current time in milliseconds since 1970.
 pub(crate) type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Options for opening a store. Each has a default.
+/// Options for opening a store. Every option has a default.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -41,7 +42,7 @@ pub struct Options {
     pub(crate) sync_interval: Duration,
     pub(crate) page_size: Option<u32>,
     pub(crate) device: DeviceProfile,
-    /// Whether the device profile is read from the stored measurement.
+    /// Whether the device profile is read from the measurement stored in the store's directory.
     pub(crate) takes_measured: bool,
     pub(crate) workers: Option<usize>,
     pub(crate) log_limit: Option<u64>,
@@ -56,26 +57,26 @@ pub struct Options {
     pub(crate) clock: WallClock,
     pub(crate) scale: Option<StoreScale>,
     pub(crate) mode: OpenMode,
-    /// Directories and options of the further tiers, as given by the program.
+    /// Directories and options of the tiers after the first, as passed by the program.
     pub(crate) tiers: Vec<(PathBuf, TierOptions)>,
-    /// Maximum number of bytes of each further tier, in the order of the tiers.
+    /// Maximum size in bytes of each tier after the first, in the order of the tiers.
     pub(crate) tier_limits: Vec<Option<u64>>,
 }
 
-/// Whether the store must already exist when it is opened.
+/// Whether a store may be created when it is opened, and whether it may be changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OpenMode {
-    /// Opens the store, or creates one if the directory is empty or does not exist.
+    /// Opens the store. Creates one if the directory is empty or does not exist.
     #[default]
     OpenOrCreate,
-    /// Opens an existing store, and creates nothing.
+    /// Opens an existing store. Fails if there is none.
     Existing,
-    /// Creates a store in a directory that is empty or does not exist.
+    /// Creates a store. Fails unless the directory is empty or does not exist.
     New,
     /// Opens an existing store for reading only: see
     /// [`Db::open_read_only`](crate::Db::open_read_only). No background threads run, and no file in
-    /// its directory changes.
+    /// the store's directory is changed.
     ReadOnly,
 }
 
@@ -132,22 +133,23 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Returns the defaults, some of which depend on the machine.
+    /// Returns the default options. Some defaults depend on the machine.
     #[must_use]
     pub fn new() -> Options {
         Options::default()
     }
 
-    /// Sets the memory limit of the store in bytes, which includes all caches and buffers; at least
-    /// 16 MiB. Default: a quarter of the machine's memory, or half of the container's if that is
-    /// less (a smaller share of a container below 128 MiB).
+    /// Sets the memory limit of the store in bytes. The limit includes all caches and buffers, and
+    /// must be at least 16 MiB. Default: a quarter of the machine's memory, or half of the
+    /// container's memory if that is less. In a container with less than 128 MiB, the default is
+    /// less than half.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Options {
         self.memory = Some(bytes);
         self
     }
 
-    /// Sets the durability of commits that do not choose their own. Default:
+    /// Sets the durability of commits for which the program specifies none. Default:
     /// [`Durability::Process`].
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Options {
@@ -155,7 +157,8 @@ impl Options {
         self
     }
 
-    /// Sets how long a commit at [`Durability::Process`] may stay unsynced. Default: one second.
+    /// Sets the maximum time after which a commit with [`Durability::Process`] is synced. Default:
+    /// one second.
     #[must_use]
     pub fn sync_interval(mut self, interval: Duration) -> Options {
         self.sync_interval = interval;
@@ -169,12 +172,13 @@ impl Options {
         self
     }
 
-    /// Sets the cost model of the device: [`devices`](crate::options::devices) has profiles for
-    /// kinds of devices. Default: [`DeviceProfile::SSD`]. The profile may change between openings.
+    /// Sets the cost profile of the device. [`devices`](crate::options::devices) contains profiles
+    /// of common types of devices. Default: [`DeviceProfile::SSD`]. A store may be opened with a
+    /// different profile each time.
     ///
     /// The setup time and the time per byte determine the size of new leaves. Together with the
-    /// processor time they determine when a leaf that is looked up often is rewritten. The
-    /// parallelism determines how many reads of 256 KiB scans and compactions keep in flight.
+    /// processor time, they also determine when a leaf that is often looked up is rewritten. The
+    /// parallelism determines how many reads of 256 KiB each scans and compactions keep in flight.
     ///
     /// ```
     /// use alluvium::{DeviceProfile, Options, devices};
@@ -189,10 +193,10 @@ impl Options {
         self
     }
 
-    /// Reads the device profile from `probe.txt` in the store's directory, where `alluvium probe`
-    /// stores its measurements. Opening fails if the file is missing or damaged, or if it records
-    /// that a cache answered in place of the device. A later call of [`Options::device`] overrides
-    /// this.
+    /// Lets the device profile be read from `probe.txt` in the store's directory, where `alluvium
+    /// probe` stores its measurements. Opening the store fails if the file is missing or damaged,
+    /// or if it records that a cache instead of the device was measured. A later call of
+    /// [`Options::device`] overrides this option.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -208,18 +212,19 @@ impl Options {
         self
     }
 
-    /// Sets how many background threads may use a processor at the same time. Default: half of the
-    /// processors, from one to four. A few more threads exist, which mostly wait for the device.
-    /// With zero, background work is done by [`Db::work`](crate::Db::work), and by writers that
-    /// would otherwise stall.
+    /// Sets the maximum number of background threads that use a processor at the same time.
+    /// Default: half of the processors, but at least one and at most four. The store has a few more
+    /// threads, which mostly wait for the device. With zero, no background threads run:
+    /// [`Db::work`](crate::Db::work) performs background work, and so do writers that would
+    /// otherwise stall.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Options {
         self.workers = Some(workers);
         self
     }
 
-    /// Sets how many bytes of log may accumulate before a checkpoint, which bounds the recovery
-    /// time after a crash. Default: the size of four memtables.
+    /// Sets the number of bytes of log after which a checkpoint is made. The limit bounds the time
+    /// of recovery after a crash. Default: the size of four memtables.
     #[must_use]
     pub fn log_limit(mut self, bytes: u64) -> Options {
         self.log_limit = Some(bytes);
@@ -227,23 +232,24 @@ impl Options {
     }
 
     /// Sets how many bytes of log are retained for [`Db::changes_since`](crate::Db::changes_since)
-    /// beyond what recovery needs, while the store is open. Default: zero.
+    /// while the store is open, in addition to the log that recovery needs. Default: zero.
     #[must_use]
     pub fn keep_log(mut self, bytes: u64) -> Options {
         self.keep_log = bytes;
         self
     }
 
-    /// Sets the maximum size of the data on disk in bytes; with several tiers, of the data in the
-    /// first directory. Default: the size of the disk.
+    /// Sets the maximum size in bytes of the data on disk. In a store with several tiers, the limit
+    /// applies to the data in the first directory. Default: the size of the disk.
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> Options {
         self.max_bytes = Some(bytes);
         self
     }
 
-    /// Sets the size of the record cache in bytes, which holds single records that are read often;
-    /// zero disables it. Default: adaptive, starting with an eighth of the cache memory.
+    /// Sets the size in bytes of the record cache, which stores single records that are read often.
+    /// Zero disables it. By default the size adapts to the workload, starting with an eighth of the
+    /// cache memory.
     #[must_use]
     pub fn record_memory(mut self, bytes: u64) -> Options {
         self.records = Some(bytes);
@@ -257,24 +263,24 @@ impl Options {
         self
     }
 
-    /// Registers a merge operator, which keyspaces choose by name. A store whose keyspaces use it
-    /// cannot be opened without it.
+    /// Registers a merge operator, so that keyspaces can refer to it by its name. A store with a
+    /// keyspace that uses the operator cannot be opened unless the operator is registered.
     #[must_use]
     pub fn register_merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Options {
         self.operators.push(operator);
         self
     }
 
-    /// Registers a compaction filter, which keyspaces choose by name. A store whose keyspaces use
-    /// it cannot be opened without it.
+    /// Registers a compaction filter, so that keyspaces can refer to it by its name. A store with a
+    /// keyspace that uses the filter cannot be opened unless the filter is registered.
     #[must_use]
     pub fn register_compaction_filter(mut self, name: &str, filter: Arc<dyn CompactionFilter>) -> Options {
         self.filters.push((name.to_owned(), filter));
         self
     }
 
-    /// Sets whether the store must exist, must not exist, or is only read. Default:
-    /// [`OpenMode::OpenOrCreate`].
+    /// Sets whether the store must exist already, must not exist yet, or is opened for reading
+    /// only. Default: [`OpenMode::OpenOrCreate`].
     #[must_use]
     pub fn mode(mut self, mode: OpenMode) -> Options {
         self.mode = mode;
@@ -330,7 +336,7 @@ impl Options {
         self.memory.unwrap_or_else(machine::default_memory)
     }
 
-    /// Returns the sizes of a store with this memory limit.
+    /// Returns the sizes of the parts of a store with this memory limit.
     fn scale(&self) -> Result<StoreScale> {
         let bad = |option, why| Err(Error::BadOption { option, why });
         let memory = self.total();
@@ -349,8 +355,9 @@ impl Options {
             );
             return bad("log limit", why);
         }
-        // On a full disk the reserve still has space to flush memory, to accept deletes, and to
-        // compact. Even the smallest write allocates a few units of space.
+        // The reserve guarantees that a store on a full disk still has the space to flush its
+        // memory, to accept deletes, and to compact. Even the smallest write allocates a few units
+        // of space.
         let reserve = 6 * memtable.max(LEAST_RESERVED);
         Ok(StoreScale {
             id: fastrand::u128(..),
@@ -376,42 +383,43 @@ impl Options {
     }
 }
 
-/// Lower bound of the memtable size in the computation of the reserve, in bytes.
+/// Minimum of the memtable size from which the reserve is computed, in bytes.
 const LEAST_RESERVED: u64 = 2 * MIB;
 
-/// Whether the store must already exist.
+/// Whether the store must already exist, must not exist, or may be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExistencePolicy {
     Open,
     Create,
     OpenOrCreate,
-    /// The store must exist, and none of its files changes.
+    /// The store must already exist, and none of its files is changed.
     ReadOnly,
 }
 
-/// Policy that determines the record cache's share of cache memory.
+/// How the record cache's share of cache memory is determined.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum RecordShare {
-    /// The store balances the caches so that they save the most reads.
+    /// The store divides cache memory between the page cache and the record cache so that the most
+    /// device reads are avoided.
     Balanced,
-    /// A fixed size in bytes, set by the program.
+    /// The program has set a fixed size in bytes.
     Bytes(u64),
-    /// A fixed share of the total size of both caches, set by applied advice.
+    /// Applied advice has set a fixed share of the total size of both caches.
     Fixed(f64),
 }
 
-/// The options as resolved for this machine.
+/// The settings of a store, derived from its options and the properties of the machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResolvedOptions {
     pub(crate) scale: StoreScale,
-    /// Memory limit of the whole store, in bytes; zero in simulations.
+    /// Memory limit of the whole store, in bytes; zero for a simulated store.
     pub(crate) memory: u64,
     /// Size of the record cache in bytes.
     pub(crate) records: u64,
-    /// Policy that determines the size of the record cache.
+    /// How the size of the record cache is determined.
     pub(crate) record_share: RecordShare,
     pub(crate) page_size: PageSize,
-    /// Cost model of the device.
+    /// Cost profile of the device.
     pub(crate) device: DeviceProfile,
     pub(crate) workers: usize,
 }

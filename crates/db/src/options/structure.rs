@@ -1,4 +1,4 @@
-//! The structure of a keyspace.
+//! The choice of the data structure that stores a keyspace.
 
 use crate::error::{Error, Result};
 use crate::options::kind::StructureKind as Kind;
@@ -22,34 +22,36 @@ pub enum Structure {
     /// The tiered tree: the best choice for nearly all workloads.
     #[default]
     Tiered,
-    /// Sorted runs on levels, merged by a chosen policy. A store has one such structure; all its
-    /// keyspaces share the options.
+    /// Sorted runs on levels, which are merged according to a policy. A store has at most one such
+    /// structure, so all its keyspaces with this structure share the options.
     Levels(LevelsOptions),
-    /// Records located by a hash of their key, for point lookups with little memory. A store has
-    /// one such structure; all its keyspaces share the options.
+    /// Records located by a hash of their key, for point lookups that need little memory. A store
+    /// has at most one such structure, so all its hashed keyspaces share the options.
     ///
     /// Keys have no order. Range scans, [`first`](crate::Keyspace::first) and range deletes fail
-    /// with [`Error::NotOrdered`], also in transactions. [`unordered`](crate::Keyspace::unordered)
-    /// visits each key once and can resume after any key; a range delete of all keys is allowed.
+    /// with [`Error::NotOrdered`], also in transactions. An exception is a range delete of all
+    /// keys, which is allowed. [`unordered`](crate::Keyspace::unordered) visits each key once and
+    /// can resume after any key.
     ///
     /// Snapshots work as in every other structure. A [`Snapshot`](crate::Snapshot), named or not,
-    /// an iterator and a transaction see the keyspace at one commit, together with all other
-    /// keyspaces, for as long as they are open. Merges keep the versions that are visible to any of
-    /// them, and drop a version when its last reader ends. Batches and transactions across
-    /// structures are atomic.
+    /// an iterator and a transaction see the keyspace as of one commit, together with all other
+    /// keyspaces, for as long as they are open. Merges retain every version that is visible to one
+    /// of them, and drop a version once its last reader has ended. Batches and transactions that
+    /// involve several structures are atomic.
     Hashed(HashedOptions),
-    /// A map in memory, limited to this number of bytes for keys, values and its index. It is
-    /// neither logged nor checkpointed, and empty after the store is opened again. Otherwise it
-    /// behaves like the other structures: keys are ordered, and snapshots, transactions and atomic
-    /// batches work. A store has one such structure; all its keyspaces share the limit.
+    /// A map in memory. The number is the maximum size in bytes of its keys, values and index. The
+    /// map is neither logged nor checkpointed, and is empty after the store is opened again.
+    /// Otherwise it behaves like the other structures: keys are ordered, and snapshots,
+    /// transactions and atomic batches work. A store has at most one such structure, so all its
+    /// volatile keyspaces share the limit.
     Volatile(u64),
-    /// Pages in a separate file, updated in place: a Bε-tree or a B⁺-tree. For keys that are
-    /// overwritten often, and for small key sets. A store has one such structure; all its keyspaces
-    /// share the options.
+    /// Pages in a separate file that are updated in place, as a Bε-tree or a B⁺-tree. It suits keys
+    /// that are overwritten often, and small sets of keys. A store has at most one such structure,
+    /// so all its paged keyspaces share the options.
     Paged(PagedOptions),
 }
 
-/// Minimum size of a volatile keyspace, in bytes.
+/// Minimum of the size limit of volatile keyspaces, in bytes.
 const LEAST_VOLATILE: u64 = 64 << 10;
 
 impl Structure {
@@ -64,7 +66,8 @@ impl Structure {
         }
     }
 
-    /// Parses the options of a structure of this kind; `None` if no option chooses the kind.
+    /// Parses the options of a structure of this kind. Returns `None` if options cannot select the
+    /// kind.
     pub(crate) fn of(kind: Kind, options: &str) -> Result<Option<Structure>> {
         Ok(Some(match kind {
             Kind::Tiered if options.is_empty() => Structure::Tiered,
@@ -82,7 +85,8 @@ impl Structure {
         }))
     }
 
-    /// Returns the options as [`Structure::of`] parses them; `None` if the structure has none.
+    /// Returns the options in the text form that [`Structure::of`] parses, or `None` if the
+    /// structure has no options.
     pub(crate) fn built_with(&self) -> Option<String> {
         match self {
             Structure::Tiered => None,
@@ -93,7 +97,7 @@ impl Structure {
         }
     }
 
-    /// Returns the options of levels, or their defaults for other structures.
+    /// Returns the options of the levels, or the default options if the structure is another one.
     pub(crate) fn levels(&self) -> LevelsOptions {
         match self {
             Structure::Levels(options) => options.clone(),
@@ -101,7 +105,8 @@ impl Structure {
         }
     }
 
-    /// Returns the options of the hashed structure, or their defaults for other structures.
+    /// Returns the options of the hashed structure, or the default options if the structure is
+    /// another one.
     pub(crate) fn hashed(&self) -> HashedOptions {
         match self {
             Structure::Hashed(options) => options.clone(),
@@ -109,7 +114,8 @@ impl Structure {
         }
     }
 
-    /// Returns the options of pages, or their defaults for other structures.
+    /// Returns the options of the paged structure, or the default options if the structure is
+    /// another one.
     pub(crate) fn paged(&self) -> PagedOptions {
         match self {
             Structure::Paged(options) => *options,
@@ -117,7 +123,8 @@ impl Structure {
         }
     }
 
-    /// Returns the size limit in bytes of a volatile structure.
+    /// Returns the size limit in bytes of the volatile structure, or `None` if the structure is
+    /// another one.
     pub(crate) fn volatile(&self) -> Option<u64> {
         match self {
             Structure::Volatile(bytes) => Some(*bytes),
@@ -125,7 +132,7 @@ impl Structure {
         }
     }
 
-    /// Fails unless all options are within their bounds.
+    /// Returns an error unless all options of the structure are within their bounds.
     pub(crate) fn validate(&self) -> Result<()> {
         match self {
             Structure::Hashed(options) => options.validate(),
@@ -159,13 +166,19 @@ impl fmt::Display for Structure {
 impl FromStr for Structure {
     type Err = Error;
 
-    /// Parses `tiered`, `hashed`, `hashed,index=trie`, `hashed,form=boa,lambda=16,refined=yes`,
-    /// `hashed,form=bot,lambda=16`, `volatile,bytes=64M`, `levels`, `levels,k=4`, or `levels,` and
-    /// a policy: `samt,k=4`, `cola,r=3`, `leveled,r=10`, `never`. A policy may be followed by
-    /// stitching options, `,f=3,scan=8,always=2048`; by `,values=moved` for values that move with
-    /// their records; and by the limit of rewrites for scans, `,defragment=20`. Also parses
-    /// `paged`, `paged,bplus`, or `paged,beps,node=16384,epsilon=0.8,key=64,value=128`, optionally
-    /// followed by `,merge`; ε may be `adaptive`.
+    /// Parses the text form of a structure: its name, followed by options that are separated by
+    /// commas.
+    ///
+    /// - `tiered`.
+    /// - `hashed`, `hashed,index=trie`, `hashed,form=boa,lambda=16,refined=yes`, or
+    ///   `hashed,form=bot,lambda=16`.
+    /// - `volatile,bytes=64M`.
+    /// - `levels`, `levels,k=4`, or `levels,` and a policy: `samt,k=4`, `cola,r=3`, `leveled,r=10`
+    ///   or `never`. After the policy, `,f=3,scan=8,always=2048` sets the stitching options,
+    ///   `,values=moved` lets values move with their records, and `,defragment=20` limits rewrites
+    ///   for scans.
+    /// - `paged`, `paged,bplus`, or `paged,beps,node=16384,epsilon=0.8,key=64,value=128`,
+    ///   optionally followed by `,merge`. The value of ε may be `adaptive`.
     fn from_str(text: &str) -> Result<Structure> {
         each_once(text)?;
         let (name, options) = text.split_once(',').unwrap_or((text, ""));
@@ -196,7 +209,7 @@ impl FromStr for Structure {
     }
 }
 
-/// Fails if an option is empty or occurs twice.
+/// Returns an error if an option in the list is empty or occurs twice.
 fn each_once(text: &str) -> Result<()> {
     let bad = |why: String| Error::BadOption {
         option: "structure",

@@ -1,9 +1,9 @@
-//! Options of a further tier of a store.
+//! Options of a tier after the first.
 
 use crate::error::{Error, Result};
 use alluvium_base::MIB;
 
-/// Size limit of a tier: see [`Options::tier`](crate::Options::tier).
+/// The size limit of a tier after the first: see [`Options::tier`](crate::Options::tier).
 ///
 /// ```
 /// use alluvium::TierOptions;
@@ -15,18 +15,19 @@ pub struct TierOptions {
     pub(crate) max_bytes: Option<u64>,
 }
 
-/// Minimum limit of a tier, in bytes: a few extents and a reserve.
+/// Minimum size limit of a tier, in bytes. It suffices for a few extents and a reserve.
 const LEAST_BYTES: u64 = 16 * MIB;
 
 impl TierOptions {
-    /// Returns the defaults. The limit is the one set at an earlier opening, or else the size of
-    /// the file system.
+    /// Returns the default options. By default, the size limit is the limit with which the store
+    /// was last opened, if there was one, and otherwise the size of the file system.
     #[must_use]
     pub fn new() -> TierOptions {
         TierOptions::default()
     }
 
-    /// Sets the maximum size of the tier on its file system in bytes; at least 16 MiB.
+    /// Sets the maximum size in bytes of the tier on its file system. The minimum of this limit is
+    /// 16 MiB.
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> TierOptions {
         self.max_bytes = Some(bytes);

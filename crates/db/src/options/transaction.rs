@@ -3,28 +3,30 @@
 use crate::options::Durability;
 use std::time::Duration;
 
-/// Visibility of the effects of concurrent transactions.
+/// Which effects of concurrent transactions a transaction can see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Isolation {
-    /// Transactions take effect as if they had run one after the other, in commit order. Ranges are
-    /// included: a key inserted into a range that a transaction has scanned is a conflict.
+    /// Transactions take effect as if they had run one after the other, in commit order. This
+    /// includes ranges: if a key is inserted into a range that a transaction has scanned, the two
+    /// conflict.
     #[default]
     Serializable,
-    /// A transaction reads a snapshot taken at its beginning. Of two concurrent transactions that
-    /// write to the same key, the second fails. Reads are not tracked, so write skew is possible;
-    /// [`Transaction::get_for_update`](crate::Transaction::get_for_update) prevents it for a key.
+    /// A transaction reads a snapshot taken at its beginning. If two concurrent transactions write
+    /// to the same key, the second one to commit fails. Reads are not tracked, so write skew is
+    /// possible. [`Transaction::get_for_update`](crate::Transaction::get_for_update) prevents write
+    /// skew that involves the key.
     Snapshot,
 }
 
 /// Whether conflicts between transactions are detected at commit or prevented by locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Concurrency {
-    /// Transactions never wait. A commit fails with a conflict if another commit has changed data
-    /// that the transaction depends on.
+    /// Transactions never wait for one another. A commit fails with a conflict if another commit
+    /// has changed data that the transaction depends on.
     #[default]
     Optimistic,
-    /// Keys and ranges are locked when they are read or written, until the transaction ends.
-    /// Conflicting transactions wait.
+    /// Keys and ranges are locked when they are read or written, and stay locked until the
+    /// transaction ends. Conflicting transactions wait for the locks.
     Locking,
 }
 
@@ -42,25 +44,26 @@ pub enum Concurrency {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TransactionOptions {
-    /// Visibility of the effects of concurrent transactions.
+    /// Which effects of concurrent transactions the transaction can see.
     pub isolation: Isolation,
-    /// How conflicts with concurrent transactions are handled.
+    /// Whether conflicts with concurrent transactions are detected at commit or prevented by locks.
     pub concurrency: Concurrency,
-    /// Durability of the commit; the store's default if `None`.
+    /// Durability of the commit. `None` stands for the default durability of the store.
     pub durability: Option<Durability>,
-    /// Maximum time to wait for a lock.
+    /// Maximum time for which an operation waits for a lock.
     pub lock_timeout: Duration,
-    /// Maximum age of the transaction; the store aborts it when this is exceeded. Unlimited if
-    /// `None`.
+    /// Maximum age of the transaction. The store aborts a transaction that exceeds it. `None` means
+    /// that the age is not limited.
     pub timeout: Option<Duration>,
-    /// Maximum number of tracked reads and locks, each of a key or a range. Beyond it, neighbouring
-    /// keys are first combined into ranges.
+    /// Maximum number of tracked reads and locks, each of which concerns a key or a range. Before
+    /// the transaction fails because of this limit, neighbouring keys are combined into ranges.
     pub max_tracked: usize,
-    /// Bytes of memory for the transaction's writes before they spill to runs on disk; if `None`,
-    /// the open transactions share the size of a memtable.
+    /// Maximum number of bytes in memory for the transaction's writes. Writes in excess of it are
+    /// moved to runs on disk. If `None`, all open transactions together may use as much memory as
+    /// one memtable.
     pub memory: Option<usize>,
-    /// Maximum number of bytes of writes, in memory and on disk; limited by disk space only if
-    /// `None`.
+    /// Maximum total size of the transaction's writes in bytes, in memory and on disk. If `None`,
+    /// only disk space limits it.
     pub max_write_bytes: Option<usize>,
     /// Maximum number of attempts of [`Db::transaction`](crate::Db::transaction).
     pub max_tries: u32,
@@ -83,7 +86,7 @@ impl Default for TransactionOptions {
 }
 
 impl TransactionOptions {
-    /// Returns the defaults: serializable, optimistic.
+    /// Returns the default options: a serializable transaction with optimistic concurrency control.
     #[must_use]
     pub fn new() -> TransactionOptions {
         TransactionOptions::default()
@@ -103,35 +106,36 @@ impl TransactionOptions {
         self
     }
 
-    /// Sets the durability of the commit.
+    /// Sets the durability of the commit. Default: the default durability of the store.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> TransactionOptions {
         self.durability = Some(durability);
         self
     }
 
-    /// Sets the maximum time to wait for a lock.
+    /// Sets the maximum time for which an operation waits for a lock.
     #[must_use]
     pub fn lock_timeout(mut self, timeout: Duration) -> TransactionOptions {
         self.lock_timeout = timeout;
         self
     }
 
-    /// Sets the maximum age of the transaction.
+    /// Sets the maximum age of the transaction. The store aborts a transaction that exceeds it.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> TransactionOptions {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Sets the maximum number of tracked reads and locks.
+    /// Sets the maximum number of tracked reads and locks, each of which concerns a key or a range.
     #[must_use]
     pub fn max_tracked(mut self, most: usize) -> TransactionOptions {
         self.max_tracked = most;
         self
     }
 
-    /// Sets the bytes of memory for the transaction's writes before they spill to disk.
+    /// Sets the maximum number of bytes in memory for the transaction's writes. Writes in excess of
+    /// it are moved to runs on disk.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -154,7 +158,7 @@ impl TransactionOptions {
         self
     }
 
-    /// Sets the maximum number of bytes of writes, in memory and on disk.
+    /// Sets the maximum total size of the transaction's writes in bytes, in memory and on disk.
     #[must_use]
     pub fn max_write_bytes(mut self, most: usize) -> TransactionOptions {
         self.max_write_bytes = Some(most);

@@ -15,31 +15,31 @@ use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-/// A double-ended iterator over keys and values, which sees the commits that were visible at its
-/// creation. Concurrent writes do not affect it. It buffers a few records ahead and no more.
+/// A double-ended iterator over keys and values. It returns the records as of the commit that was
+/// the latest visible one when the iterator was created; concurrent writes do not affect it. It
+/// reads only a few records ahead, and buffers no more than that.
 pub struct Iter {
     keyspace: OpenKeyspace,
     pinned: Arc<SnapshotPin>,
     range: KeyRange,
     front: Option<StructureScan>,
-    /// Boxed, because most iterators never use it.
+    /// The scan from the back. It is boxed because most iterators never use it.
     back: Option<Box<StructureScan>>,
-    /// The last key that each end has returned; empty before the first. The iterator ends when they
-    /// cross.
+    /// The last key that was returned from each end, or an empty key if none was. The iterator ends
+    /// when these two keys meet.
     front_key: Vec<u8>,
     back_key: Vec<u8>,
-    /// Whether the front is positioned before its key: a seek happened and no record was returned
-    /// since.
+    /// Whether the front is positioned before its key, because no record was returned after a seek.
     sought: bool,
     is_over: bool,
     leaves_out_long_values: bool,
-    /// Records that the statistics include.
+    /// Number of returned records that are already included in the statistics.
     told: u64,
-    /// Records that the statistics do not include yet.
+    /// Number of returned records that are not yet included in the statistics.
     untold: u64,
 }
 
-/// Number of records after which an iterator updates the statistics.
+/// Number of returned records after which an iterator updates the statistics.
 const TOLD_AT_ONCE: u64 = 64;
 
 impl fmt::Debug for Iter {
@@ -51,12 +51,12 @@ impl fmt::Debug for Iter {
     }
 }
 
-/// Converts bounds on the keys of a keyspace to a range of tree keys.
+/// Converts bounds on the user keys of a keyspace to a range of tree keys.
 pub(crate) fn bounds<K: AsRef<[u8]>>(
     definition: &KeyspaceDefinition,
     range: &impl RangeBounds<K>,
 ) -> KeyRange {
-    // The immediate successor of a key is the key followed by a zero byte.
+    // The immediate successor of a key is the same key with a zero byte appended.
     let behind = |key: &K| {
         let mut key = format::tree_key(&definition.prefix, key.as_ref());
         key.push(0);
@@ -76,16 +76,18 @@ pub(crate) fn bounds<K: AsRef<[u8]>>(
     KeyRange::new(&low, Some(&high))
 }
 
-/// Returns the first key after all keys with a prefix; `None` if there is no such key.
+/// Returns the first key after all keys that start with a prefix, or `None` if there is no such
+/// key.
 pub(crate) fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
-    // Incremented as a number; a prefix of 0xff bytes only has no successor of its length.
+    // The successor is computed by incrementing the prefix as a number. Trailing 0xff bytes are
+    // removed first; a prefix that consists only of 0xff bytes has no successor.
     let kept = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut high = prefix[..=kept].to_vec();
     *high.last_mut().expect("it has a byte that is not all ones") += 1;
     Some(high)
 }
 
-/// Returns the range of tree keys for the keys with a prefix.
+/// Returns the range of tree keys for the user keys that start with a prefix.
 pub(crate) fn prefixed(definition: &KeyspaceDefinition, prefix: &[u8]) -> KeyRange {
     let high = behind_prefix(prefix);
     let high = high.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
@@ -112,12 +114,13 @@ impl Iter {
         }
     }
 
-    /// Moves the front to the first key at or above `key`. The back stays in place, and still ends
-    /// the iteration there.
+    /// Moves the front of the iterator to the first key that is greater than or equal to `key`. The
+    /// back of the iterator does not move, and still limits what the front returns.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
         let key = format::tree_key(&self.keyspace.definition.prefix, key.as_ref());
         if std::mem::replace(&mut self.is_over, self.range.is_empty()) && self.back.is_some() {
-            // The back may have read and dropped a key because the front had already returned it.
+            // The front had already returned the keys up to the back's position, so the back may
+            // have read and discarded a key that is needed now.
             self.back = None;
             if !self.back_key.is_empty() {
                 self.range = KeyRange::new(&self.range.low, Some(&self.back_key));
@@ -130,7 +133,7 @@ impl Iter {
         let engine = &self.keyspace.shared.engine;
         let structure = self.keyspace.definition.structure;
         if self.keyspace.definition.require_order().is_err() {
-            // The next step reports the error.
+            // The next call that returns a record reports the error.
             return;
         }
         let begin = || {
@@ -145,8 +148,8 @@ impl Iter {
         self.front.get_or_insert_with(begin).seek(&key);
     }
 
-    /// Returns the next key and value without copying them, borrowed until the next call. For scans
-    /// that examine many records and keep few.
+    /// Returns the next key and value from the front as slices, without copying them. They are
+    /// valid until the next call. This is for scans that examine many records and keep few of them.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -164,13 +167,14 @@ impl Iter {
     /// ```
     ///
     /// # Errors
-    /// As [`Keyspace::get`](crate::Keyspace::get). The next call retries; after [`Error::BadBase`]
-    /// it continues after that key.
+    /// As [`Keyspace::get`](crate::Keyspace::get). The next call tries the same record again. After
+    /// [`Error::BadBase`], however, it continues with the following key.
     pub fn lend(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.step(MergeDirection::Forward)
     }
 
-    /// Like [`Iter::lend`], from the back.
+    /// Returns the next key and value from the back as slices, as [`Iter::lend`] does from the
+    /// front.
     ///
     /// # Errors
     /// As [`Iter::lend`].
@@ -240,8 +244,9 @@ impl Iter {
         Ok(Some((&key[definition.prefix.len()..], value)))
     }
 
-    /// Returns values longer than 1 KiB as empty values, and does not read values outside leaves.
-    /// For scans that need keys and short values only.
+    /// Makes the iterator return an empty value in place of each value longer than 1 KiB. Values
+    /// that are stored outside leaves are then not read. This is for scans that need only keys and
+    /// short values.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -270,8 +275,8 @@ impl Iter {
         }
     }
 
-    /// Returns a double-ended iterator over the keys only. It does not copy values or read values
-    /// outside leaves.
+    /// Returns a double-ended iterator over the keys only. It does not copy values, and does not
+    /// read values that are stored outside leaves.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();

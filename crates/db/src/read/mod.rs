@@ -1,12 +1,12 @@
 //! Reads of a keyspace: iterators, values and futures.
 //!
-//! *Scope*: pinned sequence numbers, walks over keys in either direction or without order, reads
-//! that do not block.
+//! *Scope*: pinned sequence numbers, iteration over keys in either direction or without order, and
+//! non-blocking reads.
 //!
 //! *Must not depend on*: the handles from which a read is started.
 //!
-//! Snapshots and sets of concurrent reads are in `keyspace/`, because they read through its
-//! handles.
+//! Snapshots and sets of concurrent reads are in `keyspace/`, because they use the handles of
+//! keyspaces.
 
 pub(crate) mod futures;
 pub(crate) mod iter;

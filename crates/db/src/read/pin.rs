@@ -1,19 +1,21 @@
-//! Pinned sequence numbers of readers.
+//! Sequence numbers that readers pin, so that the versions visible to them are retained.
 
 use crate::shared::SharedStore;
 use alluvium_base::SequenceNumber;
 use std::sync::Arc;
 
-/// A pinned sequence number: the versions visible at it are retained until this is dropped.
+/// A pinned sequence number. The store retains the versions that are visible at it until this value
+/// is dropped.
 pub(crate) struct SnapshotPin {
     shared: Arc<SharedStore>,
     at: SequenceNumber,
-    /// Clock of the reader in milliseconds since 1970; the store's clock if `None`.
+    /// Fixed time of the reader in milliseconds since 1970. If `None`, the reader uses the store's
+    /// clock.
     now_ms: Option<u64>,
 }
 
 impl SnapshotPin {
-    /// Pins the newest visible commit.
+    /// Pins the sequence number of the latest visible commit.
     pub(crate) fn now(shared: &Arc<SharedStore>) -> SnapshotPin {
         let at = shared.engine.open_snapshot();
         SnapshotPin {
@@ -23,7 +25,7 @@ impl SnapshotPin {
         }
     }
 
-    /// Pins a sequence number that is already pinned by another reader.
+    /// Pins a sequence number that another reader has already pinned.
     pub(crate) fn at(shared: &Arc<SharedStore>, at: SequenceNumber) -> SnapshotPin {
         shared.engine.open_snapshot_at(at);
         SnapshotPin {
@@ -33,13 +35,14 @@ impl SnapshotPin {
         }
     }
 
-    /// Sets a fixed clock for the reader, in milliseconds since 1970.
+    /// Sets a fixed time for the reader, in milliseconds since 1970.
     pub(crate) fn by_clock(mut self, now_ms: u64) -> SnapshotPin {
         self.now_ms = Some(now_ms);
         self
     }
 
-    /// Returns the time by which the reader evaluates expiry.
+    /// Returns the time at which the reader determines whether a value has expired, in milliseconds
+    /// since 1970.
     pub(crate) fn now_ms(&self) -> u64 {
         self.now_ms.unwrap_or_else(|| self.shared.engine.now_ms())
     }

@@ -1,4 +1,4 @@
-//! Iterators over all keys of a keyspace in unspecified order.
+//! Iteration over all keys of a keyspace in unspecified order.
 
 use crate::engine::{EngineCounter, StructureScan};
 use crate::error::Result;
@@ -11,13 +11,14 @@ use alluvium_dictionary::range::KeyRange;
 use std::fmt;
 use std::sync::Arc;
 
-/// An iterator over all keys and values of a keyspace at the commit of its creation, each once. A
-/// hashed keyspace is read in hash order, any other in key order.
+/// An iterator that returns each key of a keyspace with its value once, as of the commit that was
+/// the latest visible one when the iterator was created. A hashed keyspace is read in hash order,
+/// and other keyspaces are read in key order.
 pub struct UnorderedScan {
     keyspace: OpenKeyspace,
     pinned: Arc<SnapshotPin>,
     scan: Option<StructureScan>,
-    /// Tree key after which iteration starts.
+    /// Tree key after which the iteration starts, or `None` to start at the beginning.
     after: Option<Vec<u8>>,
     leaves_out_long_values: bool,
     is_over: bool,
@@ -45,8 +46,8 @@ impl UnorderedScan {
         }
     }
 
-    /// Continues after `key`, which an earlier iterator returned last. Keys that were written since
-    /// may be missed.
+    /// Makes the iterator start after `key`, the last key that an earlier iterator returned. Keys
+    /// that were written after the earlier iterator was created may be missed.
     #[must_use]
     pub fn after(mut self, key: impl AsRef<[u8]>) -> UnorderedScan {
         let prefix = &self.keyspace.definition.prefix;
@@ -55,8 +56,9 @@ impl UnorderedScan {
         self
     }
 
-    /// Returns values longer than 1 KiB as empty values, and does not read values outside leaves.
-    /// For scans that need keys and short values only.
+    /// Makes the iterator return an empty value in place of each value longer than 1 KiB. Values
+    /// that are stored outside leaves are then not read. This is for scans that need only keys and
+    /// short values.
     #[must_use]
     pub fn without_long_values(mut self) -> UnorderedScan {
         self.leaves_out_long_values = true;

@@ -7,10 +7,10 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
-/// A value returned by a read. It dereferences to a slice and may outlive the store.
+/// A value returned by a read. It dereferences to a byte slice and may outlive the store.
 ///
-/// A long value may reference a cached page, which then stays in memory as long as the value. Call
-/// [`Value::into_owned`] on values that are kept for a long time.
+/// A long value may refer to a page of the cache. In this case the page stays in memory as long as
+/// the value. Call [`Value::into_owned`] on values that are kept for a long time.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -32,7 +32,8 @@ impl Value {
         Value(found)
     }
 
-    /// Replaces a long value by an empty one if the reader omits long values.
+    /// Returns an empty value in place of a long one if the reader has requested to omit long
+    /// values.
     pub(crate) fn shown(self, long_values: LongValues) -> Value {
         match long_values.shown(&self).len() == self.len() {
             true => self,
@@ -40,19 +41,20 @@ impl Value {
         }
     }
 
-    /// Returns the bytes; copies them if the value references a cached page.
+    /// Returns the bytes of the value. They are copied if the value refers to a page of the cache.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         self.0.into_vec()
     }
 
-    /// Returns the value with its own copy of the bytes.
+    /// Returns the same value with its own copy of the bytes, so that it refers to no page of the
+    /// cache.
     #[must_use]
     pub fn into_owned(self) -> Value {
         Value(self.0.into_vec().into())
     }
 
-    /// Returns whether the value references a cached page.
+    /// Returns whether the value refers to a page of the cache.
     #[must_use]
     pub fn is_in_page(&self) -> bool {
         self.0.is_in_page()

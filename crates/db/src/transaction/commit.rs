@@ -20,25 +20,29 @@ use alluvium_base::SequenceNumber;
 use std::cell::{Cell, RefCell};
 use std::ops::Bound;
 
-/// A transaction ready to be committed, without handles of the store.
+/// A transaction that is ready to be committed. It owns no handle of the store, so another thread
+/// can commit it.
 struct PreparedCommit {
     handle: TransactionHandle,
     batch: WriteBatch,
-    /// Spilled writes; if there are any, they include all writes.
+    /// Writes that were moved to runs on disk. If there are any, all other writes of the
+    /// transaction were moved there too.
     spilled: SpilledWrites,
-    /// Keys and ranges that no other commit may have changed since the transaction began.
+    /// Keys and ranges that the transaction depends on: no other commit may have changed them since
+    /// the transaction began.
     footprint: AccessSet,
 }
 
 impl Transaction {
-    /// Commits the transaction atomically, with the durability of
+    /// Commits the transaction atomically, with the durability
     /// [`TransactionOptions::durability`](crate::TransactionOptions::durability).
     ///
     /// The commit of a read-only transaction never conflicts.
     ///
     /// # Errors
-    /// [`Error::Conflict`]: nothing is written, and another run may succeed. As [`Db::write`];
-    /// [`Error::TransactionEnded`], [`Error::TransactionTooOld`].
+    /// [`Error::Conflict`] if another commit has changed data that the transaction depends on:
+    /// nothing is written, and the transaction may succeed if it is run again. The errors of
+    /// [`Db::write`]; [`Error::TransactionEnded`], [`Error::TransactionTooOld`].
     ///
     /// [`Db::write`]: crate::Db::write
     pub fn commit(self) -> Result<()> {
@@ -46,7 +50,7 @@ impl Transaction {
         self.commit_at(durability)
     }
 
-    /// Like [`Transaction::commit`], with a durability that the caller chooses.
+    /// Commits the transaction as [`Transaction::commit`] does, with the given durability.
     ///
     /// # Errors
     /// As [`Transaction::commit`].
@@ -54,11 +58,11 @@ impl Transaction {
         self.commit_at(Some(durability))
     }
 
-    /// Returns a future of the commit, for callers that must not wait for the device. Transactions
-    /// whose futures wait at the same time share syncs.
+    /// Returns a future that commits the transaction, for callers that must not wait for the
+    /// device. Pending futures of several transactions share log syncs.
     ///
-    /// A locking transaction takes effect during the call, because it has nothing but the device to
-    /// wait for.
+    /// A locking transaction takes effect during this call rather than in the future: it already
+    /// has its locks, so only the sync remains to wait for.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -78,7 +82,8 @@ impl Transaction {
         let shared = std::sync::Arc::clone(&self.shared);
         if self.is_locking() {
             let applied = self.commit_at(Some(durability.min(Durability::Process)));
-            // The acknowledgement of an empty batch implies that everything before it is durable.
+            // An empty batch is acknowledged only when all commits before it are durable, including
+            // this one.
             return WriteFuture::new(
                 &shared,
                 applied.map(|()| WriteBatch::new().durability(durability)),
@@ -104,7 +109,8 @@ impl Transaction {
             .map(drop)
     }
 
-    /// Encodes the writes and collects their dependencies.
+    /// Encodes the writes of the transaction as a batch, and collects the keys and ranges that it
+    /// depends on.
     fn prepare(mut self) -> Result<PreparedCommit> {
         drop(self.enter_open()?);
         if !self.spilled.is_empty() {
@@ -120,7 +126,8 @@ impl Transaction {
             if !(snapshot && optimistic) || is_planted(IsolationFault::FirstCommitterLoses) {
                 continue;
             }
-            // The first committer wins, so written keys are validated, too.
+            // Under snapshot isolation the first committer wins, so the keys that the transaction
+            // has written are validated as well.
             let definition = set.keyspace().definition();
             set.visit_keys(|key| {
                 footprint.add_point(definition, &format::tree_key(&definition.prefix, key));
@@ -148,7 +155,7 @@ impl PreparedCommit {
         self.batch.is_empty() && self.spilled.is_empty()
     }
 
-    /// Commits, and returns the sequence number of the last write.
+    /// Commits the transaction, and returns the sequence number of its last write.
     fn run(self, durability: Durability) -> Result<SequenceNumber> {
         let (engine, open) = (&*self.handle.engine, &*self.handle.open);
         let entered = open.enter()?;
@@ -158,9 +165,10 @@ impl PreparedCommit {
             self.handle.end(TransactionEnd::Committed);
             return Ok(engine.visible());
         }
-        // A store that rejects writes reports that first, regardless of conflicts.
+        // If the store rejects writes, this error takes precedence over conflicts.
         engine.health()?;
-        // A blind write, one without reads, depends on nothing.
+        // A transaction without reads (a blind write) depends on nothing, so it needs no
+        // validation.
         let is_blind = self.footprint.len() == 0;
         let committed = match open.concurrency {
             _ if !self.spilled.is_empty() => self.attach(engine),
@@ -186,8 +194,9 @@ impl PreparedCommit {
             Err(Error::Conflict { .. }) => TransactionEnd::Conflict,
             Err(_) => TransactionEnd::RolledBack,
         };
-        // Ends the transaction before the sync and so releases its locks early. A transaction that
-        // reads its writes logs its own writes later, so they cannot become durable earlier.
+        // End the transaction before the sync, to release its locks early. Another transaction that
+        // then reads these writes logs its own writes after them. Its writes therefore cannot
+        // become durable before these.
         self.handle.end(how);
         let last = committed?.expect("a commit without a condition is made");
         if open.concurrency == Concurrency::Locking && durability == Durability::Disk {
@@ -196,7 +205,8 @@ impl PreparedCommit {
         Ok(last)
     }
 
-    /// Returns the lock mode for written keys during validation, and how ranges are validated.
+    /// Returns the mode in which validation locks written keys, and the method by which it
+    /// validates ranges.
     fn asks(&self) -> (LockMode, RangeValidation) {
         let open = &self.handle.open;
         match open.isolation {
@@ -246,7 +256,8 @@ impl PreparedCommit {
             recent: RefCell::new(None),
             met: Cell::new(None),
         };
-        // A blind write, one without reads, depends on nothing.
+        // A transaction without reads (a blind write) depends on nothing. Snapshot isolation is an
+        // exception, because it also validates written keys.
         let is_blind = self.footprint.len() == 0 && open.isolation == Isolation::Serializable;
         let is_asked = open.concurrency == Concurrency::Optimistic && !is_blind;
         let attached = engine.attach(&IngestAttachment {
@@ -263,19 +274,21 @@ impl PreparedCommit {
     }
 }
 
-/// Commit conditions of a transaction with spilled writes.
+/// The conditions that are validated when a transaction with spilled writes commits.
 struct SpilledPreconditions<'p> {
     engine: &'p Engine,
     prepared: &'p PreparedCommit,
-    /// Sequence number up to which no dependency was changed.
+    /// Sequence number up to which validation has found no change to data that the transaction
+    /// depends on.
     recent: RefCell<Option<ValidatedSnapshot<'p>>>,
-    /// The change that was found, if any.
+    /// The conflicting change that validation has found, if any.
     met: Cell<Option<WriteConflict>>,
 }
 
 impl SpilledPreconditions<'_> {
-    /// Returns a spilled key that a commit above a pinned sequence number has written to: the first
-    /// committer wins.
+    /// Returns a spilled key to which a commit after the sequence number `place` has written, or
+    /// `None` if there is none. Under snapshot isolation, such a key is a conflict, because the
+    /// first committer wins.
     fn spilled_key_written_above(&self, place: SequenceNumber) -> Result<Option<WriteConflict>> {
         let is_asked = self.prepared.handle.open.isolation == Isolation::Snapshot;
         if !is_asked || is_planted(IsolationFault::SpilledWritesAreNotValidated) {

@@ -1,9 +1,10 @@
-//! Iterators that lock the keys they pass.
+//! Iterators of locking transactions, which lock the ranges that they scan.
 //!
-//! The iterator reads a stretch of keys, and then locks the range up to the last key of the
-//! stretch, so that no key can be inserted between its keys. If anything was committed between the
-//! read and the lock, the stretch is read again under the lock. Stretches double up to 64 keys: an
-//! iterator that stops early locks little, and a long scan needs few locks.
+//! The iterator first reads a batch of keys, called a stretch. It then locks the range up to the
+//! last key of the stretch, so that no key can be inserted into it. If another commit happened
+//! between the read and the lock, the stretch is read again under the lock. The length of stretches
+//! doubles, up to 64 keys. An iterator that stops early therefore locks little, and a long scan
+//! needs few locks.
 
 use super::Transaction;
 use crate::error::Result;
@@ -20,7 +21,7 @@ use alluvium_dictionary::range::KeyRange;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Maximum number of keys of a stretch.
+/// Maximum number of keys in a stretch.
 const MOST: usize = 64;
 
 type KeyValuePair = (Vec<u8>, Value);
@@ -29,9 +30,10 @@ type KeyValuePair = (Vec<u8>, Value);
 pub(super) struct LockedWalk<'t> {
     transaction: &'t Transaction,
     keyspace: Keyspace,
-    /// The range between the two stretches, neither read nor locked.
+    /// The range between the two ends, which has been neither read nor locked yet.
     left: KeyRange,
-    /// Records read at the front, ascending, and at the back, descending.
+    /// Records that were read but not returned yet: those of the front in ascending order, and
+    /// those of the back in descending order.
     front: VecDeque<KeyValuePair>,
     back: VecDeque<KeyValuePair>,
     stretch: usize,
@@ -39,7 +41,7 @@ pub(super) struct LockedWalk<'t> {
     has_failed: bool,
 }
 
-/// The end from which a stretch is read.
+/// The end of the iterator for which a stretch is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StretchEnd {
     Front,
@@ -60,7 +62,7 @@ impl<'t> LockedWalk<'t> {
         }
     }
 
-    /// Omits long values from stretches that are read from now on.
+    /// Omits long values from all stretches that are read after this call.
     pub(super) fn leave_out_long_values(&mut self) {
         self.long_values = LongValues::LeftOut;
     }
@@ -84,7 +86,7 @@ impl<'t> LockedWalk<'t> {
         }
     }
 
-    /// Reads and locks the next stretch (T1).
+    /// Reads the next stretch of keys and locks its range (T1).
     fn read_stretch(&mut self, end: StretchEnd) -> Result<()> {
         let transaction = self.transaction;
         let pinned = self.pinned()?;
@@ -138,7 +140,7 @@ impl<'t> LockedWalk<'t> {
         Ok(())
     }
 
-    /// Pins the newest visible sequence number.
+    /// Pins the sequence number of the latest visible commit.
     fn pinned(&self) -> Result<SnapshotPin> {
         let _entered = self.transaction.enter(&self.keyspace)?;
         let now_ms = self.transaction.handle.open.now_ms;

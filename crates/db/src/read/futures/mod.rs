@@ -1,18 +1,19 @@
-//! Futures of reads and writes, for any executor.
+//! Futures for reads and writes, which work in any executor.
 //!
-//! *Scope*: what a future holds of its store, when its task is woken, and what happens to the work
-//! of dropped futures.
+//! *Scope*: which references to the store a future keeps, when the task of a future is woken, and
+//! what happens to the work of a future that is dropped.
 //!
 //! *Must not depend on*: how a key is found (`engine/lookup/`), and which thread commits
 //! (`write/async_commit.rs`).
 //!
 //! `background/reactor.rs` waits for the device while tasks sleep.
 //!
-//! A read that finds everything in memory is ready at its first poll and never uses its waker. A
-//! read that must wait registers its waker with the read of the cache, and registers that cache
-//! read once with the thread that waits for its part of the device. There is one such thread for
-//! each io_uring with pending reads, started on demand. The thread sleeps in the kernel, verifies
-//! and publishes the pages that have arrived, and thereby wakes the waiting tasks.
+//! A read whose data is all in memory is ready at its first poll, and never uses its waker. A read
+//! that must wait for the device registers its waker with the pending read of the page cache. The
+//! pending cache read is registered once with a thread that waits for the device. There is one such
+//! thread for each io_uring with pending reads, started on demand. The thread sleeps in the kernel
+//! until reads complete. It then verifies the pages that were read and publishes them in the cache,
+//! which wakes the waiting tasks.
 
 mod read;
 mod write;

@@ -10,12 +10,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// State of a read future.
+/// The state that all read futures share.
 struct ReadState {
-    /// `None` once the future is ready or dropped.
+    /// Reference to the store. `None` once the future is ready or dropped.
     shared: Option<Arc<SharedStore>>,
     polled: PolledRead,
-    /// Pins the sequence number that the future reads at.
+    /// Pins the sequence number at which the future reads, if it reads in a snapshot.
     _pinned: Option<Arc<SnapshotPin>>,
 }
 
@@ -33,7 +33,7 @@ impl ReadState {
         done
     }
 
-    /// Releases the reference to the store.
+    /// Releases the reference to the store, without closing the store on this thread.
     fn let_go(&mut self) {
         if let Some(shared) = self.shared.take() {
             shared.release_in_background();
@@ -47,7 +47,8 @@ impl Drop for ReadState {
     }
 }
 
-/// Future of a key's value, returned by [`Keyspace::get_async`](crate::Keyspace::get_async).
+/// The future of the value of a key, returned by
+/// [`Keyspace::get_async`](crate::Keyspace::get_async).
 ///
 /// It works in any executor and may be dropped at any time. It must not be polled again after it
 /// was ready.
@@ -57,10 +58,10 @@ pub struct GetFuture {
     error: Option<crate::error::Error>,
 }
 
-/// Future of the values of many keys, in the order of the keys, returned by
+/// The future of the values of many keys, in the order of the keys, returned by
 /// [`Keyspace::multi_get_async`](crate::Keyspace::multi_get_async).
 ///
-/// Like [`GetFuture`], with all device reads submitted together.
+/// It behaves like a [`GetFuture`], and submits the device reads for all keys together.
 #[must_use = "futures do nothing unless they are polled"]
 pub struct MultiGetFuture {
     asked: ReadState,

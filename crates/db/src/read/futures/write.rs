@@ -11,11 +11,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Future of a write: see [`Db::write_async`](crate::Db::write_async).
+/// The future of a write: see [`Db::write_async`](crate::Db::write_async).
 ///
-/// It works in any executor. The first poll hands the write to a thread of the store. If the future
-/// is dropped after that, a write that the thread has already started still takes effect; any other
-/// is discarded and its memory freed. The future must not be polled again after it was ready.
+/// It works in any executor. The first poll passes the write to a thread of the store. If the
+/// future is dropped later, the outcome depends on that thread. A write that the thread has already
+/// started still takes effect. Any other write is discarded, and its memory is freed. The future
+/// must not be polled again after it was ready.
 #[must_use = "futures do nothing unless they are polled"]
 pub struct WriteFuture {
     stage: WriteFutureStage,
@@ -24,7 +25,8 @@ pub struct WriteFuture {
 enum WriteFutureStage {
     Refused(Error),
     New(Arc<SharedStore>, Box<CommitJob>),
-    /// Keeps the store open until the write is done.
+    /// The write was passed to a thread of the store. The reference keeps the store open until the
+    /// write is done.
     Handed(Arc<SharedStore>, Arc<SubmittedWrite>),
     Done,
 }
@@ -39,8 +41,9 @@ impl WriteFuture {
         }
     }
 
-    /// Returns a future that calls `run` with a durability, followed by a sync if `durability` is
-    /// [`Durability::Disk`]. `run` must not hold a handle of the store.
+    /// Returns a future that runs `run` on a thread of the store. `run` is called with the
+    /// durability at which it must commit. If `durability` is [`Durability::Disk`], a sync follows.
+    /// `run` must not own a handle of the store.
     pub(crate) fn deferred(
         shared: &Arc<SharedStore>,
         durability: Durability,
