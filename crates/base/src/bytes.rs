@@ -1,21 +1,23 @@
-//! Reads and writes fixed-width little-endian values. Only files called `format.rs` use it.
+//! Encoding and decoding of fixed-width little-endian values. Only files called `format.rs` use
+//! this module.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use thiserror::Error;
 
-/// The input ended early, or a length or integer in it was invalid.
+/// The error that the input ended early, or that a length or an integer in it was invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{wanted} bytes are needed at offset {at}, but {left} are left")]
 pub struct TruncatedInput {
-    /// Offset in the slice at which the read began.
+    /// Offset in the slice at which the failed read started.
     pub at: usize,
-    /// Number of bytes that the read needed.
+    /// Number of bytes that the failed read needed.
     pub wanted: usize,
-    /// Number of bytes available from that offset.
+    /// Number of bytes that were left from that offset on.
     pub left: usize,
 }
 
-/// A cursor over untrusted bytes. Every read is bounds-checked and returns an error past the end.
+/// A cursor over untrusted bytes. Every read checks the bounds of the slice, and returns an error
+/// if too few bytes are left.
 ///
 /// ```
 /// use alluvium_base::bytes::ByteReader;
@@ -42,7 +44,7 @@ macro_rules! read_integers {
 }
 
 impl<'a> ByteReader<'a> {
-    /// Creates a cursor at the first byte.
+    /// Creates a reader that starts at the first byte.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         ByteReader { bytes, at: 0 }
@@ -50,10 +52,10 @@ impl<'a> ByteReader<'a> {
 
     read_integers!(u8: u8, u16: u16, u32: u32, u64: u64, u128: u128);
 
-    /// Returns the next `len` bytes.
+    /// Reads the next `len` bytes.
     ///
     /// # Errors
-    /// [`TruncatedInput`] when the bytes end first.
+    /// [`TruncatedInput`] if fewer than `len` bytes are left.
     pub fn take(&mut self, len: usize) -> Result<&'a [u8], TruncatedInput> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let Some(taken) = rest.get(..len) else {
@@ -70,7 +72,8 @@ impl<'a> ByteReader<'a> {
     /// Reads an unsigned LEB128 integer of at most ten bytes.
     ///
     /// # Errors
-    /// [`TruncatedInput`] if the bytes end first, or if the integer does not fit into 64 bits.
+    /// [`TruncatedInput`] if the input ends before the integer does, or if the integer does not fit
+    /// into 64 bits.
     pub fn varint(&mut self) -> Result<u64, TruncatedInput> {
         let start = self.at;
         let mut value = 0u64;
@@ -92,20 +95,20 @@ impl<'a> ByteReader<'a> {
         })
     }
 
-    /// Returns the number of unread bytes.
+    /// Returns the number of bytes that have not been read yet.
     #[must_use]
     pub fn remaining(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    /// Returns the number of bytes read so far.
+    /// Returns the number of bytes that have been read.
     #[must_use]
     pub fn position(&self) -> usize {
         self.at
     }
 }
 
-/// Appends little-endian integers to a byte vector.
+/// A writer that appends little-endian integers to a byte vector.
 ///
 /// ```
 /// use alluvium_base::bytes::{ByteReader, ByteWriter};
@@ -138,7 +141,7 @@ impl<'a> ByteWriter<'a> {
 
     write_integers!(u8: u8, u16: u16, u32: u32, u64: u64, u128: u128);
 
-    /// Appends bytes unchanged, without their length.
+    /// Appends bytes unchanged, without a length in front of them.
     pub fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.out.extend_from_slice(bytes);
         self

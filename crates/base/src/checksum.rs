@@ -5,8 +5,9 @@ use twox_hash::XxHash3_64;
 
 /// Returns the checksum of `bytes`: XXH3-64 with seed 0.
 ///
-/// A 64-bit checksum misses one damaged block in 2⁶⁴. Data that must also be bound to its
-/// *position* (a log record to its segment and offset) uses [`seeded`] instead.
+/// The probability that a 64-bit checksum does not detect a damaged block is 2⁻⁶⁴. Data that must
+/// also be bound to its *position*, such as a log record to its segment and offset, uses [`seeded`]
+/// instead.
 ///
 /// ```
 /// assert_eq!(alluvium_base::checksum(b""), 0x2d06_8005_38d3_94c2);
@@ -17,8 +18,8 @@ pub fn checksum(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
 
-/// Returns the checksum of `bytes` under `seed`. Deriving the seed from a position gives equal
-/// bytes at different positions different checksums.
+/// Returns the checksum of `bytes` under `seed`. If the seed is derived from a position, equal
+/// bytes at different positions have different checksums.
 ///
 /// ```
 /// use alluvium_base::checksum::seeded;
@@ -29,7 +30,7 @@ pub fn seeded(seed: u64, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, bytes)
 }
 
-/// Returns the seeded checksum of two slices as if they were concatenated, without copying them.
+/// Returns the seeded checksum of the concatenation of two slices, without concatenating them.
 ///
 /// ```
 /// use alluvium_base::checksum::{seeded, seeded_parts};

@@ -1,10 +1,10 @@
-//! The cost parameters of a device that layouts and plans depend on.
+//! The cost parameters of a device, from which layouts and plans are chosen.
 
-/// The costs of one device: an I/O of `n` bytes takes `setup_ns` plus `n` times `byte_ps`, and up
-/// to `parallelism` I/Os run concurrently.
+/// The costs of one device. An I/O of `n` bytes takes `setup_ns` nanoseconds plus `n` times
+/// `byte_ps` picoseconds, and up to `parallelism` I/Os run concurrently.
 ///
-/// The default describes an SSD, so a store without a configured profile behaves the same on every
-/// machine. The crate `model` has profiles of other devices.
+/// The default profile describes an SSD. A store for which no profile is configured therefore
+/// behaves the same on every machine. The crate `model` contains profiles of other devices.
 ///
 /// ```
 /// use alluvium_base::DeviceProfile;
@@ -18,18 +18,19 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceProfile {
-    /// Fixed time of an I/O before its first byte is transferred, in nanoseconds.
+    /// Fixed time in nanoseconds that an I/O needs before its first byte is transferred.
     pub setup_ns: u64,
     /// Transfer time per byte, in picoseconds.
     pub byte_ps: u64,
-    /// Number of I/Os that the device processes concurrently.
+    /// Maximum number of I/Os that the device processes concurrently.
     pub parallelism: u32,
     /// CPU time per I/O, in nanoseconds.
     pub io_cpu_ns: u64,
 }
 
 impl DeviceProfile {
-    /// An SSD: 65.5 µs setup and 2 GB/s. It transfers 128 KiB in the setup time of one I/O.
+    /// An SSD with a setup time of 65.5 µs and a bandwidth of 2 GB/s. It transfers 128 KiB in the
+    /// setup time of one I/O.
     pub const SSD: DeviceProfile = DeviceProfile {
         setup_ns: 65_536,
         byte_ps: 500,
@@ -37,23 +38,24 @@ impl DeviceProfile {
         io_cpu_ns: 5_000,
     };
 
-    /// Upper bound of [`DeviceProfile::half_bandwidth`], in bytes. It keeps sums of that value and
-    /// record sizes from overflowing.
+    /// Upper bound of [`DeviceProfile::half_bandwidth`], in bytes. It prevents overflow when record
+    /// sizes are added to that value.
     pub const MAX_HALF_BANDWIDTH: u64 = 1 << 40;
 
-    /// Upper bound on the I/Os that a reader keeps in flight, whatever the device supports: each
-    /// one holds a buffer.
+    /// Upper bound of the number of I/Os that a reader keeps in flight, regardless of the device.
+    /// It limits memory, because each I/O in flight needs a buffer.
     pub const MAX_SLOTS: usize = 16;
 
-    /// Returns the number of I/Os that a reader keeps in flight: the device's parallelism, clamped
-    /// to 1..=[`DeviceProfile::MAX_SLOTS`].
+    /// Returns the number of I/Os that a reader keeps in flight. It is the parallelism of the
+    /// device, but at least 1 and at most [`DeviceProfile::MAX_SLOTS`].
     #[must_use]
     pub fn slots(&self) -> usize {
         (self.parallelism as usize).clamp(1, Self::MAX_SLOTS)
     }
 
-    /// Returns the cost of reading one byte with sequential I/Os of `bytes` bytes, in picoseconds:
-    /// its share of the setup and CPU time, plus its transfer time.
+    /// Returns the cost in picoseconds of reading one byte sequentially with I/Os of `bytes` bytes.
+    /// The cost is the byte's share of the setup time and CPU time of an I/O, plus the transfer
+    /// time of the byte.
     ///
     /// ```
     /// use alluvium_base::DeviceProfile;
@@ -62,7 +64,7 @@ impl DeviceProfile {
     /// ```
     ///
     /// # Panics
-    /// When `bytes` is zero.
+    /// If `bytes` is zero.
     #[must_use]
     pub fn read_byte_ps(&self, bytes: u64) -> u64 {
         assert!(bytes > 0, "an I/O has bytes");
@@ -70,8 +72,8 @@ impl DeviceProfile {
         (fixed_ns.saturating_mul(1000) / bytes).saturating_add(self.byte_ps)
     }
 
-    /// Returns the number of bytes that the device transfers in the setup time of one I/O: 1/α of
-    /// the affine model.
+    /// Returns the number of bytes that the device transfers in the setup time of one I/O. This is
+    /// 1/α in the affine model.
     #[must_use]
     pub fn half_bandwidth(&self) -> u64 {
         let bytes = u128::from(self.setup_ns) * 1000 / u128::from(self.byte_ps.max(1));

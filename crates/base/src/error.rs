@@ -1,6 +1,6 @@
-//! Error classes for callers that decide how to react to a failure.
+//! Classes of errors, by which callers choose how to react to a failure.
 
-/// The class of an error, independent of the crate that returned it.
+/// The class of an error, which does not depend on the crate that returned the error.
 ///
 /// ```
 /// use alluvium_base::ErrorKind;
@@ -9,15 +9,15 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The disk, the store or another system resource is exhausted. Nothing was changed.
+    /// The disk, the store or another system resource is exhausted. The operation changed nothing.
     Full,
     /// The device or the operating system failed.
     Device,
-    /// An earlier failure: the handle refuses changes until the store is reopened.
+    /// After an earlier failure, the handle rejects changes until the store is reopened.
     Poisoned,
-    /// The bytes read differ from the bytes written.
+    /// The bytes that were read differ from the bytes that were written.
     Damaged,
-    /// The directory holds no store.
+    /// The directory contains no store.
     NotAStore,
     /// The request is invalid or not allowed.
     Refused,

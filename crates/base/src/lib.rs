@@ -1,19 +1,19 @@
-//! Types and contracts that every crate shares.
+//! Types and contracts that all crates share.
 //!
-//! *Scope*: how bytes are encoded and decoded without trusting them, checksums, the purposes of
-//! I/Os, cost contracts and device costs, raw device measurements, messages of a dictionary, error
-//! classes, cache-line prefetching, and how a task is woken.
+//! *Scope*: encoding bytes, and decoding bytes that are not trusted; checksums; the purposes of
+//! I/Os; the interface of cost clocks and the costs of devices; raw device measurements; the
+//! messages of a dictionary; error classes; prefetching of cache lines; and waking of tasks.
 //!
 //! *Must not depend on*: files, pages, threads, clocks.
 //!
-//! An item enters this crate only when it has two users.
+//! An item is added to this crate only when at least two crates use it.
 //!
 //! Invariants:
 //!
-//! - **B1** Everything on disk is little-endian and of a fixed width: no `usize`, no host byte
-//!   order.
-//! - **B2** A [`bytes::ByteReader`] never panics and never reads outside its slice, whatever the
-//!   bytes are.
+//! - **B1** All integers on disk are little-endian and have a fixed width. Neither `usize` nor the
+//!   byte order of the host is used.
+//! - **B2** A [`bytes::ByteReader`] never panics and never reads outside its slice, regardless of
+//!   the contents of the slice.
 
 #![warn(missing_docs)]
 
@@ -36,11 +36,11 @@ pub use prefetch::{prefetch, prefetch_line};
 pub use purpose::Purpose;
 pub use wake::wake;
 
-/// Bytes in one kibibyte.
+/// Number of bytes in a kibibyte.
 pub const KIB: u64 = 1 << 10;
-/// Bytes in one mebibyte.
+/// Number of bytes in a mebibyte.
 pub const MIB: u64 = 1 << 20;
-/// Bytes in one gibibyte.
+/// Number of bytes in a gibibyte.
 pub const GIB: u64 = 1 << 30;
-/// Bytes in one tebibyte.
+/// Number of bytes in a tebibyte.
 pub const TIB: u64 = 1 << 40;

@@ -1,43 +1,44 @@
-//! Raw measurements of a device, before a model is fitted to them.
+//! Raw measurements of a device, to which cost models are fitted later.
 //!
-//! The crate `device` takes the measurements; the crate `model` fits its models to them.
+//! The crate `device` performs the measurements. The crate `model` fits its models to them.
 
 use crate::cost::AccessKind;
 
-/// Name of the file in a store's directory that holds the measurements of its device. A store may
-/// be created in a directory that already contains this file.
+/// Name of the file in a store's directory that contains the measurements of the device. A store
+/// may be created in a directory that already contains this file.
 pub const FILE: &str = "probe.txt";
 
-/// The order of a measurement's request offsets.
+/// The order of the offsets of a measurement's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OffsetOrder {
-    /// Random offsets over the whole file; no offset repeats before all have been used.
+    /// Random offsets in the whole file. No offset is repeated before all have been used once.
     Random,
-    /// Each request begins where the previous one ended.
+    /// Sequential offsets: each request begins where the previous one ended.
     Sequential,
-    /// Random offsets within a small part of the file, repeatedly: a working set that a cache would
-    /// hold.
+    /// Random offsets in a small part of the file, which are repeated. The part is a working set
+    /// small enough to be cached.
     Near,
 }
 
-/// How the requests of a measurement are submitted to the device.
+/// The way in which the requests of a measurement are submitted to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IssueMode {
-    /// Each completed request is replaced by a new one, so the number in flight is constant.
+    /// Each completed request is immediately replaced by a new one, so the number of requests in
+    /// flight is constant.
     Steady,
-    /// A batch is submitted by one call; the next batch follows when all its requests have
-    /// completed.
+    /// A single call submits a batch of requests. The next batch is submitted when all requests of
+    /// the batch have completed.
     Batch,
 }
 
 /// The parameters of one measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProbePoint {
-    /// Whether the requests read or write.
+    /// Whether the requests are reads or writes.
     pub kind: AccessKind,
-    /// Order of the request offsets.
+    /// Order of the offsets of the requests.
     pub order: OffsetOrder,
-    /// How the requests are submitted.
+    /// The way in which the requests are submitted.
     pub issue: IssueMode,
     /// Length of each request in bytes.
     pub bytes: u64,
@@ -46,7 +47,7 @@ pub struct ProbePoint {
 }
 
 impl ProbePoint {
-    /// Returns a point of random reads, one at a time.
+    /// Returns the parameters of random reads of `bytes` bytes, with one request in flight.
     ///
     /// ```
     /// use alluvium_base::measurements::ProbePoint;
@@ -63,7 +64,7 @@ impl ProbePoint {
         }
     }
 
-    /// Returns a point of random writes, one at a time.
+    /// Returns the parameters of random writes of `bytes` bytes, with one request in flight.
     #[must_use]
     pub fn writes(bytes: u64) -> ProbePoint {
         ProbePoint {
@@ -72,19 +73,19 @@ impl ProbePoint {
         }
     }
 
-    /// Returns this point with `depth` requests in flight.
+    /// Returns these parameters with `depth` requests in flight.
     #[must_use]
     pub fn at_depth(self, depth: u32) -> ProbePoint {
         ProbePoint { depth, ..self }
     }
 
-    /// Returns this point with another order of offsets.
+    /// Returns these parameters with the given order of offsets.
     #[must_use]
     pub fn in_order(self, order: OffsetOrder) -> ProbePoint {
         ProbePoint { order, ..self }
     }
 
-    /// Returns this point with batches of `depth` requests.
+    /// Returns these parameters with requests that are submitted in batches of `depth`.
     #[must_use]
     pub fn in_batches(self, depth: u32) -> ProbePoint {
         ProbePoint {
@@ -95,27 +96,27 @@ impl ProbePoint {
     }
 }
 
-/// The result of one point in one round.
+/// The result of measuring one point in one round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeSample {
-    /// The parameters that all requests have in common.
+    /// The measured point: the parameters that all its requests have in common.
     pub point: ProbePoint,
-    /// Round number, from 0. Each point is measured once per round.
+    /// Number of the round, starting at 0. Each point is measured once in each round.
     pub round: u32,
-    /// Number of requests that the times below cover.
+    /// Number of requests that were measured.
     pub requests: u64,
-    /// Total elapsed time, in nanoseconds.
+    /// Elapsed time of all requests together, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Total CPU time, in nanoseconds.
+    /// CPU time of all requests together, in nanoseconds.
     pub cpu_ns: u64,
-    /// Typical latency of one request or batch, in nanoseconds: the mean without the fastest and
-    /// the slowest tenth.
+    /// Typical latency of one request or batch, in nanoseconds: the mean of all latencies except
+    /// the fastest tenth and the slowest tenth.
     pub typical_ns: u64,
 }
 
 impl ProbeSample {
-    /// Returns the undisturbed throughput in bytes per second, by Little's law: the bytes in flight
-    /// divided by the typical latency. 0 if nothing was measured.
+    /// Returns the throughput without disturbances, in bytes per second. By Little's law, it is the
+    /// number of bytes in flight divided by the typical latency. Returns 0 if nothing was measured.
     #[must_use]
     pub fn undisturbed_bytes_per_s(&self) -> f64 {
         if self.typical_ns == 0 {
@@ -124,7 +125,8 @@ impl ProbeSample {
         f64::from(self.point.depth) * self.point.bytes as f64 * 1e9 / self.typical_ns as f64
     }
 
-    /// Returns the throughput in bytes per second, including pauses. 0 if nothing was measured.
+    /// Returns the throughput including pauses, in bytes per second. Returns 0 if nothing was
+    /// measured.
     #[must_use]
     pub fn bytes_per_s(&self) -> f64 {
         if self.elapsed_ns == 0 {
@@ -134,17 +136,17 @@ impl ProbeSample {
     }
 }
 
-/// A part of a long transfer, recorded to show how the rate changes over time.
+/// A part of a long transfer. The parts show how the throughput changes over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransferSlice {
-    /// Bytes transferred in this part.
+    /// Number of bytes transferred in this part.
     pub bytes: u64,
     /// Duration of this part, in nanoseconds.
     pub elapsed_ns: u64,
 }
 
 impl TransferSlice {
-    /// Returns the throughput in bytes per second. 0 if nothing was measured.
+    /// Returns the throughput in bytes per second, or 0 if nothing was measured.
     #[must_use]
     pub fn bytes_per_s(&self) -> f64 {
         if self.elapsed_ns == 0 {
@@ -154,25 +156,25 @@ impl TransferSlice {
     }
 }
 
-/// The medium that serves requests, as reported by the file system.
+/// The medium that serves the requests, as reported by the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Medium {
-    /// A device, bypassing the page cache.
+    /// A device, without the page cache in between.
     Device,
-    /// The page cache: the file system refuses direct I/O.
+    /// The page cache, because the file system does not support direct I/O.
     PageCache,
-    /// Memory: the file system has no device (tmpfs, ramfs).
+    /// Memory, because the file system has no device (tmpfs, ramfs).
     Memory,
-    /// A remote server, over the network.
+    /// A remote server, which is accessed over the network.
     Network,
 }
 
 /// All measurements of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceMeasurements {
-    /// Start time, in seconds since 1970.
+    /// Time at which the measurements started, in seconds since 1970.
     pub began_s: u64,
-    /// Medium that served the requests.
+    /// The medium that served the requests.
     pub medium: Medium,
     /// Type of the file system.
     pub file_system: String,
@@ -180,20 +182,21 @@ pub struct DeviceMeasurements {
     pub span_bytes: u64,
     /// Duration of the whole probe, in nanoseconds.
     pub elapsed_ns: u64,
-    /// All samples in chronological order.
+    /// All samples, in chronological order.
     pub samples: Vec<ProbeSample>,
-    /// Latency of each sync after a 4 KiB write, in nanoseconds, in chronological order.
+    /// Latency in nanoseconds of each sync after a write of 4 KiB, in chronological order.
     pub syncs_ns: Vec<u64>,
-    /// Progress of the initial sequential fill of the file.
+    /// The initial sequential write of the whole file, in parts.
     pub filled: Vec<TransferSlice>,
-    /// Progress of the final full-speed read of the file.
+    /// The final read of the file at full speed, in parts.
     pub sustained: Vec<TransferSlice>,
-    /// Remarks on how the directory works on this system, one sentence each.
+    /// Remarks on the behaviour of the directory on this system, one sentence each.
     pub notes: Vec<String>,
 }
 
 impl DeviceMeasurements {
-    /// Returns the samples of `point`, one per round in which it was measured.
+    /// Returns the samples of `point`. There is one sample for each round in which the point was
+    /// measured.
     pub fn samples_of(&self, point: ProbePoint) -> impl Iterator<Item = &ProbeSample> {
         self.samples.iter().filter(move |window| window.point == point)
     }

@@ -1,26 +1,28 @@
-//! Messages: updates of keys in a dictionary, with their sequence numbers.
+//! Messages: updates of keys in a dictionary, each with a sequence number.
 
 use thiserror::Error;
 
-/// A position in the commit order. Numbers are dense and start at 1; 0 precedes all commits.
+/// A position in the commit order. Sequence numbers are consecutive and start at 1. The number 0
+/// precedes all commits.
 pub type SequenceNumber = u64;
 
-/// The maximum sequence number, after all commits.
+/// The maximum sequence number, which follows all commits.
 pub const MAX_SEQUENCE: SequenceNumber = u64::MAX;
 
-/// The operation of a message on its key.
+/// The operation that a message performs on its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum MessageKind {
-    /// Sets the value of the key, until it expires if the message has an expiry time.
+    /// Sets the value of the key. If the message has an expiry time, the key has the value until
+    /// then.
     Put = 0,
-    /// Deletes the key, whatever its older messages are.
+    /// Deletes the key, regardless of its older messages.
     Delete = 1,
-    /// An operand that the keyspace's merge operator folds into the value.
+    /// Merges the operand into the value of the key, by means of the keyspace's merge operator.
     Merge = 2,
 }
 
-/// The number does not encode a message kind.
+/// The error that a number does not encode a message kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{0} is not a message kind")]
 pub struct UnknownKind(pub u8);
@@ -37,21 +39,22 @@ impl TryFrom<u8> for MessageKind {
     }
 }
 
-/// One message without its key. The messages of a key are ordered newest first.
+/// A message without its key. The messages of a key are ordered from newest to oldest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// Sequence number of the commit.
+    /// Sequence number of the commit that wrote the message.
     pub sequence: SequenceNumber,
-    /// What the message does to its key.
+    /// The operation that the message performs on its key.
     pub kind: MessageKind,
-    /// Expiry time of a put, in milliseconds of the caller's clock; 0 means it never expires.
+    /// Expiry time of a put, in milliseconds of the caller's clock. 0 means that the value never
+    /// expires.
     pub expires_ms: u64,
-    /// Value of a put, operand of a merge, empty for a delete.
+    /// The value of a put, or the operand of a merge. Empty for a delete.
     pub operand: &'a [u8],
 }
 
 impl<'a> Message<'a> {
-    /// Returns a put that never expires.
+    /// Returns a message that puts a value which never expires.
     #[must_use]
     pub fn put(sequence: SequenceNumber, value: &'a [u8]) -> Message<'a> {
         Message {

@@ -1,4 +1,4 @@
-//! Prefetches cache lines before they are needed.
+//! Prefetching of cache lines.
 
 /// Hints that the cache line of `bytes[at]` will be read soon. Does nothing if `at` is out of
 /// bounds or the target has no prefetch instruction.
@@ -27,8 +27,8 @@ pub fn prefetch_line<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch has no effect that a program can observe; the pointer is to a value
-        // that lives.
+        // SAFETY: a prefetch has no effect that a program can observe, and the pointer refers to a
+        // value that is borrowed for the duration of the call.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]

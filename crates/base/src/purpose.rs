@@ -1,6 +1,7 @@
-//! The purpose of an I/O. Every request carries one, so that counters break down I/O by purpose.
+//! The purpose of an I/O. Every I/O request states its purpose, so that I/O can be counted by
+//! purpose.
 
-/// Why a block is read or written.
+/// The purpose for which a block is read or written.
 ///
 /// ```
 /// use alluvium_base::Purpose;
@@ -10,37 +11,37 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Purpose {
-    /// Superblocks and their directory entries.
+    /// Reads and writes of superblocks and of their directory entries.
     Superblock = 0,
-    /// Writing the extent map at a cut, reading it at open.
+    /// Writes of the extent map at a checkpoint, and its reads when a store is opened.
     Extents = 1,
-    /// Writing and syncing the write-ahead log.
+    /// Writes and syncs of the write-ahead log.
     Log = 2,
-    /// Writing the contents of a memtable in a flush.
+    /// Writes of the contents of a memtable during a flush.
     Incorporate = 3,
-    /// Reading and writing runs and maplets in compactions.
+    /// Reads and writes of runs and maplets during compactions.
     Compact = 4,
-    /// Writing trunk nodes at a checkpoint, reading them at open.
+    /// Writes of trunk nodes at a checkpoint, and their reads when a store is opened.
     Trunk = 5,
     /// Reads that a point lookup waits for.
     Lookup = 6,
-    /// Reads that a scan waits for, and its read-ahead.
+    /// Reads that a scan waits for, and the read-ahead of scans.
     Scan = 7,
-    /// Reading log and pages when a store is opened.
+    /// Reads of the log and of pages that recovery needs when a store is opened.
     Recovery = 8,
-    /// Walking structures to check them, and copying them for backups.
+    /// Reads for checks of the structures, and reads and writes for backups.
     Check = 9,
-    /// Requests of a probe that measures a device.
+    /// Requests of a probe, which measures a device.
     Probe = 10,
-    /// Tests and all other uses.
+    /// I/O of tests, and all other I/O.
     Other = 11,
 }
 
 impl Purpose {
-    /// Number of purposes, and length of [`Purpose::ALL`].
+    /// Number of purposes, and therefore the length of [`Purpose::ALL`].
     pub const COUNT: usize = 12;
 
-    /// All purposes, ordered by number.
+    /// All purposes, in the order of their numbers.
     pub const ALL: [Purpose; Purpose::COUNT] = [
         Purpose::Superblock,
         Purpose::Extents,
@@ -56,7 +57,7 @@ impl Purpose {
         Purpose::Other,
     ];
 
-    /// Returns a short name for tables and metrics.
+    /// Returns a short name of the purpose, for tables and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

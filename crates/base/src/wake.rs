@@ -1,12 +1,13 @@
-//! Waking a task from a thread that other tasks depend on.
+//! Waking tasks from a thread on which other tasks depend.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
-/// Wakes a task. A panic of its executor is caught here, after the panic hook has reported it.
+/// Wakes a task. If the executor of the task panics, the panic is caught here, after the panic hook
+/// has reported it.
 ///
-/// A waker is code of the embedding program. The calling thread has other tasks to wake and may
-/// already be unwinding, so the panic must not propagate.
+/// A waker contains code of the embedding program. The calling thread must also wake other tasks,
+/// and may already be unwinding from a panic. A panic of the waker must therefore not propagate.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -21,6 +22,6 @@ use std::task::Waker;
 /// ```
 pub fn wake(waker: Waker) {
     let woken = catch_unwind(AssertUnwindSafe(|| waker.wake()));
-    // Dropping the panic payload could panic again.
+    // Forget the payload of the panic instead of dropping it, since dropping it could panic again.
     std::mem::forget(woken.err());
 }

@@ -1,4 +1,4 @@
-//! Retries of a transaction after conflicts.
+//! Running a transaction again after a conflict.
 
 use super::Transaction;
 use crate::db::Db;
@@ -6,15 +6,16 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::TransactionOptions;
 use std::time::Duration;
 
-/// Maximum of the first pause; the maximum doubles with each attempt.
+/// Maximum length of the pause before the second attempt. The maximum doubles with each attempt.
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 
-/// Bound at which the maximum stops doubling.
+/// Upper bound of the maximum pause, at which it no longer doubles.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 impl Db {
-    /// Runs a transaction and commits it if `body` succeeds. After a conflict or a deadlock it is
-    /// retried after a random pause, so `body` must be safe to run more than once.
+    /// Calls `body` with a new transaction, and commits the transaction if `body` succeeds. After a
+    /// conflict or a deadlock, the whole transaction is run again after a random pause. `body` must
+    /// therefore be safe to call more than once.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -30,13 +31,13 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// The error of `body`, after which the transaction is rolled back. [`Error::RetriesExhausted`]
-    /// after [`TransactionOptions::max_tries`] attempts. As [`Transaction::commit`].
+    /// The error of `body`, after which the transaction is rolled back; [`Error::RetriesExhausted`]
+    /// after [`TransactionOptions::max_tries`] attempts; the errors of [`Transaction::commit`].
     pub fn transaction<T>(&self, body: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         self.transaction_with(&TransactionOptions::default(), body)
     }
 
-    /// Like [`Db::transaction`], with options.
+    /// Runs and commits a transaction as [`Db::transaction`] does, with the given options.
     ///
     /// # Errors
     /// As [`Db::transaction`].
@@ -66,7 +67,7 @@ impl Db {
     }
 }
 
-/// Returns the pause after a number of attempts.
+/// Returns a random pause to be made after `tries` failed attempts.
 fn pause(tries: u32) -> Duration {
     let most = FIRST_PAUSE.saturating_mul(1 << tries.min(16)).min(LONGEST_PAUSE);
     most.mul_f64(fastrand::f64())

@@ -1,4 +1,4 @@
-//! Savepoints: marks to which a transaction can be rolled back.
+//! Savepoints: states of a transaction to which it can be rolled back.
 
 use super::Transaction;
 use super::spilled_writes::SpilledMark;
@@ -9,7 +9,8 @@ use crate::schema::format::KeyspaceId;
 use crate::transaction::write_set::WriteSet;
 use std::collections::BTreeMap;
 
-/// A point in a transaction to which it can be rolled back: see [`Transaction::savepoint`].
+/// A state of a transaction to which the transaction can be rolled back: see
+/// [`Transaction::savepoint`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Savepoint {
     store: usize,
@@ -19,13 +20,14 @@ pub struct Savepoint {
 
 /// The savepoints of a transaction, oldest first.
 ///
-/// A spill moves all writes in memory to runs. If savepoints refer to writes in memory, the spill
-/// first sets aside the writes of the newest savepoint, with the journal that leads back to older
-/// ones. The period between two such spills is an era; each savepoint belongs to one.
+/// A spill moves all writes in memory to runs. Savepoints may still refer to the writes in memory.
+/// In this case, the spill retains the writes as of the newest savepoint, with the undo journal
+/// from which the states at older savepoints can be restored. The period between two such spills is
+/// called an era, and each savepoint belongs to one era.
 #[derive(Debug, Default)]
 pub(super) struct SavepointStack {
     marks: Vec<SavepointMarks>,
-    /// State set aside at the end of each era.
+    /// For each era that has ended, the state that the spill at its end retained.
     aside: Vec<EraState>,
     next: u64,
 }
@@ -33,13 +35,14 @@ pub(super) struct SavepointStack {
 #[derive(Debug)]
 struct SavepointMarks {
     serial: u64,
-    /// Number of eras that had ended when the savepoint was set.
+    /// Number of eras that had ended when the savepoint was created.
     era: usize,
-    /// Marks by keyspace. A keyspace without a mark had no writes at the savepoint.
+    /// Position in the undo journal of each keyspace's writes. A keyspace that is missing here had
+    /// no writes when the savepoint was created.
     sets: BTreeMap<KeyspaceId, usize>,
 }
 
-/// State of a transaction at the last savepoint of an era.
+/// The state of a transaction at the last savepoint of an era.
 #[derive(Debug)]
 struct EraState {
     writes: BTreeMap<KeyspaceId, WriteSet>,
@@ -47,7 +50,7 @@ struct EraState {
 }
 
 impl SavepointMarks {
-    /// Rolls write sets back to the savepoint.
+    /// Rolls the writes of all keyspaces back to their state at this savepoint.
     fn undo(&self, sets: &mut BTreeMap<KeyspaceId, WriteSet>) {
         for (id, set) in sets {
             if !is_planted(IsolationFault::SavepointKeepsWrites) {
@@ -58,22 +61,24 @@ impl SavepointMarks {
 }
 
 impl SavepointStack {
-    /// Returns whether a savepoint of this era exists, which requires a journal.
+    /// Returns whether a savepoint belongs to the current era. If so, changes to the writes in
+    /// memory must be recorded in the undo journal.
     pub(super) fn lead_here(&self) -> bool {
         let newest = self.marks.last();
         newest.is_some_and(|newest| newest.era == self.aside.len())
     }
 
-    /// Returns the bytes of memory that are set aside.
+    /// Returns the memory in bytes that the retained states of past eras use.
     pub(super) fn memory(&self) -> usize {
         let sets = self.aside.iter().flat_map(|aside| aside.writes.values());
         sets.map(WriteSet::memory).sum()
     }
 
-    /// Sets aside the state of just-spilled write sets at the newest savepoint. `spilled` marks the
-    /// earlier spills.
+    /// Retains the state of `sets`, which have just been spilled, as of the newest savepoint.
+    /// `spilled` is the state of the spilled writes before that spill. Does nothing if no savepoint
+    /// belongs to the current era.
     pub(super) fn put_aside(&mut self, sets: &mut BTreeMap<KeyspaceId, WriteSet>, spilled: SpilledMark) {
-        // Without a savepoint in this era no rollback needs its writes.
+        // If the current era has no savepoint, no rollback can need its writes.
         if let Some(newest) = self.marks.last().filter(|_| self.lead_here()) {
             newest.undo(sets);
             let writes = std::mem::take(sets);
@@ -83,7 +88,8 @@ impl SavepointStack {
 }
 
 impl Transaction {
-    /// Sets a savepoint, to which [`Transaction::rollback_to`] rolls back. Savepoints nest.
+    /// Creates a savepoint. [`Transaction::rollback_to`] rolls the transaction back to it.
+    /// Savepoints can be nested.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -112,8 +118,8 @@ impl Transaction {
         }
     }
 
-    /// Undoes all writes after a savepoint. Later savepoints are removed; this savepoint stays.
-    /// Locks and tracked reads stay, too.
+    /// Undoes all writes that were made after a savepoint. The savepoint itself remains, and later
+    /// savepoints are removed. Locks and tracked reads are not undone.
     ///
     /// # Errors
     /// [`Error::NoSuchSavepoint`], [`Error::TransactionEnded`], [`Error::TransactionTooOld`].
@@ -137,7 +143,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Releases a savepoint and all later ones. The writes since then stay.
+    /// Removes a savepoint and all later savepoints. The writes made after the savepoint remain.
     ///
     /// # Errors
     /// As [`Transaction::rollback_to`].

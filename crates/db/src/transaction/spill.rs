@@ -1,4 +1,4 @@
-//! Memory limits of a transaction's writes, and spilling to runs.
+//! Limits on the memory of a transaction's writes, and moving writes to runs on disk (spilling).
 
 use super::Transaction;
 use super::spilled_writes::too_much_memory;
@@ -11,12 +11,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Estimated overhead of a write in memory, in bytes.
+/// Estimated memory overhead of a write, in bytes, in addition to its key and value.
 const PER_WRITE: usize = 128;
 
 impl Transaction {
-    /// Makes space in memory for a write of `bytes` bytes. Fails if that would exceed the limit of
-    /// the transaction.
+    /// Ensures that a write of `bytes` bytes fits in memory, and spills earlier writes if
+    /// necessary. Returns an error if the write would exceed the limit on the size of the
+    /// transaction.
     pub(super) fn admit(&mut self, keyspace: &Keyspace, bytes: usize) -> Result<()> {
         drop(self.enter(keyspace)?);
         let more = bytes + PER_WRITE;
@@ -36,7 +37,8 @@ impl Transaction {
         let share = share.unwrap_or_else(|| self.engine().share_of_transaction());
         if self.in_memory > 0 && self.in_memory + more > share {
             self.forget_overwritten();
-            // If the transaction overwrites the same keys repeatedly, no spill is needed.
+            // If most of the memory belonged to overwritten writes, it has just been freed, and no
+            // spill is needed.
             if 2 * (self.in_memory + more) > share {
                 self.spill()?;
             }
@@ -44,21 +46,22 @@ impl Transaction {
         Ok(())
     }
 
-    /// Returns the bytes of writes, in memory and spilled.
+    /// Returns the total size of the transaction's writes in bytes, both in memory and spilled.
     fn written(&self) -> usize {
         let spilled = self.handle.open.spilled_bytes.load(Ordering::Relaxed);
         let kept = self.handle.open.write_bytes.load(Ordering::Relaxed);
         kept.saturating_add(usize::try_from(spilled).unwrap_or(usize::MAX))
     }
 
-    /// Updates the memory used by the newest writes, and publishes it for the list of transactions.
+    /// Sets the memory that the writes in memory use, and publishes it for the list of open
+    /// transactions.
     pub(super) fn tell_writes(&mut self, in_memory: usize) {
         self.in_memory = in_memory;
         let kept = in_memory + self.savepoints.memory();
         self.handle.open.write_bytes.store(kept, Ordering::Relaxed);
     }
 
-    /// Recomputes the memory used by the newest writes.
+    /// Recomputes the memory that the writes in memory use.
     pub(super) fn count_writes(&mut self) {
         let written = self
             .writes
@@ -70,7 +73,7 @@ impl Transaction {
         self.handle.open.spilled_bytes.store(spilled, Ordering::Relaxed);
     }
 
-    /// Frees the memory of overwritten writes.
+    /// Frees the memory of writes that later writes to the same keys have replaced.
     fn forget_overwritten(&mut self) {
         for set in self.writes.values_mut() {
             set.forget_overwritten();
@@ -78,7 +81,7 @@ impl Transaction {
         self.count_writes();
     }
 
-    /// Spills the writes in memory to runs. After an error the transaction is unchanged.
+    /// Moves all writes in memory to runs on disk. After an error the transaction is unchanged.
     pub(super) fn spill(&mut self) -> Result<()> {
         let open = Arc::clone(&self.handle.open);
         if open.is_too_old() {
@@ -101,8 +104,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Adds the deleted ranges to the dependencies if the commit must validate them, because the
-    /// first committer wins.
+    /// Adds the deleted ranges to the dependencies of the transaction, if the commit must validate
+    /// them: under snapshot isolation, the first committer wins.
     fn track_deleted_ranges(&mut self) {
         let is_asked = self.options.isolation == Isolation::Snapshot
             && self.options.concurrency == Concurrency::Optimistic;

@@ -1,7 +1,8 @@
-//! Spilled writes of a transaction, stored in private runs next to those of the store.
+//! Writes of a transaction that were moved to runs on disk (spilled). The runs belong to the same
+//! structures as those of the store, but only the transaction can see them.
 //!
-//! They are older than the writes in memory and newer than the contents of the store. A commit
-//! attaches the runs without rewriting them; a rollback or a crash frees them.
+//! Spilled writes are older than the writes in memory, and newer than the contents of the store. A
+//! commit attaches the runs to the store without rewriting them. A rollback or a crash frees them.
 
 use crate::engine::{Engine, OpenTransaction, RunningIngest};
 use crate::error::{Error, Result};
@@ -23,7 +24,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-/// First and last key that a transaction has written to in a keyspace.
+/// The first and the last key to which a transaction has written in a keyspace.
 #[derive(Clone, Debug)]
 struct WrittenRange {
     definition: Arc<KeyspaceDefinition>,
@@ -38,20 +39,21 @@ pub(super) struct SpilledWrites {
     stretches: BTreeMap<KeyspaceId, WrittenRange>,
 }
 
-/// A state to which spilled writes can be rolled back.
+/// A state of the spilled writes to which they can be rolled back.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SpilledMark {
     layers: BTreeMap<StructureKind, u64>,
     stretches: BTreeMap<KeyspaceId, WrittenRange>,
 }
 
-/// Effect of the spilled writes on a key.
+/// The effect of the spilled writes on one key.
 #[derive(Debug)]
 pub(super) enum SpilledEffect {
     Nothing,
-    /// The key has this value, or none, independent of the store.
+    /// The spilled writes determine the value, regardless of the store. `None` means that the key
+    /// has no value.
     Value(Option<Vec<u8>>),
-    /// The operand is merged into the value that the store has.
+    /// The operand is to be merged into the value that the key has in the store.
     Operand(Vec<u8>),
 }
 
@@ -70,12 +72,12 @@ impl SpilledEffect {
         })
     }
 
-    /// Returns whether the value depends on the store.
+    /// Returns whether the value of the key depends on its value in the store.
     pub(super) fn asks_store(&self) -> bool {
         !matches!(self, SpilledEffect::Value(_))
     }
 
-    /// Returns the value of a key whose value in the store is `base`.
+    /// Applies this effect to `base`, the value of the key in the store, and returns the result.
     pub(super) fn over(self, keyspace: &Keyspace, key: &[u8], base: Option<Value>) -> Result<Option<Value>> {
         match self {
             SpilledEffect::Nothing => Ok(base),
@@ -90,12 +92,12 @@ impl SpilledWrites {
         self.stretches.is_empty()
     }
 
-    /// Returns the private runs, one per structure.
+    /// Returns the runs of the transaction. There is one entry for each structure.
     pub(super) fn ingests(&self) -> Vec<&RunningIngest> {
         self.runs.values().map(|runs| &**runs).collect()
     }
 
-    /// Returns the first and the last written key of each keyspace.
+    /// Returns the first and the last written key of each keyspace, as tree keys.
     pub(super) fn stretches(&self) -> Vec<(TreeKey, TreeKey)> {
         let stretches = self.stretches.values();
         stretches
@@ -103,7 +105,8 @@ impl SpilledWrites {
             .collect()
     }
 
-    /// Returns the keyspaces that are written to.
+    /// Returns the keyspaces to which the transaction has written. Returns an error if one of them
+    /// was dropped.
     pub(super) fn members(&self, engine: &Engine) -> Result<BatchKeyspaces> {
         let mut members = BatchKeyspaces::default();
         for stretch in self.stretches.values() {
@@ -113,18 +116,18 @@ impl SpilledWrites {
         Ok(members)
     }
 
-    /// Returns the memory used by the runs, in bytes.
+    /// Returns the memory in bytes that the runs use.
     pub(super) fn memory_bytes(&self) -> u64 {
         self.runs.values().map(|runs| runs.memory_bytes()).sum()
     }
 
-    /// Returns the spilled bytes of keys and values.
+    /// Returns the total size in bytes of the spilled keys and values.
     pub(super) fn bytes(&self) -> u64 {
         let bytes = |runs: &Arc<RunningIngest>| runs.read(|ingest| Ok(ingest.bytes())).unwrap_or(0);
         self.runs.values().map(bytes).sum()
     }
 
-    /// Adds the writes of sets to the runs. After an error the runs are unchanged.
+    /// Adds the writes in `sets` to the runs. After an error the runs are unchanged.
     pub(super) fn pour(
         &mut self,
         engine: &Engine,
@@ -174,7 +177,7 @@ impl SpilledWrites {
         Ok(())
     }
 
-    /// Returns a mark to which later spills can be rolled back.
+    /// Returns a mark of the current state, to which the spilled writes can be rolled back later.
     pub(super) fn mark(&self) -> Result<SpilledMark> {
         let mut layers = BTreeMap::new();
         for (&structure, runs) in &self.runs {
@@ -186,7 +189,7 @@ impl SpilledWrites {
         })
     }
 
-    /// Rolls back to a mark.
+    /// Removes all writes that were spilled after a mark was created.
     pub(super) fn take_back(&mut self, mark: SpilledMark) {
         if is_planted(IsolationFault::SavepointKeepsSpilledWrites) {
             return;
@@ -197,14 +200,14 @@ impl SpilledWrites {
         self.stretches = mark.stretches;
     }
 
-    /// Returns the runs that contain writes to a keyspace.
+    /// Returns the runs that contain the spilled writes to a keyspace, or `None` if there are none.
     fn runs_of(&self, keyspace: &Keyspace) -> Option<&Arc<RunningIngest>> {
         let is_there = self.stretches.contains_key(&keyspace.number());
         let is_there = is_there && !is_planted(IsolationFault::SpilledWritesAreHidden);
         is_there.then(|| &self.runs[&keyspace.definition().structure])
     }
 
-    /// Returns the effect of the spilled writes on a key.
+    /// Returns the effect of the spilled writes on a key, for a reader whose time is `now_ms`.
     pub(super) fn effect_on(
         &self,
         (keyspace, long_values): (&Keyspace, LongValues),
@@ -220,8 +223,8 @@ impl SpilledWrites {
         SpilledEffect::of(gather).map_err(|bad| bad_base(keyspace, key, bad))
     }
 
-    /// Returns the value of a key: the spilled writes applied to the result of `read`, which is
-    /// called only if the value depends on it.
+    /// Returns the value of a key after the spilled writes. `read` returns the value in the store,
+    /// and is called only if the result depends on it.
     pub(super) fn over(
         &self,
         (keyspace, long_values): (&Keyspace, LongValues),
@@ -237,7 +240,8 @@ impl SpilledWrites {
         said.over(keyspace, key, base)
     }
 
-    /// Returns an iterator over the spilled writes in a range of a keyspace, if there are any.
+    /// Returns an iterator over the spilled writes in a range of a keyspace, or `None` if there are
+    /// none.
     pub(super) fn walk(
         &self,
         keyspace: &Keyspace,
@@ -258,7 +262,8 @@ impl SpilledWrites {
         }))
     }
 
-    /// Returns the first spilled key for which `is_met` returns true.
+    /// Returns the first spilled key for which `is_met` returns true, with its keyspace. Returns
+    /// `None` if there is no such key.
     pub(super) fn find_key(
         &self,
         is_met: impl Fn(&[u8], StructureKind) -> Result<bool>,
@@ -269,7 +274,7 @@ impl SpilledWrites {
             let range = KeyRange::new(&stretch.first, Some(&high));
             let mut walk =
                 self.runs[&structure].read(|ingest| Ok(ingest.walk(&range, MergeDirection::Forward)))?;
-            // Only keys are needed.
+            // Only the keys are read here, so no value is assembled.
             while let Some(key) = walk.next(&mut LookupState::new(0, 0, None))? {
                 if is_met(key, structure)? {
                     return Ok(Some((Arc::clone(&stretch.definition), key.to_vec())));
@@ -279,14 +284,14 @@ impl SpilledWrites {
         Ok(None)
     }
 
-    /// Returns whether a tree key was written to.
+    /// Returns whether the spilled writes include a write to this tree key.
     pub(super) fn has_key(&self, key: &[u8], structure: StructureKind) -> Result<bool> {
         let mut gather = LookupState::new(MAX_SEQUENCE, 0, None);
         self.runs[&structure].read(|ingest| Ok(ingest.gather(LookupKey::new(key), &mut gather)?))?;
         Ok(!gather.is_untouched())
     }
 
-    /// Returns the written ranges of tree keys with their keyspaces.
+    /// Returns, for each keyspace, the range of tree keys from the first to the last written key.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (&Arc<KeyspaceDefinition>, KeyRange)> {
         self.stretches.values().map(|stretch| {
             let high = [&stretch.last[..], &[0]].concat();
@@ -295,7 +300,7 @@ impl SpilledWrites {
     }
 }
 
-/// Returns a `LookupState` without any contribution yet.
+/// Returns a `LookupState` for a lookup of the spilled writes that has found nothing yet.
 fn gather_of(keyspace: &Keyspace, now_ms: u64, long_values: LongValues) -> LookupState<'_> {
     let gather = LookupState::new(MAX_SEQUENCE, now_ms, keyspace.operator());
     match long_values {
@@ -304,8 +309,9 @@ fn gather_of(keyspace: &Keyspace, now_ms: u64, long_values: LongValues) -> Looku
     }
 }
 
-/// Adds the contents of write sets of one structure as layers: range deletes, then writes, then
-/// merges on top of those writes.
+/// Adds the writes in `sets`, which belong to one structure, to the ingest. They become up to three
+/// layers: range deletes, above them writes, and above these the merges into values of the same
+/// writes.
 fn add_layers(ingest: &mut dyn BulkIngest, sets: &[&WriteSet]) -> alluvium_storage::Result<()> {
     let mut are_there = false;
     for set in sets {
@@ -329,10 +335,10 @@ fn add_layers(ingest: &mut dyn BulkIngest, sets: &[&WriteSet]) -> alluvium_stora
     Ok(())
 }
 
-/// One end of an iterator over spilled writes.
+/// One of the two ends of an iterator over spilled writes.
 struct SpilledWalkSide {
     walk: Box<dyn IngestKeyScan>,
-    /// The next key and its effect.
+    /// The next key of this end, with the effect of the spilled writes on it.
     next: Option<(Vec<u8>, std::result::Result<SpilledEffect, BadOperand>)>,
     is_over: bool,
 }
@@ -364,7 +370,7 @@ pub(super) struct SpilledWalk {
     keyspace: Keyspace,
     now_ms: u64,
     long_values: LongValues,
-    /// The tree keys that neither end has returned yet.
+    /// Tree keys that have been returned from neither end.
     left: KeyRange,
     front: SpilledWalkSide,
     back: SpilledWalkSide,
@@ -397,7 +403,7 @@ impl OverlayLayer for SpilledWalk {
             IterEnd::Front => &self.front.next,
             IterEnd::Back => &self.back.next,
         };
-        // The other end may have returned the key.
+        // Ignore the key if the other end has already returned it.
         let next = next.as_ref().filter(|(key, _)| self.left.contains(key));
         Ok(next.map(|(key, _)| &key[prefix..]))
     }
@@ -423,7 +429,7 @@ impl OverlayLayer for SpilledWalk {
     }
 }
 
-/// Returns the error for spilled writes that exceed the memory limit.
+/// Returns the error that spilled writes need more memory than the limit allows.
 #[cold]
 pub(super) fn too_much_memory(most: u64) -> Error {
     Error::TransactionLimit {

@@ -1,4 +1,4 @@
-//! Read dependencies of a transaction: keys and ranges.
+//! The keys and ranges that a transaction has read and therefore depends on.
 
 use crate::error::{Error, Result};
 use crate::locking::access_set::AccessSet;
@@ -7,17 +7,19 @@ use alluvium_dictionary::range::KeyRange;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Keys and ranges that the transaction depends on.
+/// The tracked reads of a transaction: keys and ranges that it depends on.
 #[derive(Debug, Default)]
 pub(super) struct ReadTracker {
     footprint: AccessSet,
-    /// Open iterators. Until an iterator reports its progress, its whole range is tracked (T2).
+    /// Open iterators. The whole range of an iterator is tracked until the iterator reports which
+    /// part of it was scanned (T2).
     walks: BTreeMap<u64, (Arc<KeyspaceDefinition>, KeyRange)>,
     next: u64,
 }
 
 impl ReadTracker {
-    /// Tracks keys. At `most` keys and ranges, keys are combined; fails if that is not enough.
+    /// Tracks keys. If more than `most` keys and ranges would be tracked, neighbouring keys are
+    /// combined into ranges. Returns an error if that does not reduce their number sufficiently.
     pub(super) fn add_points<'k>(
         &mut self,
         definition: &Arc<KeyspaceDefinition>,
@@ -31,7 +33,8 @@ impl ReadTracker {
         Ok(())
     }
 
-    /// Tracks the range of an iterator until [`ReadTracker::end_walk`].
+    /// Tracks the range of an iterator until [`ReadTracker::end_walk`] is called with the returned
+    /// number.
     pub(super) fn begin_walk(
         &mut self,
         definition: &Arc<KeyspaceDefinition>,
@@ -45,7 +48,7 @@ impl ReadTracker {
         Ok(self.next)
     }
 
-    /// Replaces the range of an iterator by the ranges that it covered.
+    /// Replaces the tracked range of an iterator by the ranges that the iterator has scanned.
     pub(super) fn end_walk(&mut self, walk: u64, covered: &[KeyRange]) {
         if let Some((definition, _)) = self.walks.remove(&walk) {
             for range in covered {
@@ -54,12 +57,13 @@ impl ReadTracker {
         }
     }
 
-    /// Tracks a range that the transaction writes to.
+    /// Tracks a range to which the transaction writes.
     pub(super) fn add_range(&mut self, definition: &Arc<KeyspaceDefinition>, range: &KeyRange) {
         self.footprint.add_range(definition, range);
     }
 
-    /// Combines points into ranges at the limit.
+    /// If at least `most` keys and ranges are tracked, combines neighbouring keys into ranges.
+    /// Returns an error if that does not reduce their number sufficiently.
     fn limit(&mut self, most: usize) -> Result<()> {
         if self.len() < most {
             return Ok(());
@@ -80,7 +84,8 @@ impl ReadTracker {
         self.footprint.len() + self.walks.len()
     }
 
-    /// Returns all tracked reads. Iterators that were not dropped count with their whole range.
+    /// Returns all tracked reads. For an iterator that was not dropped, its whole range is
+    /// included.
     pub(super) fn into_footprint(mut self) -> AccessSet {
         for (definition, range) in self.walks.values() {
             self.footprint.add_range(definition, range);

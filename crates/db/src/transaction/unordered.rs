@@ -1,4 +1,4 @@
-//! Unordered iterators that include a transaction's own writes.
+//! Iteration in unspecified order over a keyspace as a transaction sees it, with its own writes.
 
 use super::Transaction;
 use super::read::ReadIntent;
@@ -18,18 +18,19 @@ use std::sync::Arc;
 /// A key and its value.
 type KeyValuePair = (Vec<u8>, Value);
 
-/// An iterator over all keys and values of a keyspace as a transaction sees them, each once. The
-/// transaction depends on the whole keyspace.
+/// An iterator that returns each key of a keyspace with its value once, as the transaction sees
+/// them. By using it, the transaction depends on the whole keyspace.
 pub struct TransactionUnorderedScan<'t> {
     transaction: &'t Transaction,
     keyspace: Keyspace,
-    /// Sources in the order of iteration; `None` before the first step.
+    /// The sources of records, in the order in which they are read; `None` before the first record
+    /// is requested.
     sources: Option<UnorderedSources<'t>>,
     long_values: LongValues,
     is_over: bool,
 }
 
-/// The transaction's view, by source.
+/// The sources from which the transaction's view of a keyspace is assembled.
 struct UnorderedSources<'t> {
     own: Option<WriteSetLayer<'t>>,
     spilled: Option<SpilledWalk>,
@@ -45,9 +46,9 @@ impl fmt::Debug for TransactionUnorderedScan<'_> {
 }
 
 impl Transaction {
-    /// Returns an iterator over all keys of a keyspace and their values, in unspecified order.
-    /// Works for every structure, including the hashed one. Keys that the transaction has written
-    /// come first.
+    /// Returns an iterator over all keys of a keyspace and their values, in unspecified order. It
+    /// works for every structure, including the hashed one. Keys to which the transaction has
+    /// written come first.
     ///
     /// ```
     /// use alluvium::{HashedOptions, KeyspaceOptions, Structure};
@@ -75,7 +76,7 @@ impl Transaction {
         }
     }
 
-    /// Makes the transaction depend on all keys of a keyspace (T1, T2).
+    /// Locks or tracks all keys of a keyspace, so that the transaction depends on them (T1, T2).
     fn depend_on_all(&self, keyspace: &Keyspace) -> Result<()> {
         drop(self.enter(keyspace)?);
         if !self.is_serializable() {
@@ -98,7 +99,7 @@ impl Transaction {
         let _entered = self.enter(keyspace)?;
         let pinned = match self.handle.open.place() {
             Some(place) => SnapshotPin::at(&self.shared, place),
-            // Under the lock, the newest version is current.
+            // The transaction holds the lock, so the latest version cannot change.
             None => SnapshotPin::now(&self.shared),
         };
         let all = (Bound::Unbounded, Bound::Unbounded);
@@ -114,13 +115,14 @@ impl Transaction {
         })
     }
 
-    /// Returns whether the writes in memory affect a key.
+    /// Returns whether the transaction's writes in memory affect a key.
     fn has_own(&self, keyspace: &Keyspace, key: &[u8]) -> bool {
         let own = self.writes.get(&keyspace.number());
         own.is_some_and(|own| own.own(key).is_some())
     }
 
-    /// Returns whether the transaction has written to a key or deleted a range that contains it.
+    /// Returns whether the transaction has written to a key, or deleted a range that contains it.
+    /// Both writes in memory and spilled writes are considered.
     fn has_written(&self, keyspace: &Keyspace, key: &[u8]) -> Result<bool> {
         if self.has_own(keyspace, key) {
             return Ok(true);
@@ -132,7 +134,7 @@ impl Transaction {
     }
 }
 
-/// Removes and returns the next key of a source of writes.
+/// Removes the next key from a source of writes and returns it. Returns `None` at the end.
 fn next_key(writes: &mut Option<impl OverlayLayer>) -> Result<Option<Vec<u8>>> {
     let Some(upper) = writes else {
         return Ok(None);
@@ -146,8 +148,9 @@ fn next_key(writes: &mut Option<impl OverlayLayer>) -> Result<Option<Vec<u8>>> {
 }
 
 impl<'t> TransactionUnorderedScan<'t> {
-    /// Returns values longer than 1 KiB as empty values, and does not read values outside leaves
-    /// unless merge operands may depend on them: see [`UnorderedScan::without_long_values`].
+    /// Makes the iterator return an empty value in place of each value longer than 1 KiB. Values
+    /// that are stored outside leaves are then not read, unless merge operands may depend on them:
+    /// see [`UnorderedScan::without_long_values`].
     #[must_use]
     pub fn without_long_values(mut self) -> TransactionUnorderedScan<'t> {
         self.long_values = LongValues::LeftOut;

@@ -1,4 +1,5 @@
-//! Iterators that overlay a transaction's own writes on the store.
+//! Ordered iterators over a keyspace as a transaction sees it: its own writes, overlaid on the
+//! store.
 
 use super::Transaction;
 use super::locked_walk::LockedWalk;
@@ -18,11 +19,11 @@ use std::sync::Arc;
 /// A key and its value.
 type KeyValuePair = (Vec<u8>, Value);
 
-/// Iterator below the transaction's own writes.
+/// The iterator over the store, on which the transaction's own writes are overlaid.
 pub(super) enum StoreWalk<'t> {
     /// Reads the snapshot of the transaction.
     Then(Box<Iter>),
-    /// Reads the newest versions, under locks.
+    /// Reads the latest versions, and locks the ranges that it scans.
     Locked(LockedWalk<'t>),
     /// The iterator could not be created.
     Failed(Option<Error>),
@@ -60,17 +61,19 @@ impl DoubleEndedIterator for StoreWalk<'_> {
     }
 }
 
-/// A double-ended iterator over keys and values as a transaction sees them. The transaction depends
-/// on exactly the part of the range that the iterator has passed, absent keys included.
+/// A double-ended iterator over keys and values as a transaction sees them. By using it, the
+/// transaction depends on the part of the range that the iterator has scanned, including keys that
+/// are absent there. It does not depend on the rest of the range.
 pub struct TransactionIter<'t> {
     transaction: &'t Transaction,
     keyspace: Keyspace,
     overlay: OverlayIter<OverlayIter<StoreWalk<'t>, SpilledWalk>, WriteSetLayer<'t>>,
-    /// The range in tree keys.
+    /// The range of tree keys over which the iterator runs.
     range: KeyRange,
-    /// Identifier in the tracker, once the iterator has moved.
+    /// Number by which the read tracker identifies the iterator; `None` before the first key is
+    /// requested.
     tracked: Option<u64>,
-    /// The last key that each end has returned.
+    /// The last key that was returned from each end.
     front: Option<Vec<u8>>,
     back: Option<Vec<u8>>,
     is_over: bool,
@@ -92,8 +95,8 @@ impl Transaction {
         self.range::<&[u8]>(keyspace, ..)
     }
 
-    /// Returns an iterator over the keys of a keyspace within bounds, and their values. Errors are
-    /// returned as elements.
+    /// Returns an iterator over the keys of a keyspace within bounds and their values, in key
+    /// order. Errors are returned as elements of the iteration.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -135,7 +138,8 @@ impl Transaction {
         }
     }
 
-    /// Returns an iterator over the keys of a keyspace with a prefix, and their values.
+    /// Returns an iterator over the keys of a keyspace that start with a prefix and their values,
+    /// in key order.
     #[must_use]
     pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> TransactionIter<'_> {
         let prefix = prefix.as_ref();
@@ -161,7 +165,7 @@ impl Transaction {
     }
 }
 
-/// An end of an iterator.
+/// One of the two ends of an iterator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WalkEnd {
     Front,
@@ -169,9 +173,9 @@ enum WalkEnd {
 }
 
 impl<'t> TransactionIter<'t> {
-    /// Returns values longer than 1 KiB as empty values, and does not read values outside leaves
-    /// unless merge operands may depend on them: see
-    /// [`Iter::without_long_values`](crate::Iter::without_long_values).
+    /// Makes the iterator return an empty value in place of each value longer than 1 KiB. Values
+    /// that are stored outside leaves are then not read, unless merge operands may depend on them:
+    /// see [`Iter::without_long_values`](crate::Iter::without_long_values).
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -216,14 +220,16 @@ impl<'t> TransactionIter<'t> {
                 last.extend_from_slice(&self.keyspace.definition().prefix);
                 last.extend_from_slice(key);
             }
-            // The iterator continues after a key whose value cannot be merged.
+            // If the value of one key cannot be merged, the iterator continues with the following
+            // key.
             Some(Err(Error::BadBase { .. })) => {}
             Some(Err(_)) => self.is_over = true,
         }
         next
     }
 
-    /// Tracks the whole range until the iterator ends (T2).
+    /// Tracks the whole range of the iterator until the iterator ends (T2). Does nothing if the
+    /// transaction tracks no reads.
     fn track(&mut self) -> Result<()> {
         let transaction = self.transaction;
         let is_tracked = transaction.is_serializable() && !transaction.is_locking();
@@ -237,7 +243,7 @@ impl<'t> TransactionIter<'t> {
         Ok(())
     }
 
-    /// Returns the ranges that the iterator has passed (T2).
+    /// Returns the ranges that the iterator has scanned from each end (T2).
     fn covered(&self) -> Vec<KeyRange> {
         let (low, high) = (&self.range.low, self.range.high.as_deref());
         let upto = |key: &Vec<u8>| {

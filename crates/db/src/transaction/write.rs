@@ -22,9 +22,9 @@ impl Transaction {
     /// # Errors
     /// [`Error::TooLong`], [`Error::KeyspaceDropped`], [`Error::OtherStore`],
     /// [`Error::TransactionEnded`], [`Error::TransactionTooOld`], [`Error::TransactionLimit`]. In a
-    /// locking transaction also [`Error::Deadlock`], [`Error::LockTimedOut`], and under snapshot
-    /// isolation [`Error::Conflict`]. After an error the transaction is unchanged, except that a
-    /// deadlock ends it.
+    /// locking transaction also [`Error::Deadlock`] and [`Error::LockTimedOut`], and under snapshot
+    /// isolation [`Error::Conflict`]. A deadlock ends the transaction. After any other error the
+    /// transaction is unchanged.
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), checked_value(value.as_ref())?);
         self.write(keyspace, key, value.len(), |set| {
@@ -33,8 +33,9 @@ impl Transaction {
         })
     }
 
-    /// Sets the value of a key until `expires`: see [`Keyspace::put_until`]. Reads of the
-    /// transaction itself evaluate expiry at the time of its beginning.
+    /// Sets the value of a key until the time `expires`: see [`Keyspace::put_until`]. When the
+    /// transaction itself reads the key, expiry is determined as of the time when the transaction
+    /// began.
     ///
     /// # Errors
     /// As [`Transaction::put`].
@@ -64,8 +65,8 @@ impl Transaction {
         })
     }
 
-    /// Merges an operand into the value of a key: see [`Keyspace::merge`]. Serializable optimistic
-    /// transactions that merge into the same key do not conflict.
+    /// Merges an operand into the value of a key: see [`Keyspace::merge`]. If several serializable
+    /// optimistic transactions merge into the same key, they do not conflict.
     ///
     /// # Errors
     /// As [`Transaction::put`], [`Error::NoOperator`], [`Error::BadOperand`].
@@ -80,8 +81,8 @@ impl Transaction {
         self.write(keyspace, key, operand.len(), |set| set.merge(key, operand))
     }
 
-    /// Deletes all keys from `start` (inclusive) to `end` (exclusive); without an end, all keys
-    /// from `start`. A locking transaction locks the range.
+    /// Deletes all keys from `start` (inclusive) to `end` (exclusive). If `end` is `None`, deletes
+    /// all keys from `start` on. A locking transaction locks the range.
     ///
     /// # Errors
     /// As [`Transaction::put`].
@@ -117,8 +118,9 @@ impl Transaction {
         })
     }
 
-    /// Replaces the value of a key with `new` if it equals `expected`; `None` means absent. Returns
-    /// whether it was replaced. The transaction depends on the key in either case.
+    /// Replaces the value of a key with `new` if the current value equals `expected`. In both
+    /// arguments, `None` stands for the absence of a value. Returns whether the value was replaced.
+    /// The transaction depends on the key in either case.
     ///
     /// # Errors
     /// As [`Transaction::put`] and [`Transaction::get`].
@@ -144,7 +146,7 @@ impl Transaction {
         Ok(true)
     }
 
-    /// Reads a key without tracking it, for an injected fault.
+    /// Reads a key without tracking the read. Only an injected fault uses this.
     fn get_untracked(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Value>> {
         let now_ms = self.handle.open.now_ms;
         let read = || keyspace.get_at(key, self.at());
@@ -180,7 +182,7 @@ impl Transaction {
         self.lock(keyspace.definition(), range, mode)
     }
 
-    /// Changes the write set of a keyspace.
+    /// Applies a change to the write set of a keyspace, which is created if it does not exist yet.
     fn change(
         &mut self,
         keyspace: &Keyspace,
@@ -201,7 +203,9 @@ impl Transaction {
         changed
     }
 
-    /// Like [`Transaction::fail_if_changed`], for all keys of a range.
+    /// Returns [`Error::Conflict`] if a key in a range that the transaction has locked was changed
+    /// after the snapshot that the transaction reads. Does nothing if the transaction reads no
+    /// snapshot.
     fn fail_if_range_changed(&self, keyspace: &Keyspace, range: &KeyRange) -> Result<()> {
         let Some(place) = self.handle.open.place() else {
             return Ok(());

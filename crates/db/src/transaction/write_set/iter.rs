@@ -1,4 +1,4 @@
-//! Iterators over the store, overlaid with the writes of a set.
+//! Iterators over the store, overlaid with the writes of a write set.
 
 use super::write::{KeyWrite, OwnWrite};
 use super::{UserKeyBounds, WriteSet};
@@ -16,9 +16,10 @@ use std::ops::Bound;
 /// A key and its value.
 type KeyValuePair = (Vec<u8>, Value);
 
-/// An iterator that can omit long values.
+/// An iterator over records that can be told to omit long values.
 pub(crate) trait BaseWalk: DoubleEndedIterator<Item = Result<KeyValuePair>> {
-    /// Returns long values as empty values from now on, and reads none outside leaves.
+    /// Makes the iterator return an empty value in place of each long value. Values that are stored
+    /// outside leaves are then not read.
     fn leave_out_long_values(&mut self);
 }
 
@@ -28,7 +29,7 @@ impl BaseWalk for Iter {
     }
 }
 
-/// An iterator that can peek at both ends.
+/// A double-ended iterator whose next element can be inspected at both ends.
 struct PeekableEnds<I: DoubleEndedIterator> {
     iter: I,
     front: Option<I::Item>,
@@ -44,8 +45,8 @@ impl<I: DoubleEndedIterator> PeekableEnds<I> {
         }
     }
 
-    /// Removes the next element of an end. The last remaining element may have been peeked from the
-    /// other end.
+    /// Removes the next element from one end. If it is the last element that remains, it may
+    /// already have been fetched for the other end.
     fn take(&mut self, end: IterEnd) -> Option<I::Item> {
         match end {
             IterEnd::Front => {
@@ -59,7 +60,7 @@ impl<I: DoubleEndedIterator> PeekableEnds<I> {
         }
     }
 
-    /// Returns the next element of an end without removing it.
+    /// Returns the next element of one end without removing it.
     fn peek(&mut self, end: IterEnd) -> Option<&I::Item> {
         let next = self.take(end);
         let place = match end {
@@ -71,33 +72,35 @@ impl<I: DoubleEndedIterator> PeekableEnds<I> {
     }
 }
 
-/// An end of an iterator.
+/// One of the two ends of an iterator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IterEnd {
     Front,
     Back,
 }
 
-/// Writes that overlay a lower level, in key order.
+/// A layer of writes, in key order, that is overlaid on a lower layer.
 pub(crate) trait OverlayLayer {
-    /// Returns long values as empty values from now on.
+    /// Makes the layer return an empty value in place of each long value.
     fn leave_out_long_values(&mut self);
 
-    /// Returns the next key of an end without removing it.
+    /// Returns the next key of one end without removing it.
     fn peek(&mut self, end: IterEnd) -> Result<Option<&[u8]>>;
 
-    /// Removes the next key of an end and returns it with its value applied to `below`, if it has
-    /// one.
+    /// Removes the next write from one end. Returns its key, and the value that results from
+    /// applying the write to `below`, the value of the key in the lower layer. `None` stands for
+    /// the absence of a value.
     fn take(&mut self, end: IterEnd, below: Option<Value>) -> Result<Option<(Vec<u8>, Option<Value>)>>;
 
-    /// Returns whether a deleted range hides a key of the lower level.
+    /// Returns whether a deleted range of this layer covers a key, so that the key's value in the
+    /// lower layer is invisible.
     fn hides(&self, key: &[u8]) -> bool;
 }
 
-/// The writes of a set within bounds.
+/// The part of a write set within bounds, as a layer over the store.
 pub(crate) struct WriteSetLayer<'w> {
     set: &'w WriteSet,
-    /// `None` if the bounds exclude all keys.
+    /// The writes; `None` if no key can be within the bounds.
     writes: Option<PeekableEnds<btree_map::Range<'w, InlineKey, KeyWrite>>>,
     long_values: LongValues,
 }
@@ -127,7 +130,7 @@ impl OverlayLayer for WriteSetLayer<'_> {
         let Some((key, write)) = self.writes.as_mut().and_then(|writes| writes.take(end)) else {
             return Ok(None);
         };
-        // An omitted long value is not copied.
+        // If the value is to be omitted, return an empty value without copying it.
         if let OwnWrite::Put(value) = write.own(self.set.now_ms)
             && self.long_values.shown(value).len() < value.len()
         {
@@ -141,8 +144,7 @@ impl OverlayLayer for WriteSetLayer<'_> {
     }
 }
 
-/// A double-ended iterator over keys and values: the store, overlaid with the writes of a
-/// [`WriteSet`].
+/// A double-ended iterator over the store with the writes of a [`WriteSet`] overlaid on it.
 pub struct WriteSetIter<'w> {
     overlay: OverlayIter<Iter, WriteSetLayer<'w>>,
     set: &'w WriteSet,
@@ -161,7 +163,7 @@ impl fmt::Debug for WriteSetIter<'_> {
     }
 }
 
-/// An iterator over `base`, overlaid with writes if there are any.
+/// An iterator over `base` with a layer of writes overlaid on it, if there is one.
 pub(crate) struct OverlayIter<B: DoubleEndedIterator, U> {
     base: PeekableEnds<B>,
     upper: Option<U>,
@@ -177,8 +179,8 @@ impl<B: BaseWalk, U: OverlayLayer> OverlayIter<B, U> {
         }
     }
 
-    /// Returns long values as empty values from now on, and reads none outside leaves unless a
-    /// merge operand of `keyspace` may depend on it.
+    /// Makes the iterator return an empty value in place of each long value. Values that are stored
+    /// outside leaves are then not read, unless a merge operand of `keyspace` may depend on them.
     pub(crate) fn leave_out_long_values_of(&mut self, keyspace: &Keyspace) {
         self.long_values = LongValues::LeftOut;
         if keyspace.without_operands(LongValues::LeftOut) == LongValues::LeftOut {
@@ -186,14 +188,15 @@ impl<B: BaseWalk, U: OverlayLayer> OverlayIter<B, U> {
         }
     }
 
-    /// Returns the next key of the base that no deleted range hides (A5).
+    /// Returns the next key of `base` that is not covered by a deleted range of the layer above
+    /// (A5). Covered keys are removed.
     fn peek_base(&mut self, end: IterEnd) -> Result<Option<&[u8]>> {
         while let Some(Ok((key, _))) = self.base.peek(end)
             && self.upper.as_ref().is_some_and(|upper| upper.hides(key))
         {
             self.base.take(end);
         }
-        // An error is returned once; the iterator then continues after it.
+        // Return an error only once, so that the iterator can continue with the next element.
         if matches!(self.base.peek(end), Some(Err(_)))
             && let Some(Err(error)) = self.base.take(end)
         {
@@ -203,7 +206,8 @@ impl<B: BaseWalk, U: OverlayLayer> OverlayIter<B, U> {
         Ok(next.and_then(|next| next.as_ref().ok()).map(|(key, _)| &key[..]))
     }
 
-    /// Compares the next keys of both levels: `Less` if the key of the base is lower.
+    /// Compares the next keys of `base` and of the layer above. The result is `Less` if the key of
+    /// `base` is lower, and `None` if neither has a next key.
     fn compare(&mut self, end: IterEnd) -> Result<Option<Ordering>> {
         self.peek_base(end)?;
         let base = self.base.peek(end);
@@ -237,7 +241,8 @@ impl<B: BaseWalk, U: OverlayLayer> OverlayIter<B, U> {
             if order.is_lt() {
                 return self.base.take(end).transpose();
             }
-            // The value of the base is hidden (A5) or merged into.
+            // If both layers have the key, the upper layer replaces the value of `base` or merges
+            // into it (A5).
             let below = match order {
                 Ordering::Equal => self.base.take(end).transpose()?,
                 _ => None,
@@ -262,7 +267,8 @@ impl<B: BaseWalk, U: OverlayLayer> BaseWalk for OverlayIter<B, U> {
     }
 }
 
-/// Returns whether the bounds admit keys. A map panics on bounds in the wrong order.
+/// Returns whether any key can be within the bounds. Without this check, a map would panic if the
+/// lower bound exceeds the upper bound.
 fn has_keys(bounds: UserKeyBounds<'_>) -> bool {
     match bounds {
         (Bound::Included(start), Bound::Included(end)) => start <= end,
@@ -287,8 +293,9 @@ impl<B: BaseWalk, U: OverlayLayer> DoubleEndedIterator for OverlayIter<B, U> {
 }
 
 impl<'w> WriteSetIter<'w> {
-    /// Returns values longer than 1 KiB as empty values, and does not read values outside leaves
-    /// unless merge operands may depend on them: see [`Iter::without_long_values`].
+    /// Makes the iterator return an empty value in place of each value longer than 1 KiB. Values
+    /// that are stored outside leaves are then not read, unless merge operands may depend on them:
+    /// see [`Iter::without_long_values`].
     #[must_use]
     pub fn without_long_values(mut self) -> WriteSetIter<'w> {
         self.overlay.leave_out_long_values_of(self.set.keyspace());

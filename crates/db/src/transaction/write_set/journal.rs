@@ -1,15 +1,15 @@
-//! Undo journal of a write set.
+//! The undo journal of a write set.
 
 use super::WriteSet;
 use super::write::KeyWrite;
 use crate::locking::ranges::{InlineKey, RangeUndo};
 
-/// Undo record of one change.
+/// The information needed to undo one change of a write set.
 #[derive(Clone, Debug)]
 pub(super) enum UndoRecord {
-    /// The previous write of a key, if any.
+    /// The write that the key had before the change, if any.
     Write(InlineKey, Option<KeyWrite>),
-    /// The previous state of the ranges that a new deleted range replaced.
+    /// The deleted ranges that were replaced when a new deleted range was added.
     Range(RangeUndo),
 }
 
@@ -24,7 +24,8 @@ impl UndoRecord {
     }
 }
 
-/// Changes since the first mark, oldest first; disabled while there is no mark.
+/// Undo records of all changes after the first mark, oldest first. No changes are recorded while no
+/// mark exists.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UndoJournal {
     is_on: bool,
@@ -55,14 +56,15 @@ impl UndoJournal {
 }
 
 impl WriteSet {
-    /// Sets a mark to which later writes can be rolled back.
+    /// Creates a mark of the current state. [`WriteSet::undo_to`] can later roll the set back to
+    /// it.
     pub(crate) fn mark(&mut self) -> usize {
         self.writes.by_key_mut(&mut self.memory);
         self.journal.is_on = true;
         self.journal.undos.len()
     }
 
-    /// Undoes all writes since a mark (A6) and removes later marks.
+    /// Rolls the set back to its state at a mark (A6). Later marks become invalid.
     pub(crate) fn undo_to(&mut self, mark: usize) {
         while let Some(undo) = self.journal.pop_above(mark) {
             match undo {
@@ -76,7 +78,8 @@ impl WriteSet {
         }
     }
 
-    /// Restores the previous write of a key, or removes the key.
+    /// Restores the write that a key had before a change. If it had none, removes the key from the
+    /// set.
     fn replace(&mut self, key: &InlineKey, before: Option<KeyWrite>) {
         let writes = self.writes.by_key_mut(&mut self.memory);
         self.memory += before.as_ref().map_or(0, |write| write.taken(key));
@@ -87,7 +90,7 @@ impl WriteSet {
         self.memory -= now.map_or(0, |write| write.taken(key));
     }
 
-    /// Removes all marks and disables the journal.
+    /// Removes all marks. Changes are no longer recorded.
     pub(crate) fn forget_marks(&mut self) {
         self.journal = UndoJournal::default();
     }

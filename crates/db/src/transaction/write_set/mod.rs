@@ -1,15 +1,17 @@
 //! Uncommitted writes to one keyspace, overlaid on the store.
 //!
-//! *Scope*: the order of the writes, which of them hide data of the store, and the memory that they
-//! use.
+//! *Scope*: the order of the writes, which values of the store they replace or delete, and how much
+//! memory they use.
 //!
 //! *Must not depend on*: locks, conflicts, and commits; a [`WriteBatch`] commits the writes.
 //!
 //! Invariants:
 //!
-//! - **A5** A write of the set hides the store's value of its key. A range delete hides the store's
-//!   values of its keys, but no later write of the set.
-//! - **A6** Rolling back to a mark restores the state of the set when the mark was set.
+//! - **A5** A write of the set takes precedence over the store's value of its key. A range delete
+//!   takes precedence over the store's values of all keys in the range, but not over later writes
+//!   of the set.
+//! - **A6** Rolling the set back to a mark restores the state that the set had when the mark was
+//!   created.
 
 mod iter;
 mod journal;
@@ -41,14 +43,15 @@ use writes::WriteBuffer;
 /// Lower and upper bound of a range of user keys.
 pub(crate) type UserKeyBounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
-/// Uncommitted writes to one keyspace. Reads through the set see its writes overlaid on the store;
-/// other readers see none of them.
+/// Uncommitted writes to one keyspace. Reads through the set see the store with these writes
+/// overlaid on it. Other readers do not see the writes.
 ///
-/// Transactions are built from write sets. A set by itself isolates nothing: a caller whose writes
-/// depend on its reads holds locks of a [`LockTable`](crate::LockTable) for the duration, or reads
-/// from a [`Snapshot`].
+/// Transactions are built from write sets. A set on its own provides no isolation. A caller whose
+/// writes depend on its reads must hold locks of a [`LockTable`](crate::LockTable) until the
+/// commit, or must read from a [`Snapshot`].
 ///
-/// Reads through the set see values of the set until it is committed, even if they expire earlier.
+/// Until the set is committed, reads through the set see values that were put into it, even after
+/// they have expired.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -80,14 +83,15 @@ pub(crate) type UserKeyBounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 pub struct WriteSet {
     keyspace: Keyspace,
     writes: WriteBuffer,
-    /// Deleted ranges, which apply before `writes` (A5).
+    /// Deleted ranges. They take effect before `writes`, so they do not delete keys in `writes`
+    /// (A5).
     deleted: RangeSet,
     /// Memory used by `writes` and `deleted`, in bytes.
     memory: usize,
-    /// Undo information, recorded while there is a mark.
+    /// Undo journal, which records changes as long as there is a mark.
     journal: UndoJournal,
-    /// Time of the set's readers in milliseconds since 1970: puts of the set that expire at or
-    /// before it are hidden from them.
+    /// Time of readers of the set, in milliseconds since 1970. For these readers, a value of the
+    /// set that expires at or before this time is absent.
     now_ms: u64,
 }
 
@@ -115,14 +119,14 @@ impl WriteSet {
         }
     }
 
-    /// Sets the time of the set's readers, in milliseconds since 1970, which determines the expiry
-    /// of its puts.
+    /// Sets the time of readers of the set, in milliseconds since 1970. It determines which values
+    /// of the set have expired for them.
     pub(crate) fn at_time(mut self, now_ms: u64) -> WriteSet {
         self.now_ms = now_ms;
         self
     }
 
-    /// Returns the keyspace that the set writes to.
+    /// Returns the keyspace to which the set writes.
     #[must_use]
     pub fn keyspace(&self) -> &Keyspace {
         &self.keyspace
@@ -140,13 +144,13 @@ impl WriteSet {
         self.writes.by_key().len() + self.deleted.len()
     }
 
-    /// Returns the approximate memory used by the writes, in bytes.
+    /// Returns the approximate memory in bytes that the set uses.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.memory + self.journal.memory()
     }
 
-    /// Removes all writes; the set can be used again.
+    /// Removes all writes from the set, which can then be used again.
     pub fn clear(&mut self) {
         self.writes = WriteBuffer::new(self.keyspace.definition().prefix.len());
         self.deleted = RangeSet::default();
@@ -154,13 +158,14 @@ impl WriteSet {
         self.journal = UndoJournal::default();
     }
 
-    /// Sets the value of a key. [`WriteSet::add_to`] checks the lengths.
+    /// Sets the value of a key. The lengths of the key and the value are checked by
+    /// [`WriteSet::add_to`].
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl Into<Vec<u8>>) {
         let value = value.into();
         self.insert(key.as_ref(), KeyWrite::Put { value, expires_ms: 0 });
     }
 
-    /// Sets the value of a key until `expires`: see [`Keyspace::put_until`].
+    /// Sets the value of a key until the time `expires`: see [`Keyspace::put_until`].
     pub fn put_until(&mut self, key: impl AsRef<[u8]>, value: impl Into<Vec<u8>>, expires: SystemTime) {
         let (value, expires_ms) = (value.into(), expiry_ms(expires));
         self.insert(key.as_ref(), KeyWrite::Put { value, expires_ms });
@@ -171,8 +176,8 @@ impl WriteSet {
         self.insert(key.as_ref(), KeyWrite::Delete);
     }
 
-    /// Deletes all keys from `start` (inclusive) to `end` (exclusive); without an end, all keys
-    /// from `start`. Later writes are not affected.
+    /// Deletes all keys from `start` (inclusive) to `end` (exclusive). If `end` is `None`, deletes
+    /// all keys from `start` on. Writes that are added later are not affected.
     pub fn delete_range(&mut self, start: impl AsRef<[u8]>, end: Option<&[u8]>) {
         let start = start.as_ref();
         if end.is_some_and(|end| start >= end) {
@@ -222,7 +227,7 @@ impl WriteSet {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoOperator`], [`Error::BadOperand`]. The set is unchanged.
+    /// [`Error::NoOperator`], [`Error::BadOperand`]. After an error the set is unchanged.
     pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         let (key, operand) = (key.as_ref(), operand.as_ref());
         self.keyspace.check_operand(operand)?;
@@ -239,8 +244,8 @@ impl WriteSet {
         Ok(())
     }
 
-    /// Puts a value, or deletes the key if there is none. While the set is only written to, the
-    /// write is appended to a list and no map is built.
+    /// Puts a value, or deletes the key if `value` is `None`. As long as nothing has read the set,
+    /// the write is appended to a list, and no map by key is built.
     pub(crate) fn write(&mut self, key: &[u8], value: Option<&[u8]>, expires_ms: u64) {
         let prefix = &self.keyspace.definition().prefix;
         if !self.journal.is_on()
@@ -252,7 +257,7 @@ impl WriteSet {
         self.insert(key, KeyWrite::of(value, expires_ms));
     }
 
-    /// Frees the memory of writes that later ones to the same key replace.
+    /// Frees the memory of writes that later writes to the same key have replaced.
     pub(crate) fn forget_overwritten(&mut self) {
         self.writes.by_key_mut(&mut self.memory);
     }
@@ -268,7 +273,8 @@ impl WriteSet {
         }
     }
 
-    /// Returns the effect of the set's own writes on a key, or `None` if they do not affect it.
+    /// Returns the effect of the set's writes on a key. Returns `None` if they do not affect the
+    /// key.
     #[must_use]
     pub fn own(&self, key: impl AsRef<[u8]>) -> Option<OwnWrite<'_>> {
         let key = key.as_ref();
@@ -278,7 +284,7 @@ impl WriteSet {
         }
     }
 
-    /// Returns whether the value of a key depends on the store.
+    /// Returns whether the value of a key depends on its value in the store.
     pub(crate) fn asks_store(&self, key: &[u8]) -> bool {
         match self.writes.by_key().get(key) {
             Some(write) => write.asks_store(),
@@ -286,13 +292,15 @@ impl WriteSet {
         }
     }
 
-    /// Returns whether a deleted range hides the store's value of a key.
+    /// Returns whether a deleted range of the set contains the key, so that its value in the store
+    /// is invisible.
     #[must_use]
     pub fn hides(&self, key: impl AsRef<[u8]>) -> bool {
         self.deleted.contains(key.as_ref())
     }
 
-    /// Returns the value of a key from the set, or the current value from the store.
+    /// Returns the value of a key as seen through the set: the current value in the store, with the
+    /// set's writes applied.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
@@ -301,7 +309,8 @@ impl WriteSet {
         self.own_or(key, || self.keyspace.get(key))
     }
 
-    /// Returns the value of a key from the set, or from a snapshot.
+    /// Returns the value of a key as seen through the set: the value in a snapshot, with the set's
+    /// writes applied.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -310,8 +319,8 @@ impl WriteSet {
         self.own_or(key, || snapshot.get(&self.keyspace, key))
     }
 
-    /// Returns the value of a key: the set's writes applied to the result of `read`, which is
-    /// called only if the value depends on it.
+    /// Returns the value of a key after the set's writes. `read` returns the value in the store,
+    /// and is called only if the result depends on it.
     pub(crate) fn own_or(
         &self,
         key: &[u8],
@@ -325,20 +334,21 @@ impl WriteSet {
         }
     }
 
-    /// Returns the result of a write on a key whose value in the store is `base`.
+    /// Applies a write to `base`, the value of the key in the store, and returns the result.
     fn read_over(&self, key: &[u8], write: &KeyWrite, base: Option<Value>) -> Result<Option<Value>> {
         let read = write.over(base, self.now_ms, self.keyspace.operator());
         read.map_err(|bad| bad_base(&self.keyspace, key, bad))
     }
 
-    /// Returns an iterator over all keys and values, in key order: the store at the current commit,
-    /// overlaid with the writes of the set.
+    /// Returns an iterator over all keys and values, in key order, as seen through the set: the
+    /// latest visible commit of the store, overlaid with the set's writes.
     #[must_use]
     pub fn iter(&self) -> WriteSetIter<'_> {
         self.range::<&[u8]>(..)
     }
 
-    /// Returns an iterator over the keys within bounds and their values: see [`WriteSet::iter`].
+    /// Returns an iterator over the keys within bounds and their values, in key order, as seen
+    /// through the set: see [`WriteSet::iter`].
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -361,8 +371,8 @@ impl WriteSet {
         WriteSetIter::new(self, bounds, self.keyspace.range::<&[u8]>(bounds))
     }
 
-    /// Returns an iterator over the keys within bounds and their values: a snapshot, overlaid with
-    /// the writes of the set.
+    /// Returns an iterator over the keys within bounds and their values, in key order. It returns
+    /// the contents of a snapshot, overlaid with the set's writes.
     ///
     /// # Panics
     /// If the snapshot belongs to another store.
@@ -377,11 +387,12 @@ impl WriteSet {
         WriteSetIter::new(self, bounds, base)
     }
 
-    /// Adds all writes to a batch, which commits them atomically with its other writes.
+    /// Adds all writes of the set to a batch. When the batch is committed, they take effect
+    /// atomically with its other writes.
     ///
     /// # Errors
-    /// As [`WriteBatch::put`]. After an error the batch may contain some of the writes and must not
-    /// be written.
+    /// As [`WriteBatch::put`]. After an error, the batch may contain some of the set's writes, and
+    /// must not be committed.
     pub fn add_to(&self, batch: &mut WriteBatch) -> Result<()> {
         for (start, end) in self.deleted.iter() {
             batch.delete_range(&self.keyspace, start, end)?;
@@ -415,42 +426,43 @@ impl WriteSet {
         let until = (expires_ms != 0).then(|| Duration::from_millis(expires_ms));
         match until.and_then(|until| UNIX_EPOCH.checked_add(until)) {
             Some(until) => batch.put_until(&self.keyspace, key, value, until)?,
-            // A time beyond the range of `SystemTime` means no expiry.
+            // An expiry time that `SystemTime` cannot represent is so late that the value never
+            // expires.
             None => batch.put(&self.keyspace, key, value)?,
         };
         Ok(())
     }
 
-    /// Visits the written keys; a key may be visited more than once.
+    /// Calls `visit` with each written key. It may be called more than once for a key.
     pub(crate) fn visit_keys(&self, visit: impl FnMut(&[u8])) {
         self.writes.visit_keys(visit);
     }
 
-    /// Returns the start and end of each deleted range, in order.
+    /// Returns the start and the end of each deleted range, in key order.
     pub(crate) fn deleted_ranges(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
         self.deleted.iter()
     }
 }
 
-/// Converts bounds to slices of their keys.
+/// Converts a range of keys to bounds that are byte slices.
 pub(crate) fn slices<'r, K: AsRef<[u8]> + 'r>(range: &'r impl RangeBounds<K>) -> UserKeyBounds<'r> {
     let slice = |bound: Bound<&'r K>| bound.map(AsRef::as_ref);
     (slice(range.start_bound()), slice(range.end_bound()))
 }
 
-/// Returns the result of merging an operand into a key whose value in the store is `base`.
+/// Merges an operand into `base`, the value of the key in the store, and returns the result.
 pub(crate) fn merged_over(
     keyspace: &Keyspace,
     key: &[u8],
     operand: Vec<u8>,
     base: Option<Value>,
 ) -> Result<Option<Value>> {
-    // A merge alone does not depend on the time.
+    // The result of a merge does not depend on the time, so any time can be passed.
     let read = KeyWrite::Merge { operand }.over(base, 0, keyspace.operator());
     read.map_err(|bad| bad_base(keyspace, key, bad))
 }
 
-/// Returns the error for a value that the operator cannot merge operands into.
+/// Returns the error that the merge operator cannot merge operands into the value of a key.
 #[cold]
 pub(crate) fn bad_base(keyspace: &Keyspace, key: &[u8], bad: BadOperand) -> Error {
     Error::BadBase {

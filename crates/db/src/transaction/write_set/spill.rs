@@ -1,4 +1,4 @@
-//! Spilling a write set to the layers of an ingest.
+//! Moving the writes of a set to the layers of an ingest.
 
 use super::WriteSet;
 use super::write::KeyWrite;
@@ -8,7 +8,8 @@ use alluvium_dictionary::contract::BulkIngest;
 use alluvium_storage::Result;
 
 impl WriteSet {
-    /// Adds the deleted ranges to the newest layer of an ingest. Returns whether there are any.
+    /// Adds the deleted ranges of the set to the newest layer of an ingest. Returns whether the set
+    /// has any.
     pub(crate) fn pour_ranges(&self, ingest: &mut dyn BulkIngest) -> bool {
         for (start, end) in self.deleted.iter() {
             ingest.delete_range(&self.tree_key(start), &self.tree_end(end));
@@ -16,8 +17,9 @@ impl WriteSet {
         self.deleted.len() > 0
     }
 
-    /// Adds the writes to the newest layer of an ingest, each key once. For a merge on top of a put
-    /// of the set, adds the put. Returns whether there are any writes.
+    /// Adds the writes of the set to the newest layer of an ingest, with one message for each key.
+    /// If operands were merged into a put of the set, only the put is added here. Returns whether
+    /// anything was added.
     pub(crate) fn pour_writes(&self, ingest: &mut dyn BulkIngest) -> Result<bool> {
         for (key, write) in self.writes.by_key() {
             let message = match write {
@@ -36,8 +38,8 @@ impl WriteSet {
         Ok(!self.writes.by_key().is_empty())
     }
 
-    /// Adds the merges on top of puts of the set to the newest layer of an ingest. Returns whether
-    /// there are any.
+    /// Adds the operands that were merged into puts of the set to the newest layer of an ingest,
+    /// which must be above the layer with the puts. Returns whether anything was added.
     pub(crate) fn pour_merges_upon_puts(&self, ingest: &mut dyn BulkIngest) -> Result<bool> {
         let mut are_there = false;
         for (key, write) in self.writes.by_key() {
@@ -49,8 +51,8 @@ impl WriteSet {
         Ok(are_there)
     }
 
-    /// Returns the first and the last written key as tree keys; `None` for an empty set. Includes
-    /// the bounds of deleted ranges.
+    /// Returns the first and the last written key, as tree keys. The bounds of deleted ranges are
+    /// included. Returns `None` if the set is empty.
     pub(crate) fn stretch(&self) -> Option<(TreeKey, TreeKey)> {
         let mut stretch: Option<(TreeKey, TreeKey)> = None;
         let mut add = |low: TreeKey, high: TreeKey| match &mut stretch {

@@ -1,11 +1,11 @@
-//! One write of a set, and its effect on the store's value.
+//! A write of a set, and its effect on the value that the key has in the store.
 
 use crate::error::Result;
 use crate::locking::ranges::InlineKey;
 use crate::read::value::Value;
 use alluvium_dictionary::merge::{BadOperand, MergeOperator};
 
-/// The net effect of the set's writes on a key.
+/// The combined effect of all writes of a set to one key.
 #[derive(Clone, Debug)]
 pub(super) enum KeyWrite {
     Put {
@@ -13,12 +13,13 @@ pub(super) enum KeyWrite {
         expires_ms: u64,
     },
     Delete,
-    /// Operands, combined into one, to be merged into the store's value.
+    /// Operands that are to be merged into the value in the store, combined into one operand.
     Merge {
         operand: Vec<u8>,
     },
-    /// Operands, combined into one, on top of a put of the set that expires or that the operator
-    /// cannot merge into.
+    /// Operands that were merged into a put of the set, combined into one operand. They are kept
+    /// apart from the value of the put if that value expires, or if the operator cannot merge
+    /// operands into it.
     MergeUpon {
         operand: Vec<u8>,
         value: Vec<u8>,
@@ -26,21 +27,23 @@ pub(super) enum KeyWrite {
     },
 }
 
-/// Effect of a write set's own writes on a key.
+/// The effect of a write set's writes on one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnWrite<'w> {
-    /// The key has this value.
+    /// The set gives the key this value.
     Put(&'w [u8]),
-    /// The key has no value.
+    /// The set deletes the key.
     Deleted,
-    /// The operand is merged into the store's value; [`WriteSet::get`] returns the result.
+    /// The set merges this operand into the value in the store. [`WriteSet::get`] returns the
+    /// result of the merge.
     ///
     /// [`WriteSet::get`]: crate::WriteSet::get
     Merged(&'w [u8]),
 }
 
 impl<'w> OwnWrite<'w> {
-    /// Returns the value, or `None` if the key has none. For a merge, returns the operand alone.
+    /// Returns the value that the set gives the key, or `None` if the set deletes it. For a merge,
+    /// returns the operand alone.
     #[must_use]
     pub fn value(self) -> Option<&'w [u8]> {
         match self {
@@ -54,7 +57,7 @@ fn is_over(expires_ms: u64, now_ms: u64) -> bool {
     expires_ms != 0 && expires_ms <= now_ms
 }
 
-/// Merges an operand into the value below it, if there is one.
+/// Merges an operand into `base`. If there is no `base` value, the operand becomes the value.
 fn folded(
     base: Option<Vec<u8>>,
     operand: &[u8],
@@ -69,10 +72,11 @@ fn folded(
 }
 
 impl KeyWrite {
-    /// Approximate overhead of a write beyond its bytes: its entry in the map.
+    /// Approximate memory of a write in bytes, in addition to its key and value: the size of its
+    /// entry in the map.
     pub(super) const PER_WRITE: usize = size_of::<InlineKey>() + size_of::<KeyWrite>();
 
-    /// Returns a put, or a delete if there is no value.
+    /// Returns a put of the value, or a delete if `value` is `None`.
     pub(super) fn of(value: Option<&[u8]>, expires_ms: u64) -> KeyWrite {
         value.map_or(KeyWrite::Delete, |value| KeyWrite::Put {
             value: value.to_vec(),
@@ -80,7 +84,7 @@ impl KeyWrite {
         })
     }
 
-    /// Returns the memory used by the write and its key, in bytes.
+    /// Returns the memory in bytes that the write and its key use.
     pub(super) fn taken(&self, key: &[u8]) -> usize {
         let bytes = match self {
             KeyWrite::Put { value, .. } => value.len(),
@@ -91,7 +95,7 @@ impl KeyWrite {
         KeyWrite::PER_WRITE + key.len() + bytes
     }
 
-    /// Returns the write with an operand merged into it.
+    /// Returns the write that results from merging the operand `newer` into this write.
     pub(super) fn merged(&self, newer: &[u8], operator: &dyn MergeOperator) -> KeyWrite {
         match self {
             KeyWrite::Delete => KeyWrite::Put {
@@ -127,7 +131,7 @@ impl KeyWrite {
         }
     }
 
-    /// Returns the effect of the write without the store's value.
+    /// Returns the effect of the write as far as it is known without the value in the store.
     pub(super) fn own(&self, now_ms: u64) -> OwnWrite<'_> {
         match self {
             KeyWrite::Put { expires_ms, .. } if is_over(*expires_ms, now_ms) => OwnWrite::Deleted,
@@ -137,13 +141,14 @@ impl KeyWrite {
         }
     }
 
-    /// Returns whether the value depends on the store.
+    /// Returns whether the value of the key depends on its value in the store.
     pub(super) fn asks_store(&self) -> bool {
         matches!(self, KeyWrite::Merge { .. })
     }
 
-    /// Returns the value that a reader sees if the store has `base`; fails if the operator cannot
-    /// merge into it.
+    /// Applies the write to `base`, the value of the key in the store, and returns the value that a
+    /// reader at the time `now_ms` sees. Returns an error if the operator cannot merge into the
+    /// value.
     pub(super) fn over(
         &self,
         base: Option<Value>,
@@ -171,7 +176,8 @@ impl KeyWrite {
     }
 }
 
-/// Returns the store's value of a key, if the write depends on it.
+/// Calls `read` for the value of the key in the store if the write depends on that value. Otherwise
+/// returns `None`.
 pub(super) fn base_of(
     write: &KeyWrite,
     read: impl FnOnce() -> Result<Option<Value>>,
