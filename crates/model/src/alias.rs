@@ -1,9 +1,9 @@
-//! Draws from a discrete distribution in constant time (Walker's alias method, in Vose's form).
+//! Sampling from a discrete distribution in constant time (Walker's alias method, in Vose's form).
 
 use crate::SplitMix64;
 use crate::parameter::{BadParameter, require};
 
-/// A table that draws indexes with probabilities proportional to their weights.
+/// A table from which indexes are sampled with probabilities proportional to their weights.
 ///
 /// ```
 /// use alluvium_model::{AliasTable, SplitMix64};
@@ -15,16 +15,17 @@ use crate::parameter::{BadParameter, require};
 /// ```
 #[derive(Clone, Debug)]
 pub struct AliasTable {
-    /// For each column, the probability of its own index, and the alias drawn otherwise.
+    /// For each column, the probability that its own index is returned, and the alias that is
+    /// returned otherwise.
     columns: Vec<(f64, u32)>,
 }
 
 impl AliasTable {
-    /// Creates the table for `weights`, which need not add up to 1.
+    /// Creates a table for `weights`, which need not add up to 1.
     ///
     /// # Errors
     /// [`BadParameter`] if a weight is negative or not finite, if there are no weights, or if all
-    /// are 0.
+    /// weights are 0.
     pub fn new(weights: &[f64]) -> Result<AliasTable, BadParameter> {
         for &weight in weights {
             let finite = weight.is_finite() && weight >= 0.0;
@@ -56,17 +57,17 @@ impl AliasTable {
                 small.push(more);
             }
         }
-        // The remaining columns differ from 1 only by rounding.
+        // The probabilities of the remaining columns differ from 1 only because of rounding.
         for index in small.into_iter().chain(large) {
             columns[index as usize].0 = 1.0;
         }
         Ok(AliasTable { columns })
     }
 
-    /// Draws an index with a probability proportional to its weight.
+    /// Returns a random index. The probability of each index is proportional to its weight.
     pub fn draw(&self, random: &mut SplitMix64) -> usize {
-        // One random number is used twice: its integer part selects the column, its fraction
-        // decides within it.
+        // A single random number serves two purposes: its integer part selects the column, and its
+        // fractional part selects between the column's own index and the alias.
         let at = random.unit() * self.columns.len() as f64;
         let column = (at as usize).min(self.columns.len() - 1);
         let (stays, instead) = self.columns[column];

@@ -1,30 +1,33 @@
-//! Predicts the contents of a cache with a probation period (S3-FIFO, Yang et al., SOSP 2023), like
-//! that of `alluvium_storage::cache`.
+//! Predicts which pages a cache with a probation period contains (S3-FIFO, Yang et al., SOSP 2023).
+//! The cache of `alluvium_storage::cache` is of this kind.
 //!
-//! A page that is read stays on probation for a time `cold`. It is promoted if it is requested
-//! during that time, or within the time that its name is remembered afterwards. A promoted page
-//! stays while it is requested at least once in each time `kept`. Requests are independent, so each
-//! page goes through the same cycle repeatedly, and its hit rate equals the share of the cycle in
-//! which it is cached. Both times are such that the pages occupy the available memory (Che et al.,
-//! "Hierarchical Web Caching Systems", 2002).
+//! A page that is read enters probation for a time `cold`. It is promoted if it is requested again
+//! during probation, or afterwards while its name is still remembered. A promoted page stays in the
+//! cache as long as it is requested at least once in each period of length `kept`. Requests are
+//! assumed to be independent, so each page goes through the same cycle repeatedly, and its hit rate
+//! equals the fraction of the cycle during which it is cached. Both times are chosen such that the
+//! pages occupy the available memory (Che et al., "Hierarchical Web Caching Systems", 2002).
 
-/// Share of the memory for pages on probation.
+/// Fraction of the memory that is reserved for pages on probation.
 const COLD: f64 = 1.0 / 8.0;
-/// Length of the remembered period in units of the probation period: names are remembered for as
-/// many pages as fit into memory.
+/// Time for which the name of an evicted page is remembered, in units of the probation period. It
+/// follows from the rule that as many names are remembered as pages fit into memory.
 const REMEMBERED: f64 = 8.0;
-/// Number of iterations for the probation time, and of bisections for the other time.
+/// Number of iterations that determine the probation time. Each iteration determines the other time
+/// by a number of bisections.
 const ROUNDS: usize = 5;
 const STEPS: usize = 18;
 
-/// Times until unrequested pages are evicted, in requests.
+/// The characteristic times of a cache, in requests: the times after which pages that are not
+/// requested are evicted, on probation and after promotion.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct EvictionTimes {
     cold: f64,
     kept: f64,
 }
 
-/// Probabilities that a page is not requested within each of the times.
+/// The probabilities that a page is not requested within each of the characteristic times of a
+/// cache.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct IdleProbabilities {
     cold: f64,
@@ -32,16 +35,16 @@ pub(crate) struct IdleProbabilities {
     kept: f64,
 }
 
-/// The result of a page's cycle.
+/// How long and how often a page is in the cache, as a result of its cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CacheResidency {
-    /// Share of the time in which the page is cached.
+    /// Fraction of the time for which the page is cached.
     pub(crate) there: f64,
-    /// Number of times the page enters probation, per request.
+    /// Number of times that the page enters probation, per request of the workload.
     pub(crate) trials: f64,
 }
 
-/// The bytes that pages occupy, and the bytes that enter probation per request.
+/// The memory that pages occupy in bytes, and the bytes that enter probation per request.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CacheLoad {
     pub(crate) bytes: f64,
@@ -49,7 +52,7 @@ pub(crate) struct CacheLoad {
 }
 
 impl CacheLoad {
-    /// Adds pages with this total size.
+    /// Adds pages with a total size of `bytes`, all of which have the same residency.
     pub(crate) fn add(&mut self, bytes: f64, stay: CacheResidency) {
         self.bytes += bytes * stay.there;
         self.trials += bytes * stay.trials;
@@ -57,8 +60,7 @@ impl CacheLoad {
 }
 
 impl IdleProbabilities {
-    /// Returns the probabilities for a page that is requested whenever either of two independent
-    /// sources requests it.
+    /// Returns the probabilities for a page that is requested by either of two independent sources.
     pub(crate) fn and(self, other: IdleProbabilities) -> IdleProbabilities {
         IdleProbabilities {
             cold: self.cold * other.cold,
@@ -67,7 +69,8 @@ impl IdleProbabilities {
         }
     }
 
-    /// Returns the probabilities for a source that is present only with probability `share`.
+    /// Returns the probabilities for a source of requests that exists only with probability
+    /// `share`.
     pub(crate) fn with_chance(self, share: f64) -> IdleProbabilities {
         let of = |idle: f64| 1.0 - share * (1.0 - idle);
         IdleProbabilities {
@@ -77,7 +80,8 @@ impl IdleProbabilities {
         }
     }
 
-    /// Returns the weighted mean of several.
+    /// Returns the weighted mean of several probabilities, given as pairs of a weight and the
+    /// probabilities.
     pub(crate) fn mean(all: impl Iterator<Item = (f64, IdleProbabilities)>) -> IdleProbabilities {
         let (mut weights, mut sum) = (0.0, [0.0; 3]);
         for (weight, one) in all {
@@ -97,7 +101,8 @@ impl IdleProbabilities {
         }
     }
 
-    /// Returns the probabilities for a page with `count` independent sources like this one.
+    /// Returns the probabilities for a page that has `count` independent sources of requests like
+    /// this one.
     pub(crate) fn of_many(self, count: f64) -> IdleProbabilities {
         IdleProbabilities {
             cold: self.cold.powf(count),
@@ -108,13 +113,14 @@ impl IdleProbabilities {
 }
 
 impl EvictionTimes {
-    /// The times of a cache in which everything fits.
+    /// The characteristic times of a cache that is large enough for all pages.
     const FOREVER: EvictionTimes = EvictionTimes {
         cold: f64::INFINITY,
         kept: f64::INFINITY,
     };
 
-    /// Returns the times of a cache of this capacity. `load` returns the occupancy for given times.
+    /// Returns the characteristic times of a cache with the given capacity in bytes. `load`
+    /// computes, for given characteristic times, the memory that the pages would occupy.
     pub(crate) fn of(capacity: f64, load: impl Fn(&EvictionTimes) -> CacheLoad) -> EvictionTimes {
         if load(&EvictionTimes::FOREVER).bytes <= capacity {
             return EvictionTimes::FOREVER;
@@ -123,7 +129,7 @@ impl EvictionTimes {
         if capacity <= 0.0 {
             return times;
         }
-        // Without memory, every request enters probation.
+        // If both times are zero, every request misses the cache and enters probation.
         times.cold = COLD * capacity / load(&times).trials.max(f64::MIN_POSITIVE);
         for _ in 0..ROUNDS {
             let (mut low, mut high) = (-10.0_f64, 60.0_f64);
@@ -142,7 +148,8 @@ impl EvictionTimes {
         times
     }
 
-    /// Returns the probabilities that a source with this request rate is idle.
+    /// Returns the probabilities that a source with this request rate makes no request within each
+    /// of the characteristic times.
     pub(crate) fn idle(&self, rate: f64) -> IdleProbabilities {
         let idle = |time: f64| match time.is_infinite() {
             true => 0.0,
@@ -155,7 +162,8 @@ impl EvictionTimes {
         }
     }
 
-    /// Returns the residency of a page with this request rate and these idle probabilities.
+    /// Returns the residency of a page that has this request rate and these probabilities of not
+    /// being requested.
     pub(crate) fn stay(&self, rate: f64, idle: IdleProbabilities) -> CacheResidency {
         if rate <= 0.0 {
             return CacheResidency::default();
@@ -166,8 +174,8 @@ impl EvictionTimes {
                 trials: 0.0,
             };
         }
-        // Expected number of probation periods until promotion, and the share of them without a
-        // request.
+        // The expected number of probation periods until the page is promoted. A fraction of them
+        // passes without a request.
         let passed = 1.0 - idle.cold * idle.remembered;
         let trials = 1.0 / passed.max(1e-12);
         let there = trials * self.cold + self.kept / idle.kept.max(1e-12);
@@ -178,7 +186,7 @@ impl EvictionTimes {
         }
     }
 
-    /// Returns the residency of a page with this request rate and independent request times.
+    /// Returns the residency of a page with this request rate whose requests are independent.
     pub(crate) fn page(&self, rate: f64) -> CacheResidency {
         self.stay(rate, self.idle(rate))
     }
@@ -188,7 +196,8 @@ impl EvictionTimes {
 mod tests {
     use super::*;
 
-    /// Two kinds of pages of one byte: the number of pages and the request rate of each kind.
+    /// Computes the load of a cache for two kinds of pages, each of one byte. `kinds` gives the
+    /// number of pages and the total request rate of each kind.
     fn load(kinds: [(f64, f64); 2]) -> impl Fn(&EvictionTimes) -> CacheLoad {
         move |times| {
             let mut load = CacheLoad::default();
@@ -216,7 +225,8 @@ mod tests {
         let kinds = [(1000.0, 0.5), (30_000.0, 0.5)];
         let times = EvictionTimes::of(1600.0, load(kinds));
         let often = times.page(0.5 / 1000.0).there;
-        // The 1,600 most recently used pages would contain 0.78 of these.
+        // An LRU cache would contain only a fraction of 0.78 of these pages, among the 1,600 most
+        // recently used ones.
         assert!(often > 0.9, "{often}");
         let all = [(1000.0, 0.5), (500.0, 0.5)];
         assert_eq!(EvictionTimes::of(1600.0, load(all)).page(0.001).there, 1.0);

@@ -1,11 +1,13 @@
-//! The three cost models as clocks (Bender §2: DAM, Definition 1: PDAM, Definition 2: affine).
+//! The three cost models, implemented as cost clocks (Bender §2: DAM, Definition 1: PDAM,
+//! Definition 2: affine).
 
 use alluvium_base::cost::{AccessKind, CostClock, CostFault, DeviceAccess};
 use std::collections::HashMap;
 
-/// The disk-access machine: a device that transfers one block at a time, each at unit cost.
+/// The disk-access machine (DAM): a device that transfers one block at a time, and needs the same
+/// time for every block.
 ///
-/// An access pays for every block that it touches; accesses are serialised.
+/// The cost of an access is the number of blocks that it touches. Accesses are serialised.
 ///
 /// ```
 /// use alluvium_base::cost::{DeviceAccess, AccessKind, CostClock};
@@ -45,8 +47,8 @@ impl CostClock for DamClock {
     }
 }
 
-/// The affine model: an access of x bytes costs a setup plus x times a transfer cost. Accesses are
-/// serialised (a disk has one arm).
+/// The affine model: an access of x bytes costs a setup time plus x times a transfer time. Accesses
+/// are serialised, because a disk has a single arm.
 ///
 /// ```
 /// use alluvium_base::cost::{DeviceAccess, AccessKind, CostClock};
@@ -66,8 +68,9 @@ pub struct AffineClock {
 }
 
 impl AffineClock {
-    /// Creates a device with a setup of `setup_ns` that then transfers `unit` bytes in
-    /// `transfer_ns`. Fractions of a nanosecond are rounded up.
+    /// Creates a device that needs `setup_ns` nanoseconds for the setup of an access, and
+    /// `transfer_ns` nanoseconds for the transfer of each `unit` bytes. Fractions of a nanosecond
+    /// are rounded up.
     ///
     /// # Panics
     /// If `unit` is zero.
@@ -82,17 +85,18 @@ impl AffineClock {
         }
     }
 
-    /// Returns the cost of one access of `bytes`, in nanoseconds.
+    /// Returns the time of one access of `bytes` bytes, in nanoseconds.
     #[must_use]
     pub fn cost_ns(&self, bytes: u64) -> u64 {
         let transfer = (u128::from(bytes) * u128::from(self.transfer_ns)).div_ceil(u128::from(self.unit));
         self.setup_ns + u64::try_from(transfer).expect("an access takes less than five centuries")
     }
 
-    /// Returns the size at which transfer and setup cost the same, 1/α in bytes, rounded down.
+    /// Returns the access size in bytes at which the transfer takes as long as the setup. This is
+    /// 1/α, rounded down.
     ///
     /// # Panics
-    /// If the transfer cost is zero, because no such size exists.
+    /// If the transfer time is zero, because then no such size exists.
     #[must_use]
     pub fn half_bandwidth(&self) -> u64 {
         let size = u128::from(self.setup_ns) * u128::from(self.unit) / u128::from(self.transfer_ns);
@@ -107,14 +111,17 @@ impl CostClock for AffineClock {
     }
 }
 
-/// The parallel disk-access machine: time is divided into steps, and each step transfers at most P
-/// blocks.
+/// The parallel disk-access machine (PDAM): time is divided into steps, and the device transfers at
+/// most P blocks in each step.
 ///
-/// A step has P slots; reading a block uses one slot, writing a block uses `write_weight`. An
-/// access uses free slots of the step in which it is issued, then of later steps, never of earlier
-/// ones: the unused slots of a step are lost. It completes at the end of its last block's step.
-/// Accesses are CREW: in the step in which a block is written, no other access may touch it. A
-/// conflicting access is a [`CostFault`]; its blocks before the conflict stay charged.
+/// A step has P slots. Reading a block uses one slot, and writing a block uses `write_weight`
+/// slots. An access uses the free slots of the step in which it is issued, and then those of later
+/// steps. It never uses slots of earlier steps, so the unused slots of a past step are lost. The
+/// access completes at the end of the step that transfers its last block.
+///
+/// Accesses are CREW (concurrent reads, exclusive writes): in a step in which a block is written,
+/// no other access may touch that block. If two accesses conflict, the second one fails with a
+/// [`CostFault`]. Those of its blocks that precede the conflict nevertheless use their slots.
 ///
 /// ```
 /// use alluvium_base::cost::{DeviceAccess, AccessKind, CostClock};
@@ -131,16 +138,17 @@ pub struct PdamClock {
     block: u64,
     step_ns: u64,
     write_weight: u64,
-    /// The step being filled: all earlier ones are full or in the past.
+    /// Number of the step whose slots are being used. All earlier steps are full or in the past.
     step: u64,
     used: u64,
-    /// The blocks transferred in this step: (file, block) and the kind of access.
+    /// The blocks that this step transfers, identified by file and block number, with the kind of
+    /// access.
     moving: HashMap<(u64, u64), AccessKind>,
 }
 
 impl PdamClock {
-    /// Creates a device that transfers `slots` blocks of `block` bytes in a step of `step_ns`, at
-    /// equal cost for reads and writes.
+    /// Creates a device that transfers `slots` blocks of `block` bytes in each step of `step_ns`
+    /// nanoseconds. Reads and writes cost the same.
     ///
     /// # Panics
     /// If any argument is zero.
@@ -161,7 +169,7 @@ impl PdamClock {
         }
     }
 
-    /// Returns the same device, on which writing a block uses `weight` slots.
+    /// Returns the same device, except that writing a block uses `weight` slots.
     ///
     /// # Panics
     /// If `weight` is zero.
@@ -172,7 +180,7 @@ impl PdamClock {
         self
     }
 
-    /// Returns P, the number of blocks per step.
+    /// Returns P, the number of slots of a step.
     #[must_use]
     pub fn slots(&self) -> u64 {
         self.slots
@@ -190,7 +198,8 @@ impl PdamClock {
         self.moving.clear();
     }
 
-    /// Returns whether another access in this step conflicts with one of `kind` to `block`.
+    /// Returns whether an access of kind `kind` to the block conflicts with an earlier access in
+    /// the current step.
     fn excluded(&self, file: u64, block: u64, kind: AccessKind) -> bool {
         let other = self.moving.get(&(file, block));
         other.is_some_and(|&other| other == AccessKind::Write || kind == AccessKind::Write)
@@ -223,14 +232,14 @@ impl CostClock for PdamClock {
                 wanted -= taken;
             }
             last = self.step;
-            // An access never conflicts with itself: its blocks are distinct.
+            // The blocks of one access are distinct, so an access cannot conflict with itself.
             self.moving.insert((access.file, block), access.kind);
         }
         Ok((last + 1) * self.step_ns)
     }
 }
 
-/// Returns the range of block numbers that an access touches.
+/// Returns the range of the block numbers that an access touches.
 fn blocks(access: &DeviceAccess, block: u64) -> std::ops::Range<u64> {
     if access.len == 0 {
         return 0..0;

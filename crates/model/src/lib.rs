@@ -1,22 +1,22 @@
-//! Cost models of storage: pure arithmetic.
+//! Cost models of storage, which are pure arithmetic.
 //!
-//! *Scope*: the cost models of external memory (DAM, affine, PDAM) as clocks that charge accesses;
-//! the parameters of real devices, how to fit them to measurements, and their consequences for a
-//! store; the optimal nodes of B-trees and Bε-trees; the popularity of keys, and the resulting
-//! writes, reads and memory of structures: LSM-trees, LevelDB, COLA, SAMT and SILT.
+//! *Scope*: the cost models of external memory (DAM, affine, PDAM) as clocks that compute the time
+//! of accesses; the parameters of real devices, their fit to measurements, and what they imply for
+//! a store; the optimal nodes of B-trees and Bε-trees; the popularity of keys, and the writes,
+//! reads and memory of structures under it: LSM-trees, LevelDB, COLA, SAMT and SILT.
 //!
 //! *Must not depend on*: devices, files, threads, real time. Results depend only on the arguments;
 //! random numbers are drawn from a seed given by the caller.
 //!
 //! Source: Bender et al., "External-memory Dictionaries in the Affine and PDAM Models", ACM
-//! Transactions on Parallel Computing 8(3), 2021; cited below as *Bender*. The structures are
-//! of *Lim* (see [`popularity`]) and *Conway* (see [`lsm`]).
+//! Transactions on Parallel Computing 8(3), 2021; cited below as *Bender*. The models of structures
+//! are from *Lim* (see [`popularity`]) and *Conway* (see [`lsm`]).
 //!
 //! Invariants:
 //!
-//! - **M1** Costs are exact integers of nanoseconds: no rounding depends on the order of charges.
-//! - **M2** A clock never charges an access for time before it was issued: the capacity of an idle
-//!   device is lost.
+//! - **M1** Costs are integer numbers of nanoseconds and exact: no rounding depends on the order in
+//!   which accesses are charged.
+//! - **M2** An access never uses time before it was issued: the capacity of an idle device is lost.
 
 mod alias;
 mod cache;

@@ -1,20 +1,22 @@
-//! Minima of functions of several variables, without derivatives (Nelder and Mead).
+//! Minimisation of functions of several variables without derivatives (Nelder and Mead).
 
-/// A point and the function's value there.
+/// A point, with the value of the function at this point.
 pub(crate) type MinimumPoint = (Vec<f64>, f64);
 
-/// Relative difference between the values at the corners below which the search ends.
+/// Convergence tolerance: a search stops once the relative difference between the function values
+/// at the vertices of the simplex is less than this.
 const CLOSE: f64 = 1e-10;
 
-/// Maximum number of steps of one search.
+/// Maximum number of steps of a search.
 const STEPS: usize = 2000;
 
-/// Returns a local minimum near `start`, which must have a finite value. `step` is the distance of
-/// the initial corners from it. The search avoids points where the function is infinite.
+/// Returns a local minimum of the function `of` near the point `start`, at which the value must be
+/// finite. `step` is the distance of the other vertices of the initial simplex from `start`. The
+/// function may be infinite at invalid points, which the search avoids.
 pub(crate) fn minimum(start: &[f64], step: f64, of: &mut impl FnMut(&[f64]) -> f64) -> MinimumPoint {
     let mut best = (start.to_vec(), of(start));
-    // A simplex may collapse before it reaches the minimum: restart until that brings no
-    // improvement.
+    // The simplex may collapse before it reaches the minimum. Restart the search until a restart no
+    // longer improves the value.
     for _ in 0..20 {
         let found = descend(&best.0, step, of);
         let gained = best.1 - found.1;
@@ -104,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_bottom_of_a_curved_valley_is_found() {
-        // Rosenbrock's function: (1, 1).
+        // Rosenbrock's function, whose minimum is at (1, 1).
         let mut calls = 0;
         let (at, value) = minimum(&[-1.2, 1.0], 0.5, &mut |x: &[f64]| {
             calls += 1;

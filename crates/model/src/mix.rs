@@ -1,17 +1,19 @@
-//! Optimal nodes for a mix of operations in the affine model (Bender §4 and §5, Table 3).
+//! Node sizes that are optimal for a mix of operations, in the affine model (Bender §4 and §5,
+//! Table 3).
 //!
-//! Sizes are in elements, α is per element, and costs are in setups, as in [`nodes`].
+//! All sizes are numbers of elements, α is per element, and costs are multiples of the setup time,
+//! as in [`nodes`].
 
 use crate::minimum::minimum;
 use crate::nodes::{self, NodeCosts};
 use crate::parameter::{BadParameter, positive, require};
 
-/// Frequencies of operations in any unit; only their ratios matter.
+/// Frequencies of the operations on a tree, in any unit, because only their ratios matter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TreeOperationMix {
-    /// Inserts, and deletes, which cost the same.
+    /// Frequency of inserts and deletes, which cost the same.
     pub inserts: f64,
-    /// Point queries; `ranges` counts the range queries.
+    /// Frequency of point queries. The frequency of range queries is `ranges`.
     pub queries: f64,
     pub ranges: f64,
     /// Average number of elements that a range query returns.
@@ -20,18 +22,18 @@ pub struct TreeOperationMix {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OptimalNodes {
-    /// Size of a node in elements.
+    /// Size of a node, as a number of elements.
     pub node: f64,
     /// Number of children of a node.
     pub fanout: f64,
-    /// Average cost of an operation of the mix.
+    /// Average cost of an operation of the mix, as a multiple of the setup time.
     pub cost: f64,
 }
 
 impl TreeOperationMix {
-    /// Returns the average cost of an operation, given the costs of updates and point queries per
-    /// unit of `height` and the size of a leaf. A range query costs a point query plus (1 + ℓ/B)(1
-    /// + αB).
+    /// Returns the average cost of an operation of the mix. `costs` are the costs of updates and
+    /// point queries per unit of `height`, and `node` is the number B of elements of a leaf. A
+    /// range query that returns ℓ elements costs (1 + ℓ/B)(1 + αB) in addition to a point query.
     ///
     /// # Errors
     /// [`BadParameter`] unless α, node and height are positive and the mix is valid.
@@ -46,7 +48,7 @@ impl TreeOperationMix {
         Ok(sum / all)
     }
 
-    /// Returns the optimal nodes of a B-tree, with at most `most` elements.
+    /// Returns the optimal nodes of a B-tree whose nodes have at most `most` elements.
     ///
     /// ```
     /// use alluvium_model::mix::TreeOperationMix;
@@ -71,8 +73,8 @@ impl TreeOperationMix {
         })
     }
 
-    /// Returns the optimal nodes and fanout of a Bε-tree, with at most `most` elements per node. If
-    /// all operations are inserts, the largest nodes are optimal.
+    /// Returns the optimal node size and fanout of a Bε-tree whose nodes have at most `most`
+    /// elements. If all operations are inserts, the largest permitted nodes are optimal.
     ///
     /// # Errors
     /// As [`best_b_tree`](TreeOperationMix::best_b_tree).
@@ -90,7 +92,7 @@ impl TreeOperationMix {
                 cost(node, fanout).unwrap_or(f64::INFINITY)
             }
         };
-        // Start from small, medium and large nodes.
+        // Start the search from a small, a medium and a large node size.
         for share in [0.3, 0.6, 0.999] {
             let node = most.ln() * share;
             let start = [node.max(1.2), (node / 2.0).max(1.1)];
@@ -103,7 +105,7 @@ impl TreeOperationMix {
         Ok(best.expect("the search begins three times"))
     }
 
-    /// Validates the mix and returns the sum of its frequencies.
+    /// Returns an error if the mix is invalid, and the sum of its frequencies otherwise.
     fn checked(&self) -> Result<f64, BadParameter> {
         for (name, value) in [
             ("the inserts", self.inserts),
@@ -126,8 +128,8 @@ fn checked_most(most: f64) -> Result<(), BadParameter> {
     require("the largest node", most, counts, "at least 4, and finite").map(|_| ())
 }
 
-/// Minimises a unimodal function of a size from 2 to `most` by ternary search. Returns the
-/// minimum's position and value.
+/// Minimises a unimodal function of a node size between 2 and `most` by ternary search. Returns the
+/// node size at the minimum and the value of the function there.
 fn least(most: f64, of: impl Fn(f64) -> f64) -> (f64, f64) {
     let (mut low, mut high) = (2.0_f64.ln(), most.ln());
     for _ in 0..200 {
@@ -142,22 +144,23 @@ fn least(most: f64, of: impl Fn(f64) -> f64) -> (f64, f64) {
     (node, of(node))
 }
 
-/// Returns the minimum and maximum number of children of nodes in a tightly balanced tree that aims
-/// at `fanout`: a factor of 1 ± 1/lg F for each of parent and child (Theorem 9).
+/// Returns the minimum and the maximum number of children of a node in a tightly balanced tree
+/// whose target fanout is F. A factor of 1 ± 1/lg F applies once for the node and once for its
+/// parent (Theorem 9).
 ///
 /// # Errors
-/// [`BadParameter`] if the fanout is at most 2: a node might then have no children.
+/// [`BadParameter`] if the fanout is at most 2, because a node might then have no children.
 pub fn children(fanout: f64) -> Result<(f64, f64), BadParameter> {
     let slack = 1.0 / above_two(fanout)?.log2();
     let (less, more) = (1.0 - slack, 1.0 + slack);
     Ok((fanout * less / more, fanout * more / less))
 }
 
-/// Returns the upper bound of a query's cost per unit of `height` in a tightly balanced Bε-tree: (1
-/// + αB/F + αF)(1 + 1/lg F) / ln F (Theorem 9, without a hidden constant).
+/// Returns the upper bound of the cost of a query per unit of `height` in a tightly balanced
+/// Bε-tree: (1 + αB/F + αF)(1 + 1/lg F) / ln F (Theorem 9; its hidden constant is set to 1).
 ///
 /// # Errors
-/// [`BadParameter`] if the fanout is at most 2 or exceeds the node, or if α is not positive.
+/// [`BadParameter`] if the fanout is at most 2 or exceeds the node size, or if α is not positive.
 pub fn query_bound(alpha: f64, node: f64, fanout: f64) -> Result<f64, BadParameter> {
     let slack = 1.0 / above_two(fanout)?.log2();
     Ok(nodes::buffered(alpha, node, fanout)?.query * (1.0 + slack))
@@ -185,7 +188,7 @@ mod tests {
         ..LOOKUPS
     };
 
-    /// The first disk of Table 2, with elements of 100 bytes.
+    /// α of the first disk of Table 2, for elements of 100 bytes.
     const ALPHA: f64 = 0.0022 * 100.0 / 4096.0;
 
     fn near(found: f64, wanted: f64, share: f64) {
@@ -203,7 +206,8 @@ mod tests {
         };
         let scanned = scans.best_b_tree(ALPHA, 10.0, 1e7).unwrap();
         assert!(scanned.node > 5.0 * best.node, "{scanned:?} {best:?}");
-        // 1/α is within a constant factor of the optimum for all operations (Corollary 6).
+        // A node size of 1/α costs at most a constant factor more than the optimum, for all
+        // operations (Corollary 6).
         let half = scans
             .cost(
                 nodes::b_tree(ALPHA, 1.0 / ALPHA).unwrap(),
@@ -237,7 +241,7 @@ mod tests {
                 }
             }
         }
-        // With a larger share, inserts become cheaper, and they beat a B-tree's.
+        // In a mix with a larger share of inserts, the inserts are cheaper than those of a B-tree.
         let buffered = INSERTS.best_buffered(ALPHA, 10.0, 1e6).unwrap();
         let plain = INSERTS.best_b_tree(ALPHA, 10.0, 1e6).unwrap();
         assert!(plain.cost > 20.0 * buffered.cost, "{plain:?} {buffered:?}");
@@ -265,7 +269,7 @@ mod tests {
             near(fewest, least, 0.005);
             near(largest, most, 0.005);
         }
-        // For this fanout the slack of the bound is a quarter.
+        // With this fanout, the slack term of the bound is one quarter.
         let bound = query_bound(ALPHA, 1e5, 16.0).unwrap();
         near(
             bound,

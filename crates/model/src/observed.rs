@@ -1,20 +1,21 @@
-//! Estimates properties of a workload, such as its skew, from samples of requests.
+//! Estimation of a workload's properties, such as its skew, from a sample of its requests.
 
 use crate::Popularity;
 use crate::parameter::{BadParameter, require};
 
-/// Maximum skew that the estimate distinguishes.
+/// Maximum skew that the estimate can return.
 const MOST_SKEW: f64 = 3.0;
-/// Number of bisections of the skew.
+/// Number of bisection steps by which the skew is found.
 const STEPS: usize = 30;
 
-/// Returns the Zipf exponent for which the expected number of pairs of requests for the same key
-/// equals `same`, out of all pairs of `samples` independent requests over `keys` keys. Returns zero
-/// if there are no more such pairs than under uniform requests.
+/// Estimates the skew of requests: the exponent of a Zipf distribution. `same` is the number of
+/// pairs of requests for the same key, among all pairs of `samples` independent requests to `keys`
+/// keys. The result is the exponent for which the expected number of such pairs equals `same`. It
+/// is zero if there are no more such pairs than uniform requests would have.
 ///
 /// The probability that two requests are for the same key is the sum of the squared popularities,
-/// which grows with skew. A few thousand samples distinguish 0.7 from 0.9, but do not distinguish
-/// skews below 0.5 from uniform requests.
+/// which increases with the skew. A few thousand samples suffice to distinguish a skew of 0.7 from
+/// one of 0.9, but not to distinguish skews below 0.5 from uniform requests.
 ///
 /// ```
 /// use alluvium_model::{Popularity, SplitMix64, observed};
@@ -27,7 +28,8 @@ const STEPS: usize = 30;
 /// ```
 ///
 /// # Errors
-/// [`BadParameter`] if there are fewer than two keys or samples, or more matching pairs than pairs.
+/// [`BadParameter`] if there are fewer than two keys or samples, or if `same` exceeds the number of
+/// all pairs.
 pub fn skew(same: u64, samples: u64, keys: u64) -> Result<f64, BadParameter> {
     require("the samples", samples as f64, samples >= 2, "at least 2")?;
     let all = samples as f64 * (samples as f64 - 1.0) / 2.0;
@@ -43,7 +45,8 @@ pub fn skew(same: u64, samples: u64, keys: u64) -> Result<f64, BadParameter> {
     let (mut low, mut high) = (0.0, MOST_SKEW);
     for _ in 0..STEPS {
         let middle = f64::midpoint(low, high);
-        // Beyond some skew the rarest keys have zero probability in floating point.
+        // If the skew is too large, the probabilities of the rarest keys are zero in floating-point
+        // arithmetic.
         match expected(middle) {
             Ok(pairs) if pairs <= found => low = middle,
             _ => high = middle,
@@ -52,7 +55,7 @@ pub fn skew(same: u64, samples: u64, keys: u64) -> Result<f64, BadParameter> {
     Ok(f64::midpoint(low, high))
 }
 
-/// Returns the number of pairs of requests with equal key hashes.
+/// Returns the number of pairs of requests whose keys have the same hash.
 #[must_use]
 pub fn pairs(hashes: &[u64]) -> u64 {
     let mut sorted = hashes.to_vec();

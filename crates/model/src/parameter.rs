@@ -1,13 +1,14 @@
-//! Errors for invalid parameters, with name, value and rule.
+//! Errors for invalid parameters. They contain the name of the parameter, its value, and the rule
+//! that it violates.
 
 use std::fmt;
 
-/// A parameter outside the domain of a model.
+/// The error that a parameter is outside the domain of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BadParameter {
     pub name: &'static str,
     pub value: f64,
-    /// The rule that it must satisfy.
+    /// The rule that the value must satisfy, in words.
     pub must: &'static str,
 }
 
@@ -19,7 +20,7 @@ impl fmt::Display for BadParameter {
 
 impl std::error::Error for BadParameter {}
 
-/// Returns the value if its rule holds, and the error otherwise.
+/// Returns the value if `holds` is true, and otherwise an error that states the rule `must`.
 pub fn require(name: &'static str, value: f64, holds: bool, must: &'static str) -> Result<f64, BadParameter> {
     if holds {
         Ok(value)
@@ -28,7 +29,7 @@ pub fn require(name: &'static str, value: f64, holds: bool, must: &'static str) 
     }
 }
 
-/// Returns the value if it is positive and finite.
+/// Returns the value if it is positive and finite, and an error otherwise.
 pub fn positive(name: &'static str, value: f64) -> Result<f64, BadParameter> {
     require(
         name,
@@ -38,7 +39,8 @@ pub fn positive(name: &'static str, value: f64) -> Result<f64, BadParameter> {
     )
 }
 
-/// Returns the value if it is finite and at least `least`; `must` describes the rule.
+/// Returns the value if it is finite and at least `least`, and otherwise an error that states the
+/// rule `must`.
 pub fn at_least(name: &'static str, value: f64, least: f64, must: &'static str) -> Result<f64, BadParameter> {
     require(name, value, value.is_finite() && value >= least, must)
 }

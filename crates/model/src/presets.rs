@@ -1,31 +1,32 @@
-//! Real devices as measured by Bender: hard disks in the affine model (Table 2), SSDs in the PDAM
-//! (Table 1); and profiles of typical devices for stores.
+//! Parameters of real devices as measured by Bender: hard disks in the affine model (Table 2) and
+//! SSDs in the PDAM (Table 1). Also profiles of typical devices, with which stores can be
+//! configured.
 
 use crate::{AffineClock, PdamClock};
 use alluvium_base::{DeviceProfile, KIB, MIB};
 
-/// Unit of a hard disk's transfer time in Table 2, in bytes.
+/// Number of bytes to which the transfer time of a hard disk in Table 2 refers.
 pub const TRANSFER_UNIT: u64 = 4 * KIB;
 
-/// Block size of Table 1: the size of the reads used to measure P.
+/// Block size of Table 1 in bytes, which is the size of the reads with which P was measured.
 pub const SSD_BLOCK: u64 = 64 * KIB;
 
-/// A hard disk of Table 2.
+/// A hard disk that is listed in Table 2.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HardDisk {
     /// Manufacturer and capacity, as Table 2 lists them.
     pub name: &'static str,
     pub year: u16,
-    /// s: setup time of an access.
+    /// s: the setup time of an access, in nanoseconds.
     pub setup_ns: u64,
-    /// t: transfer time of [`TRANSFER_UNIT`] bytes.
+    /// t: the transfer time of [`TRANSFER_UNIT`] bytes, in nanoseconds.
     pub transfer_ns: u64,
-    /// R² of the affine model, as published.
+    /// R² of the fit of the affine model, as published.
     pub r_squared: f64,
 }
 
 impl HardDisk {
-    /// Returns the disk as a cost clock.
+    /// Returns a cost clock that behaves like the disk.
     ///
     /// ```
     /// use alluvium_model::presets::SEAGATE_250GB_2006;
@@ -38,30 +39,32 @@ impl HardDisk {
         AffineClock::new(self.setup_ns, self.transfer_ns, TRANSFER_UNIT)
     }
 
-    /// Returns α = t/s, for [`TRANSFER_UNIT`] bytes.
+    /// Returns α = t/s for [`TRANSFER_UNIT`] bytes.
     #[must_use]
     pub fn alpha(&self) -> f64 {
         self.transfer_ns as f64 / self.setup_ns as f64
     }
 }
 
-/// An SSD of Table 1.
+/// An SSD that is listed in Table 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SolidState {
     /// Manufacturer and model, as Table 1 lists them.
     pub name: &'static str,
-    /// P as fitted, which is not an integer.
+    /// P as fitted by the source, which is not an integer.
     pub parallelism: f64,
-    /// Pβ: saturated throughput, in MiB/s.
+    /// Pβ: the throughput at saturation, in MiB/s.
     pub saturated_mib_s: u64,
-    /// R² of the PDAM, as published.
+    /// R² of the fit of the PDAM, as published.
     pub r_squared: f64,
 }
 
 impl SolidState {
-    /// Returns the SSD as a cost clock. The number of slots per step is P rounded to an integer,
-    /// and a step lasts as long as this number of 64 KiB blocks at the saturated throughput. So the
-    /// plateau Pβ is exact, and the knee deviates by the rounding of P, at most 11 %.
+    /// Returns a cost clock that behaves like the SSD. The number of slots of a step is P, rounded
+    /// to an integer. The length of a step is the time in which the SSD transfers this number of
+    /// blocks of 64 KiB at the throughput of saturation. The throughput Pβ of the clock is
+    /// therefore exact. The number of requests at which it saturates deviates by the rounding of P,
+    /// which is at most 11 %.
     ///
     /// ```
     /// use alluvium_model::presets::SAMSUNG_970_EVO;
@@ -76,7 +79,7 @@ impl SolidState {
         PdamClock::new(slots, SSD_BLOCK, step_ns)
     }
 
-    /// Returns P rounded to the nearest integer, halves up.
+    /// Returns P rounded to the nearest integer; halves are rounded up.
     #[must_use]
     pub fn slots(&self) -> u64 {
         self.parallelism.round() as u64
@@ -153,7 +156,7 @@ pub const SAMSUNG_980_PRO: SolidState = SolidState {
     r_squared: 0.963,
 };
 
-/// Profile of a hard disk: the 6 TB WD Red.
+/// Profile of a hard disk, with the parameters of the 6 TB WD Red.
 pub const HARD_DISK: DeviceProfile = DeviceProfile {
     setup_ns: 16_000_000,
     byte_ps: 6_347,
@@ -161,7 +164,7 @@ pub const HARD_DISK: DeviceProfile = DeviceProfile {
     io_cpu_ns: IO_CPU_NS,
 };
 
-/// Profile of a SATA SSD: the Samsung 860 EVO.
+/// Profile of a SATA SSD, with the parameters of the Samsung 860 EVO.
 pub const SATA_SSD: DeviceProfile = DeviceProfile {
     setup_ns: 471_723,
     byte_ps: 1_799,
@@ -169,7 +172,7 @@ pub const SATA_SSD: DeviceProfile = DeviceProfile {
     io_cpu_ns: IO_CPU_NS,
 };
 
-/// Profile of an NVMe SSD: the Samsung 980 Pro.
+/// Profile of an NVMe SSD, with the parameters of the Samsung 980 Pro.
 pub const NVME_SSD: DeviceProfile = DeviceProfile {
     setup_ns: 135_912,
     byte_ps: 414,
@@ -177,9 +180,9 @@ pub const NVME_SSD: DeviceProfile = DeviceProfile {
     io_cpu_ns: IO_CPU_NS,
 };
 
-/// Profile of a network volume in a cloud: 0.5 ms and 250 MB/s, with a queue of 16. The values are
-/// typical of providers' specifications and were not measured; limits of I/Os per second are not
-/// modelled.
+/// Profile of a network volume in a cloud, with a setup time of 0.5 ms, a bandwidth of 250 MB/s and
+/// 16 parallel requests. The values are typical of providers' specifications, and were not
+/// measured. Limits on the number of I/Os per second are not modelled.
 pub const NETWORK_VOLUME: DeviceProfile = DeviceProfile {
     setup_ns: 500_000,
     byte_ps: 4_000,
@@ -187,11 +190,11 @@ pub const NETWORK_VOLUME: DeviceProfile = DeviceProfile {
     io_cpu_ns: IO_CPU_NS,
 };
 
-/// CPU time of an I/O: a system call, an interrupt and a context switch. It is a property of the
-/// machine rather than of the device.
+/// CPU time of an I/O in nanoseconds, for a system call, an interrupt and a context switch. It
+/// depends on the machine rather than on the device.
 const IO_CPU_NS: u64 = DeviceProfile::SSD.io_cpu_ns;
 
-/// The profiles for stores by name, slowest setup first.
+/// The names and profiles of typical devices for stores, in descending order of setup time.
 pub const PROFILES: [(&str, DeviceProfile); 4] = [
     ("hard disk", HARD_DISK),
     ("network volume", NETWORK_VOLUME),
@@ -199,7 +202,7 @@ pub const PROFILES: [(&str, DeviceProfile); 4] = [
     ("NVMe SSD", NVME_SSD),
 ];
 
-/// The disks of Table 2, oldest first.
+/// The hard disks of Table 2, in chronological order.
 pub const HARD_DISKS: [HardDisk; 5] = [
     SEAGATE_250GB_2006,
     HITACHI_1TB_2009,
@@ -208,7 +211,7 @@ pub const HARD_DISKS: [HardDisk; 5] = [
     WD_RED_6TB_2018,
 ];
 
-/// The SSDs of Table 1, slowest first.
+/// The SSDs of Table 1, in ascending order of throughput.
 pub const SOLID_STATES: [SolidState; 4] = [
     SANDISK_ULTRA_II,
     SAMSUNG_860_EVO,

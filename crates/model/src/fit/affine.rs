@@ -1,9 +1,9 @@
-//! Fits the affine model of a device to access times for several sizes (Bender §3.2, Table 2).
+//! Fits the affine model to the measured times of accesses of several sizes (Bender §3.2, Table 2).
 
 use super::squares::least_squares;
 use super::{BadSamples, FitQuality, different, positive};
 
-/// The cost of an access to a device: a setup time plus a time per byte.
+/// The fitted cost of a device access: a setup time, plus a time for each byte.
 ///
 /// ```
 /// use alluvium_model::fit::affine;
@@ -19,32 +19,33 @@ use super::{BadSamples, FitQuality, different, positive};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AffineFit {
-    /// Setup time of an access in seconds: the paper's s.
+    /// Setup time of an access in seconds. The paper calls it s.
     pub setup_s: f64,
-    /// Time per byte in seconds: the paper's t, which is per 4 KiB there.
+    /// Transfer time of a byte in seconds. The paper calls it t, and states it for 4 KiB.
     pub per_byte_s: f64,
-    /// Goodness of the fit, in seconds.
+    /// Quality of the fit; absolute errors are in seconds.
     pub goodness: FitQuality,
 }
 
 impl AffineFit {
-    /// Returns the time of an access of `bytes`, in seconds.
+    /// Returns the predicted time of an access of `bytes` bytes, in seconds.
     #[must_use]
     pub fn seconds(&self, bytes: f64) -> f64 {
         self.setup_s + self.per_byte_s * bytes
     }
 
-    /// Returns α for units of `unit` bytes: the cost of transferring a unit, in setups.
+    /// Returns α for units of `unit` bytes: the transfer time of a unit, divided by the setup time.
     #[must_use]
     pub fn alpha(&self, unit: u64) -> f64 {
         self.per_byte_s * unit as f64 / self.setup_s
     }
 
-    /// Returns the natural transfer size in bytes: the size of accesses that achieve `share` of the
-    /// device's bandwidth, between 0 and 1. At a half it is 1/α: setup and transfer cost the same.
+    /// Returns the size in bytes of accesses that use the fraction `share` of the device's
+    /// bandwidth. For a share of one half, this size is 1/α: the transfer takes as long as the
+    /// setup.
     ///
     /// # Panics
-    /// If the share is not between 0 and 1.
+    /// Unless the share is greater than 0 and less than 1.
     #[must_use]
     pub fn natural_bytes(&self, share: f64) -> f64 {
         assert!(
@@ -55,21 +56,22 @@ impl AffineFit {
     }
 }
 
-/// Fits the affine model to samples: the bytes of an access, and its time in seconds. There may be
-/// several samples per size.
+/// Fits the affine model to samples. A sample consists of the size of an access in bytes and its
+/// time in seconds. There may be several samples of the same size.
 ///
-/// Minimises squared errors in seconds, as in the paper, so long accesses dominate. Check
-/// [`FitQuality::worst_relative`] too, which depends on short accesses.
+/// The fit minimises the sum of squared errors in seconds, as the paper does, so it is determined
+/// mostly by long accesses. [`FitQuality::worst_relative`] shows whether it is also accurate for
+/// short accesses.
 ///
 /// # Errors
-/// [`BadSamples`] if there are fewer than three sizes, a time is not positive, or the best line has
-/// a setup or slope that is not positive.
+/// [`BadSamples`] if there are fewer than three sizes, if a time is not positive, or if the setup
+/// time or the transfer time of the best line is not positive.
 pub fn fit(samples: &[(u64, f64)]) -> Result<AffineFit, BadSamples> {
     weighted(samples, |_| 1.0)
 }
 
-/// Fits the affine model by minimising squared relative errors: short and long accesses have equal
-/// weight, so the setup is as accurate as the slope.
+/// Fits the affine model to samples by minimising the sum of squared relative errors. Short and
+/// long accesses then have the same weight, so the setup time is as accurate as the transfer time.
 ///
 /// ```
 /// use alluvium_model::fit::affine;
@@ -87,7 +89,8 @@ pub fn fit_relative(samples: &[(u64, f64)]) -> Result<AffineFit, BadSamples> {
     weighted(samples, |seconds| seconds.recip())
 }
 
-/// Fits the affine model with errors multiplied by `weight` of the measured time.
+/// Fits the affine model by minimising the sum of squared weighted errors. The weight of a sample
+/// is `weight` of its measured time.
 fn weighted(samples: &[(u64, f64)], weight: impl Fn(f64) -> f64) -> Result<AffineFit, BadSamples> {
     positive(samples.iter().map(|&(_, seconds)| seconds))?;
     let points = different(samples.iter().map(|&(bytes, _)| bytes as f64));
@@ -123,7 +126,7 @@ mod tests {
     use super::*;
     use crate::fit::parallel::tests::NoiseGenerator;
 
-    /// Table 2: s in seconds, t in seconds for 4 KiB, α for 4 KiB.
+    /// Table 2 of the paper: s in seconds, t in seconds for 4 KiB, and α for 4 KiB.
     const TABLE_2: [(f64, f64, f64); 5] = [
         (0.015, 0.000_033, 0.0022),
         (0.013, 0.000_041, 0.0031),
@@ -145,7 +148,7 @@ mod tests {
                 }
             }
             let found = fit(&samples).unwrap();
-            // The paper prints α with two digits.
+            // Allow for rounding, since the paper states α with two digits.
             assert!(
                 (found.alpha(4096) / alpha - 1.0).abs() < 0.05,
                 "{disk}: {found:?}"

@@ -1,17 +1,19 @@
-//! Fits model parameters to measurements of devices, and reports the quality of the fit.
+//! Fits the parameters of cost models to measurements of devices, and reports the quality of each
+//! fit.
 //!
 //! *Scope*: least squares, the affine model (time by size) and the PDAM (throughput by number of
 //! requests in flight).
 //!
 //! *Must not depend on*: the measured device and the method of measurement.
 //!
-//! Source: Bender §3 (Tables 1 and 2). The paper does not specify its variant of segmented
-//! regression; the hinge below is our choice.
+//! Source: Bender §3 (Tables 1 and 2). The paper uses segmented regression but does not specify the
+//! variant. The variant here, two connected lines, is our choice.
 //!
 //! Invariants:
 //!
-//! - **F1** A fit has finite numbers or is an error: no result contains a NaN or an infinity.
-//! - **F2** The same samples and the same seed give the same fit.
+//! - **F1** A fit either consists of finite numbers or is an error. No result contains a NaN or an
+//!   infinity.
+//! - **F2** The same samples and the same seed result in the same fit.
 
 pub mod affine;
 pub mod parallel;
@@ -19,22 +21,22 @@ mod squares;
 
 use std::fmt;
 
-/// Why samples cannot be fitted.
+/// The reason why a model cannot be fitted to samples.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BadSamples {
-    /// There are too few distinct points for the number of parameters.
+    /// There are fewer distinct points than the number of parameters requires.
     TooFew {
         points: usize,
         /// Minimum number of distinct points for the fit.
         least: usize,
     },
-    /// A sample is not a positive finite number.
+    /// A value in the samples is not a positive finite number.
     NotPositive {
-        /// Index of the sample, from 0.
+        /// Index of the sample, starting at 0.
         index: usize,
         value: f64,
     },
-    /// The measurements contradict the model: a parameter that must be positive is not.
+    /// The measurements contradict the model, because a parameter that must be positive is not.
     Contradicts { parameter: &'static str, value: f64 },
 }
 
@@ -64,19 +66,19 @@ impl fmt::Display for BadSamples {
 
 impl std::error::Error for BadSamples {}
 
-/// The quality of a fit.
+/// Measures of how well a fit matches the measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FitQuality {
-    /// R²: share of the variance that the fit explains, at most 1.
+    /// R²: the fraction of the variance that the fit explains. It is at most 1.
     pub r_squared: f64,
-    /// Root mean square error, in the unit of the measurements.
+    /// Root mean square of the errors, in the unit of the measurements.
     pub rms: f64,
-    /// Largest error relative to its measurement.
+    /// Largest relative error: the error divided by the measured value.
     pub worst_relative: f64,
 }
 
 impl FitQuality {
-    /// Computes the quality from pairs of measured and predicted values.
+    /// Computes the quality of a fit from pairs of a measured and a predicted value.
     fn of(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> FitQuality {
         let count = pairs.clone().count() as f64;
         let mean = pairs.clone().map(|(measured, _)| measured).sum::<f64>() / count;
@@ -97,7 +99,7 @@ impl FitQuality {
     }
 }
 
-/// Fails unless all numbers are positive and finite.
+/// Returns an error unless all numbers are positive and finite.
 fn positive(numbers: impl Iterator<Item = f64>) -> Result<(), BadSamples> {
     for (index, value) in numbers.enumerate() {
         if !(value.is_finite() && value > 0.0) {

@@ -1,5 +1,5 @@
-//! Fits the parallelism P of a device to its throughput at several queue depths (Bender §3.1, Table
-//! 1).
+//! Fits the PDAM to a device: determines the parallelism P from the throughput at several queue
+//! depths (Bender §3.1, Table 1).
 //!
 //! ```text
 //!   throughput
@@ -14,18 +14,20 @@
 use super::squares::least_squares;
 use super::{BadSamples, FitQuality, different, positive};
 
-/// Search range of the knee, and step size.
+/// Range in which the knee is searched, as a number of requests in flight, and step size of the
+/// search.
 const LEAST_KNEE: f64 = 1.5;
 const MOST_KNEE: f64 = 64.0;
 const STEP: f64 = 0.05;
 
-/// Maximum slope beyond the knee, relative to the slope before it; above this there is no knee.
+/// Maximum ratio of the slope after the knee to the slope before it. If the ratio is greater, the
+/// throughput has no knee.
 const FLAT: f64 = 0.25;
 
-/// Number of bootstrap draws for an interval.
+/// Number of bootstrap samples from which a confidence interval is computed.
 const DRAWS: usize = 200;
 
-/// Throughput of a device as a function of the number of requests in flight.
+/// The fitted throughput of a device, as a function of the number of requests in flight.
 ///
 /// ```
 /// use alluvium_model::fit::parallel;
@@ -39,23 +41,27 @@ const DRAWS: usize = 200;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ParallelFit {
-    /// P: number of requests that the device serves concurrently; `None` if there is no knee in the
-    /// measured range.
+    /// P: the number of requests that the device serves concurrently. `None` if the throughput has
+    /// no knee in the measured range.
     pub parallelism: Option<f64>,
-    /// β: throughput added by each request, in the unit of the samples.
+    /// β: the throughput that each additional request contributes before the knee, in the unit of
+    /// the samples.
     pub per_request: f64,
-    /// Fitted throughput at the maximum measured depth.
+    /// Fitted throughput at the highest measured number of requests in flight.
     pub plateau: f64,
-    /// Goodness of the fit with two lines.
+    /// Quality of the fit with two lines.
     pub goodness: FitQuality,
-    /// Largest error of the time for a fixed amount of work as predicted by the plain model,
-    /// β·min(p, P): at most 14 % according to the paper's claim C1.
+    /// Largest relative error of the time that the plain model, with a throughput of β·min(p, P)
+    /// for p requests, predicts for a fixed amount of work. According to claim C1 of the paper, the
+    /// error is at most 14 %.
     pub worst_time: f64,
-    /// The same error for the DAM, in which requests are served sequentially.
+    /// Largest relative error of the time that the DAM predicts for a fixed amount of work. In the
+    /// DAM, requests are served one after the other.
     pub worst_time_dam: f64,
 }
 
-/// Two connected lines: a constant, a slope, and the decrease of the slope at the knee.
+/// Two connected lines. The coefficients are a constant, the slope before the knee, and the
+/// decrease of the slope at the knee.
 #[derive(Clone, Copy)]
 struct HingeFit {
     knee: f64,
@@ -70,15 +76,15 @@ impl HingeFit {
     }
 }
 
-/// Fits two connected lines to samples: the number of requests in flight, and the throughput. There
-/// may be several samples per number of requests.
+/// Fits two connected lines to samples. A sample consists of the number of requests in flight and
+/// the throughput. There may be several samples with the same number of requests.
 ///
-/// For each knee on a grid, the lines are fitted by least squares; the knee with the smallest sum
-/// of squares is selected.
+/// The knee is searched on a grid. For each position of the knee, the lines are fitted by least
+/// squares. The position with the smallest sum of squared errors is selected.
 ///
 /// # Errors
-/// [`BadSamples`] if there are fewer than four numbers of requests, a sample is not positive, or
-/// the throughput does not grow with the first requests.
+/// [`BadSamples`] if there are fewer than four different numbers of requests, if a value is not
+/// positive, or if the throughput does not increase with the first requests.
 pub fn fit(samples: &[(f64, f64)]) -> Result<ParallelFit, BadSamples> {
     positive(samples.iter().map(|&(requests, _)| requests))?;
     positive(samples.iter().map(|&(_, throughput)| throughput))?;
@@ -130,8 +136,9 @@ fn best_hinge(samples: &[(f64, f64)], most: f64) -> Option<HingeFit> {
     hinges.min_by(|one, other| one.squares.total_cmp(&other.squares))
 }
 
-/// Returns the largest errors of predicted times: for the plain PDAM with a least-squares β, and
-/// for the DAM, which is given the throughput of one request.
+/// Returns the largest relative errors of predicted times, for two models. The first is the plain
+/// PDAM, whose β is fitted by least squares. The second is the DAM, whose throughput is that of a
+/// single request.
 fn worst_times(samples: &[(f64, f64)], parallelism: f64) -> (f64, f64) {
     let rows: Vec<_> = samples
         .iter()
@@ -148,7 +155,7 @@ fn worst_times(samples: &[(f64, f64)], parallelism: f64) -> (f64, f64) {
         .map(|&(_, seen)| seen)
         .collect();
     let alone = alone.iter().sum::<f64>() / alone.len() as f64;
-    // The time for a fixed amount of work is the inverse of the throughput.
+    // The time for a fixed amount of work is inversely proportional to the throughput.
     let worst = |predicted: &dyn Fn(f64) -> f64| {
         let errors = samples
             .iter()
@@ -161,8 +168,9 @@ fn worst_times(samples: &[(f64, f64)], parallelism: f64) -> (f64, f64) {
     )
 }
 
-/// Returns a 90 % confidence interval of P, by bootstrapping the samples of each number of
-/// requests; `None` if most draws have no knee. `seed` determines the draws.
+/// Returns a 90 % confidence interval of P, computed by bootstrapping the samples of each number of
+/// requests. Returns `None` if most bootstrap samples have no knee. `seed` determines the random
+/// numbers.
 ///
 /// # Errors
 /// As [`fit`].
@@ -198,7 +206,7 @@ pub fn interval(samples: &[(f64, f64)], seed: u64) -> Result<Option<(f64, f64)>,
     )))
 }
 
-/// Draws an integer below `below` (SplitMix64).
+/// Returns a random integer from 0 to `below` − 1 (SplitMix64), and advances `state`.
 fn draw(state: &mut u64, below: usize) -> usize {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut mixed = *state;
@@ -211,11 +219,12 @@ fn draw(state: &mut u64, below: usize) -> usize {
 pub(crate) mod tests {
     use super::*;
 
-    /// Noise from a seed: the sum of twelve uniform draws is nearly normal.
+    /// A generator of noise that is determined by a seed. It adds twelve uniform random numbers,
+    /// whose sum is nearly normally distributed.
     pub(crate) struct NoiseGenerator(pub(crate) u64);
 
     impl NoiseGenerator {
-        /// Returns a number around one with a standard deviation.
+        /// Returns a random number with mean 1 and the given standard deviation.
         pub(crate) fn around_one(&mut self, deviation: f64) -> f64 {
             let sum: f64 = (0..12)
                 .map(|_| draw(&mut self.0, 1 << 20) as f64 / f64::from(1 << 20))
@@ -226,7 +235,7 @@ pub(crate) mod tests {
 
     const REQUESTS: [f64; 11] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 16.0, 32.0, 64.0];
 
-    /// Table 1: P, and the plateau in MiB/s.
+    /// Table 1 of the paper: P, and the throughput of the plateau in MiB/s.
     const TABLE_1: [(f64, f64); 4] = [(5.5, 240.0), (4.5, 530.0), (5.4, 900.0), (5.6, 2300.0)];
 
     fn measured(parallelism: f64, plateau: f64, noise: &mut NoiseGenerator) -> Vec<(f64, f64)> {
@@ -250,7 +259,8 @@ pub(crate) mod tests {
                 );
                 assert!((found.plateau / plateau - 1.0).abs() < 0.03, "{found:?}");
                 assert!(found.goodness.r_squared > 0.98, "{found:?}");
-                // Claim C1: times within 14 %, where the DAM is wrong by nearly P.
+                // Claim C1: the PDAM predicts times within 14 %, whereas the error of the DAM is
+                // nearly a factor of P.
                 assert!(found.worst_time < 0.14, "{found:?}");
                 assert!(found.worst_time_dam > parallelism - 1.5, "{found:?}");
             }

@@ -1,5 +1,5 @@
-//! Structures whose levels grow by a constant factor: LSM-trees, COLA, SAMT (Lim §4.4 and Algorithm
-//! 4; Conway §2.2).
+//! Write costs of structures whose levels grow by a constant factor: LSM-trees, COLA and SAMT (Lim
+//! §4.4 and Algorithm 4; Conway §2.2).
 //!
 //! ```text
 //!              what is merged                        a level writes, for each item, at most
@@ -13,7 +13,7 @@ use super::{ItemStage, WriteCosts, bounds};
 use crate::Popularity;
 use crate::parameter::{BadParameter, positive, require};
 
-/// The shape of a structure whose levels grow by a constant factor. Sizes are in items.
+/// The shape of a structure whose levels grow by a constant factor. All sizes are numbers of items.
 ///
 /// ```
 /// use alluvium_model::Popularity;
@@ -27,22 +27,24 @@ use crate::parameter::{BadParameter, positive, require};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GeometricLevels {
-    /// Number of requests that fill the memory and one log file.
+    /// Number of requests after which the memory and one log file are full.
     pub log: f64,
-    /// Ratio of the sizes of adjacent levels.
+    /// Ratio of the size of a level to the size of the level above it.
     pub growth: u32,
     /// Number of levels on the device.
     pub levels: u32,
 }
 
-/// Maximum number of levels: more than 2^64 keys need at a growth factor of 2.
+/// Maximum number of levels. With a growth factor of 2, these levels hold 2^64 keys.
 const MOST_LEVELS: u32 = 64;
 
-/// Maximum growth factor, because the work per level is a loop over it.
+/// Maximum growth factor. It is limited because the computation for a level is a loop with this
+/// many iterations.
 const MOST_GROWTH: u32 = 1 << 16;
 
 impl GeometricLevels {
-    /// Returns the shape with the fewest levels for `keys` keys: ⌈log_r(N/M)⌉, at least 1.
+    /// Returns the shape with the minimum number of levels for `keys` keys, which is ⌈log_r(N/M)⌉
+    /// but at least 1.
     ///
     /// # Errors
     /// [`BadParameter`] unless keys and log are positive, and the growth factor is at least 2.
@@ -57,8 +59,8 @@ impl GeometricLevels {
         Ok(shape)
     }
 
-    /// Estimates O'Neil's LSM-tree: a cursor moves through each level, including the one in memory,
-    /// and merges the items that it passes into the next level.
+    /// Estimates the write costs of O'Neil's LSM-tree. A cursor moves through each level, including
+    /// the one in memory, and merges the items that it passes into the next level.
     ///
     /// # Errors
     /// [`BadParameter`] if the shape has no levels, or if the log is not positive.
@@ -76,7 +78,7 @@ impl GeometricLevels {
                 (size * growth).min(keys)
             };
             interval += popularity.interval_of(size);
-            // A level with all keys is never merged further.
+            // A level that contains all keys is never merged into another level.
             if interval.is_finite() {
                 let requests = interval + popularity.requests_of(next);
                 stages.push((
@@ -94,8 +96,9 @@ impl GeometricLevels {
         })
     }
 
-    /// Estimates the levelled LSM-tree: each level is one table, and a full one is merged into the
-    /// next level as a whole; a level accepts r such merges.
+    /// Estimates the write costs of a levelled LSM-tree. Each level is one table. A level accepts r
+    /// merges from the level above and is then full; a full level is merged into the next one as a
+    /// whole.
     ///
     /// # Errors
     /// As [`lsm`](GeometricLevels::lsm).
@@ -112,8 +115,9 @@ impl GeometricLevels {
         Ok(costs)
     }
 
-    /// Estimates the size-tiered LSM-tree: r tables of a level become one of the next, and r tables
-    /// of the last level become one that holds all keys. It is SAMT with one additional level.
+    /// Estimates the write costs of a size-tiered LSM-tree. Every r tables of a level are merged
+    /// into one table of the next level, and r tables of the last level into a table that contains
+    /// all keys. It is therefore a SAMT with an additional level.
     ///
     /// # Errors
     /// As [`lsm`](GeometricLevels::lsm).
@@ -121,7 +125,8 @@ impl GeometricLevels {
         self.in_tiers(popularity, self.levels + 1)
     }
 
-    /// Estimates COLA: a level accepts r − 1 merges, and with the r-th it is merged into the next.
+    /// Estimates the write costs of COLA. A level accepts r − 1 merges from the level above. With
+    /// the r-th merge, the level is merged into the next one.
     ///
     /// # Errors
     /// As [`lsm`](GeometricLevels::lsm).
@@ -138,8 +143,8 @@ impl GeometricLevels {
         Ok(costs)
     }
 
-    /// Estimates SAMT: r tables of a level are merged into one of the next; the last level is one
-    /// table of all keys.
+    /// Estimates the write costs of SAMT. Every r tables of a level are merged into one table of
+    /// the next level. The last level is a single table that contains all keys.
     ///
     /// # Errors
     /// As [`lsm`](GeometricLevels::lsm).
@@ -156,9 +161,10 @@ impl GeometricLevels {
         Ok(costs)
     }
 
-    /// Estimates levels that accept whole tables: each level except the last writes the amounts
-    /// that `writes` returns for the requests in one table, as an estimate and in the worst case.
-    /// The last level is rewritten by each merge.
+    /// Estimates the write costs of levels that accept whole tables. For each level except the
+    /// last, `writes` computes the items that the level writes per request, as an estimate and in
+    /// the worst case. Its argument is the number of requests that fill one table. The last level
+    /// is rewritten by each merge into it.
     fn merged(&self, popularity: &Popularity, levels: u32, writes: impl Fn(f64) -> (f64, f64)) -> WriteCosts {
         let mut stages = vec![(ItemStage::Log, 1.0)];
         let mut worst_case = 1.0;
@@ -178,7 +184,7 @@ impl GeometricLevels {
         }
     }
 
-    /// Validates the shape and returns its growth factor.
+    /// Returns an error if the shape is invalid, and its growth factor otherwise.
     fn checked(&self) -> Result<f64, BadParameter> {
         positive("the log", self.log)?;
         let growth = f64::from(self.growth);
@@ -191,7 +197,8 @@ impl GeometricLevels {
     }
 }
 
-/// Adds up merges and returns the amounts written per request.
+/// Adds up the items that merges write, and returns the sums per request. The first number of each
+/// pair is an estimate, and the second is the worst case.
 fn sum(merges: impl Iterator<Item = (f64, f64)>, requests: f64) -> (f64, f64) {
     let (estimate, worst) = merges.fold((0.0, 0.0), |sum, merge| (sum.0 + merge.0, sum.1 + merge.1));
     (estimate / requests, worst / requests)

@@ -1,8 +1,8 @@
-//! Write amplification of structures that merge tables: LSM-trees, LevelDB, COLA, SAMT (Lim §4.3,
-//! §4.4).
+//! Write amplification of structures that merge tables: LSM-trees, LevelDB, COLA and SAMT (Lim
+//! §4.3, §4.4).
 //!
-//! *Scope*: the writes of each merge per inserted item, after removing redundant keys; textbook
-//! bounds; LevelDB's optimal level sizes.
+//! *Scope*: the number of items that each merge writes per inserted item, after obsolete versions
+//! of keys were removed; textbook bounds; the optimal sizes of LevelDB's levels.
 //!
 //! *Must not depend on*: files, bytes, time. Sizes are in items, and all items have equal size.
 //!
@@ -11,9 +11,9 @@
 //!
 //! Invariants:
 //!
-//! - **A1** Without redundant keys a merge writes the sum of its inputs, so no estimate exceeds its
-//!   worst case.
-//! - **A2** The last level holds every key.
+//! - **A1** An estimate never exceeds the worst case, in which no key is redundant and every merge
+//!   writes the sum of its inputs.
+//! - **A2** The last level contains every key.
 
 pub mod bounds;
 mod geometric;
@@ -29,14 +29,14 @@ pub use optimise::{LevelDbOptimum, OptimumTrust};
 
 use std::fmt;
 
-/// A stage in the life of an item.
+/// A stage in which an item is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemStage {
-    /// From memory to the log.
+    /// The item is written from memory to the log.
     Log,
-    /// From memory to a table that waits for its first merge.
+    /// The item is written from memory to a table that has not been merged yet.
     Flush,
-    /// Into a level, from the level above it.
+    /// The item is merged into a level, from the level above it.
     Level(usize),
 }
 
@@ -50,25 +50,29 @@ impl fmt::Display for ItemStage {
     }
 }
 
-/// The writes of a structure per inserted item.
+/// The number of items that a structure writes per inserted item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WriteCosts {
-    /// Number of items written by each stage.
+    /// Number of items that each stage writes per inserted item.
     pub stages: Vec<(ItemStage, f64)>,
-    /// Number of items written if no keys were redundant and all keys were as dense as their level.
+    /// Number of items written per inserted item in the worst case: no keys are redundant, and all
+    /// parts of a level have the same density of keys.
     pub worst_case: f64,
-    /// Textbook bound with a constant of 1, without the log.
+    /// Textbook bound of the number of items written per inserted item. Its constant factor is 1,
+    /// and the log is not included.
     pub textbook: f64,
 }
 
 impl WriteCosts {
-    /// Returns the write amplification: items written per item inserted.
+    /// Returns the write amplification: the number of items written per inserted item, in all
+    /// stages together.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.stages.iter().map(|(_, writes)| writes).sum()
     }
 
-    /// Returns the writes of one stage; 0 if the stage does not exist.
+    /// Returns the number of items that one stage writes per inserted item, or 0 if the structure
+    /// does not have this stage.
     #[must_use]
     pub fn stage(&self, stage: ItemStage) -> f64 {
         let found = self.stages.iter().find(|(at, _)| *at == stage);

@@ -1,8 +1,9 @@
-//! LevelDB's optimal level sizes (Lim §4.6).
+//! Optimal sizes of LevelDB's levels (Lim §4.6).
 //!
 //! The log, the tables of level 0 and the number of levels are fixed, because they determine the
-//! cost of reads. The search is done over the logarithms of the sizes, and over those of the
-//! requests that fill the levels; the better result is used.
+//! cost of reads. The sizes are searched twice: once over their logarithms, and once over the
+//! logarithms of the numbers of requests that fill the levels. The better of the two results is
+//! returned.
 
 use super::{LevelDb, WriteCosts};
 use crate::Popularity;
@@ -11,23 +12,23 @@ use crate::parameter::BadParameter;
 
 pub(super) const MOST_LEVELS: usize = 16;
 
-/// Maximum share of all keys in a level before the last.
+/// Maximum size of a level other than the last one, as a fraction of all keys.
 const MOST_SHARE: f64 = 0.9;
 
-/// Minimum growth factor of distinct levels.
+/// Minimum ratio of the size of a level to the size of the level above it.
 const LEAST_GROWTH: f64 = 1.001;
 
-/// Whether an optimum is trustworthy.
+/// Whether the model is valid at the optimum that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptimumTrust {
-    /// The optimum is inside the domain of the model.
+    /// The optimum is inside the range of sizes for which the model is valid.
     Inside,
-    /// A level is as large as the last one, or no larger than the one above it. The model is wrong
-    /// there, which happens with large write buffers.
+    /// At the optimum, a level is as large as the last level, or no larger than the level above it.
+    /// The model is not valid there. This happens with large write buffers.
     AtBound,
 }
 
-/// The shape with the fewest writes.
+/// The shape that writes the fewest items per inserted item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LevelDbOptimum {
     pub shape: LevelDb,
@@ -37,7 +38,8 @@ pub struct LevelDbOptimum {
 }
 
 impl LevelDb {
-    /// Returns the optimal level sizes for inserts. All other parameters are those of this shape.
+    /// Returns the shape whose level sizes minimise the write costs. All other parameters are those
+    /// of this shape.
     ///
     /// ```
     /// use alluvium_model::Popularity;
@@ -80,7 +82,7 @@ impl LevelDb {
                 total(&mut at.iter().map(|size| size.exp()))
             });
             keep((found.0.into_iter().map(f64::exp).collect(), found.1));
-            // The same search over the numbers of requests that fill the levels.
+            // Repeat the search over the numbers of requests that fill the levels.
             let requests: Vec<f64> = start
                 .iter()
                 .map(|&size| popularity.requests_of(size).ln())
@@ -119,8 +121,9 @@ impl LevelDb {
         })
     }
 
-    /// Returns starting points: the sizes of this shape, if they are in the search space, and sizes
-    /// that grow by a constant factor from the log, and from four times the log, to all keys.
+    /// Returns the points from which the search starts: the sizes of this shape, if they are in the
+    /// search space; and sizes that grow by a constant factor to the number of keys, both from the
+    /// size of the log and from four times that size.
     fn starts(&self, keys: f64) -> Vec<Vec<f64>> {
         let mut starts = Vec::new();
         if within(self, keys) {
@@ -140,7 +143,7 @@ impl LevelDb {
     }
 }
 
-/// Returns whether a shape is in the search space.
+/// Returns whether the level sizes of a shape are in the search space.
 fn within(shape: &LevelDb, keys: f64) -> bool {
     let mut above = shape.log;
     let grows = shape.sizes.iter().all(|&size| {

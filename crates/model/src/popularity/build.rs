@@ -1,23 +1,23 @@
-//! Constructs popularities: uniform, Zipf, or from measured counts.
+//! Construction of popularity distributions: uniform, Zipf, or from measured request counts.
 
 use super::{KeyGroup, Popularity};
 use crate::parameter::{BadParameter, at_least, positive, require};
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Number of the most popular Zipf ranks that are not grouped.
+/// Number of the most popular Zipf ranks that are kept as groups of one key.
 const APART: u64 = 50;
 
-/// Maximum ratio within a group: of the popularities of its first and last key for measured counts,
-/// and of the ranks of its last and first key for Zipf. Finer groups do not change the first four
-/// digits of any write amplification.
+/// Maximum ratio within a group. For measured counts it is the ratio of the popularities of the
+/// first and the last key, and for Zipf the ratio of the last and the first rank. Smaller groups
+/// would not change the first four digits of any write amplification.
 const RATIO: f64 = 1.02;
 
-/// Maximum number of terms that are summed individually.
+/// Maximum number of terms of a sum that are added individually; a longer sum is approximated.
 const TERMS: u64 = 16;
 
 impl Popularity {
-    /// Returns a uniform popularity.
+    /// Returns a distribution in which all keys are equally popular.
     ///
     /// # Errors
     /// [`BadParameter`] if there are fewer than two keys.
@@ -29,8 +29,9 @@ impl Popularity {
         })
     }
 
-    /// Returns a Zipf popularity: the key of rank i is requested in proportion to i^(−`skew`). A
-    /// skew of 0 is uniform; the literature's "Zipf" has 0.99.
+    /// Returns a Zipf distribution: the probability of the key of rank i is proportional to
+    /// i^(−`skew`). A skew of 0 results in a uniform distribution. Publications that state no skew
+    /// for "Zipf" use 0.99.
     ///
     /// # Errors
     /// [`BadParameter`] if there are fewer than two keys, if the skew is negative or not finite, or
@@ -39,7 +40,8 @@ impl Popularity {
         Popularity::zipf_in_groups(keys, skew, RATIO)
     }
 
-    /// Like [`zipf`](Popularity::zipf), with a given ratio of ranks within a group.
+    /// Returns a Zipf distribution as [`zipf`](Popularity::zipf) does, with groups in which the
+    /// ratio of the last rank to the first is at most `ratio`.
     pub(super) fn zipf_in_groups(keys: u64, skew: f64, ratio: f64) -> Result<Popularity, BadParameter> {
         number_of(keys)?;
         at_least("the skew", skew, 0.0, "finite, and not negative")?;
@@ -78,11 +80,11 @@ impl Popularity {
         ))
     }
 
-    /// Returns a measured popularity from the request counts of keys.
+    /// Returns the popularity distribution of keys from measured request counts, one count per key.
     ///
     /// # Errors
-    /// [`BadParameter`] if there are fewer than two keys, or if a count is zero: omit such keys,
-    /// because their popularity is unknown.
+    /// [`BadParameter`] if there are fewer than two keys, or if a count is zero. Omit keys without
+    /// requests, because their popularity is unknown.
     pub fn measured(counts: impl IntoIterator<Item = u64>) -> Result<Popularity, BadParameter> {
         let mut counts: Vec<u64> = counts.into_iter().collect();
         number_of(counts.len() as u64)?;
@@ -104,7 +106,8 @@ impl Popularity {
         Ok(Popularity::from_groups(groups))
     }
 
-    /// Returns a popularity proportional to weights. Only equal weights are grouped.
+    /// Returns a distribution in which the popularity of each key is proportional to its weight.
+    /// Only keys with equal weights form groups.
     ///
     /// # Errors
     /// [`BadParameter`] if there are fewer than two weights, or if one is not positive and finite.
@@ -132,7 +135,7 @@ impl Popularity {
         ))
     }
 
-    /// Returns the popularity in a trace of requested keys.
+    /// Returns the popularity distribution of the keys in a trace of requests.
     ///
     /// # Errors
     /// [`BadParameter`] if the trace has fewer than two distinct keys.
@@ -166,8 +169,8 @@ fn number_of(keys: u64) -> Result<f64, BadParameter> {
     require("the number of keys", keys as f64, keys >= 2, "at least 2")
 }
 
-/// Returns the sum of i^(−skew) for i from `start` to `end`, exclusive. Long sums are approximated
-/// by integrals with the first Euler–Maclaurin corrections.
+/// Returns the sum of i^(−skew) for i from `start` (inclusive) to `end` (exclusive). A long sum is
+/// approximated by an integral with the first Euler–Maclaurin corrections.
 fn sum_of_powers(start: u64, end: u64, skew: f64) -> f64 {
     if end - start <= TERMS {
         return (start..end).map(|rank| (rank as f64).powf(-skew)).sum();
@@ -175,7 +178,8 @@ fn sum_of_powers(start: u64, end: u64, skew: f64) -> f64 {
     let (low, high) = (start as f64, end as f64);
     let power = |rank: f64| rank.powf(-skew);
     let slope = |rank: f64| -skew * rank.powf(-skew - 1.0);
-    // ∫ x^(−s) from low to high, in a form that loses no precision for s near 1.
+    // The integral of x^(−s) from `low` to `high`, in a form that does not lose precision if s is
+    // close to 1.
     let grown = (high / low).ln();
     let integral = if (skew - 1.0).abs() < 1e-12 {
         grown

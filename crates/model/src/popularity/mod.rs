@@ -1,7 +1,8 @@
-//! Popularity of keys, and the number of distinct keys among requests (Lim §4.2).
+//! The popularity of keys, and the number of distinct keys among requests (Lim §4.2).
 //!
-//! *Scope*: uniform, Zipf and measured popularity, compressed to groups of keys with nearly equal
-//! popularity; `Unique`, its inverse, `Merge` and the interval of a cursor.
+//! *Scope*: uniform, Zipf and measured popularity distributions, compressed to groups of keys with
+//! nearly equal popularity; the source's function `Unique`, its inverse, its function `Merge`, and
+//! the interval of a cursor.
 //!
 //! *Must not depend on*: structures that store keys, and their writes.
 //!
@@ -10,8 +11,10 @@
 //!
 //! Invariants:
 //!
-//! - **U1** Each key has a probability above 0 and below 1; all probabilities add up to 1.
-//! - **U2** `unique` and `unique_inverse` are inverses, and both are strictly increasing.
+//! - **U1** The probability of each key is above 0 and below 1, and the sum of all probabilities is
+//!   1.
+//! - **U2** `unique` and `unique_inverse` are inverses of each other, and both are strictly
+//!   increasing.
 
 mod build;
 mod solve;
@@ -22,7 +25,8 @@ mod unique;
 use crate::SplitMix64;
 use crate::{AliasTable, BadParameter};
 
-/// The popularity of a store's keys: requests draw keys independently with these probabilities.
+/// The popularity distribution of a store's keys. Each request is for a key that is sampled
+/// independently from this distribution.
 ///
 /// ```
 /// use alluvium_model::Popularity;
@@ -34,18 +38,19 @@ use crate::{AliasTable, BadParameter};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Popularity {
-    /// In descending order of popularity.
+    /// Groups of keys, in descending order of popularity.
     groups: Vec<KeyGroup>,
     keys: f64,
 }
 
-/// Keys with equal request probabilities.
+/// A group of keys with the same request probability.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KeyGroup {
     pub keys: f64,
-    /// Probability that a request is for a particular key of the group.
+    /// Probability that a request is for one particular key of the group.
     pub probability: f64,
-    /// −ln(1 − probability): a key does not occur in p requests with probability e^(−rate · p).
+    /// −ln(1 − probability). The probability that one particular key does not occur in p requests
+    /// is e^(−rate · p).
     rate: f64,
 }
 
@@ -82,7 +87,8 @@ impl Popularity {
         squares.sum()
     }
 
-    /// Returns (Σ √p)² over all keys: the number of keys if they are uniform, less with skew.
+    /// Returns (Σ √p)² over the probabilities p of all keys. For uniform popularity this is the
+    /// number of keys, and with skew it is less.
     #[must_use]
     pub fn half_norm(&self) -> f64 {
         let roots = self
@@ -92,7 +98,8 @@ impl Popularity {
         roots.sum::<f64>().powi(2)
     }
 
-    /// Returns a generator of requests as ranks; rank 0 is the most popular key.
+    /// Returns a generator of random requests. A request is represented by the rank of its key;
+    /// rank 0 is the most popular key.
     ///
     /// # Errors
     /// [`BadParameter`] if there are more groups than a table of weights supports.
@@ -116,16 +123,16 @@ impl Popularity {
     }
 }
 
-/// A generator of requests with a given popularity.
+/// A generator of random requests with a given popularity distribution.
 #[derive(Clone, Debug)]
 pub struct RequestGenerator {
     group: AliasTable,
-    /// First rank and number of ranks of each group.
+    /// The first rank of each group, and the number of its ranks.
     ranges: Vec<(usize, usize)>,
 }
 
 impl RequestGenerator {
-    /// Draws the rank of the next request.
+    /// Returns the rank of the key of a random request.
     pub fn draw(&self, random: &mut SplitMix64) -> usize {
         let (start, keys) = self.ranges[self.group.draw(random)];
         if keys == 1 {

@@ -1,4 +1,5 @@
-//! `Unique`, its inverse, `Merge`, and the interval of a cursor (Lim §4.2.2 and §4.3).
+//! The source's functions `Unique` and `Merge`, the inverse of `Unique`, and the interval of a
+//! cursor (Lim §4.2.2 and §4.3).
 
 use super::solve::{CurvePoint, solve};
 use super::{KeyGroup, Popularity};
@@ -6,26 +7,26 @@ use crate::parameter::{BadParameter, at_least, require};
 
 impl Popularity {
     /// Returns the expected number of distinct keys among `requests` requests (Lim, Theorem 4.1).
+    /// The number of requests may be infinite; the result is then the number of all keys.
     ///
     /// # Errors
-    /// [`BadParameter`] if the number of requests is negative or not a number. It may be infinite,
-    /// which gives all keys.
+    /// [`BadParameter`] if the number of requests is negative or not a number.
     pub fn unique(&self, requests: f64) -> Result<f64, BadParameter> {
         require("the requests", requests, requests >= 0.0, "at least 0")?;
         Ok(self.unique_of(requests))
     }
 
-    /// Returns the number of requests with `unique` expected distinct keys (Lim, Lemma 4.2):
-    /// infinite for all keys.
+    /// Returns the number of requests among which the expected number of distinct keys is `unique`
+    /// (Lim, Lemma 4.2). The result is infinite if `unique` is the number of all keys.
     ///
     /// # Errors
-    /// [`BadParameter`] if the number is negative or exceeds the number of keys.
+    /// [`BadParameter`] if `unique` is negative or exceeds the number of keys.
     pub fn unique_inverse(&self, unique: f64) -> Result<f64, BadParameter> {
         Ok(self.requests_of(self.size("the different keys", unique)?))
     }
 
-    /// Returns the size of the merge of two tables, each with the keys of independent requests
-    /// (Lim, Theorem 4.3).
+    /// Returns the expected size of the table that results from merging two tables of the given
+    /// sizes. Each of the two tables contains the keys of independent requests (Lim, Theorem 4.3).
     ///
     /// # Errors
     /// [`BadParameter`] if a size is negative or exceeds the number of keys.
@@ -35,11 +36,12 @@ impl Popularity {
         Ok(self.unique_of(self.requests_of(one) + self.requests_of(other)))
     }
 
-    /// Returns the number of requests that reach a level of `size` keys during one round of its
-    /// cursor (`DInterval`; Lim, Theorem 4.4 and Lemma 4.5).
+    /// Returns the number of requests that reach a level of `size` keys while the cursor of the
+    /// level makes one round (`DInterval`; Lim, Theorem 4.4 and Lemma 4.5).
     ///
-    /// The cursor empties the level at its position, so the level is fuller where the cursor passed
-    /// longer ago: the size is the mean of `unique` over one round.
+    /// The cursor removes the keys at its position from the level. A part of the level is therefore
+    /// the fuller, the longer ago the cursor passed it. The size of the level is the mean of
+    /// `unique` over one round.
     ///
     /// ```
     /// use alluvium_model::Popularity;
@@ -56,17 +58,19 @@ impl Popularity {
         Ok(self.interval_of(self.size("the level", size)?))
     }
 
-    /// Returns the share of keys present in a level at a distance behind the cursor, in rounds: 0
-    /// is the cursor's position, 1 is one round behind it (Lim, Theorem 4.4).
+    /// Returns the density of keys in a level, as the fraction of keys that are present, at the
+    /// distance `behind` from the cursor. Distances are in rounds: 0 is the position of the cursor,
+    /// and 1 is one round behind it (Lim, Theorem 4.4).
     ///
     /// # Errors
-    /// As [`cursor_interval`](Popularity::cursor_interval), and unless the distance is between 0
-    /// and 1.
+    /// The errors of [`cursor_interval`](Popularity::cursor_interval); [`BadParameter`] unless the
+    /// distance is between 0 and 1.
     pub fn density(&self, size: f64, behind: f64) -> Result<f64, BadParameter> {
         at_least("the distance", behind, 0.0, "from 0 to 1")?;
         require("the distance", behind, behind <= 1.0, "from 0 to 1")?;
         let interval = self.cursor_interval(size)?;
-        // At the cursor a level is empty, even a level whose cursor never completes a round.
+        // At the position of its cursor a level is empty. This also holds for a level whose cursor
+        // never completes a round.
         let requests = if behind == 0.0 { 0.0 } else { interval * behind };
         Ok(self.unique_of(requests) / self.keys)
     }
@@ -99,7 +103,8 @@ impl Popularity {
         })
     }
 
-    /// Sums a curve over all keys: the number present, the number missing, and the slope.
+    /// Adds up a curve over all keys: the number of keys present, the number missing, and the
+    /// slope.
     fn point(&self, at: f64, of: impl Fn(&KeyGroup, f64) -> (f64, f64, f64)) -> CurvePoint {
         let mut sum = CurvePoint {
             there: 0.0,
@@ -116,10 +121,12 @@ impl Popularity {
     }
 }
 
-/// Returns the mean of 1 − e^(−x·t) over t from 0 to 1, and its derivative in x.
+/// Returns the mean of 1 − e^(−x·t) over t from 0 to 1, and the derivative of the mean with respect
+/// to x.
 fn mean_of_round(x: f64) -> (f64, f64) {
     if x < 0.01 {
-        // Taylor series: the closed form subtracts nearly equal numbers here.
+        // Use the Taylor series for small x, where the closed form would subtract nearly equal
+        // numbers.
         let mean = x * (1.0 / 2.0 - x * (1.0 / 6.0 - x * (1.0 / 24.0 - x / 120.0)));
         let slope = 1.0 / 2.0 - x * (1.0 / 3.0 - x * (1.0 / 8.0 - x / 30.0));
         return (mean, slope);

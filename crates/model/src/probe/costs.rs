@@ -1,4 +1,4 @@
-//! Fits of the costs of a device's reads and writes.
+//! Fits of cost models to the measured reads and writes of a device.
 
 use crate::fit::affine::{self, AffineFit};
 use crate::fit::parallel::{self, ParallelFit};
@@ -7,50 +7,54 @@ use alluvium_base::cost::AccessKind;
 use alluvium_base::measurements::{DeviceMeasurements, IssueMode, OffsetOrder, ProbePoint};
 use alluvium_base::{KIB, MIB};
 
-/// Smallest request size in bytes.
+/// Smallest measured request size, in bytes.
 pub(super) const SMALL: u64 = 4 * KIB;
 
-/// Request size for the PDAM in bytes (Bender §3.1).
+/// Size in bytes of the requests to which the PDAM is fitted (Bender §3.1).
 pub(super) const STEP: u64 = 64 * KIB;
 
-/// Minimum ratio of the best throughput to that of one request for a device to be parallel.
+/// A device is considered parallel if its best throughput divided by the throughput of single
+/// requests is at least this.
 const GROWTH: f64 = 1.3;
 
-/// Seed of the draws for the interval of P.
+/// Seed of the random numbers from which the confidence interval of P is computed.
 const SEED: u64 = 7;
 
-/// A line fitted to the times of single requests.
+/// A line that was fitted to the times of single requests of several sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AffineEstimate {
-    /// The line with the least relative errors, as used for profiles.
+    /// The line with the smallest relative errors. Profiles use this line.
     pub fit: AffineFit,
-    /// R² of the least-squares line in seconds, as in the paper; long requests dominate it.
+    /// Quality of the line that minimises squared errors in seconds, as in the paper. Long requests
+    /// determine this line more than short ones.
     pub plain: Option<FitQuality>,
 }
 
 /// The number of requests that a device serves concurrently.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DeviceParallelism {
-    /// There are no samples at two depths, or the PDAM cannot be fitted to them.
+    /// Fewer than two depths were measured, or the PDAM cannot be fitted to the samples.
     Unknown,
-    /// One: further requests do not increase the throughput.
+    /// The device serves one request at a time: additional requests do not increase the throughput.
     One,
-    /// P, the knee of the throughput.
+    /// P, the number of requests at which the throughput has its knee.
     Knee(f64),
-    /// At least the maximum measured depth: the throughput was still growing.
+    /// At least this number, which is the maximum measured depth, because the throughput was still
+    /// growing.
     Beyond(u32),
 }
 
-/// Ratio of the best throughput to that of one request.
+/// The gain from parallel requests: the best throughput divided by the throughput of single
+/// requests.
 ///
-/// In the PDAM this is exactly P. If the throughput has no sharp knee, it is still the number of
-/// equal requests completed in the time of one, so profiles use it.
+/// In the PDAM the gain is exactly P. Without a sharp knee, it is still the number of equal
+/// requests that complete in the time of one, so profiles use it as the parallelism.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ParallelGain {
-    /// Best throughput divided by that of one request.
+    /// Best throughput, divided by the throughput of single requests.
     pub times: f64,
-    /// Largest error of the times that the PDAM with this parallelism predicts for a fixed amount
-    /// of work.
+    /// Largest relative error of the time that the PDAM with this parallelism predicts for a fixed
+    /// amount of work.
     pub worst_time: f64,
 }
 
@@ -71,29 +75,30 @@ impl ParallelGain {
         })
     }
 
-    /// Returns the number of concurrent requests for a profile, at least 1.
+    /// Returns the gain rounded to an integer, at least 1, as the parallelism of a profile.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.times.round().max(1.0) as u32
     }
 }
 
-/// The costs of requests of one kind.
+/// The costs of all reads or of all writes of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestCosts {
     pub kind: AccessKind,
-    /// The affine model: time by size, at random offsets.
+    /// The affine model: the time of a request by its size, at random offsets.
     pub affine: Result<AffineEstimate, BadSamples>,
-    /// The PDAM: throughput in MiB/s by number of 64 KiB requests in flight; medians of the rounds.
+    /// The PDAM: the throughput in MiB/s by the number of 64 KiB requests in flight. It was fitted
+    /// to the medians of the rounds.
     pub parallel: Result<ParallelFit, BadSamples>,
     pub parallelism: DeviceParallelism,
-    /// Throughput of many requests relative to one; `None` if not measured.
+    /// Gain from parallel requests; `None` if it was not measured.
     pub gain: Option<ParallelGain>,
-    /// Throughput of sequential requests in bytes per second, by size.
+    /// Throughput of sequential requests in bytes per second, by request size in bytes.
     pub in_order: Vec<(u64, f64)>,
-    /// Throughput of random 4 KiB requests in bytes per second, by depth.
+    /// Throughput of random 4 KiB requests in bytes per second, by number of requests in flight.
     pub small: Vec<(u32, f64)>,
-    /// Throughput of 64 KiB requests of all rounds, by depth.
+    /// Throughput of 64 KiB requests by number of requests in flight, with a sample for each round.
     depths: Vec<(f64, f64)>,
 }
 
@@ -124,7 +129,8 @@ impl RequestCosts {
         }
     }
 
-    /// Returns a 90 % confidence interval of P, if there is one. It needs a tenth of a second.
+    /// Returns a 90 % confidence interval of P, or `None` if the throughput has no knee. The
+    /// computation takes a tenth of a second.
     #[must_use]
     pub fn parallelism_interval(&self) -> Option<(f64, f64)> {
         match self.parallelism {
@@ -134,8 +140,9 @@ impl RequestCosts {
     }
 }
 
-/// Returns the samples of the affine model: bytes, and seconds of one request, as the median of the
-/// rounds. Disturbances can only make a round slower.
+/// Returns the samples for the affine model: the size of a request in bytes, and its time in
+/// seconds. The time is a median over the rounds, because disturbances can only make a round
+/// slower.
 pub(super) fn times(measured: &DeviceMeasurements, kind: AccessKind) -> Vec<(u64, f64)> {
     let windows = measured.samples.iter().filter(|window| {
         let point = window.point;
@@ -156,7 +163,8 @@ fn affine_of(measured: &DeviceMeasurements, kind: AccessKind) -> Result<AffineEs
     })
 }
 
-/// Returns the samples of the PDAM: requests in flight and MiB/s, for each round.
+/// Returns the samples for the PDAM: the number of requests in flight and the throughput in MiB/s,
+/// for each round.
 fn samples(measured: &DeviceMeasurements, is_wanted: impl Fn(ProbePoint) -> bool) -> Vec<(f64, f64)> {
     let windows = measured.samples.iter().filter(|window| is_wanted(window.point));
     windows
@@ -167,7 +175,8 @@ fn samples(measured: &DeviceMeasurements, is_wanted: impl Fn(ProbePoint) -> bool
         .collect()
 }
 
-/// Returns the median throughput over all rounds in bytes per second, by depth.
+/// Returns the throughput in bytes per second by number of requests in flight, as the median over
+/// all rounds.
 pub(super) fn rates(
     measured: &DeviceMeasurements,
     is_wanted: impl Fn(ProbePoint) -> bool,
@@ -186,7 +195,7 @@ fn in_order(measured: &DeviceMeasurements, kind: AccessKind) -> Vec<(u64, f64)> 
     by_key(rates.collect(), median)
 }
 
-/// Applies `of` to the values of each key; the result is ordered by key.
+/// Groups values by key and applies `of` to the values of each key. The result is ordered by key.
 fn by_key<K: Copy + Ord>(mut values: Vec<(K, f64)>, of: impl Fn(&[f64]) -> f64) -> Vec<(K, f64)> {
     values.sort_by_key(|&(key, _)| key);
     values
@@ -198,7 +207,8 @@ fn by_key<K: Copy + Ord>(mut values: Vec<(K, f64)>, of: impl Fn(&[f64]) -> f64) 
         .collect()
 }
 
-/// Returns the median of at least one number; with an even count, the mean of the middle two.
+/// Returns the median of the values, of which there must be at least one. If their number is even,
+/// this is the mean of the two middle values.
 pub(super) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -209,8 +219,8 @@ pub(super) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Determines P from samples ordered by depth. A device that serves requests sequentially has no
-/// knee: its throughput is constant.
+/// Determines P from samples that are ordered by the number of requests in flight. If a device
+/// serves one request at a time, its throughput is constant and has no knee.
 fn parallelism(samples: &[(f64, f64)], fit: Option<&ParallelFit>) -> DeviceParallelism {
     let (Some(&(fewest, one)), Some(&(most, _))) = (samples.first(), samples.last()) else {
         return DeviceParallelism::Unknown;
