@@ -1,4 +1,5 @@
-//! Conversions between devices and store profiles, and optimal node lengths for a profile.
+//! Conversion of measured devices to profiles for stores and to cost clocks, and the optimal node
+//! length for a profile.
 
 use crate::AffineClock;
 use crate::presets::{HardDisk, SSD_BLOCK, SolidState, TRANSFER_UNIT};
@@ -7,15 +8,15 @@ use alluvium_base::{DeviceProfile, MIB};
 const SECOND_PS: u64 = 1_000_000_000_000;
 
 impl From<&DeviceProfile> for AffineClock {
-    /// Converts a profile to an affine clock, which serialises I/Os.
+    /// Converts a profile to an affine cost clock. The clock serialises I/Os.
     fn from(profile: &DeviceProfile) -> AffineClock {
-        // The nanoseconds per thousand bytes equal the picoseconds per byte.
+        // A time in nanoseconds per thousand bytes is the same number as in picoseconds per byte.
         AffineClock::new(profile.setup_ns, profile.byte_ps, 1000)
     }
 }
 
 impl HardDisk {
-    /// Returns the profile of the disk, with a parallelism of 1.
+    /// Returns the device profile of the disk, with a parallelism of 1.
     ///
     /// ```
     /// use alluvium_model::presets::WD_RED_6TB_2018;
@@ -33,8 +34,8 @@ impl HardDisk {
 }
 
 impl SolidState {
-    /// Returns the profile of the SSD: the setup time is a PDAM step minus the transfer time of one
-    /// block at the saturated throughput.
+    /// Returns the device profile of the SSD. Its setup time is the length of a PDAM step, minus
+    /// the transfer time of a block at the throughput of saturation.
     ///
     /// ```
     /// use alluvium_model::presets::SAMSUNG_970_EVO;
@@ -53,14 +54,14 @@ impl SolidState {
     }
 }
 
-/// Returns the node length in bytes that minimises the overhead of a lookup that reads one node
+/// Returns the node length in bytes that minimises the overhead of lookups. A lookup reads one node
 /// with records of `record` bytes, on a device that transfers `half_bandwidth` bytes in the setup
 /// time of an I/O.
 ///
-/// In the affine model (Bender et al. 2021, "Small Refinements to the DAM Can Have Big
-/// Consequences"), a node increases the lookup time by its length divided by the half-bandwidth,
-/// and wastes half a record of space. The sum of both relative costs is minimal where they are
-/// equal.
+/// The overhead is computed in the affine model (Bender et al. 2021, "Small Refinements to the DAM
+/// Can Have Big Consequences"). It has two parts. Relative to the setup time, a node increases the
+/// time of a lookup by its length divided by the half-bandwidth. Relative to the length of the
+/// node, half a record of space is wasted. The sum of both parts is minimal where they are equal.
 ///
 /// ```
 /// use alluvium_model::best_node;

@@ -1,4 +1,5 @@
-//! Pseudorandom numbers from a seed (SplitMix64). A seed gives the same sequence on every machine.
+//! Pseudorandom numbers that are determined by a seed (SplitMix64). The same seed results in the
+//! same numbers on every machine.
 
 /// A pseudorandom number generator.
 ///
@@ -26,12 +27,12 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// Draws an integer below `below`; 0 if `below` is 0.
+    /// Returns a random integer from 0 to `below` − 1, or 0 if `below` is 0.
     pub fn below(&mut self, below: usize) -> usize {
         ((u128::from(self.bits()) * below as u128) >> 64) as usize
     }
 
-    /// Draws a number in the half-open interval from 0 to 1.
+    /// Returns a random number that is at least 0 and less than 1.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }

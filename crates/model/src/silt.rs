@@ -1,25 +1,26 @@
 //! SILT: the writes, reads and memory of its three kinds of stores (Lim §2.4 and §4.5, Algorithm
 //! 5).
 //!
-//! Writes are appended to a log. Full logs become hash stores, and when there are enough hash
-//! stores, all of them are merged with the sorted store. Costs are for updates in a steady state.
+//! Writes are appended to a log store. A full log store is converted to a hash store. Once there
+//! are enough hash stores, all of them are merged with the sorted store. The computed costs are
+//! those of updates in the steady state.
 
 use crate::Popularity;
 use crate::parameter::{BadParameter, at_least, positive, require};
 
-/// Load of a cuckoo table at which an insert fails.
+/// Load factor of a cuckoo table at which an insert fails.
 const OCCUPANCY: f64 = 0.93;
 
-/// Slots per bucket of a cuckoo table.
+/// Number of slots in a bucket of a cuckoo table.
 const SLOTS: f64 = 4.0;
 
-/// Index size of the sorted store per key, in bytes.
+/// Size of the sorted store's index in bytes per key.
 const TRIE_BYTES: f64 = 0.4;
 
-/// Size of a log offset in a slot of the log's index, in bytes.
+/// Size in bytes of a log offset, which a slot of the log's index stores.
 const PLACE_BYTES: f64 = 4.0;
 
-/// A SILT store under updates.
+/// A SILT store that receives updates.
 ///
 /// ```
 /// use alluvium_model::silt::SiltModel;
@@ -30,33 +31,34 @@ const PLACE_BYTES: f64 = 4.0;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SiltModel {
-    /// Number of distinct keys, over all instances.
+    /// Number of distinct keys in all instances together.
     pub keys: f64,
-    /// Number of instances of equal size.
+    /// Number of instances. All of them have the same size.
     pub instances: f64,
-    /// Number of hash store entries that an instance merges at once.
+    /// Number of entries of hash stores that an instance merges into its sorted store at once.
     pub merged: f64,
-    /// Length of the tags that identify keys in a table, in bits.
+    /// Length in bits of the tags by which a table distinguishes keys.
     pub tag_bits: u32,
 }
 
-/// Predicted costs of a store.
+/// The predicted costs of a SILT store.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SiltCosts {
-    /// Bytes written per byte updated (2.4).
+    /// Bytes written per byte of updates (2.4).
     pub write_amplification: f64,
-    /// Average number of hash stores per instance (2.5).
+    /// Average number of hash stores of an instance (2.5).
     pub hash_stores: f64,
-    /// Share of lookups of absent keys for which a table reads from the device.
+    /// Fraction of the lookups of absent keys for which a table causes a read from the device.
     pub false_positives: f64,
-    /// Reads per lookup of a key in the sorted store, the last store (2.6).
+    /// Device reads per lookup of a key in the sorted store, which is the last store to be searched
+    /// (2.6).
     pub read_amplification: f64,
-    /// Memory per key in bytes (2.7).
+    /// Memory in bytes per key (2.7).
     pub memory_bytes: f64,
 }
 
 impl SiltModel {
-    /// Returns the example of the thesis: 100 million keys in 4 instances.
+    /// Returns the example of Lim's thesis: 100 million keys in 4 instances.
     #[must_use]
     pub fn example() -> SiltModel {
         SiltModel {
@@ -67,7 +69,7 @@ impl SiltModel {
         }
     }
 
-    /// Returns the costs for uniformly popular keys and lookups that reach the last store.
+    /// Returns the costs if all keys are equally popular and every lookup reaches the sorted store.
     ///
     /// # Errors
     /// [`BadParameter`] unless keys, instances and merged entries are positive, and tags have 1 to
@@ -84,9 +86,11 @@ impl SiltModel {
             "from 1 to 32 bits",
         )?;
         let slots = SLOTS * bits.exp2();
-        // Once to the log, once to a hash store with empty slots, and all keys in each merge.
+        // An entry is written to the log, then to a hash store that has empty slots. In addition,
+        // each merge writes all keys.
         let write_amplification = 1.0 + 1.0 / OCCUPANCY + keys / (merged * instances);
-        // The number of hash stores grows from zero to a full set and restarts at zero.
+        // The number of hash stores increases from zero to the number that is merged, so the
+        // average is half of that.
         let hash_stores = merged / 2.0 / (OCCUPANCY * slots);
         let false_positives = 2.0 * SLOTS / bits.exp2();
         let log = ((bits + 1.0) / 8.0 + PLACE_BYTES) * slots;
@@ -100,11 +104,13 @@ impl SiltModel {
         })
     }
 
-    /// Returns the lifetime of a device in seconds (2.8), for `updates` per second of `entry_bytes`
-    /// each, on `device_bytes` with `erasures` erase cycles.
+    /// Returns the lifetime of a device in seconds (2.8), if `updates` updates of `entry_bytes`
+    /// bytes arrive each second. The device has `device_bytes` bytes, each of which can be erased
+    /// `erasures` times.
     ///
     /// # Errors
-    /// As [`costs`](SiltModel::costs), and unless all arguments are positive.
+    /// The errors of [`costs`](SiltModel::costs); [`BadParameter`] unless all arguments are
+    /// positive.
     pub fn lifetime_seconds(
         &self,
         updates: f64,
@@ -120,9 +126,9 @@ impl SiltModel {
     }
 }
 
-/// Estimates the write amplification of one instance for the popularity of its keys (Algorithm 5).
-/// A table of `slots` slots is full at the load `occupancy`, and `hash_stores` of them are merged
-/// at once.
+/// Estimates the write amplification of one instance for a popularity distribution of its keys
+/// (Algorithm 5). A table of `slots` slots is full at the load factor `occupancy`. `hash_stores`
+/// tables are merged at once.
 ///
 /// # Errors
 /// [`BadParameter`] unless occupancy is between 0 and 1, slots and hash stores are positive, and a
@@ -181,7 +187,7 @@ mod tests {
 
     #[test]
     fn merging_more_at_once_writes_less_and_keeps_more_in_memory() {
-        // Figure 2.8.
+        // The values of Figure 2.8.
         let rows = [
             (1e6, 27.1, 1.0012, 0.472),
             (2.25e6, 13.2, 1.0025, 0.522),
@@ -197,7 +203,7 @@ mod tests {
             let costs = silt.costs().unwrap();
             near(costs.write_amplification, writes, 0.05);
             near(costs.read_amplification, reads, 0.0001);
-            // The source rounds 0.0672 to 0.067.
+            // The tolerance is needed because the source rounds 0.0672 to 0.067.
             near(costs.memory_bytes, memory, 0.003);
         }
     }
@@ -211,13 +217,13 @@ mod tests {
         near(writes(&uniform, 62.0), 5.37, 0.005);
         near(writes(&skewed, 62.0), 3.04, 0.005);
         near(writes(&skewed, 25.0), 5.33, 0.005);
-        // The closed form gives nearly the same result for uniform keys.
+        // For equally popular keys, the closed form gives nearly the same result.
         near(
             SiltModel::example().costs().unwrap().write_amplification,
             5.37,
             0.05,
         );
-        // 25 hash stores instead of 62 (A12: 0.56 bytes, 26 % less).
+        // With 25 instead of 62 hash stores (A12: 0.56 bytes, 26 % less).
         let memory = |stores: f64| {
             let silt = SiltModel {
                 merged: stores * 0.93 * slots,

@@ -1,13 +1,14 @@
-//! When a merge should copy leaves that it could reuse in place.
+//! Break-even of stitching: when a merge should copy leaves that it could reuse in place.
 
-/// Returns the minimum length in bytes of a sequence of leaves that a merge should reuse instead of
-/// copying, on a device that transfers `half_bandwidth` bytes in the setup time of an I/O and
-/// executes `slots` I/Os concurrently, if a copy would be rewritten `rewrites` times.
+/// Returns the minimum length in bytes of a sequence of leaves that a merge should reuse rather
+/// than copy. The device transfers `half_bandwidth` bytes in the setup time of an I/O and executes
+/// `slots` I/Os concurrently. A copy would be rewritten `rewrites` times.
 ///
-/// A copy of `A` bytes reads and writes them each time: `2 A` times the number of rewrites. A
-/// reused sequence costs a scan one additional setup and its own transfer, so copying is worse from
-/// `A = b / (2 rewrites - 1)` on (Spillane 2012, §6.1). Scans read ahead, so the setups of several
-/// sequences overlap.
+/// Each rewrite reads and writes a copy of `A` bytes, so the copy costs `2 A` times the number of
+/// rewrites. A reused sequence costs each scan an additional setup, and its own transfer. Copying
+/// is therefore more expensive if `A` is at least `b / (2 rewrites - 1)`, where `b` is the
+/// half-bandwidth (Spillane 2012, §6.1). Scans read ahead, so that the setups of several sequences
+/// overlap.
 ///
 /// ```
 /// use alluvium_model::stitch_break_even;
@@ -26,7 +27,8 @@ mod tests {
     use super::*;
     use alluvium_base::DeviceProfile;
 
-    /// Returns the costs of a copied and of a reused sequence, in bytes of transfer.
+    /// Returns the cost of copying a sequence and the cost of reusing it, as numbers of bytes that
+    /// the device could transfer in the same time.
     fn costs(bytes: u64, profile: &DeviceProfile, rewrites: u64) -> (u64, u64) {
         let setup = profile.half_bandwidth() / profile.slots() as u64;
         (2 * rewrites * bytes, setup + bytes)

@@ -1,7 +1,8 @@
-//! Conclusions from the samples of a probe: fits, advice, a profile, and warnings.
+//! Conclusions from the samples of a probe: fitted cost models, advice, a device profile, and
+//! warnings.
 //!
-//! *Scope*: the samples that each fit needs, when a fit is unusable, and the signs that a cache has
-//! answered, that a device was throttled, or that other load has disturbed it.
+//! *Scope*: which samples each fit needs, when a fit is unusable, and the signs that a cache
+//! answered requests, that the device was throttled, or that other load disturbed the measurement.
 //!
 //! *Must not depend on*: the method of measurement. The samples are defined in
 //! `base::measurements`.
@@ -10,8 +11,9 @@
 //!
 //! Invariants:
 //!
-//! - **D1** Conclusions depend only on the samples: stored samples give the same conclusions.
-//! - **D2** A missing conclusion is an error or `None`, never a number.
+//! - **D1** Conclusions depend only on the samples, so stored samples result in the same
+//!   conclusions.
+//! - **D2** A conclusion that cannot be drawn is an error or `None`, never a number.
 
 mod costs;
 pub mod format;
@@ -30,71 +32,72 @@ use alluvium_base::cost::AccessKind;
 use alluvium_base::measurements::{DeviceMeasurements, IssueMode, OffsetOrder, ProbePoint};
 use alluvium_base::{DeviceProfile, KIB, MIB};
 
-/// The shares of the bandwidth for which natural transfer sizes are reported.
+/// The fractions of the device's bandwidth for which natural transfer sizes are reported.
 pub const SHARES: [f64; 2] = [0.5, 0.9];
 
 /// Minimum and maximum page size of a store, in bytes.
 const PAGES: (u64, u64) = (4 * KIB, 64 * KIB);
 
-/// Minimum and maximum advised read-ahead, in bytes.
+/// Minimum and maximum read-ahead that is advised, in bytes.
 const READ_AHEAD: (u64, u64) = (64 * KIB, 16 * MIB);
 
-/// Record size for advised page and node sizes, in bytes: that of YCSB, including its key.
+/// Record size in bytes for which page and node sizes are advised. It is that of YCSB, including
+/// the key.
 pub const RECORD: u64 = 124;
 
-/// Share of the best throughput that the advised depth achieves.
+/// Fraction of the best throughput that the advised number of requests in flight must achieve.
 const ENOUGH: f64 = 0.9;
 
-/// Costs, advice and warnings that follow from the samples of a probe.
+/// The costs, advice and warnings that follow from the samples of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeConclusions {
     pub reads: RequestCosts,
     pub writes: RequestCosts,
-    /// Costs of syncs; `None` if none were measured.
+    /// Latencies of syncs; `None` if no syncs were measured.
     pub sync: Option<SyncLatencies>,
-    /// CPU time of an I/O.
+    /// CPU time of a read.
     pub processor: ReadCpuTime,
-    /// Advice derived from the costs; `None` without an affine model of reads.
+    /// Advice that follows from the costs; `None` if the affine model cannot be fitted to reads.
     pub advice: Option<DeviceAdvice>,
-    /// The device profile for a store; `None` without an affine model of reads.
+    /// Device profile for a store; `None` if the affine model cannot be fitted to reads.
     pub profile: Option<DeviceProfile>,
-    /// Reasons to distrust some of the conclusions.
+    /// Reasons why some of the conclusions may be wrong.
     pub warnings: Vec<ProbeWarning>,
 }
 
-/// Latencies of syncs, each after a 4 KiB write.
+/// Latencies of syncs. Each sync followed a write of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncLatencies {
     pub count: usize,
     pub median_ns: u64,
-    /// 90th percentile, not the maximum, in nanoseconds.
+    /// 90th percentile of the latencies in nanoseconds (not the maximum).
     pub most_ns: u64,
 }
 
-/// CPU time of a 4 KiB read, in nanoseconds.
+/// CPU time that a read of 4 KiB needs, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCpuTime {
-    /// For a single read per system call.
+    /// CPU time if each read has its own system call.
     pub alone_ns: Option<u64>,
-    /// For a read in a batch.
+    /// CPU time of each read if a system call submits a batch of reads.
     pub batched_ns: Option<u64>,
-    /// Number of reads per batch.
+    /// Number of reads in such a batch.
     pub batch: u32,
 }
 
-/// Advice derived from the costs of reads.
+/// Advice on settings that follows from the costs of reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceAdvice {
-    /// Page size in bytes that minimises the combined cost of transferring and wasting space per
-    /// record.
+    /// Page size in bytes that minimises the sum of two costs per record: the transfer time of a
+    /// page, and the space that is wasted in it.
     pub page_bytes: u64,
-    /// Read-ahead of scans in bytes: requests of this length achieve nine tenths of the bandwidth.
+    /// Read-ahead of scans in bytes. Requests of this length use nine tenths of the bandwidth.
     pub read_ahead_bytes: u64,
-    /// Number of requests to keep in flight.
+    /// Number of requests that should be in flight.
     pub depth: u32,
-    /// B-tree node size that minimises the cost of lookups, in bytes (Corollary 7).
+    /// Size in bytes of B-tree nodes that minimises the cost of lookups (Corollary 7).
     pub b_tree_node_bytes: Option<u64>,
-    /// Bε-tree node size that minimises the cost of inserts, in bytes.
+    /// Size in bytes of Bε-tree nodes that minimises the cost of inserts.
     pub buffered_node_bytes: Option<u64>,
 }
 
@@ -120,11 +123,11 @@ impl ProbeConclusions {
         }
     }
 
-    /// Returns the profile, unless something other than the device was measured, or no fit explains
-    /// the measurements.
+    /// Returns the device profile if it can be trusted. It cannot be trusted if something other
+    /// than the device was measured, or if no fit explains the measurements.
     ///
     /// # Errors
-    /// The first fatal warning, or the reason why reads have no affine model.
+    /// The first fatal warning, or the reason why the affine model cannot be fitted to reads.
     pub fn reliable_profile(&self) -> Result<DeviceProfile, String> {
         if let Some(warning) = self.warnings.iter().find(|warning| warning.is_fatal()) {
             return Err(warning.to_string());
@@ -148,7 +151,7 @@ fn sync(measured: &DeviceMeasurements) -> Option<SyncLatencies> {
     })
 }
 
-/// Returns the CPU time of a request: the median of the rounds.
+/// Returns the CPU time of a read, as the median over the rounds.
 fn processor(measured: &DeviceMeasurements) -> ReadCpuTime {
     let middle = |point: ProbePoint| {
         let windows = measured.samples_of(point).filter(|window| window.requests > 0);
@@ -171,7 +174,7 @@ fn processor(measured: &DeviceMeasurements) -> ReadCpuTime {
 
 fn profile(fit: &AffineFit, reads: &RequestCosts, processor: ReadCpuTime) -> DeviceProfile {
     DeviceProfile {
-        // Longer times than five centuries were not measured.
+        // The conversion cannot overflow, because no measured time exceeds five centuries.
         setup_ns: (fit.setup_s * 1e9).round() as u64,
         byte_ps: (fit.per_byte_s * 1e12).round().max(1.0) as u64,
         parallelism: reads.gain.map_or(1, |gain| gain.slots()),
@@ -198,14 +201,15 @@ fn advice(measured: &DeviceMeasurements, fit: &AffineFit) -> DeviceAdvice {
 fn nearest_power(number: u64) -> u64 {
     let above = number.max(1).next_power_of_two();
     let below = (above / 2).max(1);
-    // Compare squares: the boundary is the geometric mean of the two powers.
+    // Compare squares, because the boundary between the two powers is their geometric mean.
     match u128::from(number).pow(2) < u128::from(above) * u128::from(below) {
         true => below,
         false => above,
     }
 }
 
-/// Returns the smallest depth at which small random reads achieve nearly their best throughput.
+/// Returns the smallest number of requests in flight at which small random reads nearly achieve
+/// their best throughput.
 fn depth(measured: &DeviceMeasurements) -> u32 {
     let rates = costs::rates(measured, |point| {
         point.kind == AccessKind::Read

@@ -1,4 +1,4 @@
-//! Reasons to distrust a measurement.
+//! Warnings: reasons why a measurement may not describe the device.
 
 use super::costs::{RequestCosts, SMALL, STEP, median};
 use alluvium_base::MIB;
@@ -8,97 +8,102 @@ use alluvium_base::measurements::{
 };
 use std::fmt;
 
-/// Minimum plausible time of a 4 KiB flash read including the system call, in nanoseconds.
+/// Minimum plausible time in nanoseconds of a 4 KiB read from flash, including the system call.
 const IMPLAUSIBLE_NS: f64 = 5_000.0;
 
-/// Reads of a small part come from a cache if their time relative to reads of the whole file is
-/// below this.
+/// Maximum ratio of two read times, in a small part of the file and in the whole file, at which a
+/// cache is assumed to serve the reads of the small part.
 const CACHED: f64 = 0.6;
 
-/// A write is cached if its time relative to that of a sync is below this.
+/// Maximum ratio of the time of a write to the time of a sync at which writes are assumed to be
+/// cached.
 const UNSYNCED: f64 = 0.25;
 
-/// A device is throttled if its rate relative to the initial rate falls below this.
+/// Maximum ratio of the final throughput to the initial throughput at which the device is assumed
+/// to be throttled.
 const FALLEN: f64 = 0.75;
 
-/// R² below which a fit is poor.
+/// Minimum R² of a good fit.
 const EXPLAINED: f64 = 0.9;
 
-/// Relative spread of repetitions above which the measurement is noisy: half of all points exceed
-/// it.
+/// Relative spread of repeated measurements from which on a measurement is noisy. The spread of
+/// half of the points must exceed it.
 const SPREAD: f64 = 0.25;
 
-/// Share of the time with requests in progress below which the device is considered to have paused.
+/// Minimum fraction of the time in which requests must make progress. Below it, the device is
+/// assumed to have paused.
 const BUSY: f64 = 0.8;
 
-/// Files shorter than this may fit into a device's cache.
+/// Minimum length of the file in bytes. A shorter file may fit into a cache of the device.
 const SMALL_FILE: u64 = 256 * MIB;
 
-/// A reason to distrust a measurement partly or completely.
+/// A reason why a measurement may not describe the device, entirely or in part.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ProbeWarning {
-    /// The file system has no device.
+    /// The file system is in memory and has no device.
     InMemory {
         /// Type of the file system.
         file_system: String,
     },
-    /// The page cache served the requests.
+    /// The page cache served the requests instead of the device.
     PageCache {
         /// Type of the file system.
         file_system: String,
     },
-    /// Another machine served the requests.
+    /// A remote machine served the requests.
     OverNetwork {
         /// Type of the file system.
         file_system: String,
     },
-    /// Reads are too fast for a device.
+    /// Reads are faster than a device could be.
     Implausible {
         /// Time of a 4 KiB read in nanoseconds.
         read_ns: f64,
     },
-    /// Reads of a small part of the file are faster than those of the whole.
+    /// Reads of a small part of the file are much faster than reads of the whole file, so a cache
+    /// served them.
     CachedReads {
-        /// Time of a 4 KiB read within 2 MiB, in nanoseconds.
+        /// Time in nanoseconds of a 4 KiB read in a part of 2 MiB.
         near_ns: f64,
-        /// Time of a 4 KiB read in the whole file, in nanoseconds.
+        /// Time in nanoseconds of a 4 KiB read in the whole file.
         far_ns: f64,
     },
-    /// Writes complete long before they are durable.
+    /// Writes complete long before they are durable, so a cache accepts them.
     CachedWrites {
         /// Time of a 4 KiB write in nanoseconds.
         write_ns: f64,
-        /// Time of a sync after such a write in nanoseconds.
+        /// Time in nanoseconds of a sync that follows such a write.
         sync_ns: f64,
     },
     ShortFile {
         /// Length of the file in bytes.
         bytes: u64,
     },
-    /// A rate fell during the measurement.
+    /// The throughput decreased during the measurement.
     Throttled {
-        /// The operation whose rate fell, as the message names it.
+        /// The operation whose throughput decreased, in the words of the message.
         what: &'static str,
-        /// The final rate relative to the initial one.
+        /// Ratio of the final throughput to the initial throughput.
         share: f64,
     },
-    /// Repetitions differ: for half of the points by `spread` or more.
+    /// Repeated measurements differ. For half of the points, the relative spread is `spread` or
+    /// more.
     Noisy {
-        /// Median relative spread over all points.
+        /// Median over all points of the relative spread.
         spread: f64,
     },
-    /// For part of the time no request made progress.
+    /// There were times in which no request made progress.
     Paused {
-        /// Median over all windows of the share of time without progress.
+        /// Fraction of the time without progress, as the median over all samples.
         share: f64,
     },
-    /// A fit does not explain the measurements.
+    /// A fitted model does not explain the measurements.
     PoorFit {
         kind: AccessKind,
         model: &'static str,
         r_squared: f64,
     },
-    /// A fit is not possible.
+    /// A model could not be fitted to the measurements.
     NoFit {
         kind: AccessKind,
         model: &'static str,
@@ -107,7 +112,7 @@ pub enum ProbeWarning {
 }
 
 impl ProbeWarning {
-    /// Returns whether the profile does not describe the device.
+    /// Returns whether the warning means that the profile does not describe the device.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         match self {
@@ -200,7 +205,7 @@ impl fmt::Display for ProbeWarning {
 }
 
 impl ProbeWarning {
-    /// Formats a warning about a fit.
+    /// Formats a warning that concerns a fit.
     fn fmt_fit(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ProbeWarning::PoorFit {
@@ -221,7 +226,7 @@ impl ProbeWarning {
     }
 }
 
-/// Returns all warnings about samples, most severe first.
+/// Returns all warnings about the measurements, the most severe first.
 pub(super) fn of(
     measured: &DeviceMeasurements,
     reads: &RequestCosts,
@@ -239,7 +244,7 @@ pub(super) fn of(
     falls(measured, &mut warnings);
     match spread(measured).filter(|spread| *spread > SPREAD) {
         Some(spread) => warnings.push(ProbeWarning::Noisy { spread }),
-        // In noisy measurements, a slower last round proves nothing.
+        // In noisy measurements, a slower last round does not show that the device was throttled.
         None => falls_of_rounds(measured, &mut warnings),
     }
     if let Some(share) = busy(measured).filter(|share| *share < BUSY) {
@@ -251,15 +256,15 @@ pub(super) fn of(
     warnings
 }
 
-/// Returns the time of one request: the median of the rounds.
+/// Returns the time of one request in nanoseconds, as the median over the rounds.
 fn typical_ns(measured: &DeviceMeasurements, point: ProbePoint) -> Option<f64> {
     let times = measured.samples_of(point).map(|window| window.typical_ns as f64);
     let times: Vec<f64> = times.collect();
     (!times.is_empty()).then(|| median(&times))
 }
 
-/// Returns the share of the time in which requests made progress, estimated from the times of
-/// single requests: the median over all windows.
+/// Estimates the fraction of the time in which requests made progress, from the typical times of
+/// single requests. Returns the median over all samples.
 fn busy(measured: &DeviceMeasurements) -> Option<f64> {
     let windows = measured.samples.iter().filter(|window| window.typical_ns > 0);
     let shares: Vec<f64> = windows
@@ -272,7 +277,7 @@ fn caches(measured: &DeviceMeasurements, warnings: &mut Vec<ProbeWarning>) {
     let far_ns = typical_ns(measured, ProbePoint::reads(SMALL));
     let near_ns = typical_ns(measured, ProbePoint::reads(SMALL).in_order(OffsetOrder::Near));
     if let Some(read_ns) = far_ns.filter(|ns| *ns < IMPLAUSIBLE_NS) {
-        // In-memory file systems already have a warning.
+        // For a file system in memory there is already a warning.
         if measured.medium != Medium::Memory {
             warnings.push(ProbeWarning::Implausible { read_ns });
         }
@@ -323,7 +328,8 @@ fn fallen(warnings: &mut Vec<ProbeWarning>, what: &'static str, share: Option<f6
     }
 }
 
-/// Returns the rate of the last quarter relative to that of the first.
+/// Returns the ratio of the throughput in the last quarter of a transfer to that in the first
+/// quarter.
 fn last_to_first(slices: &[TransferSlice]) -> Option<f64> {
     let quarter = slices.len() / 4;
     if quarter == 0 {
@@ -339,8 +345,8 @@ fn last_to_first(slices: &[TransferSlice]) -> Option<f64> {
     (first > 0.0).then_some(last / first)
 }
 
-/// Returns the rates of the last round relative to the first: the geometric mean over points with
-/// random offsets.
+/// Returns the ratio of the throughput in the last round to that in the first round, as the
+/// geometric mean over all points with random offsets.
 fn rounds(measured: &DeviceMeasurements, kind: AccessKind) -> Option<f64> {
     let last = measured.samples.iter().map(|window| window.round).max()?;
     let mut logarithms = Vec::new();
@@ -362,7 +368,7 @@ fn rounds(measured: &DeviceMeasurements, kind: AccessKind) -> Option<f64> {
     (count > 0).then(|| (logarithms.iter().sum::<f64>() / count as f64).exp())
 }
 
-/// Returns the median over all points of the relative spread of repetitions.
+/// Returns the median over all points of the relative spread of repeated measurements.
 fn spread(measured: &DeviceMeasurements) -> Option<f64> {
     let mut spreads = Vec::new();
     for first in measured.samples.iter().filter(|window| window.round == 0) {
@@ -398,7 +404,8 @@ fn fits(costs: &RequestCosts, warnings: &mut Vec<ProbeWarning>) {
             why: why.to_string(),
         }),
     }
-    // A device that serves requests sequentially has constant throughput, so R² is meaningless.
+    // If the device serves one request at a time, its throughput is constant, and R² has no
+    // meaning.
     if costs.parallelism == super::DeviceParallelism::One {
         return;
     }

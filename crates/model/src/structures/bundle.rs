@@ -1,9 +1,10 @@
-//! Our bundle of arrays: levels of fewer than λ runs, with one routing filter per level (Conway
-//! 2020, §2.3 and §2.4), using the constants of the implementation.
+//! The bundle of arrays of this store: levels with fewer than λ runs each, and one routing filter
+//! per level (Conway 2020, §2.3 and §2.4). The model uses the constants of the implementation.
 //!
-//! λ hash stores, or 24 if λ is larger, become a run of the first level. A merge takes all levels
-//! above the level of its output; of the λ runs that become one, the last was never written to its
-//! own level. So each level writes a record 1 − 1/λ times while its runs contain new keys.
+//! λ hash stores, or 24 if λ is larger, become a run of the first level. A merge includes all
+//! levels above the level of its output. When λ runs become one run, the last of them was not
+//! written to its own level before. While the runs contain only new keys, each level therefore
+//! writes a record 1 − 1/λ times.
 
 use super::cost::{CostPrediction, LONG};
 use super::hashed::{
@@ -15,14 +16,16 @@ use crate::Popularity;
 use crate::parameter::{BadParameter, require};
 use crate::tiered::TreeShape;
 
-/// Average number of filter prefixes per record of a run, per factor of λ: a power of two, which
-/// rounds up by a factor of 1 to 2, all equally likely.
+/// Average number of filter prefixes per record of a run, divided by λ. The number of prefixes is
+/// rounded up to a power of two, that is, by a factor between 1 and 2, and all factors are equally
+/// likely.
 const ROUNDED: f64 = 1.44;
-/// Maximum number of levels beyond those that hold all keys; their runs contain updates of existing
-/// keys.
+/// Maximum number of levels in addition to those that suffice for all keys. Runs in the additional
+/// levels contain only updates of existing keys.
 const MOST_LEVELS: usize = 40;
 
-/// Returns the number of records that merges write per user write, over both new and existing keys.
+/// Returns the number of records that merges write per record written by users, for new and
+/// existing keys together.
 fn merged(popularity: &Popularity, lambda: f64, first: f64, is_new: f64) -> Result<f64, BadParameter> {
     let (mut requests, mut sum) = (first, 0.0);
     for _ in 0..MOST_LEVELS {
@@ -38,7 +41,7 @@ fn merged(popularity: &Popularity, lambda: f64, first: f64, is_new: f64) -> Resu
     Ok(sum)
 }
 
-/// Fails unless λ is valid.
+/// Returns an error unless λ is valid.
 pub(super) fn require_lambda(lambda: u32) -> Result<(), BadParameter> {
     let is_lambda = lambda.is_power_of_two() && (2..=256).contains(&lambda);
     require("λ", f64::from(lambda), is_lambda, "a power of two from 2 to 256").map(|_| ())
@@ -64,7 +67,7 @@ pub(super) fn point(
     let stores = factor.min(MOST);
     let is_new = all.inserts / all.writes().max(f64::MIN_POSITIVE);
     let merged = merged(&popularity, factor, stores * requests, is_new)?;
-    // A run of the deepest level, and the number of such runs.
+    // Compute the size of a run in the deepest level, and the number of such runs.
     let mut run = popularity.unique(stores * requests)?.max(1.0);
     let mut levels = 1.0;
     while run * factor <= keys {
@@ -78,23 +81,24 @@ pub(super) fn point(
         true => runs * run * ((prefixes / (runs * run)).log2().max(0.0) + 2.0 + 2.0 * bits) / 8.0,
         false => prefixes * bits / 8.0,
     };
-    // Each level above has 1/λ of the level below it.
+    // The filter of each level has 1/λ of the size of the filter of the level below.
     let filters = filter_bytes * factor / (factor - 1.0);
     let filter_writes = filters / runs / (run * record).max(1.0) * (levels + 1.0) / 2.0;
-    // Runs named by false positives of a level: those with the same prefix, out of half of λ on
-    // average.
+    // A lookup also reads runs that a filter names falsely. These are runs with a record of the
+    // same prefix, among (λ − 1)/2 runs of a level on average.
     let named = (factor - 1.0) / 2.0 / (ROUNDED * factor);
     let in_vain = if refined { named / factor } else { named };
     let young = stores / 2.0 * different;
     let memory_per_key = LEAF_BYTES / in_leaf + YOUNG_BYTES * young / keys;
     let left = (memory.caches - memory_per_key * keys).max(0.0);
-    // Filter pages are requested far more often than record pages.
+    // Pages of filters are requested far more often than pages of records, so they are cached
+    // first.
     let filter_misses = (1.0 - left / filters).max(0.0) * levels.min(1.0 + 1.0 / (factor - 1.0));
     let for_leaves = (left - filters).max(0.0);
     let uniform = Popularity::uniform(workload.keys as u64)?;
     let [leaf, any_leaf] = [&popularity, &uniform].map(|keys| leaf_reads(keys, record, for_leaves, machine));
     let wrong = SECOND_LEAF + levels * in_vain;
-    // Replaced records remain until they are merged.
+    // Obsolete records occupy space until they are merged.
     let stale = (1.0 - is_new) / (factor - 1.0);
     let per_record = filters / keys;
     Ok(CostPrediction {

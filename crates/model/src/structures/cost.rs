@@ -1,12 +1,13 @@
-//! The cost of a structure: bands, and the dominating term.
+//! The predicted cost of a structure: 80 % intervals of its quantities, and the dominating part of
+//! its time.
 
 use super::workload::{MachineProfile, WorkloadProfile};
 
-/// An 80 % interval of a number, with its middle.
+/// An 80 % interval of a predicted number, with the prediction itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CostBand {
     pub p10: f64,
-    /// Prediction for the requested workload, which is not the midpoint of the interval.
+    /// The prediction for the given workload. It is not necessarily the midpoint of the interval.
     pub middle: f64,
     pub p90: f64,
 }
@@ -23,14 +24,14 @@ impl CostBand {
         }
     }
 
-    /// Returns whether a value lies within the interval.
+    /// Returns whether a value is within the interval.
     #[must_use]
     pub fn holds(&self, value: f64) -> bool {
         self.p10 <= value && value <= self.p90
     }
 }
 
-/// A component of the time of a device or a processor.
+/// A part of the time that operations need on the device or the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CostTerm {
     Writes,
@@ -56,65 +57,69 @@ impl CostTerm {
 /// The predicted costs of a structure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StructureCost {
-    /// From [`StructureModel::name`](super::StructureModel::name): the structure with its settings.
+    /// Name of the structure with its settings: see
+    /// [`StructureModel::name`](super::StructureModel::name).
     pub name: String,
-    /// Bytes written per byte of user writes, including the log.
+    /// Bytes written to the device, including the log, per byte written by users.
     pub write_amplification: CostBand,
-    /// Textbook bound of the write amplification, with a constant of 1 and without the log.
+    /// Textbook bound of the write amplification. Its constant factor is 1, and the log is not
+    /// included.
     pub textbook: f64,
-    /// Device reads per lookup of a present key.
+    /// Device reads per lookup of a key that exists.
     pub hit_reads: CostBand,
-    /// Device reads per lookup of an absent key.
+    /// Device reads per lookup of a key that does not exist.
     pub miss_reads: CostBand,
-    /// Memory per key that hits need for a single read, in bytes.
+    /// Memory in bytes per key with which a lookup of an existing key needs only one device read.
     pub memory_per_key: f64,
-    /// Memory per key as a band.
+    /// 80 % interval of `memory_per_key`.
     pub memory_per_key_band: CostBand,
-    /// Bytes on the device per byte of live keys and values.
+    /// Bytes on the device per byte of existing keys and values.
     pub space_amplification: CostBand,
     /// CPU time per operation of the mix, in nanoseconds.
     pub processor_ns: CostBand,
     /// Device time per operation of the mix, in nanoseconds.
     pub device_ns: CostBand,
-    /// The criterion for ranking structures: device and CPU time per operation.
+    /// Device time and CPU time per operation of the mix, in nanoseconds. Structures are ranked by
+    /// this.
     pub total_ns: CostBand,
-    /// The largest component of the time, and its share.
+    /// The largest part of the time, and its fraction of the time.
     pub dominating: (CostTerm, f64),
-    /// User writes in terabytes that wear out the device, if its endurance is known.
+    /// Terabytes that users can write until the device is worn out, if its endurance is known.
     pub life_tb: Option<f64>,
 }
 
-/// The prediction of a model for one workload.
+/// The costs that a model predicts for a single workload, without intervals.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct CostPrediction {
     pub(super) write_amplification: f64,
-    /// Minimum and maximum write amplification over short periods, if known.
+    /// Minimum and maximum write amplification over short periods, if they are known.
     pub(super) write_moments: Option<(f64, f64)>,
     pub(super) textbook: f64,
     pub(super) hit_reads: f64,
     pub(super) miss_reads: f64,
     pub(super) memory_per_key: f64,
     pub(super) space_amplification: f64,
-    /// Bytes read by merges per byte of user writes.
+    /// Bytes that merges read per byte written by users.
     pub(super) merge_reads: f64,
-    /// Average length of a device write.
+    /// Average length of a device write in bytes.
     pub(super) write_bytes: f64,
-    /// Length of a lookup's device read in bytes.
+    /// Length in bytes of a device read for a lookup.
     pub(super) read_bytes: f64,
-    /// Leaves that a scan reads, and runs that it merges.
+    /// Number of leaves that a scan reads, and number of runs that it merges.
     pub(super) scan_reads: f64,
     pub(super) scan_runs: f64,
-    /// Records merged per record written, and tables queried per lookup.
+    /// Number of records merged per record written, and number of tables queried per lookup.
     pub(super) merged: f64,
     pub(super) asked: f64,
-    /// Merged records that are in hash order.
+    /// Number of records merged in hash order per record written.
     pub(super) hashed: f64,
 }
 
-/// CPU times in nanoseconds: a write to memtable and log; a merged record; the additional cost of
-/// hash order (hashing the key, and comparing it across many sources); a lookup in memory; a table
-/// queried by it; the start of a scan in the memtables and in each run; a record of a scan; a byte
-/// written to the device. Measured on the machine of docs/performance.md, rounded.
+/// CPU times in nanoseconds, in this order: a write to memtable and log; a merged record; the
+/// additional cost of a record merged in hash order (hashing the key, and comparing it across many
+/// sources); a lookup in memory; a table queried by a lookup; the start of a scan in the memtables
+/// and in each run; a record of a scan; a byte written to the device. The times were measured on
+/// the machine of docs/performance.md, and are rounded.
 const WRITE_NS: f64 = 1_200.0;
 const MERGE_NS: f64 = 150.0;
 const HASHED_NS: f64 = 700.0;
@@ -123,17 +128,18 @@ const ASK_NS: f64 = 25.0;
 const BEGIN_NS: f64 = 4_000.0;
 const SCAN_NS: f64 = 100.0;
 const BYTE_NS: f64 = 2.5;
-/// Share of the predicted bytes that merges into a single run write when they fall behind: several
-/// accumulated inputs are then merged at once. The model does not know the speed of writers.
-/// (Measured with writers that do nothing else: 0.23 to 0.69.)
+/// Minimum of the bytes that merges write, as a fraction of the predicted bytes, for structures
+/// that merge all input into a single run. If merges fall behind, several accumulated inputs are
+/// merged at once, so fewer bytes are written. The model does not know the speed of writers. (With
+/// writers that do nothing else, the measured fraction was 0.23 to 0.69.)
 pub(super) const BEHIND: f64 = 0.5;
-/// Length of a long request, as issued by writes and merges, in bytes.
+/// Length in bytes of a long request, such as those of writes and merges.
 pub(super) const LONG: f64 = 1_048_576.0;
 
-/// Returns the share of accesses that read a leaf because it is the first access since the leaf was
-/// written; newly written leaves are not cached. During the period there are `asks` accesses and
-/// `written` leaf writes, both uniformly distributed. A leaf that is accessed repeatedly before it
-/// is rewritten is read once.
+/// Returns the fraction of accesses that must read a leaf because they are the first since the leaf
+/// was written; leaves are not cached when they are written. `asks` accesses and `written` writes
+/// of leaves occur in the same period, both uniformly distributed. A leaf that is accessed
+/// repeatedly before it is rewritten is read only once.
 pub(super) fn first_asked(written: f64, asks: f64) -> f64 {
     match written > 0.0 && asks > 0.0 {
         true => written / asks * (1.0 - (-asks / written).exp()),
@@ -142,7 +148,7 @@ pub(super) fn first_asked(written: f64, asks: f64) -> f64 {
 }
 
 impl CostPrediction {
-    /// Returns the time of each term per operation of the mix, in nanoseconds.
+    /// Returns the time of each cost term per operation of the mix, in nanoseconds.
     fn terms(&self, workload: &WorkloadProfile, machine: &MachineProfile) -> [(CostTerm, f64); 5] {
         let all = &workload.operations;
         let of = |count: f64| count / all.total();
@@ -174,7 +180,8 @@ impl CostPrediction {
     }
 }
 
-/// Combines the predictions for several workloads; the first is the requested workload.
+/// Combines the predictions for several workloads to intervals. The first prediction is that for
+/// the given workload, and the others are for neighbouring workloads.
 pub(super) fn of(
     name: String,
     points: &[CostPrediction],

@@ -1,11 +1,11 @@
-//! Our hashed structure: SILT's stores on extents (Lim 2015, §2.4), using the constants of the
-//! implementation.
+//! The hashed structure of this store: SILT's stores on extents (Lim 2015, §2.4). The model uses
+//! the constants of the implementation.
 //!
-//! A memtable replaces SILT's log and cuckoo table; its records become a hash store. The parts of
-//! the sorted store are merged in turn: the part that has waited longest is merged with the waiting
-//! records once these amount to an eighth of the sorted store's bytes on average. So a part is
-//! merged when a quarter of its bytes is waiting for it. Hash stores are joined in groups of eight
-//! while there are many.
+//! A memtable takes the place of SILT's log and cuckoo table, and its records become a hash store.
+//! The sorted store consists of parts, which are merged in turn. The part whose last merge is
+//! longest ago is merged next, once the records in hash stores amount to an eighth of the sorted
+//! store's bytes on average. This means that a part is merged when a quarter of its bytes has
+//! accumulated for it. If there are many hash stores, groups of eight are joined.
 
 use super::cost::{BEHIND, CostPrediction, LONG, first_asked};
 use super::runs::memory;
@@ -14,59 +14,61 @@ use crate::Popularity;
 use crate::parameter::{BadParameter, require};
 use crate::tiered::{RECORD_OVERHEAD, TreeShape, missed_behind};
 
-/// How the leaf of a hash is located in the sorted store.
+/// The index by which the leaf of a hash is located in the sorted store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashIndex {
-    /// With a few bits per leaf (Kurpicz, Lehmann and Sanders 2023).
+    /// A `PaCHash` index, which has a few bits per leaf (Kurpicz, Lehmann and Sanders 2023).
     PaCHash,
-    /// With an entropy-coded trie of all keys, as in SILT.
+    /// An entropy-coded trie of all keys, as in SILT.
     Trie,
 }
 
-/// Size of a leaf, and of its header, in bytes.
+/// Size in bytes of a leaf, and of its header.
 pub(super) const LEAF: f64 = 4096.0;
 pub(super) const HEADER: f64 = 8.0;
-/// Overhead of a record in a leaf, in addition to key and value.
+/// Overhead in bytes of a record in a leaf, in addition to its key and value.
 pub(super) const RECORD: f64 = 4.0;
-/// A part is merged with hash stores when there are at least `LEAST` of them and they have 1 /
-/// `RATIO` of its bytes, if parts take turns steadily. From `MOST` hash stores on, some are joined.
+/// A part is merged with the hash stores when there are at least `LEAST` of them and they contain 1
+/// / `RATIO` of the part's bytes for it, provided that parts are merged at a steady pace. From
+/// `MOST` hash stores on, some of them are joined.
 const LEAST: f64 = 4.0;
 pub(super) const MOST: f64 = 24.0;
 const RATIO: f64 = 4.0;
-/// Number of hash stores per join, and maximum size ratio among them.
+/// Number of hash stores that are joined at once, and maximum ratio of their sizes.
 const JOINED: usize = 8;
 const ALIKE: f64 = 4.0;
-/// False-positive rate of a filter, and probability that a lookup reads an unneeded second leaf.
+/// False-positive rate of a filter, and the probability that a lookup reads a second leaf in vain.
 const FILTER_WRONG: f64 = 1.0 / 1024.0;
 pub(super) const SECOND_LEAF: f64 = 1.0 / 256.0;
-/// Memory in bytes: of a filter per record, of the metadata per leaf (its checksum and its share of
-/// the index), and of a trie per key.
+/// Memory in bytes of a filter per record, of metadata per leaf (its checksum and its share of the
+/// index), and of a trie per key.
 pub(super) const YOUNG_BYTES: f64 = 1.57;
 pub(super) const LEAF_BYTES: f64 = 9.4;
 const TRIE_BYTES: f64 = 0.38;
-/// Additional memory of a trie index per leaf, instead of a `PaCHash` index.
+/// Additional memory in bytes per leaf, if the index is a trie instead of a `PaCHash` index.
 const TRIE_LEAF_BYTES: f64 = 12.0;
-/// Number of parts of the sorted store; a part exists twice while it is merged.
+/// Number of parts of the sorted store. While a part is merged, it occupies space twice.
 pub(super) const PARTS: f64 = 16.0;
 
-/// The result of joining hash stores.
+/// The effect of joining hash stores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct JoinOutcome {
-    /// Records written by joins per user write.
+    /// Number of records that joins write per user write.
     writes: f64,
     /// Average number of hash stores.
     stores: f64,
-    /// Records of the hash stores that a part has accumulated per turn.
+    /// Number of records in the hash stores that have accumulated for a part when it is merged.
     held: f64,
 }
 
-/// Number of simulated turns; the first start without hash stores.
+/// Number of turns that are simulated. The first turn starts without hash stores.
 const TURNS: f64 = 3.0;
-/// Maximum number of simulated memtables per turn; beyond that, each factor of eight writes a
-/// record once more.
+/// Maximum number of memtables that are simulated per turn. In longer turns, each additional factor
+/// of eight is assumed to write a record once more.
 const MOST_TURN: f64 = 4_096.0;
 
-/// Simulates the memtables of several turns. Hash store sizes are in memtables, newest first.
+/// Simulates the flushes of memtables during several turns, and returns the effect of joins. The
+/// sizes of hash stores are in memtables, newest first.
 fn joins(popularity: &Popularity, requests: f64, turn: f64) -> JoinOutcome {
     let more = (turn / MOST_TURN).max(1.0).log(JOINED as f64);
     let turn = turn.min(MOST_TURN);
@@ -84,13 +86,14 @@ fn joins(popularity: &Popularity, requests: f64, turn: f64) -> JoinOutcome {
                 written += popularity.unique_of(memtables * requests);
             }
         }
-        // The last part has consumed the oldest.
+        // The merge of the last part has consumed the oldest hash stores.
         let mut held: f64 = young.iter().sum();
         while young.last().is_some_and(|oldest| held - oldest >= turn) {
             held -= young.pop().unwrap_or_default();
         }
         if flush as f64 >= turn {
-            // The hash stores of the last turn, including a fraction of the oldest.
+            // Count the records in the hash stores of the last turn, including a fraction of the
+            // oldest one.
             let mut left = turn;
             for &of in &young {
                 kept += popularity.unique_of(of * requests) * (left / of).clamp(0.0, 1.0);
@@ -107,11 +110,12 @@ fn joins(popularity: &Popularity, requests: f64, turn: f64) -> JoinOutcome {
     }
 }
 
-/// Number of corrections of a turn's length.
+/// Number of times that the estimated length of a turn is corrected.
 const CORRECTIONS: usize = 4;
 
-/// Returns the number of memtables between two merges of a part, and the result of joins in that
-/// time. Joined hash stores have fewer records, which delays the next merge.
+/// Returns the number of memtables that are flushed between two merges of a part, and the effect of
+/// joins in that period. Joined hash stores have fewer records, so the next merge of a part is due
+/// later.
 fn turn(popularity: &Popularity, requests: f64, different: f64) -> (f64, JoinOutcome) {
     let share = popularity.keys() / RATIO;
     let mut turn = (share / different).max(LEAST);
@@ -126,8 +130,9 @@ fn turn(popularity: &Popularity, requests: f64, different: f64) -> (f64, JoinOut
     (turn, of)
 }
 
-/// Selects the hash stores to join: among adjacent groups of similar size, the group with the
-/// fewest bytes, and among equals the oldest. Returns its start.
+/// Selects the hash stores to join, and returns the index of the first of them, or `None` if no
+/// group is suitable. Among groups of adjacent stores of similar size, it selects the one with the
+/// fewest bytes, and the oldest of these if several have the same size.
 fn joined(young: &[f64]) -> Option<usize> {
     let mut chosen: Option<(f64, usize)> = None;
     for (at, group) in young.windows(JOINED).enumerate() {
@@ -142,14 +147,15 @@ fn joined(young: &[f64]) -> Option<usize> {
     chosen.map(|(_, at)| at)
 }
 
-/// Returns the number of records per leaf. A record that does not fit has its own page, and half a
-/// record is wasted per leaf.
+/// Returns the number of records per leaf. Half a record of space per leaf is wasted. A record that
+/// is longer than a leaf has its own pages.
 pub(super) fn in_leaf(record: f64) -> f64 {
     ((LEAF - HEADER - record / 2.0) / (record + RECORD)).max(1.0)
 }
 
-/// Returns the number of leaves read per lookup, if records and leaves share this memory. Absent
-/// keys are in no record cache and access all leaves uniformly.
+/// Returns the number of leaves that a lookup reads from the device, if the record cache and cached
+/// leaves share `bytes` bytes of memory. Keys that do not exist are not in the record cache, and
+/// their lookups access all leaves uniformly.
 pub(super) fn leaf_reads(keys: &Popularity, record: f64, bytes: f64, machine: &MachineProfile) -> f64 {
     let records = bytes * machine.records_share;
     let kept = match keys.groups().len() {
@@ -159,8 +165,9 @@ pub(super) fn leaf_reads(keys: &Popularity, record: f64, bytes: f64, machine: &M
     missed_behind(keys, kept, in_leaf(record), LEAF.max(record), bytes - records)
 }
 
-/// Returns the share of lookups of present keys that read a leaf because it is the first access
-/// since it was written. Each user write causes `rewritten` records to be written to leaves.
+/// Returns the fraction of the lookups of existing keys that read a leaf because it was not
+/// accessed since it was written. `rewritten` is the number of records that are written to leaves
+/// per user write.
 pub(super) fn first_reads(all: &OperationRates, rewritten: f64, in_leaf: f64) -> f64 {
     first_asked(all.writes() * rewritten / in_leaf, all.hits)
 }
@@ -180,14 +187,15 @@ pub(super) fn point(
     let on_device = leaf_bytes / in_leaf;
     let requests = (memory.memtable / (record + TreeShape::default().overhead_bytes)).max(1.0);
     let different = popularity.unique(requests)?.max(1.0);
-    // Memtables between two merges of a part, and the records waiting in that time.
+    // The number of memtables between two merges of a part, and the average number of records that
+    // have accumulated for it.
     let (turn, joins) = turn(&popularity, requests, different);
     let waiting = (turn / 2.0 * different)
         .min(keys / RATIO / 2.0)
         .max(LEAST / 2.0 * different);
     let again = keys / (turn * requests);
     let is_new = all.inserts / all.writes().max(f64::MIN_POSITIVE);
-    // A merge writes new keys in addition to rewriting existing ones.
+    // A merge writes not only the existing keys again, but also the new keys.
     let merged = again + is_new + joins.writes;
     let tree = (different / requests + merged) * on_device / record;
     let of_leaves = match index {
@@ -202,7 +210,7 @@ pub(super) fn point(
         HashIndex::Trie => 0.0,
     };
     let in_vain = joins.stores / 2.0 * FILTER_WRONG + second;
-    // Absent keys access every leaf uniformly.
+    // Lookups of keys that do not exist access every leaf uniformly.
     let uniform = Popularity::uniform(workload.keys as u64)?;
     let [leaf, any_leaf] = [&popularity, &uniform].map(|keys| leaf_reads(keys, record, left, machine));
     Ok(CostPrediction {
@@ -240,7 +248,8 @@ mod tests {
         let few = of(12.0);
         assert_eq!(few.writes, 0.0);
         assert!((10.0..13.0).contains(&few.stores), "{few:?}");
-        // Most of them are joined once, and with 600 most of those once more.
+        // With 60 memtables per turn, most hash stores are joined once. With 600, most of them are
+        // joined twice.
         let (once, twice) = (of(60.0), of(600.0));
         assert!((0.5..1.1).contains(&once.writes), "{once:?}");
         assert!((1.3..2.2).contains(&twice.writes), "{twice:?}");

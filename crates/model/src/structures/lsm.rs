@@ -1,4 +1,4 @@
-//! LevelDB: tables with in-memory filters, on levels that a cursor compacts.
+//! LevelDB: tables with filters in memory, on levels that a cursor compacts.
 
 use super::cost::{CostPrediction, LONG};
 use super::runs::memory;
@@ -7,18 +7,18 @@ use crate::lsm::{GeometricLevels, LevelDb, WriteCosts};
 use crate::parameter::BadParameter;
 use crate::tiered::missed;
 
-/// Filter bits per key, and false-positive rate.
+/// Filter bits per key, and the false-positive rate of the filter.
 const FILTER_BITS: f64 = 10.0;
 const FILTER_WRONG: f64 = 0.008;
-/// Size of a table block, and of its index entry, in bytes.
+/// Size in bytes of a table's block, and of the block's index entry.
 const BLOCK: f64 = 4096.0;
 const INDEX: f64 = 24.0;
-/// Size of a level relative to the previous one.
+/// Ratio of the size of a level to the size of the level above it.
 const GROWTH: u32 = 10;
-/// Share of obsolete versions (Lim, §4.4).
+/// Fraction of records that are obsolete versions (Lim, §4.4).
 const STALE: f64 = 0.11;
 
-/// The result of the write model, and the number of tables on a lookup's path.
+/// The result of the write model, and the number of tables that a lookup searches.
 struct TableCosts {
     costs: WriteCosts,
     runs: f64,
@@ -54,7 +54,7 @@ impl TableCosts {
         machine: &MachineProfile,
     ) -> CostPrediction {
         let record = workload.record_bytes();
-        // The log stage is accounted for separately.
+        // The cost of the log is computed separately, so its stage is subtracted here.
         let tree = self.costs.total() - 1.0;
         let in_block = (BLOCK / (record + 8.0)).max(1.0);
         let guides = popularity.keys() * (FILTER_BITS / 8.0 + INDEX / in_block);

@@ -1,6 +1,7 @@
-//! Divides a store's memory. Stores use this division, and predictions assume it.
+//! The division of a store's memory. Stores divide their memory by this rule, and predictions
+//! assume it.
 
-/// Sizes of the parts of a store's memory in bytes.
+/// The sizes of the parts into which a store's memory is divided, in bytes.
 ///
 /// ```
 /// use alluvium_model::structures::MemoryDivision;
@@ -10,24 +11,26 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryDivision {
-    /// A memtable: one sixteenth of the memory, from 1 to 64 MiB.
+    /// Size of a memtable: one sixteenth of the memory, but at least 1 MiB and at most 64 MiB.
     pub memtable_bytes: u64,
-    /// The log: four memtables by default.
+    /// Size limit of the log: four memtables by default.
     pub log_bytes: u64,
-    /// Page and record caches together: the remainder, but at least one eighth.
+    /// Size of the page cache and the record cache together: the remaining memory, but at least one
+    /// eighth.
     pub cache_bytes: u64,
 }
 
 const MIB: u64 = 1 << 20;
-/// Memtables that exist at the same time: one being filled, two being flushed.
+/// Number of memtables that can exist at the same time: one that is being filled and two that are
+/// being flushed.
 const MEMTABLES: u64 = 3;
-/// Memtables that fit into the log.
+/// Number of memtables whose records fit into the log.
 const IN_LOG: u64 = 4;
-/// Divisor of the share for the trunk and other small structures.
+/// Divisor of the memory that yields the part for the trunk and other small structures.
 const REST: u64 = 16;
 
 impl MemoryDivision {
-    /// Divides the memory, for an optional explicit log size.
+    /// Divides the memory. `log_bytes` is the size limit of the log, if it was set explicitly.
     #[must_use]
     pub fn of(memory_bytes: u64, log_bytes: Option<u64>) -> MemoryDivision {
         let memtable_bytes = (memory_bytes / 16).clamp(MIB, 64 * MIB);

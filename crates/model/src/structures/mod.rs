@@ -1,16 +1,16 @@
-//! Comparison of structures: the cost of each for a workload on a machine, as a band, together with
-//! its textbook bound.
+//! Comparison of structures. For a workload on a machine, the cost of each structure is predicted
+//! as an 80 % interval and compared with a textbook bound.
 //!
-//! *Scope*: the model of each structure, the division of memory for each, and how results translate
-//! into device and CPU time.
+//! *Scope*: the model of each structure, the division of memory that it assumes, and the conversion
+//! of its results to device and CPU time.
 //!
 //! *Must not depend on*: stores, measurements, the structure of a particular store.
 //!
 //! Invariants:
 //!
-//! - **W1** A band contains its middle, which is the prediction for the workload itself.
-//! - **W2** Every structure returns a prediction for each valid workload, or an error with the
-//!   reason.
+//! - **W1** An interval contains the prediction for the workload itself.
+//! - **W2** For each valid workload, every structure returns either a prediction or an error that
+//!   states the reason.
 
 mod bundle;
 mod cost;
@@ -35,57 +35,59 @@ use crate::tiered::MergeRule;
 use cost::CostPrediction;
 use runs::RunLayout;
 
-/// A structure with its settings.
+/// A structure and its settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StructureModel {
-    /// A size-tiered Bε-tree of runs and maplets: our own.
+    /// The tiered tree of this store: a size-tiered Bε-tree of runs and maplets.
     Tiered(TieredSettings),
-    /// Levels of runs; `k` runs of a level are merged into one of the next (SAMT).
+    /// Levels of runs, where every `k` runs of a level are merged into one run of the next level
+    /// (SAMT).
     Samt {
-        /// Number of runs per level.
+        /// Number of runs of a level that are merged.
         k: u32,
     },
-    /// One run per level, which accepts `ratio` − 1 merges (COLA).
+    /// One run per level, which absorbs `ratio` − 1 merges before it moves to the next level
+    /// (COLA).
     Cola {
-        /// Size of a level relative to the previous one; at least 2.
+        /// Ratio of the size of a level to the size of the level above it; at least 2.
         ratio: u32,
     },
-    /// One run per level, merged into the next when it is full.
+    /// One run per level, which is merged into the next level when it is full.
     Levelled {
-        /// Size of a level relative to the previous one; at least 2.
+        /// Ratio of the size of a level to the size of the level above it; at least 2.
         ratio: u32,
     },
     /// LevelDB: a cursor compacts one table at a time.
     LevelDb,
-    /// A B-tree with optimal nodes.
+    /// A B-tree whose node size is optimal for the workload.
     BTree,
-    /// A Bε-tree whose nodes are read and written as a whole.
+    /// A Bε-tree that always reads and writes whole nodes.
     NaiveBuffered,
-    /// A Bε-tree whose nodes are read in part.
+    /// A Bε-tree that reads only the part of a node that a query needs.
     Buffered,
-    /// SILT: a log, hash stores and a sorted store; unordered.
+    /// SILT, which has a log store, hash stores and a sorted store. It is unordered.
     Silt,
-    /// SILT's stores on extents, unordered: our own.
+    /// The hashed structure of this store: SILT's stores on extents. It is unordered.
     Hashed {
-        /// How a lookup finds the leaf of a key.
+        /// The index by which a lookup locates the leaf of a key.
         index: HashIndex,
     },
-    /// A bundle of arrays on extents, unordered: our own.
+    /// The bundle of arrays of this store, on extents. It is unordered.
     Boa {
-        /// λ: number of runs of a level that become one of the next.
+        /// λ: the number of runs of a level that are merged into one run of the next level.
         lambda: u32,
-        /// Whether filters have check characters.
+        /// Whether filters store check digits.
         refined: bool,
     },
-    /// A bundle of trees on extents, unordered: our own.
+    /// The bundle of trees of this store, on extents. It is unordered.
     Bot {
-        /// λ: number of children of a node.
+        /// λ: the number of children of a node of the trees.
         lambda: u32,
     },
 }
 
 impl StructureModel {
-    /// All structures; ours with its usual setting is first.
+    /// All structures. The first one is the tiered tree of this store with its usual settings.
     pub const ALL: [StructureModel; 12] = [
         StructureModel::Tiered(TieredSettings::USUAL),
         StructureModel::Samt { k: 4 },
@@ -106,7 +108,7 @@ impl StructureModel {
         StructureModel::Bot { lambda: 16 },
     ];
 
-    /// The structures and settings that a store can be configured with.
+    /// The structures and settings with which the keyspaces of a store can be configured.
     pub const CHOICES: [StructureModel; 14] = [
         StructureModel::Tiered(TieredSettings::USUAL),
         StructureModel::Tiered(TieredSettings {
@@ -138,7 +140,8 @@ impl StructureModel {
         StructureModel::Bot { lambda: 16 },
     ];
 
-    /// Returns whether keys can be iterated in order. Without order, scans have no cost.
+    /// Returns whether the structure can iterate over keys in order. If it cannot, scans are
+    /// omitted from its cost.
     #[must_use]
     pub fn is_ordered(&self) -> bool {
         !matches!(
@@ -147,7 +150,7 @@ impl StructureModel {
         )
     }
 
-    /// Returns the name with settings.
+    /// Returns the name of the structure, including its settings.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -178,8 +181,9 @@ impl StructureModel {
         }
     }
 
-    /// Returns the relative error of the model: ours from the tests of the tree, LevelDB's from
-    /// Lim. Structures without measurements have a wider estimate.
+    /// Returns the relative error that is assumed for the model. That of this store's tree comes
+    /// from tests of the tree, and that of LevelDB from Lim. For structures that were not measured,
+    /// a larger error is assumed.
     fn error(&self) -> f64 {
         match self {
             StructureModel::Tiered(_) => 0.1,
@@ -192,7 +196,7 @@ impl StructureModel {
         }
     }
 
-    /// Predicts the costs of the structure.
+    /// Predicts the costs of the structure for a workload on a machine.
     ///
     /// ```
     /// use alluvium_model::structures::{MachineProfile, TieredSettings, StructureModel, WorkloadProfile};
@@ -215,15 +219,16 @@ impl StructureModel {
         let middle = self.point(&workload, &machine)?;
         let mut points = vec![middle.clone()];
         for near in neighbours(&workload) {
-            // Neighbours without a prediction do not widen the band.
+            // A neighbouring workload for which there is no prediction does not widen the
+            // intervals.
             points.extend(self.point(&near, &machine).ok());
         }
         Ok(cost::of(self.name(), &points, self.error(), &workload, &machine))
     }
 
-    /// Predicts the costs without evaluating neighbouring workloads: the middles equal those of
-    /// [`StructureModel::cost`], and the bands contain only the model's own error. It needs a
-    /// seventh of the time.
+    /// Predicts the costs without evaluating neighbouring workloads, which takes a seventh of the
+    /// time. The predictions equal those of [`StructureModel::cost`], but the intervals reflect
+    /// only the error of the model.
     ///
     /// ```
     /// use alluvium_model::structures::{MachineProfile, TieredSettings, StructureModel, WorkloadProfile};
@@ -274,8 +279,9 @@ impl StructureModel {
     }
 }
 
-/// Returns neighbouring workloads, because data size and skew are known only approximately, and the
-/// store's position in its compaction cycle is unknown.
+/// Returns neighbouring workloads, whose costs determine the width of the intervals. The intervals
+/// must account for the uncertainty of data size and skew, which are known only approximately, and
+/// of the store's position in its compaction cycle, which is unknown.
 fn neighbours(workload: &WorkloadProfile) -> [WorkloadProfile; 6] {
     let data = |factor: f64| WorkloadProfile {
         keys: (workload.keys * factor).max(2.0),

@@ -1,4 +1,4 @@
-//! The tiered tree, and levels of the same runs: predictions from a [`WriteSimulation`].
+//! Predictions for the tiered tree, and for levels of the same runs, from a [`WriteSimulation`].
 
 use super::cost::{BEHIND, CostPrediction, LONG, first_asked};
 use super::memory_division::MemoryDivision;
@@ -7,17 +7,17 @@ use crate::lsm::bounds;
 use crate::parameter::{BadParameter, at_least, require};
 use crate::tiered::{LookupSettings, MergeRule, TreeShape, WriteSimulation, WriteVolume};
 
-/// Settings of a tiered tree.
+/// The settings of a tiered tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TieredSettings {
     /// Maximum number of children of a node.
     pub fanout: u32,
-    /// Share of both caches used for records.
+    /// Fraction of the memory of both caches that the record cache uses.
     pub records_share: f64,
 }
 
 impl TieredSettings {
-    /// The initial settings of a store.
+    /// The settings with which a store starts.
     pub const USUAL: TieredSettings = TieredSettings {
         fanout: 8,
         records_share: 0.125,
@@ -26,7 +26,7 @@ impl TieredSettings {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum RunLayout {
-    /// As in the tiered tree.
+    /// Runs are arranged as in the tiered tree.
     Tree {
         /// Maximum number of children of a node.
         fanout: u32,
@@ -35,7 +35,7 @@ pub(super) enum RunLayout {
 }
 
 impl RunLayout {
-    /// Returns the size ratio of adjacent levels.
+    /// Returns the ratio of the sizes of adjacent levels.
     fn growth(self) -> f64 {
         match self {
             RunLayout::Tree { fanout } => f64::from(fanout),
@@ -43,8 +43,8 @@ impl RunLayout {
         }
     }
 
-    /// Returns the textbook bound of the write amplification, with a constant of 1 and without the
-    /// log.
+    /// Returns the textbook bound of the write amplification. Its constant factor is 1, and the log
+    /// is not included.
     fn textbook(self, keys: f64, in_memory: f64) -> f64 {
         let growth = self.growth();
         let bound = match self {
@@ -57,25 +57,27 @@ impl RunLayout {
     }
 }
 
-/// Fingerprint length in the maplets of levels, in bits.
+/// Length in bits of the fingerprints in the maplets of levels.
 const LEVELS_BITS: u32 = 40;
 
-/// Number of memtables simulated per phase; larger data is extrapolated.
+/// Number of memtables that are simulated for each phase. The costs of larger data are
+/// extrapolated.
 const MEMTABLES: f64 = 1_500.0;
-/// Updates per key after which a store is in a steady state.
+/// Number of updates per key after which a store is in the steady state.
 const MOST_REWRITES: f64 = 3.0;
-/// Memory below which a store does not open.
+/// Minimum memory in bytes with which a store can be opened.
 const LEAST_MEMORY: f64 = 16.0 * 1024.0 * 1024.0;
 
-/// The division of a store's memory.
+/// The parts of a store's memory, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoreMemory {
     pub(super) memtable: f64,
-    /// Node cache and record cache together.
+    /// Memory of the page cache and the record cache together.
     pub(super) caches: f64,
 }
 
-/// Returns the division of a store's memory.
+/// Divides a store's memory among its parts. Returns an error if the memory is too small for a
+/// store.
 pub(super) fn memory(machine: &MachineProfile) -> Result<StoreMemory, BadParameter> {
     let bytes = machine.memory_bytes;
     at_least("the memory", bytes, LEAST_MEMORY, "at least 16 MiB")?;
@@ -86,8 +88,8 @@ pub(super) fn memory(machine: &MachineProfile) -> Result<StoreMemory, BadParamet
     })
 }
 
-/// Minimum and maximum write amplification over periods with updates of half of the keys. Merges
-/// happen in steps, so periods differ in how many they include.
+/// Minimum and maximum write amplification over periods in which half of the keys are updated.
+/// Merges happen at intervals, so periods differ in the number of merges that they include.
 #[derive(Clone, Copy, Debug, Default)]
 struct AmplificationRange {
     range: Option<(f64, f64)>,
@@ -107,7 +109,7 @@ impl AmplificationRange {
             flow.update(updates / times, deletes)?;
             let after = flow.written();
             let user = after.user_bytes - before.user_bytes;
-            // Shorter periods are not counted.
+            // Periods that are too short are ignored.
             if user > 0.0 && updates / times >= keys / 4.0 {
                 let of = (after.tree_bytes() - before.tree_bytes()) / user;
                 let (least, most) = self.range.unwrap_or((of, of));
@@ -118,7 +120,7 @@ impl AmplificationRange {
     }
 }
 
-/// The result of a simulated flow.
+/// The result of a simulation.
 #[derive(Clone, Copy, Debug)]
 struct FlowOutcome {
     inserts: WriteVolume,
@@ -126,10 +128,10 @@ struct FlowOutcome {
     moments: AmplificationRange,
     hit: f64,
     miss: f64,
-    /// Share of key lookups answered by the record cache.
+    /// Fraction of the lookups of keys that the record cache answers.
     record_hits: f64,
     questions: f64,
-    /// Number of runs merged by a scan.
+    /// Number of runs that a scan merges.
     path: f64,
     guide_bytes: f64,
     space_bytes: f64,
@@ -150,7 +152,7 @@ pub(super) fn point(
     )
 }
 
-/// Returns the costs of runs in a layout.
+/// Predicts the costs of runs that are arranged in a given layout.
 pub(super) fn arranged(
     layout: RunLayout,
     records_share: f64,
@@ -187,7 +189,8 @@ pub(super) fn arranged(
     if workload.keys <= most {
         return life.point(1.0);
     }
-    // Each further factor of growth adds a level: the difference between two sizes is extrapolated.
+    // Each additional factor of growth adds a level. The costs are extrapolated from the difference
+    // between two sizes that are one level apart.
     let growth = layout.growth();
     let large = life.point(most / workload.keys)?;
     let below = life.point(most / workload.keys / growth)?;
@@ -211,7 +214,7 @@ struct CacheSizes {
     records: f64,
 }
 
-/// A store's life: it is loaded, then updated.
+/// The history of a store that is first loaded and then updated.
 struct StoreLifetime<'w> {
     layout: RunLayout,
     shape: TreeShape,
@@ -227,8 +230,8 @@ impl StoreLifetime<'_> {
         Ok(outcome.point(self))
     }
 
-    /// Simulates the life at a scale: data and caches are scaled equally, so that the share of the
-    /// data in memory is unchanged.
+    /// Simulates the history at a smaller scale. The sizes of data and caches are multiplied by
+    /// `scale`, so that the fraction of the data in memory does not change.
     fn outcome(&self, scale: f64) -> Result<FlowOutcome, BadParameter> {
         let keys = (self.workload.keys * scale).max(2.0);
         let workload = WorkloadProfile {
@@ -249,7 +252,7 @@ impl StoreLifetime<'_> {
         let changes = all.updates + all.deletes;
         let deletes = if changes > 0.0 { all.deletes / changes } else { 0.0 };
         flow.forget();
-        // Deleting more than half would leave almost no data.
+        // If more than half of the updates were deletes, almost no data would remain.
         let deletes = deletes.min(0.5);
         let rewrites = workload.rewrites.min(MOST_REWRITES) * keys;
         flow.update(rewrites / 2.0, deletes)?;
@@ -265,7 +268,8 @@ impl StoreLifetime<'_> {
         };
         let reads = flow.reads(&lookups)?;
         let (path, space_bytes) = (flow.mean_path(), flow.space_bytes());
-        // The cost of few updates depends on their timing, so they are followed by further updates.
+        // The cost of a small number of updates depends on when they occur, so more updates are
+        // simulated after them.
         let more = keys / 2.0 - rewrites / 2.0;
         if changes > 0.0 && more > 0.0 {
             written.update(&mut flow, more, deletes, keys)?;
@@ -288,22 +292,23 @@ impl StoreLifetime<'_> {
 
 /// Number of short scans after which a trunk leaf with more than two runs is compacted.
 const SCANS: f64 = 8.0;
-/// Number of runs that arrive at the leaf between two such compactions. A compaction leaves one
-/// run, becomes due with the third, and one more run arrives while it executes.
+/// Number of runs that arrive at a leaf between two such compactions. A compaction leaves one run.
+/// The next one becomes due when the leaf has three runs, and another run arrives while it
+/// executes.
 const RUNS: f64 = 3.0;
 
-/// The effect of scans on the tiered tree: the leaves that they read are compacted.
+/// The effect of scans on the tiered tree, whose leaves are compacted when scans read them.
 #[derive(Clone, Copy, Debug)]
 struct ScanEffect {
-    /// Number of runs that a scan then merges.
+    /// Number of runs that a scan merges, given these compactions.
     path: f64,
-    /// Bytes written by these compactions per byte of user writes.
+    /// Bytes that these compactions write per byte written by users.
     again: f64,
 }
 
 impl ScanEffect {
-    /// Returns the effect of scans that would merge `path` runs without it. Returns `None` if scans
-    /// are too rare, or if there are few runs.
+    /// Returns the effect of scans that would otherwise merge `path` runs. Returns `None` if scans
+    /// are so rare, or runs so few, that there are no such compactions.
     fn of(path: f64, workload: &WorkloadProfile, shape: &TreeShape) -> Option<ScanEffect> {
         let all = &workload.operations;
         if all.scans == 0.0 {
@@ -320,8 +325,8 @@ impl ScanEffect {
                 again: 0.0,
             });
         }
-        // Operations between the arrival of two runs at a leaf. The root passes each memtable to
-        // all its children at once.
+        // Compute the number of operations between the arrival of two runs at a leaf. The root
+        // passes each memtable to all its children at once.
         let share = leaves.min(f64::from(shape.fanout));
         let run = shape.memtable_bytes * (leaves / share) / user;
         let between = (RUNS * run).max(SCANS * leaves / of(all.scans));
@@ -352,13 +357,13 @@ impl FlowOutcome {
         };
         let (path, again) = scanned.map_or((self.path, 0.0), |scanned| (scanned.path, scanned.again));
         let in_tree = mix(&|written| by_user(written.tree_bytes(), written)) + again;
-        // The leaves after a scan's first are no more popular than others.
+        // After the first leaf of a scan, its leaves are no more popular than others.
         let uncached = 1.0 - life.caches.pages * (self.keys / workload.keys) / self.space_bytes.max(1.0);
         let behind = workload.scan_records * record / leaf_bytes;
         let asks = all.hits * (1.0 - self.record_hits) + all.scans * (path + behind);
         let first = first_asked(all.writes() * in_tree * record / leaf_bytes, asks);
-        // A cache that holds at most half of the leaves does not keep newly written leaves; one
-        // that holds all keeps all of them (measured).
+        // A cache that can store at most half of the leaves does not retain newly written leaves. A
+        // cache that can store all leaves retains all of them (measured).
         let first = first * (2.0 * uncached).clamp(0.0, 1.0);
         let read = |uncached: f64| uncached + (1.0 - uncached).max(0.0) * first;
         let from_tree = 1.0 - self.record_hits;
@@ -366,12 +371,14 @@ impl FlowOutcome {
         let each = (self.hit / from_tree.max(f64::MIN_POSITIVE)).min(1.0);
         let scan_reads = path * read(each) + behind * read(uncached.max(0.0));
         let write_amplification = in_tree + life.machine.log_amplification(record);
-        // The deviation of a period is weighted by the share of updates in all writes.
+        // The deviation of a period's write amplification is weighted by the fraction of writes
+        // that are updates.
         let middle = by_user(self.updates.tree_bytes(), &self.updates);
         let differs = |of: f64| write_amplification + share * (of - middle);
         let moments = self.moments.range.filter(|_| changes > 0.0);
         let moments = match life.layout {
-            // All input is merged into one run.
+            // All input is merged into a single run, which writes fewer bytes when merges fall
+            // behind.
             RunLayout::Levels(MergeRule::Cola { .. } | MergeRule::Levelled { .. }) => {
                 let (least, most) = moments.unwrap_or((middle, middle));
                 Some((least.min(BEHIND * middle), most))

@@ -1,4 +1,4 @@
-//! B-trees, Bε-trees and SILT, using the models of their papers.
+//! B-trees, Bε-trees and SILT, according to the models in their publications.
 
 use super::cost::{CostPrediction, LONG};
 use super::runs::memory;
@@ -9,21 +9,21 @@ use crate::parameter::BadParameter;
 use crate::silt::SiltModel;
 use crate::tiered::missed;
 
-/// Lower bound of the node size in bytes, unless a record is longer.
+/// Minimum node size in bytes, unless a record is longer.
 const BLOCK: f64 = 4096.0;
-/// Average fill of a node.
+/// Average fraction of a node that is filled.
 const FILL: f64 = 0.69;
-/// Upper bound of the node size in bytes.
+/// Maximum node size in bytes.
 const LARGEST: f64 = 16.0 * LONG;
 
-/// Returns α for elements of the size of a record.
+/// Returns α for elements that have the size of a record.
 fn alpha(workload: &WorkloadProfile, machine: &MachineProfile) -> f64 {
     let device = &machine.device;
     let setup_ps = (device.setup_ns as f64 * 1000.0).max(1.0);
     (device.byte_ps as f64 * workload.record_bytes() / setup_ps).clamp(1e-12, 1.0)
 }
 
-/// Converts the operations to the mix of the tree models.
+/// Converts the operations of a workload to the operation mix of the tree models.
 fn mix(workload: &WorkloadProfile) -> TreeOperationMix {
     let all = &workload.operations;
     TreeOperationMix {
@@ -47,7 +47,7 @@ pub(super) fn b_tree(
     let in_node = (bytes * FILL / record).max(1.0);
     let inner = workload.keys / in_node * (workload.key_bytes + 8.0) / FILL;
     let left = (memory.caches - inner).max(0.0);
-    // Modified leaves are written when they are evicted from memory.
+    // A modified leaf is written when it is evicted from memory.
     let leaf = missed(&popularity, in_node, bytes, left);
     let unguided = (1.0 - memory.caches / inner.max(1.0)).max(0.0);
     Ok(CostPrediction {
@@ -69,7 +69,7 @@ pub(super) fn b_tree(
     })
 }
 
-/// How much of a node a query reads.
+/// Whether a query reads a node completely or only in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeReadMode {
     Whole,
@@ -147,7 +147,7 @@ pub(super) fn silt(
         merge_reads: costs.write_amplification - 1.0,
         write_bytes: LONG,
         read_bytes: BLOCK.max(record),
-        // Keys are in hash order: a scan in key order needs one read per record.
+        // Records are stored in hash order, so a scan in key order needs a read for each record.
         scan_reads: workload.scan_records,
         scan_runs: workload.scan_records,
         merged: costs.write_amplification,

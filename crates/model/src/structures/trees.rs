@@ -1,5 +1,6 @@
-//! A bundle of trees on extents: records are written to a leaf once there are λ hash stores, and
-//! again when a third of a part is dead. Above the leaves, each level has a list of their hashes.
+//! The bundle of trees of this store, on extents. Once there are λ hash stores, their records are
+//! written to a leaf, and they are rewritten only when a third of the records in a part are dead.
+//! Each level above the leaves stores a list of the hashes of their records.
 
 use super::bundle::require_lambda;
 use super::cost::{CostPrediction, LONG};
@@ -12,22 +13,23 @@ use crate::Popularity;
 use crate::parameter::{BadParameter, require};
 use crate::tiered::TreeShape;
 
-/// Bits of a list entry in addition to its characters: its coded difference from the previous
-/// entry.
+/// Number of bits of a list entry, in addition to its characters, for the encoded difference from
+/// the previous entry.
 const DIFFERENCE: f64 = 3.0;
-/// Number of updates per key of a part, uniformly distributed, after which the part is rebuilt. The
-/// threshold is not a half, because dead records below settled runs are not counted. It is the root
-/// of 2 g − 4 + 3 e^−g.
+/// Number of updates per key of a part after which the part is rebuilt, if updates are uniformly
+/// distributed. Dead records below settled runs do not contribute to the threshold, so this is not
+/// the number of updates after which half of the records are dead. It is the root of 2 g − 4 + 3
+/// e^−g.
 const REBUILT: f64 = 1.74;
 
-/// Properties of hash stores and leaves.
+/// Properties of the hash stores and leaves of a bundle.
 struct BundleLeaves {
-    /// Distinct records of a hash store, and the writes that produced it.
+    /// Number of distinct records in a hash store, and number of writes from which they resulted.
     different: f64,
     requests: f64,
-    /// Records of a leaf per write that produced it.
+    /// Number of records in a leaf, divided by the number of writes from which they resulted.
     again: f64,
-    /// Number of levels of a tree: 1 if it has a single leaf.
+    /// Number of levels of a tree. A tree with a single leaf has 1 level.
     levels: f64,
 }
 
@@ -71,8 +73,9 @@ pub(super) fn point(
     let written = leaves.different / leaves.requests + leaves.again + rebuilt;
     let bits = factor.log2();
     let entry = (3.0 * bits + DIFFERENCE) / 8.0;
-    // A root is rewritten with each of its children: the first one is rewritten (λ + 1) / 2 times
-    // on average. Hashes are written with a leaf, and again on every β-th level.
+    // A root is rewritten each time that it gets a child. The entries of a child are therefore
+    // rewritten (λ + 1) / 2 times on average. Hashes are written with a leaf, and again at every
+    // β-th level.
     let beta = (8.0 / bits).floor().max(1.0);
     let leaf_records = leaves.again * stores * leaves.requests;
     let digest = (66.0 - leaf_records.log2()).max(8.0) / 8.0;
@@ -81,15 +84,15 @@ pub(super) fn point(
     let young = stores / 2.0 * leaves.different;
     let memory_per_key = LEAF_BYTES / in_leaf + YOUNG_BYTES * young / keys;
     let left = (memory.caches - memory_per_key * keys).max(0.0);
-    // A key is most likely in the deepest tree: one page of each node on the path, and of each
-    // root.
+    // A key is most likely to be in the deepest tree. Its lookup reads one page of each node on the
+    // path, and one page of each root.
     let nodes = 2.0 * leaves.levels - 1.0;
     let is_missed = (1.0 - left / filters).max(0.0);
     let for_leaves = (left - filters).max(0.0);
     let uniform = Popularity::uniform(workload.keys as u64)?;
     let [leaf, any_leaf] = [&popularity, &uniform].map(|keys| leaf_reads(keys, record, for_leaves, machine));
-    // A root is half full on average. 1/λ of its entries with a prefix pass, and 1/λ of those on
-    // each level below.
+    // On average a root has half of its entries. Of the entries with a matching prefix, a fraction
+    // of 1/λ passes the check, and a fraction of 1/λ of those passes it at each level below.
     let in_vain = 0.5 / (factor - 1.0);
     let stale = (1.0 - is_new) * REBUILT / 2.0;
     let per_record = filters / keys + digest / beta;

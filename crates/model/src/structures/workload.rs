@@ -1,4 +1,4 @@
-//! The workload and machine of a prediction: the input of the models.
+//! The workload and the machine for which costs are predicted. They are the input of the models.
 
 use super::runs::TieredSettings;
 use crate::Popularity;
@@ -6,16 +6,16 @@ use crate::parameter::{BadParameter, at_least, positive, require};
 use crate::tiered::{RecordProfile, ValueLengths};
 use alluvium_base::DeviceProfile;
 
-/// Overhead of a record in the log, in addition to key and value.
+/// Overhead in bytes of a record in the log, in addition to its key and value.
 const LOG_BYTES: f64 = 24.0;
 
-/// Frequencies of operations in any unit; only their ratios matter.
+/// Frequencies of operations, in any unit, because only their ratios matter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OperationRates {
     pub inserts: f64,
     pub updates: f64,
     pub deletes: f64,
-    /// Lookups of present keys; `misses` counts those of absent keys.
+    /// Lookups of keys that exist. Lookups of keys that do not exist are `misses`.
     pub hits: f64,
     pub misses: f64,
     pub scans: f64,
@@ -28,15 +28,15 @@ impl OperationRates {
         self.writes() + self.lookups() + self.scans
     }
 
-    /// Returns the frequency of writes.
+    /// Returns the frequency of inserts, updates and deletes together.
     #[must_use]
     pub fn writes(&self) -> f64 {
         self.inserts + self.updates + self.deletes
     }
 
-    /// Returns the share of misses that are lookups of deleted keys. It assumes that deleted keys
-    /// are looked up as often as others, so their lookups relate to the hits as deletes to other
-    /// writes.
+    /// Returns the fraction of misses that are lookups of deleted keys. Deleted keys are assumed to
+    /// be looked up as often as other keys. The ratio of their lookups to hits then equals the
+    /// ratio of deletes to other writes.
     #[must_use]
     pub fn deleted(&self) -> f64 {
         let gone = self.deletes / self.writes().max(f64::MIN_POSITIVE);
@@ -44,14 +44,14 @@ impl OperationRates {
         (of_deleted / self.misses.max(f64::MIN_POSITIVE)).clamp(0.0, 1.0)
     }
 
-    /// Returns the frequency of single-key lookups.
+    /// Returns the frequency of lookups of single keys.
     #[must_use]
     pub fn lookups(&self) -> f64 {
         self.hits + self.misses
     }
 }
 
-/// The contents of a store and the operations on it.
+/// The contents of a store, and the operations that it receives.
 ///
 /// ```
 /// use alluvium_model::structures::WorkloadProfile;
@@ -67,19 +67,19 @@ pub struct WorkloadProfile {
     pub key_bytes: f64,
     /// Average value length in bytes.
     pub value_bytes: f64,
-    /// Skew of requests: the exponent of Zipf's law, 0 for uniform.
+    /// Skew of the requests: the exponent of a Zipf distribution, or 0 if requests are uniform.
     pub skew: f64,
     pub operations: OperationRates,
     /// Average number of records that a scan returns.
     pub scan_records: f64,
-    /// Number of updates and deletes so far per existing key. They increase the amount of obsolete
-    /// data until merges keep pace.
+    /// Number of updates and deletes that the store has received so far, per existing key. They
+    /// increase the amount of obsolete data until merges keep pace with them.
     pub rewrites: f64,
 }
 
 impl Default for WorkloadProfile {
-    /// Returns a hundred million records of 116 bytes without skew; half of the operations are
-    /// updates and half are lookups.
+    /// Returns a workload on a hundred million records of 116 bytes, without skew. Half of the
+    /// operations are updates, and the other half are lookups.
     fn default() -> WorkloadProfile {
         WorkloadProfile {
             keys: 1e8,
@@ -100,14 +100,15 @@ impl Default for WorkloadProfile {
     }
 }
 
-/// Upper bound of the number of keys: each key has at least one byte, and addresses are limited.
+/// Maximum number of keys. It follows from the limit on addresses, since each key has at least one
+/// byte.
 const MOST_KEYS: f64 = 9.2e18;
 
 impl WorkloadProfile {
-    /// Returns the workload if it is valid.
+    /// Returns the workload, or an error if it is invalid.
     ///
     /// # Errors
-    /// [`BadParameter`] with the first number that is invalid or out of range.
+    /// [`BadParameter`] for the first number that is invalid or out of range.
     pub fn checked(&self) -> Result<WorkloadProfile, BadParameter> {
         let keys = at_least("the number of keys", self.keys, 2.0, "at least 2, and finite")?;
         let must = "at most 2^63, the number of addresses";
@@ -136,13 +137,13 @@ impl WorkloadProfile {
         Ok(*self)
     }
 
-    /// Returns the total size of keys and values in bytes.
+    /// Returns the total size of all keys and values in bytes.
     #[must_use]
     pub fn data_bytes(&self) -> f64 {
         self.keys * self.record_bytes()
     }
 
-    /// Returns the size of a record's key and value in bytes.
+    /// Returns the size of a key and its value in bytes.
     #[must_use]
     pub fn record_bytes(&self) -> f64 {
         self.key_bytes + self.value_bytes
@@ -161,28 +162,29 @@ impl WorkloadProfile {
     }
 }
 
-/// The resources of a store.
+/// The resources of the machine on which a store runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MachineProfile {
     /// Total memory of the store in bytes.
     pub memory_bytes: f64,
-    /// Memory of the page and record caches in bytes, if known. A store without writes also uses
-    /// the memory of its memtables for them.
+    /// Memory of the page cache and the record cache in bytes, if it is known. A store without
+    /// writes uses the memory of its memtables for the caches, too.
     pub cache_bytes: Option<f64>,
     /// Cost profile of the device.
     pub device: DeviceProfile,
-    /// Share of both caches used for records, if the structure does not determine it.
+    /// Fraction of the memory of both caches that the record cache uses, unless the structure
+    /// specifies it.
     pub records_share: f64,
-    /// Number of device writes per byte of the log: one if all of it is synced, less if the system
-    /// keeps it in memory until it is obsolete.
+    /// Bytes written to the device per byte of the log. It is one if the whole log is synced. It is
+    /// less if the operating system keeps parts of the log in memory until they are obsolete.
     pub log_share: f64,
-    /// Bytes that can be written before the device's flash is worn out, if it is flash: capacity
-    /// times program/erase cycles.
+    /// Number of bytes that can be written until the device is worn out, if it is a flash device:
+    /// its capacity multiplied by the number of program/erase cycles.
     pub endurance_bytes: Option<f64>,
 }
 
 impl Default for MachineProfile {
-    /// Returns 1 GiB of memory and an SSD of unknown endurance.
+    /// Returns a machine with 1 GiB of memory and an SSD of unknown endurance.
     fn default() -> MachineProfile {
         MachineProfile {
             memory_bytes: 1024.0 * 1024.0 * 1024.0,
@@ -196,10 +198,10 @@ impl Default for MachineProfile {
 }
 
 impl MachineProfile {
-    /// Returns the machine if it is valid.
+    /// Returns the machine, or an error if it is invalid.
     ///
     /// # Errors
-    /// [`BadParameter`] if it has no memory, or if the device has no costs.
+    /// [`BadParameter`] if the machine has no memory, or if the device has no costs.
     pub fn checked(&self) -> Result<MachineProfile, BadParameter> {
         positive("the memory", self.memory_bytes)?;
         require(
@@ -224,13 +226,14 @@ impl MachineProfile {
         Ok(*self)
     }
 
-    /// Returns the write amplification of the log for records of this length.
+    /// Returns the bytes that are written to the device for the log, per byte written by users, for
+    /// records of `record` bytes.
     pub(super) fn log_amplification(&self, record: f64) -> f64 {
         self.log_share * (record + LOG_BYTES) / record
     }
 
-    /// Returns the device time of a number of requests of equal length, in nanoseconds. Concurrent
-    /// requests share the setup time.
+    /// Returns the device time in nanoseconds of `requests` requests of `bytes` bytes each.
+    /// Concurrent requests overlap their setup times.
     pub(super) fn device_ns(&self, requests: f64, bytes: f64) -> f64 {
         let device = &self.device;
         let setup = device.setup_ns as f64 / f64::from(device.parallelism.max(1));

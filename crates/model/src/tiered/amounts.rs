@@ -1,24 +1,29 @@
-//! Runs as amounts: the number of records in a run, and the result of a merge.
+//! Simulated runs: a run is represented by the number of its records instead of the records
+//! themselves.
 //!
-//! A run contains records of new keys, and of requests drawn from the workload's popularity.
-//! Several runs of requests contain one record for each distinct key among them (`Unique`, see
-//! [`popularity`](crate::popularity)). All amounts refer to the whole key range; a pivot has the
-//! share given by its width, because keys are scattered.
+//! A run contains records of new keys, and records of requests that were sampled from the
+//! popularity distribution of the workload. The result of merging runs of requests contains one
+//! record for each distinct key among the requests (`Unique`, see
+//! [`popularity`](crate::popularity)). All numbers refer to the whole key range. Keys are
+//! scattered, so a pivot has a fraction of them that equals its width.
 
 use super::bytes::RecordAmount;
 use crate::Popularity;
 
-/// The number of distinct keys among requests, from a table, because each value is a long sum.
+/// A table of the number of distinct keys among requests. The numbers are stored because each of
+/// them is the result of a long sum.
 #[derive(Clone, Debug)]
 pub(super) struct DistinctKeyTable {
     popularity: Popularity,
-    /// Values for e^(i/8) requests; empty if there is a closed form.
+    /// Entry i is the number of distinct keys among e^(i/8) requests. The table is empty if there
+    /// is a closed form.
     table: Vec<f64>,
 }
 
-/// Number of table entries per factor of e.
+/// Number of table entries for each factor of e.
 const GRAIN: f64 = 8.0;
-/// The table extends to e^34 requests, more than a store receives.
+/// Number of entries of the table. It extends to e^34 requests, which is more than a store
+/// receives.
 const ENTRIES: usize = 273;
 
 impl DistinctKeyTable {
@@ -39,7 +44,7 @@ impl DistinctKeyTable {
         self.popularity.keys()
     }
 
-    /// Returns the number of distinct keys among a number of requests.
+    /// Returns the expected number of distinct keys among `requests` requests.
     pub(super) fn of(&self, requests: f64) -> f64 {
         if self.table.is_empty() {
             return self.popularity.unique_of(requests);
@@ -55,26 +60,27 @@ impl DistinctKeyTable {
     }
 }
 
-/// The records of a run, extrapolated to the whole key range.
+/// The number of records in a run, extrapolated to the whole key range.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct SimulatedRun {
-    /// Keys that it contains independently of requests: new keys, or the result of a full
-    /// compaction.
+    /// Number of keys that the run contains regardless of requests: new keys, or all keys after a
+    /// full compaction.
     pub(super) base: f64,
-    /// Number of requests whose newest records it contains.
+    /// Number of requests whose latest records the run contains.
     pub(super) requests: f64,
-    /// Share of deletes among the records of requests.
+    /// Fraction of the records of requests that are deletes.
     pub(super) deletes: f64,
-    /// Number of sequence numbers that it spans, if they are stored.
+    /// Length of the interval of sequence numbers in the run, if sequence numbers are stored.
     pub(super) span: f64,
-    /// Share of the key range for which it was written.
+    /// Fraction of the key range for which the run was written.
     pub(super) width: f64,
-    /// Identity of the run, because several pivots may share it.
+    /// Number that identifies the run, because several pivots may share it.
     pub(super) id: u64,
 }
 
 impl SimulatedRun {
-    /// Returns the amount of records in a share of the key range.
+    /// Returns the number of records of the run in a part of the key range that has the given
+    /// width.
     pub(super) fn amount(&self, uniques: &DistinctKeyTable, width: f64) -> RecordAmount {
         let requested = uniques.of(self.requests);
         let fresh = self.base * (1.0 - (requested / uniques.keys()).min(1.0));
@@ -91,16 +97,17 @@ impl SimulatedRun {
     }
 }
 
-/// Whether older records exist outside of a merge.
+/// Whether a merge includes all older records of its key range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OlderRecords {
-    /// Older records exist elsewhere, so deletes are kept.
+    /// There are older records elsewhere, so deletes must be kept.
     Elsewhere,
-    /// There are none, so deletes are dropped and sequence numbers are no longer stored.
+    /// There are no older records. Deletes are dropped, and sequence numbers are no longer stored.
     None,
 }
 
-/// Returns the merge of runs, given oldest first, for a share of the key range.
+/// Returns the run that results from merging runs, which are given oldest first. `width` is the
+/// fraction of the key range that is merged.
 pub(super) fn merge<'r>(
     runs: impl Iterator<Item = &'r SimulatedRun>,
     older: OlderRecords,
@@ -135,11 +142,11 @@ pub(super) fn merge<'r>(
     sum
 }
 
-/// Runs that share one maplet, which determines the runs that may contain a key.
+/// Runs that share a maplet. For a key, the maplet returns the runs that may contain it.
 #[derive(Clone, Debug)]
 pub(super) struct RunGroup {
     pub(super) runs: Vec<SimulatedRun>,
-    /// Share of the key range for which the maplet was written.
+    /// Fraction of the key range for which the maplet was written.
     pub(super) width: f64,
 }
 

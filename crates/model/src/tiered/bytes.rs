@@ -1,48 +1,50 @@
-//! Sizes of runs and maplets on the device: averages of their formats.
+//! Average sizes of runs and maplets on the device, which follow from their formats.
 //!
-//! A leaf consists of whole pages and whole records, so its end is empty. Each index node has the
-//! number of children that fit into a page. A maplet has a quotient per entry at a load of nine
-//! tenths, and per quotient a slot with a remainder and a value.
+//! A leaf consists of whole pages and contains whole records, so the space at its end is unused. An
+//! index node has as many children as fit into a page. A maplet has 1/0.9 quotients per entry, that
+//! is, a load factor of nine tenths. For each entry it has a slot, which stores a remainder and a
+//! value.
 
 use super::parameters::{RecordProfile, TreeShape, ValueLengths};
 
-/// Size of a leaf's header in bytes.
+/// Size of the header of a leaf, in bytes.
 const LEAF_HEADER: f64 = 28.0;
-/// Size of a record's kind in a leaf with deletes, in bytes.
+/// Size in bytes of the field that stores the kind of a record, in leaves with deletes.
 const TAG: f64 = 1.0;
-/// Size of a value's end offset, in bytes.
+/// Size in bytes of the field that stores the end offset of a value.
 const END: f64 = 2.0;
-/// Size of a child in an index node, excluding its separator's suffix.
+/// Size in bytes of a child's entry in an index node, without the suffix of its separator.
 const CHILD: f64 = 17.0;
-/// Size of an index node's header in bytes.
+/// Size of the header of an index node, in bytes.
 const INDEX_HEADER: f64 = 92.0;
-/// Average size of a separator suffix, which distinguishes two leaves, in bytes.
+/// Average size in bytes of the suffix of a separator, which distinguishes two adjacent leaves.
 const SEPARATOR: f64 = 4.0;
-/// Values longer than a page divided by this are stored outside of leaves and represented by a
-/// pointer.
+/// A value is stored outside of leaves if it is longer than a page divided by this number. The leaf
+/// then contains a pointer to it.
 const SEPARATE: f64 = 4.0;
-/// Size of a pointer to a value in bytes.
+/// Size in bytes of a pointer to a value outside of leaves.
 const POINTER: f64 = 48.0;
 
-/// Size of a maplet page's header and trailing zeros in bytes.
+/// Size in bytes of the header and the trailing zeros of a maplet page.
 const PAGE_HEADER: f64 = 40.0;
-/// Quotients per block of a maplet's page.
+/// Number of quotients in a block of a maplet page.
 const QUOTIENTS: f64 = 48.0;
-/// Size of a block without its slots in bytes.
+/// Size in bytes of a block, not including its slots.
 const BLOCK: f64 = 16.0;
-/// Share of quotients that have an entry.
+/// Average number of entries per quotient of a maplet.
 const LOAD: f64 = 0.9;
-/// Size of a maplet's directory without checksums, in bytes.
+/// Size in bytes of a maplet's directory, not including checksums.
 const DIRECTORY: f64 = 92.0;
 /// Size of a page's checksum in bytes.
 const CHECKSUM: f64 = 8.0;
 
-/// The amount of records in a part of a run.
+/// The number of records in a part of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct RecordAmount {
     pub(super) puts: f64,
     pub(super) deletes: f64,
-    /// Number of sequence numbers spanned by a leaf's records; 0 if they are not stored.
+    /// Length of the interval of sequence numbers among a leaf's records, or 0 if sequence numbers
+    /// are not stored.
     pub(super) span: f64,
 }
 
@@ -52,7 +54,7 @@ impl RecordAmount {
     }
 }
 
-/// The formats for the record sizes of one tree.
+/// The formats of runs and maplets, applied to the record sizes of a tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunFormats {
     shape: TreeShape,
@@ -64,7 +66,7 @@ impl RunFormats {
         RunFormats { shape, records }
     }
 
-    /// Returns the bytes of a value inside and outside of the leaf.
+    /// Returns the number of bytes of a value that are stored in the leaf, and outside of it.
     fn value(&self) -> (f64, f64) {
         let value = self.records.value_bytes;
         match value > self.shape.page_bytes as f64 / SEPARATE {
@@ -73,7 +75,7 @@ impl RunFormats {
         }
     }
 
-    /// Returns the average size of a record in a leaf of this kind of run.
+    /// Returns the average size in bytes of a record in the leaves of a run.
     fn record(&self, amount: &RecordAmount) -> f64 {
         let (value, _) = self.value();
         let ends = match self.records.values {
@@ -92,19 +94,19 @@ impl RunFormats {
         self.shape.leaf_bytes(self.records.key_bytes + value)
     }
 
-    /// Returns the number of leaves for an amount of records; the last may be partly filled.
+    /// Returns the number of leaves that the records need. The last leaf may be partly filled.
     pub(super) fn leaves(&self, amount: &RecordAmount) -> f64 {
         let records = amount.records();
         if records <= 0.0 {
             return 0.0;
         }
         let (room, mut record) = (self.leaf() - LEAF_HEADER, self.record(amount));
-        // The common prefix of a leaf's keys is stored once.
+        // The prefix that all keys of a leaf have in common is stored only once.
         let leaves = (records * record / room).max(1.0);
         let shared = (leaves.log2() / 8.0).floor().min(self.records.key_bytes);
         record -= shared;
         let in_leaf = ((room - shared) / record).floor();
-        // A record longer than a leaf has its own leaves.
+        // A record that is longer than a leaf is stored in leaves of its own.
         if in_leaf >= 1.0 {
             records / in_leaf
         } else {
@@ -112,13 +114,13 @@ impl RunFormats {
         }
     }
 
-    /// Returns the size of values stored outside of leaves.
+    /// Returns the total size in bytes of the values that are stored outside of leaves.
     pub(super) fn separate(&self, amount: &RecordAmount) -> f64 {
         self.value().1 * amount.puts
     }
 
-    /// Returns the size of a run in bytes: leaves, values, index, and the footer with the index's
-    /// root.
+    /// Returns the size of a run in bytes: its leaves, values, index nodes, and the footer, which
+    /// contains the root of the index.
     pub(super) fn run(&self, amount: &RecordAmount) -> f64 {
         if amount.records() <= 0.0 {
             return 0.0;
@@ -133,7 +135,7 @@ impl RunFormats {
         ((self.shape.page_bytes as f64 - INDEX_HEADER) / (CHILD + SEPARATOR)).floor()
     }
 
-    /// Returns the number of index pages above a number of leaves, including the root.
+    /// Returns the number of index pages that are needed for `leaves` leaves, including the root.
     pub(super) fn index_pages(&self, leaves: f64) -> f64 {
         let (mut below, mut pages) = (leaves, 0.0);
         loop {
@@ -145,7 +147,8 @@ impl RunFormats {
         }
     }
 
-    /// Returns the number of pages of a maplet without its directory, and of the directory.
+    /// Returns the number of pages of a maplet without its directory, and the number of pages of
+    /// the directory.
     pub(super) fn maplet_pages(&self, entries: f64, runs: f64) -> (f64, f64) {
         if entries <= 0.0 {
             return (0.0, 0.0);
@@ -198,7 +201,7 @@ mod tests {
             deletes: 0.0,
             span: 3200.0,
         };
-        // 126 bytes each, minus the common prefix: 32 fit into 4,068 bytes.
+        // A record has 126 bytes, minus the common prefix, so 32 records fit into 4,068 bytes.
         assert_eq!(formats(100.0).leaves(&amount), 100.0);
         let deletes = RecordAmount {
             puts: 0.0,
@@ -211,8 +214,8 @@ mod tests {
 
     #[test]
     fn a_maplet_takes_what_its_geometry_says() {
-        // The example of `alluvium_filters::FilterGeometry`: 2^20 keys, 33 bits, 16 runs, under 23
-        // bits.
+        // The example of `alluvium_filters::FilterGeometry`: with 2^20 keys, 33 bits and 16 runs, a
+        // maplet has less than 23 bits per key.
         let (pages, _) = formats(100.0).maplet_pages(f64::from(1 << 20), 16.0);
         let bits = pages * 4096.0 * 8.0 / f64::from(1 << 20);
         assert!((21.0..23.0).contains(&bits), "{bits}");

@@ -1,4 +1,4 @@
-//! Simulates the growth of the tree, memtable by memtable.
+//! Simulates how a tree grows as memtables are flushed to it, one after the other.
 
 use super::amounts::{DistinctKeyTable, RunGroup, SimulatedRun};
 use super::bytes::RunFormats;
@@ -11,13 +11,14 @@ use crate::Popularity;
 use crate::parameter::{BadParameter, at_least, require};
 use std::collections::HashMap;
 
-/// Size of the smallest extent in bytes.
+/// Size of the smallest extent, in bytes.
 const EXTENT: f64 = 131_072.0;
 
-/// Maximum number of memtables in a prediction: some seconds of computation.
+/// Maximum number of memtables of a simulation. It limits the computation to some seconds.
 const MOST_MEMTABLES: f64 = 2e6;
 
-/// A simulated tree of amounts, to which scattered keys are written in the order of a workload.
+/// A simulated tree, whose runs are represented by their numbers of records. Scattered keys are
+/// written to it in the order of a workload.
 ///
 /// ```
 /// use alluvium_model::Popularity;
@@ -38,45 +39,45 @@ pub struct WriteSimulation {
     pub(super) scale: SizeModel,
     pub(super) root: SimulatedNode,
     written: WriteVolume,
-    /// The memtable that takes writes, as the run that its flush will write.
+    /// The memtable that accepts writes, represented by the run that its flush will write.
     filling: SimulatedRun,
     filled_bytes: f64,
-    /// Number of the newest run.
+    /// Number that identifies the newest run.
     newest: u64,
-    /// The levels, if the structure is levels instead of a tree; their runs are those of a root
-    /// that is a leaf.
+    /// The levels, if levels of runs are simulated instead of a tree. Their runs are stored in
+    /// `root`, which is then a leaf.
     levels: Option<SimulatedLevels>,
 }
 
-/// The amount of data written and read, by cause.
+/// The amounts of data that were written and read, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WriteVolume {
-    /// Bytes of keys and values written by users.
+    /// Bytes of keys and values that users have written.
     pub user_bytes: f64,
-    /// Bytes of runs written by flushes of memtables.
+    /// Bytes of runs that flushes of memtables have written.
     pub incorporated_bytes: f64,
-    /// Bytes of runs written by compactions.
+    /// Bytes of runs that compactions have written.
     pub compacted_bytes: f64,
-    /// Bytes of maplets, including those of flushed memtables.
+    /// Bytes of maplets that flushes and compactions have written.
     pub maplet_bytes: f64,
-    /// Bytes of runs read by compactions.
+    /// Bytes of runs that compactions have read.
     pub read_bytes: f64,
-    /// Number of records read by compactions.
+    /// Number of records that compactions have read.
     pub compacted_records: f64,
-    /// Number of records flushed from memtables.
+    /// Number of records that flushes of memtables have written.
     pub incorporated_records: f64,
-    /// Number of flushes, each of one memtable.
+    /// Number of flushes. Each of them writes one memtable.
     pub memtables: f64,
 }
 
 impl WriteVolume {
-    /// Returns the write amplification, without the log and the trunk.
+    /// Returns the write amplification. The log and the trunk are not included.
     #[must_use]
     pub fn amplification(&self) -> f64 {
         self.tree_bytes() / self.user_bytes.max(f64::MIN_POSITIVE)
     }
 
-    /// Returns the bytes written for runs and maplets.
+    /// Returns the bytes that were written for runs and maplets.
     #[must_use]
     pub fn tree_bytes(&self) -> f64 {
         self.incorporated_bytes + self.compacted_bytes + self.maplet_bytes
@@ -84,8 +85,8 @@ impl WriteVolume {
 }
 
 impl WriteSimulation {
-    /// Creates an empty tree. `popularity` is that of updates and deletes, over all keys that will
-    /// exist.
+    /// Creates a simulation of an empty tree. `popularity` is the popularity distribution of
+    /// updates and deletes, over all keys that will exist.
     ///
     /// # Errors
     /// [`BadParameter`] if the shape is invalid, or if records have no bytes.
@@ -113,10 +114,11 @@ impl WriteSimulation {
         })
     }
 
-    /// Creates empty levels of runs instead of a tree; `shape.fanout` is ignored.
+    /// Creates a simulation of empty levels of runs instead of a tree. `shape.fanout` is ignored.
     ///
     /// # Errors
-    /// As [`WriteSimulation::new`]; [`BadParameter`] if the levels do not grow.
+    /// The errors of [`WriteSimulation::new`]; [`BadParameter`] if the growth factor of the levels
+    /// is invalid.
     pub fn levelled(
         shape: TreeShape,
         records: RecordProfile,
@@ -130,7 +132,7 @@ impl WriteSimulation {
         })
     }
 
-    /// Writes `keys` new keys, each once.
+    /// Simulates writes of `keys` new keys, each of which is written once.
     ///
     /// # Errors
     /// [`BadParameter`] if `keys` is negative, or if it needs too many memtables.
@@ -138,7 +140,7 @@ impl WriteSimulation {
         self.write(WriteKind::New, keys, 0.0)
     }
 
-    /// Writes `requests` updates, with a share `deletes` of deletes.
+    /// Simulates `requests` updates, a fraction `deletes` of which are deletes.
     ///
     /// # Errors
     /// [`BadParameter`] if `requests` is negative or needs too many memtables, or if `deletes` is
@@ -149,7 +151,7 @@ impl WriteSimulation {
         self.write(WriteKind::Requested, requests, deletes)
     }
 
-    /// Flushes the memtable, as at a checkpoint.
+    /// Simulates a flush of the current memtable, as a checkpoint would cause.
     pub fn seal(&mut self) {
         let run = std::mem::take(&mut self.filling);
         self.filled_bytes = 0.0;
@@ -164,30 +166,31 @@ impl WriteSimulation {
         }
     }
 
-    /// Returns the amounts written since creation, or since [`WriteSimulation::forget`].
+    /// Returns the amounts that were written and read since the simulation was created, or since
+    /// the last call of [`WriteSimulation::forget`].
     #[must_use]
     pub fn written(&self) -> WriteVolume {
         self.written
     }
 
-    /// Resets the amounts written to zero.
+    /// Resets the amounts that were written and read to zero.
     pub fn forget(&mut self) {
         self.written = WriteVolume::default();
     }
 
-    /// Returns the height of the tree: 1 if it consists of one leaf.
+    /// Returns the height of the tree. A tree that consists of a single leaf has height 1.
     #[must_use]
     pub fn height(&self) -> u32 {
         self.root.height + 1
     }
 
-    /// Returns the maximum number of runs on the path of a lookup.
+    /// Returns the maximum number of runs that the lookup of a key must search.
     #[must_use]
     pub fn longest_path(&self) -> usize {
         self.root.longest()
     }
 
-    /// Returns the average number of runs on the path of a key.
+    /// Returns the average number of runs that the lookup of a key must search.
     #[must_use]
     pub fn mean_path(&self) -> f64 {
         let mut runs = 0.0;
@@ -202,11 +205,12 @@ impl WriteSimulation {
         if width > 0.0 { runs / width } else { 0.0 }
     }
 
-    /// Returns the bytes of extents in use: runs, to the extent that a pivot needs them, and
-    /// maplets. An extent is free when nothing in it is needed.
+    /// Returns the bytes of extents in use, by maplets and by those parts of runs that a pivot
+    /// needs. An extent is free if nothing in it is needed.
     #[must_use]
     pub fn space_bytes(&self) -> f64 {
-        // Needed and total bytes per run. A maplet is needed as a whole.
+        // For each run, the number of bytes that are needed and the total number of bytes. A maplet
+        // is always needed as a whole.
         let mut runs: HashMap<u64, (f64, f64)> = HashMap::new();
         let mut maplets: HashMap<u64, f64> = HashMap::new();
         let (formats, uniques) = (&self.scale.formats, &self.scale.uniques);
@@ -216,8 +220,8 @@ impl WriteSimulation {
                     for run in &group.runs {
                         let whole = formats.run(&run.amount(uniques, run.width));
                         let share = (pivot.width / run.width).min(1.0);
-                        // Where a needed range begins or ends within a run, an extent is only
-                        // partly needed.
+                        // At a boundary of a needed range within a run, only a part of the extent
+                        // is needed.
                         let cut = if share < 1.0 { EXTENT / 2.0 } else { 0.0 };
                         let sum = runs.entry(run.id).or_insert((0.0, whole));
                         sum.0 += whole * share + cut;
@@ -284,7 +288,7 @@ impl WriteSimulation {
         }
     }
 
-    /// Makes a memtable the newest run, and executes all resulting work.
+    /// Makes a flushed memtable the newest run, and simulates all work that results from this.
     fn incorporate(&mut self, run: SimulatedRun) {
         let amount = run.amount(&self.scale.uniques, 1.0);
         self.written.memtables += 1.0;
@@ -301,7 +305,7 @@ impl WriteSimulation {
         self.written.compacted_records += done.records;
     }
 
-    /// Adds a run to the levels.
+    /// Adds a run to the levels, and simulates the merges that become due.
     fn receive(&mut self, run: SimulatedRun, mut levels: SimulatedLevels) -> CompactionVolume {
         let mut merger = MergeSimulator {
             shape: &self.shape,
@@ -315,7 +319,7 @@ impl WriteSimulation {
         done
     }
 
-    /// Adds a run to the root of the tree, and executes the work that becomes due below it.
+    /// Adds a run to the root of the tree, and simulates the work that becomes due in the tree.
     fn settle(&mut self, run: SimulatedRun) -> CompactionVolume {
         let shaper = ShapeSimulator {
             shape: &self.shape,

@@ -1,5 +1,5 @@
-//! Simulated levels of runs: which runs are merged, and how much that writes. The decisions equal
-//! those of `alluvium_trees::levels`, whose `policy.rs` explains them.
+//! Simulated levels of runs: which runs are merged, and how much data the merges write. The rules
+//! are those of `alluvium_trees::levels`; see its `policy.rs` for an explanation.
 
 use super::amounts::{OlderRecords, RunGroup, SimulatedRun, merge};
 use super::node::SizeModel;
@@ -7,31 +7,33 @@ use super::parameters::TreeShape;
 use super::work::CompactionVolume;
 use crate::parameter::{BadParameter, require};
 
-/// The rule for merging the runs of levels.
+/// The rule by which the runs of levels are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeRule {
-    /// The oldest `runs` runs of a level are merged into one run of the next (SAMT).
+    /// The oldest `runs` runs of a level are merged into one run of the next level (SAMT).
     Samt {
         /// Number of runs of a level that are merged at once; at least 2.
         runs: u32,
     },
-    /// New data is merged with all levels down to the first that can hold the result (COLA).
+    /// New data is merged with all runs of the levels down to the first level that has space for
+    /// the result (COLA).
     Cola {
-        /// Growth factor of levels, at least 2.
+        /// Growth factor of the levels; at least 2.
         ratio: u32,
     },
-    /// A level has one run, which is merged with the next level's when it is full.
+    /// Each level has one run. When the level is full, its run is merged with the run of the next
+    /// level.
     Levelled {
-        /// Growth factor of levels, at least 2.
+        /// Growth factor of the levels; at least 2.
         ratio: u32,
     },
 }
 
-/// Maximum growth factor of levels.
+/// Maximum growth factor of the levels.
 const MOST_GROWTH: u32 = 1 << 16;
 
 impl MergeRule {
-    /// Returns the growth factor of levels.
+    /// Returns the growth factor of the levels.
     #[must_use]
     pub fn growth(self) -> u32 {
         match self {
@@ -48,14 +50,16 @@ impl MergeRule {
     }
 }
 
-/// Number of runs per level, newest level first. The runs themselves are in a stack, oldest first.
+/// The number of runs of each level, newest level first. The runs themselves are in a separate
+/// stack, oldest run first.
 #[derive(Clone, Debug)]
 pub(super) struct SimulatedLevels {
     pub(super) rule: MergeRule,
     counts: Vec<usize>,
 }
 
-/// A merge of the oldest runs of one level with all runs of the levels below, down to another.
+/// A merge of the oldest runs of level `from` with all runs of the levels below it, down to level
+/// `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LevelMerge {
     from: usize,
@@ -64,12 +68,12 @@ struct LevelMerge {
     into: usize,
 }
 
-/// Simulates merges of levels and adds up what they read and write.
+/// Simulates the merges of levels, and adds up how much they read and write.
 pub(super) struct MergeSimulator<'s> {
     pub(super) shape: &'s TreeShape,
     pub(super) scale: &'s SizeModel,
     pub(super) done: CompactionVolume,
-    /// Number of the newest run.
+    /// Number that identifies the newest run.
     pub(super) newest: u64,
 }
 
@@ -85,7 +89,7 @@ impl SimulatedLevels {
         self.counts.get(level).copied().unwrap_or(0)
     }
 
-    /// Returns the position in the stack of a level's oldest run.
+    /// Returns the index in the stack of the oldest run of a level.
     fn start(&self, level: usize) -> usize {
         self.counts.iter().skip(level + 1).sum()
     }
@@ -96,7 +100,7 @@ impl SimulatedLevels {
         runs.iter().map(|group| scale.weigh(group, 1.0)).sum()
     }
 
-    /// Adds a flushed memtable as the newest run, and executes all resulting merges.
+    /// Adds a flushed memtable as the newest run, and simulates all merges that result from this.
     pub(super) fn receive(
         &mut self,
         run: SimulatedRun,
@@ -163,7 +167,7 @@ impl SimulatedLevels {
         if self.counts.len() <= due.into {
             self.counts.resize(due.into + 1, 0);
         }
-        // Levels below `from` are merged completely; of `from` only the oldest runs.
+        // The merge includes the oldest runs of `from`, and all runs of the levels below it.
         let start = self.start(due.to);
         let taken: usize = due.runs
             + (due.from + 1..=due.to)
@@ -189,8 +193,8 @@ impl SimulatedLevels {
         self.counts[level] += 1;
     }
 
-    /// Returns the level of a merge's result: SAMT keeps it in the inputs' level if it occupies at
-    /// most half of that level.
+    /// Returns the level to which the result of a merge is added. With SAMT, a result that occupies
+    /// at most half of the level of its inputs stays in that level.
     fn target(&self, due: LevelMerge, bytes: f64, unit: f64) -> usize {
         let MergeRule::Samt { runs } = self.rule else {
             return due.into;
@@ -205,7 +209,8 @@ impl SimulatedLevels {
 }
 
 impl MergeSimulator<'_> {
-    /// Merges runs, given oldest first, into one. Returns `None` if no records remain.
+    /// Merges runs, which are given oldest first, into one run. Returns `None` if no records
+    /// remain.
     fn merge(&mut self, taken: &[RunGroup], older: OlderRecords) -> Option<SimulatedRun> {
         let scale = self.scale;
         let runs = || taken.iter().flat_map(|group| &group.runs);
@@ -232,7 +237,8 @@ mod tests {
     use super::*;
     use crate::Popularity;
 
-    /// Records of 100 bytes; 100,000 of them fill a memtable.
+    /// Returns a simulation in which `memtables` memtables were loaded. Records have 100 bytes, and
+    /// 100,000 of them fill a memtable.
     fn loaded(rule: MergeRule, memtables: f64) -> WriteSimulation {
         let shape = TreeShape {
             memtable_bytes: 1e7,
@@ -252,12 +258,12 @@ mod tests {
 
     #[test]
     fn without_redundant_keys_each_level_writes_what_its_rule_says() {
-        // 256 runs become one through four levels of four.
+        // With four levels, 256 runs are merged into one.
         let samt = loaded(MergeRule::Samt { runs: 4 }, 1024.0)
             .written()
             .amplification();
         assert!((4.0..6.5).contains(&samt), "{samt}");
-        // (r − 1)/2 · log_r(N/M), plus a little for each level.
+        // The expected value is (r − 1)/2 · log_r(N/M), plus a small amount for each level.
         let cola = loaded(MergeRule::Cola { ratio: 4 }, 1024.0)
             .written()
             .amplification();
@@ -287,7 +293,8 @@ mod tests {
             MergeRule::Levelled { ratio: 8 },
         ] {
             let mut flow = loaded(rule, 64.0);
-            // At most four levels of five runs, or of one: a run of all keys is not moved.
+            // There are at most four levels, each with five runs or with one. A run that contains
+            // all keys is not moved.
             flow.update(640.0 * 1e5, 0.0).unwrap();
             assert!(flow.longest_path() <= 20, "{rule:?}: {}", flow.longest_path());
             let records = flow.records() / (64.0 * 1e5);

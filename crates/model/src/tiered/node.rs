@@ -1,29 +1,29 @@
-//! Simulated trunk nodes: the positions of groups of runs.
+//! The nodes of a simulated trunk, which determine the position of each group of runs.
 
 use super::amounts::{DistinctKeyTable, RunGroup};
 use super::bytes::RunFormats;
 
-/// A trunk node of the simulated tree, with its subtree.
+/// A node of the simulated trunk, with its subtree.
 #[derive(Clone, Debug)]
 pub(super) struct SimulatedNode {
-    /// Height; leaves have height 0.
+    /// Height of the node above the leaves. A leaf has height 0.
     pub(super) height: u32,
-    /// Share of the key range.
+    /// Fraction of the key range that the node covers.
     pub(super) width: f64,
     pub(super) pivots: Vec<SimulatedPivot>,
-    /// Whether the node has changed since its last compactions.
+    /// Whether the node was changed after its last compactions.
     pub(super) is_changed: bool,
 }
 
-/// A child's range in its parent, and the groups that the parent holds for it.
+/// The range of a child in its parent, with the groups of runs that the parent stores for it.
 #[derive(Clone, Debug)]
 pub(super) struct SimulatedPivot {
     pub(super) width: f64,
-    /// The child; the only pivot of a leaf has none.
+    /// The child. The single pivot of a leaf has none.
     pub(super) child: Option<Box<SimulatedNode>>,
     /// Groups that were compacted, oldest first.
     pub(super) own: Vec<RunGroup>,
-    /// Groups that wait for compaction, oldest first.
+    /// Groups that have not been compacted yet, oldest first.
     pub(super) live: Vec<RunGroup>,
 }
 
@@ -60,7 +60,7 @@ impl SimulatedNode {
         self.height == 0
     }
 
-    /// Adds a bundle to the node as the newest.
+    /// Adds a bundle to the node, as its newest bundle.
     pub(super) fn receive(&mut self, groups: &[RunGroup]) {
         self.is_changed = true;
         for pivot in &mut self.pivots {
@@ -68,7 +68,7 @@ impl SimulatedNode {
         }
     }
 
-    /// Returns the maximum number of runs on a path from this node to a leaf.
+    /// Returns the maximum number of runs on any path from this node to a leaf.
     pub(super) fn longest(&self) -> usize {
         let ways = self.pivots.iter().map(|pivot| {
             let below = pivot.child.as_ref().map_or(0, |child| child.longest());
@@ -77,7 +77,7 @@ impl SimulatedNode {
         ways.max().unwrap_or(0)
     }
 
-    /// Calls `see` for each node in preorder.
+    /// Calls `see` for this node and all its descendants, parents before children.
     pub(super) fn visit(&self, see: &mut dyn FnMut(&SimulatedNode)) {
         see(self);
         for pivot in &self.pivots {
@@ -88,7 +88,7 @@ impl SimulatedNode {
     }
 }
 
-/// Run formats and distinct-key counts, from which sizes in bytes are computed.
+/// The formats of runs and the numbers of distinct keys, from which sizes in bytes are computed.
 #[derive(Clone, Debug)]
 pub(super) struct SizeModel {
     pub(super) formats: RunFormats,
@@ -96,8 +96,8 @@ pub(super) struct SizeModel {
 }
 
 impl SizeModel {
-    /// Returns the size of a group's leaves and values in a range of some width, in bytes. The
-    /// leaves at the ends of the range are counted completely.
+    /// Returns the size in bytes of a group's leaves and values in a range of the given width.
+    /// Leaves that are partly in the range are included completely.
     pub(super) fn weigh(&self, group: &RunGroup, width: f64) -> f64 {
         let runs = group.runs.iter().map(|run| {
             let amount = run.amount(&self.uniques, width);
@@ -112,12 +112,12 @@ impl SizeModel {
         runs.sum()
     }
 
-    /// Returns the size of a pivot's stack in bytes.
+    /// Returns the size in bytes of all groups in the stack of a pivot.
     pub(super) fn weight(&self, pivot: &SimulatedPivot) -> f64 {
         pivot.stack().map(|group| self.weigh(group, pivot.width)).sum()
     }
 
-    /// Returns the share of obsolete versions among a leaf's own records.
+    /// Returns the fraction of a leaf's compacted records that are obsolete versions.
     pub(super) fn stale(&self, pivot: &SimulatedPivot) -> f64 {
         let runs = || pivot.own.iter().flat_map(|group| &group.runs);
         if runs().count() < 2 {

@@ -1,9 +1,9 @@
-//! The input of a prediction: the shape of a tree, and the properties of its records.
+//! The input of a prediction: the shape of a tree and the properties of its records.
 
 use crate::parameter::{BadParameter, at_least, positive, require};
 use crate::profile::best_node;
 
-/// Whether all values have the same length, in which case their ends are not stored.
+/// Whether all values have the same length. If so, leaves do not store where values end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueLengths {
     /// All values have the same length.
@@ -21,25 +21,25 @@ pub struct RecordProfile {
     pub values: ValueLengths,
 }
 
-/// The shape of a tree, and properties of its device.
+/// The shape of a tree and the properties of its device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TreeShape {
-    /// m: size of a memtable in bytes.
+    /// m: the size of a memtable in bytes.
     pub memtable_bytes: f64,
-    /// Overhead of a record in a memtable, in addition to key and value, in bytes.
+    /// Overhead in bytes of a record in a memtable, in addition to its key and value.
     pub overhead_bytes: f64,
-    /// F: maximum number of children of a node.
+    /// F: the maximum number of children of a node.
     pub fanout: u32,
     /// Size of a page in bytes.
     pub page_bytes: u64,
-    /// Length of a fingerprint in bits.
+    /// Length in bits of the fingerprints in maplets.
     pub fingerprint_bits: u32,
-    /// Bytes that the device transfers in the setup time of a request.
+    /// Number of bytes that the device transfers in the setup time of a request.
     pub half_bandwidth: u64,
 }
 
 impl Default for TreeShape {
-    /// Returns the shape of a store with 512 MiB of memory on an SSD.
+    /// Returns the shape of the tree in a store with 512 MiB of memory on an SSD.
     fn default() -> TreeShape {
         TreeShape {
             memtable_bytes: 32.0 * 1024.0 * 1024.0,
@@ -56,13 +56,13 @@ impl Default for TreeShape {
 const MOST_KEY: f64 = 65_536.0;
 /// Maximum value length of a store, in bytes.
 const MOST_VALUE: f64 = 4_294_967_296.0;
-/// Maximum fanout, because a node is a list of its children.
+/// Maximum fanout. It is limited because a node is a list of its children.
 const MOST_FANOUT: u32 = 1024;
 /// Maximum number of pages in a leaf.
 const MOST_PAGES: u64 = 16;
 
 impl RecordProfile {
-    /// Returns the user bytes of a record: those of its key and value.
+    /// Returns the size of a record's key and value in bytes.
     #[must_use]
     pub fn bytes(&self) -> f64 {
         self.key_bytes + self.value_bytes
@@ -83,7 +83,7 @@ impl RecordProfile {
 }
 
 impl TreeShape {
-    /// Returns F·m: the live bytes above which a node flushes or a leaf splits.
+    /// Returns F·m, the number of live bytes above which a node flushes or a leaf splits.
     #[must_use]
     pub fn node_bytes(&self) -> f64 {
         f64::from(self.fanout) * self.memtable_bytes
@@ -109,8 +109,8 @@ impl TreeShape {
         Ok(())
     }
 
-    /// Returns the size of a run's leaf for a record length, in bytes: the number of whole pages
-    /// with the lowest read cost (see [`best_node`]).
+    /// Returns the size in bytes of a run's leaf for records of `record` bytes. It is the number of
+    /// whole pages with the lowest cost of reads (see [`best_node`]).
     pub(crate) fn leaf_bytes(&self, record: f64) -> f64 {
         let best = best_node(record as u64, self.half_bandwidth);
         let pages = (best + self.page_bytes / 2) / self.page_bytes;

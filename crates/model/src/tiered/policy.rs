@@ -1,9 +1,10 @@
-//! The decisions of the tree, applied to amounts. They equal those of `alluvium_trees::tiered`,
-//! whose `policy.rs` explains them.
+//! The policies of the tree, applied to simulated nodes. They are the same as those of
+//! `alluvium_trees::tiered`; see its `policy.rs` for an explanation.
 
 use super::parameters::TreeShape;
 
-/// Returns the child to which a node flushes next, if it must, given the bytes and runs of each.
+/// Returns the index of the child to which a node must flush next, or `None` if no flush is due.
+/// `children` contains the number of bytes and the number of runs of each child.
 pub(super) fn flush(shape: &TreeShape, children: &[(f64, usize)]) -> Option<usize> {
     let most = |less: &dyn Fn(usize, usize) -> bool| {
         (0..children.len()).reduce(|best, other| if less(best, other) { other } else { best })
@@ -18,13 +19,13 @@ pub(super) fn flush(shape: &TreeShape, children: &[(f64, usize)]) -> Option<usiz
     is_due.then_some(fullest)
 }
 
-/// Share of obsolete versions from which on a leaf is rewritten.
+/// Minimum fraction of obsolete versions from which on a leaf is rewritten.
 pub(super) const STALE: f64 = 0.34;
 
-/// Crowding below which compactions also reclaim space.
+/// Crowding of the tree below which compactions also reclaim space.
 const BUSY: f64 = 0.75;
 
-/// Returns the number of pieces into which a leaf is split; 1 if it is not split.
+/// Returns the number of pieces into which a leaf must be split, or 1 if no split is due.
 pub(super) fn pieces_of_leaf(shape: &TreeShape, bytes: f64, stale: f64) -> usize {
     let most = shape.node_bytes();
     if bytes > most && (stale < STALE || bytes > 2.0 * most) {
@@ -34,7 +35,7 @@ pub(super) fn pieces_of_leaf(shape: &TreeShape, bytes: f64, stale: f64) -> usize
     }
 }
 
-/// Returns whether a compaction of a leaf rewrites it completely.
+/// Returns whether a compaction must rewrite a leaf completely.
 pub(super) fn rewrites(shape: &TreeShape, bytes: f64, stale: f64, crowding: f64) -> bool {
     let most = shape.node_bytes();
     if stale < STALE {
@@ -47,13 +48,13 @@ pub(super) fn rewrites(shape: &TreeShape, bytes: f64, stale: f64, crowding: f64)
     }
 }
 
-/// Returns whether a leaf merges its oldest runs.
+/// Returns whether a leaf has so many runs that its oldest runs must be merged.
 pub(super) fn is_crowded(shape: &TreeShape, runs: usize) -> bool {
     runs > 2 * shape.fanout as usize
 }
 
-/// Returns how many of a leaf's oldest own groups are merged into one run. `groups` has the number
-/// of runs and the bytes of each, oldest first.
+/// Returns how many of the oldest groups of a leaf must be merged into one run. `groups` contains
+/// the number of runs and the number of bytes of each group, oldest first.
 pub(super) fn oldest(shape: &TreeShape, groups: &[(usize, f64)]) -> usize {
     let fanout = shape.fanout as usize;
     let mut left: usize = groups.iter().map(|group| group.0).sum();
@@ -71,7 +72,7 @@ pub(super) fn oldest(shape: &TreeShape, groups: &[(usize, f64)]) -> usize {
     count
 }
 
-/// Returns the number of pieces into which a node is split.
+/// Returns the number of pieces into which an index node must be split, or 1 if no split is due.
 pub(super) fn pieces_of_index(shape: &TreeShape, children: usize, is_root: bool) -> usize {
     let fanout = shape.fanout as usize;
     let most = if is_root { 2 * fanout } else { fanout };
@@ -82,13 +83,14 @@ pub(super) fn pieces_of_index(shape: &TreeShape, children: usize, is_root: bool)
     }
 }
 
-/// Number of maplets of one size that are merged.
+/// Number of maplets of similar size that are merged.
 const TIER: usize = 4;
-/// Maximum number of runs that a maplet distinguishes.
+/// Maximum number of runs that a maplet can distinguish.
 const MOST_RUNS: usize = 64;
 
-/// Returns how many of the newest maplets are merged with a new run's fingerprints, given the
-/// number of runs of each.
+/// Returns how many of the newest maplets must be merged with the fingerprints of a new run. `runs`
+/// contains the number of runs of each maplet, and `shares` whether enough of the maplet belongs to
+/// the pivot's range.
 pub(super) fn maplets(runs: &[usize], shares: &[bool]) -> usize {
     let (mut start, mut size) = (runs.len(), 1);
     loop {
@@ -123,7 +125,7 @@ mod tests {
 
     #[test]
     fn decisions_are_those_of_the_tree() {
-        // The same cases as in the tests of `alluvium_trees::tiered::policy`.
+        // These cases are the same as in the tests of `alluvium_trees::tiered::policy`.
         let flushed = |children: &[(f64, usize)]| flush(&SHAPE, children);
         assert_eq!(flushed(&[(100.0, 2), (200.0, 2), (100.0, 2)]), None);
         assert_eq!(flushed(&[(100.0, 2), (201.0, 2), (100.0, 2)]), Some(1));

@@ -1,10 +1,11 @@
-//! Device reads of lookups, given the available memory.
+//! Predicts the device reads of lookups for a given amount of memory.
 //!
-//! A lookup queries a page of each maplet on its path, and reads the leaf of the newest run that
-//! has its key, after index nodes of that run. [`cache`](crate::cache) predicts which pages are
-//! cached; the record cache contains the most recently requested records (Che et al., "Hierarchical
-//! Web Caching Systems", 2002). A leaf of *k* records is requested with any of its keys; the keys
-//! of a young run are popular ones.
+//! A lookup queries a page of each maplet on its path. It then reads the leaf of the newest run
+//! that contains the key, after the index nodes of that run. [`cache`](crate::cache) predicts which
+//! of these pages are in the page cache. The record cache is assumed to contain the most recently
+//! requested records (Che et al., "Hierarchical Web Caching Systems", 2002). A leaf of *k* records
+//! is requested whenever any of its keys is requested. The keys in a young run are mostly popular
+//! ones.
 
 use super::WriteSimulation;
 use super::amounts::{RunGroup, SimulatedRun};
@@ -13,80 +14,81 @@ use crate::Popularity;
 use crate::cache::{CacheLoad, CacheResidency, EvictionTimes, IdleProbabilities};
 use crate::parameter::{BadParameter, at_least, require};
 
-/// The memory, and the kinds of lookups.
+/// The sizes of the caches, and the proportions of the kinds of lookups.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LookupSettings {
     /// Size of the page cache in bytes.
     pub page_cache_bytes: f64,
     /// Size of the record cache in bytes.
     pub record_cache_bytes: f64,
-    /// Share of lookups of absent keys.
+    /// Fraction of lookups that are for keys that do not exist.
     pub misses: f64,
-    /// Share of deleted keys among those, for which a tombstone may exist.
+    /// Fraction of these lookups that are for deleted keys, for which there may be a tombstone.
     pub deleted: f64,
 }
 
-/// Predicted device reads of lookups.
+/// The predicted device reads of lookups.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LookupReads {
-    /// Reads per lookup of a present key.
+    /// Device reads per lookup of a key that exists.
     pub hit: f64,
-    /// Reads per lookup of an absent key.
+    /// Device reads per lookup of a key that does not exist.
     pub miss: f64,
-    /// Average of `hit` and `miss`, weighted by the share of lookups of absent keys.
+    /// Average of `hit` and `miss`, weighted by how often keys that do not exist are looked up.
     pub mean: f64,
-    /// Reads of maplets and index nodes per lookup of a present key, included in `hit`.
+    /// Reads of maplets and index nodes per lookup of a key that exists. They are included in
+    /// `hit`.
     pub guides: f64,
-    /// Share of key lookups answered by the record cache.
+    /// Fraction of the lookups of keys that the record cache answers.
     pub record_hits: f64,
     /// Number of maplets that a lookup queries.
     pub questions: f64,
-    /// Bytes of maplets and index nodes, including roots: the memory needed for one read per
-    /// lookup.
+    /// Bytes of maplets and index nodes, including roots. With this much memory, a lookup needs
+    /// only one device read.
     pub guide_bytes: f64,
 }
 
-/// Overhead of a record in the record cache, in addition to key and value.
+/// Overhead in bytes of a record in the record cache, in addition to its key and value.
 pub(crate) const RECORD_OVERHEAD: f64 = 48.0;
-/// Share of a cache's bytes used for pages; the rest is used for its tables and for reads in
-/// progress.
+/// Fraction of the page cache's bytes that is used for pages. The rest is used for its tables and
+/// for reads in progress.
 const PAGES: f64 = 0.9;
-/// Bytes of unused frames: 64 free pages, and about half that number which readers may still hold.
+/// Bytes of unused page frames: 64 free pages, and about half as many that readers may still pin.
 const FREE: f64 = 96.0 * 4096.0;
-/// Share of lookups below which the record cache is considered to answer all of them.
+/// Fraction of lookups below which the record cache is considered to answer all lookups.
 const FEW: f64 = 1e-9;
-/// Number of sampled paths through the tree.
+/// Number of paths through the tree that are sampled.
 const WAYS: usize = 6;
-/// Number of bisections for T.
+/// Number of bisection steps by which the characteristic time T is found.
 const STEPS: usize = 50;
 
-/// Pages with equal request rates.
+/// A number of pages that have the same request rate.
 #[derive(Clone, Copy, Debug)]
 struct IndexPages {
     pages: f64,
-    /// Request rate of one page, per lookup.
+    /// Number of requests of one page per lookup.
     rate: f64,
 }
 
-/// The leaves of one run on one path.
+/// The leaves of one run, as part of one path through the tree.
 #[derive(Clone, Debug)]
 struct RunLeaves {
     pages: f64,
-    /// Share of all keys that this path represents.
+    /// Fraction of all keys that the path represents.
     share: f64,
-    /// Records per leaf of this run.
+    /// Number of records in a leaf of the run.
     in_leaf: f64,
-    /// For each popularity group: the share of its keys in the run, and the share of those that are
-    /// in no newer run.
+    /// For each popularity group, two fractions: the fraction of its keys that are in the run, and
+    /// the fraction of these keys that are in no newer run.
     groups: Vec<(f64, f64)>,
-    /// Share of these keys that were requested since they were last merged with all older data;
-    /// only these may have a tombstone.
+    /// Fraction of these keys that were requested since they were last merged with all older data.
+    /// Only these keys can have a tombstone.
     requested: Vec<f64>,
 }
 
 impl WriteSimulation {
-    /// Estimates the device reads of lookups. Present keys are looked up with the popularity of
-    /// updates.
+    /// Predicts the device reads of lookups. The popularity distribution of the lookups of existing
+    /// keys is assumed to be that of updates.
     ///
     /// # Errors
     /// [`BadParameter`] if the memory is negative, or if the misses are not between 0 and 1.
@@ -128,15 +130,16 @@ impl WriteSimulation {
 struct ReadModel<'f> {
     flow: &'f WriteSimulation,
     lookups: LookupSettings,
-    /// Request rate of a key of each group after the record cache.
+    /// For each popularity group, the rate of requests for one key that the record cache does not
+    /// answer.
     rates: Vec<f64>,
     record_hits: f64,
     guides: Vec<IndexPages>,
-    /// Pages of index roots, which are in memory outside of the caches.
+    /// Number of pages of index roots, which are in memory but not in the caches.
     roots: f64,
     leaves: Vec<RunLeaves>,
     questions: f64,
-    /// Number of false-positive runs per path for an absent key.
+    /// Average number of runs that maplets return falsely for a key that does not exist.
     false_positives: f64,
 }
 
@@ -167,7 +170,7 @@ impl<'f> ReadModel<'f> {
         model
     }
 
-    /// Determines which lookups the record cache answers.
+    /// Computes which lookups the record cache answers.
     fn cache_records(&mut self) {
         let groups = self.flow.scale.uniques.popularity().groups();
         let record = self.flow.records.bytes() + RECORD_OVERHEAD;
@@ -191,7 +194,8 @@ impl<'f> ReadModel<'f> {
             .collect();
     }
 
-    /// Returns the share of lookups that reach the tree.
+    /// Returns the fraction of lookups that the record cache does not answer, so that they reach
+    /// the tree.
     fn asking(&self) -> f64 {
         1.0 - (1.0 - self.lookups.misses) * self.record_hits
     }
@@ -215,12 +219,13 @@ impl<'f> ReadModel<'f> {
         self.questions = questions;
     }
 
-    /// Adds the leaves on one path, newest run first; `share` is the path's share of all.
+    /// Adds the leaves on one path, newest run first. `share` is the fraction of all keys that the
+    /// path represents.
     fn add_path(&mut self, way: &LeafPath<'_>, share: f64) {
         let (scale, bits) = (&self.flow.scale, self.flow.shape.fingerprint_bits);
         let popularity = scale.uniques.popularity();
         let keys = popularity.keys();
-        // Keys of each group that are in no newer run.
+        // For each popularity group, the fraction of its keys that are in no newer run.
         let mut left = vec![1.0; popularity.groups().len()];
         let mut strangers = 0.0;
         for group in way.groups.iter().rev() {
@@ -260,7 +265,8 @@ impl<'f> ReadModel<'f> {
         self.false_positives += strangers * share;
     }
 
-    /// Adds the index nodes above leaves; the root of each run is in memory.
+    /// Adds the index nodes above the leaves, except the root of each run, which is always in
+    /// memory.
     fn see_index(&mut self) {
         let (flow, mut pages, mut roots) = (self.flow, 0.0, 0.0);
         flow.root.visit(&mut |node| {
@@ -287,12 +293,14 @@ impl<'f> ReadModel<'f> {
         }
     }
 
-    /// Returns the idle probabilities of keys of each group.
+    /// Returns, for each popularity group, the probabilities that one of its keys is not requested
+    /// within the characteristic times.
     fn idles(&self, times: &EvictionTimes) -> Vec<IdleProbabilities> {
         self.rates.iter().map(|rate| times.idle(*rate)).collect()
     }
 
-    /// Returns the average request rate of a key in a run, and its idle probabilities.
+    /// Returns the average request rate of the keys in a run, and the average probabilities that
+    /// such a key is not requested within the characteristic times.
     fn keys(&self, leaves: &RunLeaves, idles: &[IdleProbabilities]) -> (f64, IdleProbabilities) {
         let groups = self.flow.scale.uniques.popularity().groups();
         let rated = || groups.iter().zip(&leaves.groups).zip(&self.rates);
@@ -306,7 +314,7 @@ impl<'f> ReadModel<'f> {
         )
     }
 
-    /// Returns the load of the cached pages.
+    /// Returns the load of the page cache for given characteristic times.
     fn load(&self, times: &EvictionTimes) -> CacheLoad {
         let mut load = CacheLoad::default();
         for guide in &self.guides {
@@ -359,8 +367,8 @@ impl<'f> ReadModel<'f> {
         }
     }
 
-    /// Returns the reads of leaves, the lookups that need a leaf, and the reads that may find a
-    /// tombstone.
+    /// Returns three numbers per lookup: the reads of leaves, the lookups that need a leaf, and the
+    /// reads that may find a tombstone.
     fn leaf_reads(&self, times: &EvictionTimes) -> (f64, f64, f64) {
         let groups = self.flow.scale.uniques.popularity().groups();
         let (mut reads, mut found, mut of_requested) = (0.0, 0.0, 0.0);
@@ -373,7 +381,8 @@ impl<'f> ReadModel<'f> {
             let rated = rated.zip(&leaves.requested);
             for ((((group, rate), idle), (has, newest)), requested) in rated {
                 let asks = leaves.share * group.keys * rate * has * newest;
-                // The looked-up key is one whose newest record is here.
+                // The page is requested by lookups of the key, whose latest record it contains, and
+                // by lookups of its other keys.
                 let stay = times.stay(rate + others * rate_of_others, idle.and(of_others));
                 found += asks;
                 reads += asks * (1.0 - stay.there);
@@ -384,12 +393,12 @@ impl<'f> ReadModel<'f> {
     }
 }
 
-/// Returns the bytes of a cache that are used for pages.
+/// Returns the number of bytes of a cache that are used for pages.
 fn of_pages(cache_bytes: f64) -> f64 {
     (PAGES * cache_bytes - FREE).max(cache_bytes / 4.0)
 }
 
-/// Returns the probability of a request at this rate within a time.
+/// Returns the probability that an item with the request rate `rate` is requested within `time`.
 fn held(rate: f64, time: f64) -> f64 {
     if time.is_infinite() {
         1.0
@@ -398,7 +407,8 @@ fn held(rate: f64, time: f64) -> f64 {
     }
 }
 
-/// Returns the time within which the requested items just fit; infinite if all items fit.
+/// Returns the characteristic time of a cache: the time within which as many items are requested as
+/// fit into the cache. The result is infinite if all items fit.
 fn solve(capacity: f64, asked: impl Fn(f64) -> f64) -> f64 {
     if capacity <= 0.0 {
         return 0.0;
@@ -418,14 +428,14 @@ fn solve(capacity: f64, asked: impl Fn(f64) -> f64) -> f64 {
     low.exp()
 }
 
-/// Returns the miss rate of a cache of `cache_bytes`, for pages with `in_page` scattered keys and
-/// `page_bytes` bytes.
+/// Returns the miss rate of a page cache of `cache_bytes` bytes. A page has `page_bytes` bytes and
+/// contains `in_page` scattered keys.
 pub(crate) fn missed(popularity: &Popularity, in_page: f64, page_bytes: f64, cache_bytes: f64) -> f64 {
     missed_behind(popularity, 0.0, in_page, page_bytes, cache_bytes)
 }
 
-/// Returns the share of requests that reach the device if a cache of this number of records is
-/// queried first.
+/// Returns the fraction of requests that reach the device if a cache of `records` records is
+/// queried before the page cache.
 pub(crate) fn missed_behind(
     popularity: &Popularity,
     records: f64,
@@ -438,7 +448,7 @@ pub(crate) fn missed_behind(
         popularity.groups().iter().map(of).sum()
     };
     let records_time = solve(records, kept);
-    // The requests of each key that the record cache does not answer.
+    // Compute the requests of each key that the record cache does not answer.
     let left: Vec<(f64, f64)> = popularity
         .groups()
         .iter()
@@ -472,7 +482,7 @@ pub(crate) fn missed_behind(
         .sum()
 }
 
-/// Adds pages to those with a similar request rate.
+/// Adds pages to the list. If it has pages with a similar request rate, the two are combined.
 fn add(guides: &mut Vec<IndexPages>, pages: f64, rate_of_all: f64) {
     let rate = rate_of_all / pages;
     let near = guides
@@ -487,7 +497,7 @@ fn add(guides: &mut Vec<IndexPages>, pages: f64, rate_of_all: f64) {
     }
 }
 
-/// The groups on the path from the root to one leaf, oldest first.
+/// The groups of runs on the path from the root to one leaf, oldest first.
 struct LeafPath<'n> {
     width: f64,
     groups: Vec<&'n RunGroup>,

@@ -1,4 +1,4 @@
-//! Simulated changes of shape: flushes, splits, new roots.
+//! Simulated changes to the shape of the tree: flushes, splits, and new roots.
 
 use super::amounts::RunGroup;
 use super::node::{SimulatedNode, SimulatedPivot, SizeModel};
@@ -12,15 +12,16 @@ pub(super) enum NodePosition {
     Inner,
 }
 
-/// State used by changes of shape.
+/// The parameters on which changes to the shape of the tree depend.
 pub(super) struct ShapeSimulator<'s> {
     pub(super) shape: &'s TreeShape,
     pub(super) scale: &'s SizeModel,
 }
 
 impl ShapeSimulator<'_> {
-    /// Flushes a node and its descendants until no more flushes are due, and splits nodes that have
-    /// become too large. Returns the pieces.
+    /// Flushes a node and its descendants until no flush is due, and splits nodes that have become
+    /// too large. Returns the nodes into which the given node was split, or the node itself if it
+    /// was not split.
     pub(super) fn settle(&self, mut node: SimulatedNode, rank: NodePosition) -> Vec<SimulatedNode> {
         if !node.is_leaf() {
             while let Some(index) = self.victim(&node) {
@@ -68,8 +69,8 @@ impl ShapeSimulator<'_> {
         if count == 1 {
             return vec![node];
         }
-        // Data that spans a split counts on both sides; if that is nearly all, the leaf is not
-        // split.
+        // Data that is on both sides of a split remains in both pieces. If nearly all data is like
+        // this, the leaf is not split.
         let first = piece();
         if self.scale.weight(&first.pivots[0]) > bytes * 7.0 / 8.0 {
             return vec![node];
@@ -97,7 +98,7 @@ impl ShapeSimulator<'_> {
         (0..count).map(piece).collect()
     }
 
-    /// Adds new roots above several nodes until one remains.
+    /// Adds new roots above the nodes until a single node remains, and returns it.
     pub(super) fn add_roots(&self, mut nodes: Vec<SimulatedNode>) -> SimulatedNode {
         while nodes.len() > 1 {
             let root = SimulatedNode {
@@ -115,8 +116,8 @@ impl ShapeSimulator<'_> {
     }
 }
 
-/// Marks a single run as compacted if it overlaps no other. Scattered keys overlap wherever there
-/// are two runs.
+/// Marks a run as compacted if it is the only run of its pivot. Keys are scattered, so two runs of
+/// a pivot always overlap.
 fn adopt(node: &mut SimulatedNode) {
     for pivot in &mut node.pivots {
         if pivot.live.len() == 1 && pivot.runs() == 1 {
