@@ -1,4 +1,4 @@
-//! Bundles of arrays and of trees, as users choose them.
+//! Tests of keyspaces whose structure is a bundle of arrays or a bundle of trees.
 
 use super::{memory, pairs, small};
 use crate::admin::simulation::{DirectoryOpener as _, StoreScale};
@@ -139,7 +139,8 @@ fn the_model_says_what_updates_write() {
         };
         (boa(lambda, refined), model, 0.3)
     });
-    // The time of a rebuild of a part of a bundle of trees depends on the position of its keys.
+    // When a part of a bundle of trees is rebuilt depends on the position of its keys, so the
+    // tolerance is larger here.
     let trees = [4, 8].map(|lambda| {
         let model = Model::Bot {
             lambda: lambda.into(),
@@ -184,7 +185,7 @@ fn the_model_says_what_updates_write() {
             ..MachineProfile::default()
         };
         let cost = model.cost(&workload, &machine).unwrap();
-        // Without the log, which writes whole blocks for each commit.
+        // Subtract the cost of the log, which writes whole blocks for each commit.
         let predicted = cost.write_amplification.middle - 140.0 / 116.0;
         assert!(
             (measured / predicted - 1.0).abs() < near,

@@ -1,5 +1,5 @@
-//! Behaviour of a keyspace that is independent of its structure: each part of the suite runs on
-//! every kind.
+//! Tests of the behaviour that all structures have in common. Each part of the suite runs on every
+//! kind of structure.
 
 use super::{directories, memory, spread};
 use crate::admin::changes::Change;
@@ -15,10 +15,11 @@ use alluvium_dictionary::merge::{CompactionFilter, FilterCandidate, FilterVerdic
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// A part of the suite. It receives a store and a new keyspace with the merge operator `append`.
+/// A part of the test suite. It receives a store and a new keyspace with the merge operator
+/// `append`.
 type Part = fn(&Db, &Keyspace, &Context);
 
-/// Moves the writes of a part to a layer of the store.
+/// How the writes of a part are moved to a certain layer of the store.
 struct Context {
     /// Leaves the writes in the memtable, flushes them, or compacts them.
     settle: fn(&Db),
@@ -37,8 +38,8 @@ fn options() -> KeyspaceOptions {
     KeyspaceOptions::new().merge_operator("append")
 }
 
-/// Runs a part on every kind, with its writes in memory, flushed, and compacted, on one tier and on
-/// two.
+/// Runs a part of the suite on every kind of structure, on one tier and on two. For each of them,
+/// the part runs with its writes in memory, flushed, and compacted.
 fn each(part: Part) {
     for (structure, form) in kinds() {
         UNNAMED.set(form);
@@ -53,7 +54,7 @@ fn each(part: Part) {
     }
 }
 
-/// Returns every structure, the hashed one in each of its forms.
+/// Returns every structure. The hashed structure is returned once for each of its forms.
 fn kinds() -> impl Iterator<Item = (StructureKind, HashedForm)> {
     let arrays = |(lambda, refined)| HashedForm::Boa { lambda, refined };
     let bundles = [(2, false), (4, true)].map(arrays).into_iter();
@@ -201,7 +202,7 @@ fn a_walk_goes_where_it_is_sent_from_either_end() {
         assert!(iter.next().is_none());
         iter.seek("00");
         assert_eq!(iter.next().unwrap().unwrap().0, b"10");
-        // An iterator does not return a key that is inserted behind it.
+        // A key that is inserted behind an iterator's position is not returned.
         let mut iter = k.iter();
         iter.next();
         k.put("01", "").unwrap();
@@ -291,7 +292,7 @@ fn a_keyspace_is_renamed_and_dropped() {
     });
 }
 
-/// Removes small values.
+/// A compaction filter that removes small values.
 #[derive(Debug)]
 struct Large;
 
@@ -339,7 +340,8 @@ fn what_is_acknowledged_is_there_after_the_store_is_opened_again() {
             settle(&db);
             k.merge("b", "2").unwrap();
             k.delete("a").unwrap();
-            // Simulates the death of the process: the rest is in the log.
+            // Simulate a crash of the process. The writes that were not flushed are only in the
+            // log.
             db.abandon();
             drop((k, db));
             let db = spread().open_existing_in(directories).unwrap();

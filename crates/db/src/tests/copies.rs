@@ -1,5 +1,5 @@
-//! Copies, restored stores, damaged extent maps and read-only openings of a store with both kinds
-//! of structures.
+//! Tests of copies, restored stores, damaged extent maps and read-only openings, with a store that
+//! contains every persistent structure.
 
 use super::{directories, memory, one_of_each, pairs, small, spread};
 use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
-/// Returns the contents of a store, which must be intact.
+/// Returns the contents of a store, after checking that the store is intact.
 fn contents(db: &Db) -> Contents {
     assert_eq!(db.check().unwrap(), Vec::<String>::new());
     let of = |name: String| {
@@ -28,8 +28,8 @@ fn contents(db: &Db) -> Contents {
     db.keyspaces().into_iter().map(of).collect()
 }
 
-/// Fills a keyspace of each kind, either with few records that fit into the root, or with enough to
-/// need separate nodes.
+/// Writes records to a keyspace of each kind. With few records, the map fits into its root; with
+/// many, it needs separate nodes.
 fn fill(db: &Db, from: u32, to: u32) {
     for keyspace in one_of_each(db, &KeyspaceOptions::new()) {
         for number in from..to {
@@ -50,7 +50,7 @@ fn a_copy_holds_both_kinds_and_is_restored() {
         let db = spread().open_in(&directory).unwrap();
         fill(&db, 0, count);
         db.compact().unwrap();
-        // Flushed before, and only in the log.
+        // Write more records, which are only in the log. Earlier records were flushed.
         fill(&db, count, count + count / 2);
         let wanted = contents(&db);
         let copy = directories(tiers);
@@ -74,7 +74,7 @@ fn a_copy_holds_both_kinds_and_is_restored() {
     }
 }
 
-/// Truncates the extent map in its middle.
+/// Truncates the file of the extent map in its middle.
 fn damage_the_map(directory: &Arc<dyn Directory>) {
     let names = directory.list().unwrap();
     let map = names.iter().find(|name| name.starts_with("extents-")).unwrap();
@@ -102,14 +102,14 @@ fn an_extent_map_is_rebuilt_from_both_kinds() {
         assert!(!report.done.is_empty(), "{report}");
         let db = small().open_existing_in(directory).unwrap();
         assert_eq!(contents(&db), wanted);
-        // New writes do not overwrite extents in use.
+        // Check that new writes do not overwrite extents in use.
         fill(&db, count, 2 * count);
         db.checkpoint().unwrap();
         contents(&db);
     }
 }
 
-/// Flips a bit of the first page that the root of a map references.
+/// Flips a bit in the first page to which the root of a map refers.
 fn damage_the_contents(directory: &Arc<dyn Directory>) {
     let pointer = {
         let file = SuperblockFile::open(&**directory, FileAccessMode::ReadOnly).unwrap();
@@ -138,11 +138,11 @@ fn a_map_that_cannot_be_read_is_given_up_by_a_repair_and_the_rest_is_kept() {
         let db = small().open_in(Arc::clone(&directory)).unwrap();
         fill(&db, 0, 3000);
         let wanted = contents(&db);
-        // Both generations contain it.
+        // Make sure that both generations contain the damaged page.
         db.compact().unwrap();
         db.checkpoint().unwrap();
         if rest > 0 {
-            // These are only in the log.
+            // These records are only in the log.
             for keyspace in one_of_each(&db, &KeyspaceOptions::new()) {
                 for number in 0..rest {
                     keyspace
@@ -191,7 +191,7 @@ fn a_check_says_how_much_of_a_manifest_it_has_read() {
     fill(&db, 0, 10);
     db.checkpoint().unwrap();
     assert_eq!(manifest(&db), (false, false), "it is in the superblock");
-    // Contents of a map that fit into its root, while the root does not fit into the superblock.
+    // The contents of the map now fit into its root, but the root does not fit into the superblock.
     fill(&db, 10, 70);
     db.checkpoint().unwrap();
     assert_eq!(manifest(&db), (true, true));
@@ -207,7 +207,7 @@ fn where_a_keyspace_was_is_forgotten_once_nothing_is_left_of_it() {
     db.close().unwrap();
     let db = open();
     assert!(!db.keyspaces().contains(&"Map".to_owned()));
-    // The number is not reused; the map is, and it is empty.
+    // The number of a dropped keyspace is not reused. The map structure is reused, and it is empty.
     let again = one_of_each(&db, &KeyspaceOptions::new());
     let map = again.iter().find(|keyspace| keyspace.name() == "Map").unwrap();
     let lasting = StructureKind::ALL

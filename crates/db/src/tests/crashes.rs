@@ -1,5 +1,5 @@
-//! Stores with both kinds of structures, on one tier and on two, under the crash driver and on
-//! failing devices.
+//! Crash tests and fault injection on stores with structures of several kinds, on one tier and on
+//! two.
 
 use super::story::Whole;
 use crate::options::HashedForm;
@@ -8,7 +8,7 @@ use alluvium_sim::{CrashCampaign, FaultCampaign, RunSettings};
 use alluvium_storage::log::SegmentAccess;
 use std::collections::BTreeMap;
 
-/// Number of crash images to judge.
+/// Number of crash images to check.
 const POINTS: u64 = 160;
 
 const COMMAND: &str = "cargo test -p alluvium --lib -- a_store_with_both_kinds_survives --nocapture";

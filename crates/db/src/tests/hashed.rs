@@ -1,4 +1,4 @@
-//! Hashed keyspaces, as users choose them.
+//! Tests of hashed keyspaces through the public interface.
 
 use super::{memory, pairs, small, tiny};
 use crate::admin::changes::Change;
@@ -123,7 +123,8 @@ fn points_transactions_and_expiry_work_across_structures() {
     );
 }
 
-/// Returns the view of a transaction, sorted; checks that no key occurs twice.
+/// Returns the records of a keyspace as a transaction sees them, sorted. Panics if a key occurs
+/// twice.
 fn seen(
     transaction: &crate::transaction::Transaction,
     k: &crate::keyspace::Keyspace,
@@ -294,7 +295,8 @@ fn hash_stores_that_are_too_many_are_counted_and_hold_writers_back() {
         k.ingest([(load.to_be_bytes(), "loaded")]).unwrap();
         crowding.push(db.engine().dictionaries.read_amplification_percent());
     }
-    // Eight hash stores may wait next to an empty sorted store, and twice as many throttle writers.
+    // Up to eight hash stores may accumulate while the sorted store is empty. With twice as many,
+    // writers are throttled.
     assert_eq!((crowding[7], crowding[15], crowding[31]), (50, 100, 200));
     let stats = db.stats().hashed.unwrap();
     assert_eq!((stats.hash_stores, stats.merges), (40, 0));
@@ -346,7 +348,7 @@ fn a_walk_goes_on_behind_any_key_in_every_structure() {
             );
         }
         assert_eq!(found, walked, "each key once, k{number}");
-        // Iteration can also continue after a deleted key.
+        // An iteration can also be continued after a key that was deleted.
         k.delete(&walked[10]).unwrap();
         assert_eq!(k.unordered().after(&walked[10]).count(), 29);
     }
@@ -369,7 +371,7 @@ fn the_model_says_what_updates_write_and_how_much_memory_is_taken() {
     let mut random = fastrand::Rng::with_seed(31);
     (0..KEYS / 500).for_each(|part| put(&mut (500 * part..500 * (part + 1))));
     db.compact().unwrap();
-    // Enough rounds of merges that the progress of the last one does not matter.
+    // Run so many rounds of merges that the progress of the last round has no effect on the result.
     let (before, mut memory_bytes) = (db.stats(), Vec::new());
     for _ in 0..300 {
         put(&mut (0..500).map(|_| random.u64(..KEYS)));
@@ -396,7 +398,7 @@ fn the_model_says_what_updates_write_and_how_much_memory_is_taken() {
     };
     let index = HashIndex::PaCHash;
     let cost = Model::Hashed { index }.cost(&workload, &machine).unwrap();
-    // Without the log, which writes whole blocks for each commit.
+    // Subtract the cost of the log, which writes whole blocks for each commit.
     let predicted = cost.write_amplification.middle - 140.0 / 116.0;
     assert!(
         (measured / predicted - 1.0).abs() < 0.2,

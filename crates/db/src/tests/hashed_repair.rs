@@ -1,4 +1,5 @@
-//! Repair of stores with hashed keyspaces, with damage at every position of their data files.
+//! Tests of the repair of stores with hashed keyspaces, with damage at every position of their data
+//! files.
 
 use super::{directories, memory, pairs, small, spread};
 use crate::admin::repair::RepairReport;
@@ -33,8 +34,9 @@ fn bot() -> KeyspaceOptions {
     KeyspaceOptions::new().structure(Structure::Hashed(HashedOptions::default().form(form)))
 }
 
-/// Creates a store with two hashed keyspaces and one in the tree. Hashed records are in the sorted
-/// store and in a hash store; some keys and values are stored separately.
+/// Creates a store with two hashed keyspaces and one keyspace in the tree. Some hashed records are
+/// in the sorted store and others in a hash store. Some keys and values are stored separately from
+/// their records. Returns the contents of the keyspaces.
 fn filled(directories: &TierDirectories, options: &KeyspaceOptions) -> BTreeMap<&'static str, Pairs> {
     let db = spread().open_in(directories.clone()).unwrap();
     let k = db.keyspace_with("k", options).unwrap();
@@ -52,7 +54,8 @@ fn filled(directories: &TierDirectories, options: &KeyspaceOptions) -> BTreeMap<
     db.compact().unwrap();
     let young = (0..300u32).map(|number| ((2 * number).to_be_bytes(), [b'w'; 80]));
     k.ingest(young).unwrap();
-    // Both generations have the same runs, so the older one does not help.
+    // Two checkpoints are made so that both generations have the same runs. A repair then cannot
+    // avoid the damage by using the older generation.
     tree.put("later", "v").unwrap();
     db.checkpoint().unwrap();
     tree.put("last", "v").unwrap();
@@ -71,12 +74,12 @@ fn pages(directory: &Arc<dyn Directory>, name: &str) -> u64 {
         .div_ceil(PAGE)
 }
 
-/// Changes a byte of a page of the data file. Returns whether the page contains data.
+/// Changes a byte in a page of the data file. Returns whether the page contains data.
 fn damage(directory: &Arc<dyn Directory>, page: u64) -> bool {
     damage_of(directory, "tier-0.data", page)
 }
 
-/// Changes a byte of a page of any file.
+/// Changes a byte in a page of any file. Returns whether the page contains data.
 fn damage_of(directory: &Arc<dyn Directory>, name: &str, page: u64) -> bool {
     let file = directory.open(name, FileOptions::BUFFERED).unwrap();
     let len = PAGE.min(file.len() - page * PAGE) as usize;
@@ -89,8 +92,8 @@ fn damage_of(directory: &Arc<dyn Directory>, name: &str, page: u64) -> bool {
     true
 }
 
-/// Repairs a store. Returns `None` if the leaf of the tree with the catalog is damaged: without the
-/// catalog no keyspace is known.
+/// Repairs a store and returns the report. Returns `None` if the leaf of the tree that contains the
+/// catalog is damaged, because no keyspace is known without the catalog.
 fn repaired(directories: &TierDirectories) -> Option<RepairReport> {
     match small().repair_in(directories.clone()) {
         Ok(report) => Some(report),
@@ -101,7 +104,7 @@ fn repaired(directories: &TierDirectories) -> Option<RepairReport> {
     }
 }
 
-/// Returns the keys of a keyspace that are missing or have another value.
+/// Returns the keys of a keyspace that are missing after a repair or have a different value.
 fn differing(before: &Pairs, after: &Pairs) -> BTreeSet<Vec<u8>> {
     assert!(
         after.keys().all(|key| before.contains_key(key)),
@@ -112,7 +115,7 @@ fn differing(before: &Pairs, after: &Pairs) -> BTreeSet<Vec<u8>> {
     differing.map(|(key, _)| key.clone()).collect()
 }
 
-/// Returns the kinds of loss that a report mentions.
+/// Returns the kinds of loss that a repair report mentions.
 fn kinds(report: &RepairReport) -> impl Iterator<Item = &'static str> {
     const KINDS: [&str; 5] = [
         "all records of part",
@@ -130,7 +133,7 @@ fn all(db: &Db) -> BTreeMap<&'static str, Pairs> {
     NAMES.map(of).into_iter().collect()
 }
 
-/// Panics unless a report mentions all losses of a keyspace, and these are small.
+/// Panics unless a report mentions all losses of a keyspace, and the losses are small.
 fn is_told(name: &str, [before, after]: [&Pairs; 2], report: &RepairReport) {
     let differing = differing(before, after);
     let begin = format!("keyspace {name}, ");
@@ -142,14 +145,14 @@ fn is_told(name: &str, [before, after]: [&Pairs; 2], report: &RepairReport) {
         differing.len()
     );
     if told.iter().all(|told| told.contains("a value in")) {
-        // Each of these keys is named.
+        // The report must name each key that differs.
         let names = |key: &Vec<u8>| {
             let from = format!("keys from \"{}\" ", key.escape_ascii());
             told.iter().any(|told| told.contains(&from))
         };
         assert!(differing.iter().all(names), "{report}");
     }
-    // At most a part, or a hash store with half of the keys.
+    // The loss must not exceed a part of the sorted store, or a hash store with half of the keys.
     assert!(
         differing.len() < before.len() * 2 / 3,
         "{} of {name} differ",
@@ -184,7 +187,7 @@ fn damage_to_any_page_of_a_bundle_of_trees_loses_what_the_report_says_and_nothin
 fn damage_any_page(options: &KeyspaceOptions, tiers: usize) {
     let own = directories(tiers);
     let before = filled(&own, options);
-    // The gate damages some of the pages.
+    // To save time, only some of the pages are damaged, unless the tests run with full effort.
     let every = effort(5, 1);
     let all_pages = (0..tiers as u8).flat_map(|tier| {
         let name = format!("tier-{tier}.data");
@@ -205,7 +208,7 @@ fn damage_any_page(options: &KeyspaceOptions, tiers: usize) {
             continue;
         };
         if !report.left.is_empty() {
-            // A damaged leaf of the tree stays damaged.
+            // A repair does not change a damaged leaf of the tree.
             let is_of_tree = |left: &String| left.contains("each behind the number of its keyspace");
             assert!(report.left.iter().all(is_of_tree), "page {page}: {report}");
             continue;
@@ -213,7 +216,7 @@ fn damage_any_page(options: &KeyspaceOptions, tiers: usize) {
         met.extend(kinds(&report));
         let db = small().open_existing_in(directories).unwrap();
         if NAMES.iter().any(|name| db.existing_keyspace(name).is_err()) {
-            // The tree has lost the run with the catalog.
+            // The tree has lost the run that contains the catalog.
             assert!(!report.lost.is_empty(), "page {page}");
             refused += 1;
             continue;
@@ -229,7 +232,7 @@ fn damage_any_page(options: &KeyspaceOptions, tiers: usize) {
         }
         assert!(lost[1] * 10 > lost[0] * 8, "page {page}: {lost:?}, {report}");
         assert_eq!(db.check().unwrap(), Vec::<String>::new(), "page {page}");
-        // Merges and iterators still work.
+        // Check that merges and iterators still work after the repair.
         db.compact().unwrap();
         assert_eq!(all(&db), after, "page {page}");
         db.close().unwrap();
@@ -261,7 +264,7 @@ fn a_part_that_is_lost_has_again_what_hash_stores_still_have_of_it() {
         k.ingest((0..200u32).map(|number| ((4 * number + round).to_be_bytes(), "new")))
             .unwrap();
     }
-    // One part has absorbed the hash stores, and the others have not yet.
+    // Stop when one part has absorbed the hash stores and the others have not absorbed them yet.
     let structure = db.engine().dictionaries.hashed();
     let mut step = alluvium_dictionary::contract::Dictionary::next_step(structure)
         .unwrap()
@@ -314,7 +317,7 @@ fn a_structure_whose_list_of_runs_cannot_be_read_is_given_up_and_the_rest_is_kep
     let k = db.keyspace_with("k", &trie()).unwrap();
     let tree = db.keyspace("tree").unwrap();
     tree.put("a", "v").unwrap();
-    // The list of 100 runs is stored separately from the root.
+    // Create 100 runs, so many that their list is stored separately from the root.
     for load in 0..100u32 {
         k.ingest([(load.to_be_bytes(), "loaded")]).unwrap();
     }
@@ -382,7 +385,8 @@ fn damage_to_any_other_file_loses_nothing_that_the_report_does_not_say() {
             met.insert(name.split(['-', '.']).next().unwrap().to_owned());
             let report = match small().repair_in(directories.clone()) {
                 Ok(report) => report,
-                // The identity of the store is lost.
+                // The damaged page contained the identity of the store, so the store cannot be
+                // repaired.
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Corrupt, "{name}, page {page}: {error}");
                     continue;

@@ -1,5 +1,5 @@
-//! Manifests that no store has written: each must cause an error that describes the defect, or give
-//! access to the original data.
+//! Tests of manifests that no store has written. Opening a store with such a manifest must either
+//! return an error that describes the defect, or give access to the original data.
 
 use super::{pairs, store_options, tiny, tree_and_map};
 use crate::admin::simulation::DirectoryOpener as _;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
-/// Number of seeds for random manifests.
+/// Number of random manifests to test.
 const DRAWN: u64 = 150;
 
 struct World {
@@ -46,7 +46,7 @@ fn copy(directory: &SimDirectory) -> SimDirectory {
     directory.image(CrashSurvival::All, 1)
 }
 
-/// Creates a closed store with a keyspace in each kind of structure, with this many keys each.
+/// Creates a closed store that has a keyspace with `count` keys in each kind of structure.
 fn world(count: u32) -> World {
     let directory = SimDirectory::new(3);
     let db = tiny().create_in(shared(&directory)).unwrap();
@@ -76,7 +76,8 @@ fn superblock(directory: &SimDirectory) -> Superblock {
     file.durable().clone()
 }
 
-/// Copies the store with another payload in its newest superblock; the previous one stays.
+/// Copies the store and writes another payload to the newest superblock of the copy. The previous
+/// superblock remains.
 fn with_payload(world: &World, payload: Vec<u8>) -> SimDirectory {
     let directory = copy(&world.directory);
     let mut file = SuperblockFile::open(&*shared(&directory), FileAccessMode::ReadWrite).unwrap();
@@ -90,14 +91,15 @@ fn with_payload(world: &World, payload: Vec<u8>) -> SimDirectory {
     directory
 }
 
-/// Copies the store with another manifest in both generations, in separate nodes if it is long.
+/// Copies the store and writes another manifest to both generations of the copy. A long manifest is
+/// stored in separate nodes.
 fn with_manifest(world: &World, manifest: &Manifest) -> SimDirectory {
     let directory = copy(&world.directory);
     for _ in 0..2 {
         let opening = Store::open(shared(&directory), &store_options()).unwrap();
         let store = opening.replay(&mut |_| Ok(())).unwrap();
         let cut = store.superblock().cut;
-        // The changed manifest may be rejected the second time.
+        // When the store is opened for the second time, the changed manifest may be rejected.
         let keeper =
             ManifestWriter::open(&store).map_or_else(|_| ManifestWriter::default(), |(keeper, _)| keeper);
         let payload = keeper.keep(&store, manifest.clone()).unwrap();
@@ -111,8 +113,8 @@ fn is_typed(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Corrupt | ErrorKind::NewerVersion)
 }
 
-/// Opens the store in every way. If it opens, all data must be present, and stay present after
-/// further writes. Returns the kind of error of the opening.
+/// Opens the store in all ways. If it opens, all data must be present, and must still be present
+/// after more writes. Returns the kind of error if the store cannot be opened.
 fn judge(world: &World, directory: &SimDirectory, what: &str) -> Option<ErrorKind> {
     let typed = |error: crate::error::Error| {
         assert!(is_typed(error.kind()), "{what}: {error:?}");
@@ -158,10 +160,10 @@ fn entry(id: u32, kind: u8, root: Vec<u8>) -> DictionaryEntry {
     DictionaryEntry { id, kind, root }
 }
 
-/// A change of a manifest, and the expected kind of error.
+/// A case: its description, the expected kind of error, and the change of the manifest.
 type Case = (&'static str, ErrorKind, fn(&mut Manifest));
 
-/// Numbers of the keyspaces, one in each structure, and of the dictionaries.
+/// Numbers of the keyspaces, one of which is in each structure, and numbers of the dictionaries.
 const IN_TREE: u32 = 1;
 const IN_MAP: u32 = 2;
 const TREE: u32 = 0;
@@ -173,7 +175,7 @@ fn is_corrupt(what: &'static str, change: fn(&mut Manifest)) -> Case {
     (what, ErrorKind::Corrupt, change)
 }
 
-/// Missing and misplaced keyspaces and dictionaries.
+/// Returns cases in which keyspaces or dictionaries are missing or misplaced.
 fn misplaced() -> Vec<Case> {
     vec![
         is_corrupt("the tree is missing", |m| drop(m.dictionaries.remove(0))),
@@ -198,7 +200,7 @@ fn misplaced() -> Vec<Case> {
     ]
 }
 
-/// Wrong roots and kinds.
+/// Returns cases in which roots or kinds are wrong.
 fn mistaken() -> Vec<Case> {
     vec![
         is_corrupt("the tree has no root", |m| m.dictionaries[0].root.clear()),
@@ -258,7 +260,7 @@ fn a_manifest_that_contradicts_itself_or_the_catalog_is_refused() {
             );
         }
     }
-    // The original manifest, and one with a dropped keyspace.
+    // Test the original manifest, and a manifest with a keyspace that was dropped.
     let directory = with_manifest(&world, &world.manifest);
     assert_eq!(judge(&world, &directory, "as it was"), None);
     let mut dropped = world.manifest.clone();
@@ -272,7 +274,7 @@ fn a_manifest_that_contradicts_itself_or_the_catalog_is_refused() {
 
 #[test]
 fn a_manifest_of_other_bytes_is_refused_or_leads_to_what_was_there() {
-    // Both roots point to nodes, so the payload contains no user data.
+    // With this many keys both roots refer to nodes, so that the payload contains no user data.
     let world = world(250);
     let payload = superblock(&world.directory).payload;
     let mut random = fastrand::Rng::with_seed(26);
@@ -286,7 +288,7 @@ fn a_manifest_of_other_bytes_is_refused_or_leads_to_what_was_there() {
                 let at = random.usize(..bytes.len());
                 bytes[at] = random.u8(..);
             }
-            // A wrong count or length.
+            // Overwrite a count or a length with a wrong number.
             _ => {
                 let at = random.usize(2..20);
                 bytes.splice(at..=at, [0xff; 9].into_iter().chain([1]));

@@ -1,5 +1,6 @@
-//! Log records with valid checksums that no store has written: each must cause an error that
-//! describes the defect, or be an ordinary write.
+//! Tests of log records that no store has written, but whose checksums are valid. Replaying such a
+//! record must either return an error that describes the defect, or apply the record as an ordinary
+//! write.
 
 use super::{pairs, store_options, tiny};
 use crate::admin::simulation::DirectoryOpener as _;
@@ -16,7 +17,7 @@ use alluvium_storage::LogDurability;
 use alluvium_storage::store::Store;
 use std::sync::Arc;
 
-/// Creates a closed store with a few keys, and with this record appended to its log.
+/// Creates a closed store with `count` keys, and appends a record with this payload to its log.
 fn with_record(count: u32, payload: &[u8]) -> Arc<dyn Directory> {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
     let db = tiny().open_in(Arc::clone(&directory)).unwrap();
@@ -69,18 +70,18 @@ fn snapshot(at: u64) -> Vec<u8> {
     )
 }
 
-/// Returns a catalog record for a keyspace with this number.
+/// Returns a log record that adds a keyspace with this number to the catalog.
 fn keyspace(id: KeyspaceId) -> Vec<u8> {
     let value = format::encode_keyspace(id, 1, &KeyspaceOptions::default());
     one(&format::keyspace_key("another"), MessageKind::Put, &value)
 }
 
-/// Uses all data of the store, and opens it again.
+/// Reads and changes all data of the store, and opens the store again.
 fn use_it(db: Db, directory: &Arc<dyn Directory>, what: &str) {
     let mut shown = Vec::new();
     for name in db.keyspaces() {
         let keyspace = db.existing_keyspace(&name).unwrap();
-        // A value that its operator rejects causes a typed error.
+        // If a merge operator rejects a value, reads must return a typed error.
         let is_readable = |pair: &crate::error::Result<_>| match pair {
             Ok(_) => true,
             Err(error) => {
@@ -119,7 +120,8 @@ fn use_it(db: Db, directory: &Arc<dyn Directory>, what: &str) {
     assert_eq!(db.check().unwrap(), [""; 0], "{what}");
 }
 
-/// Description of a record, its stated number of writes, its bytes, and the expected error.
+/// A case: the description of a record, the number of writes that it states, its bytes, and the
+/// expected error.
 type Case = (&'static str, u32, Vec<u8>, Option<ErrorKind>);
 
 fn refused(what: &'static str, record: Vec<u8>) -> Case {
@@ -214,7 +216,7 @@ fn a_record_of_other_writes_is_refused_or_a_write_like_others() {
                 use_it(db, &directory, what);
             }
         }
-        // A repair discards or keeps the record.
+        // A repair may either discard or keep the record.
         let directory = with_record(count, &payload);
         if let Err(error) = tiny().repair_in(Arc::clone(&directory)) {
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{what}: {error}");

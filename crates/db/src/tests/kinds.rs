@@ -1,6 +1,7 @@
-//! The keyspaces of the crash-test story, in structures of all kinds: `b`, with merges, is in
-//! levels or in pages; `c`, which is dropped from time to time, is a map or in pages; and `d`,
-//! which is dropped too, is hashed, in the form that the story chooses.
+//! The keyspaces of the crash-test story, in structures of all kinds. Keyspace `b`, which has
+//! merges, is in levels or in pages. Keyspace `c`, which is dropped from time to time, is a map or
+//! in pages. Keyspace `d`, which is also dropped from time to time, is hashed, in a form that the
+//! story chooses.
 
 use crate::db::Db;
 use crate::error::Result;
@@ -8,7 +9,7 @@ use crate::keyspace::Keyspace;
 use crate::options::kind::StructureKind;
 use crate::options::{KeyspaceOptions, PagedOptions};
 
-/// Opens or creates the keyspace of the story with this letter.
+/// Opens or creates the keyspace of the story that has this letter.
 pub(crate) fn keyspace(db: &Db, letter: u8, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
     let lanes = db.engine().plan.scale.log.lanes;
     let structure = match (letter, lanes) {
@@ -19,7 +20,8 @@ pub(crate) fn keyspace(db: &Db, letter: u8, name: &str, options: &KeyspaceOption
         _ => StructureKind::Map,
     };
     if structure == StructureKind::Paged {
-        // The nodes are small, so there are many, and only a few fit into memory.
+        // Small nodes are used so that the tree has many of them, only a few of which fit into
+        // memory.
         let small = PagedOptions::beps().node_bytes(512).key_bytes(24).value_bytes(40);
         let options = options.clone().structure(crate::options::Structure::Paged(small));
         return db.keyspace_in(name, structure, &options);

@@ -1,4 +1,4 @@
-//! Keyspaces in levels of runs, as users choose them.
+//! Tests of keyspaces in levels of runs through the public interface.
 
 use super::{memory, pairs, small, tiny};
 use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};

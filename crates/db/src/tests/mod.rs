@@ -1,5 +1,5 @@
-//! Tests of stores with structures of every kind. Users cannot choose the map, so these tests are
-//! inside the crate.
+//! Tests of stores with structures of every kind. They are inside the crate because programs cannot
+//! choose the in-memory map as a structure.
 
 mod bundles;
 mod contract;
@@ -39,7 +39,8 @@ fn small() -> Options {
     Options::new().memory(16 << 20).workers(0)
 }
 
-/// Like [`small`], with files so small that hundreds of stores can be created quickly.
+/// Returns the options of [`small`], with files so small that hundreds of stores can be created
+/// quickly.
 fn tiny() -> Options {
     let memtable = 128 << 10;
     let scale = StoreScale {
@@ -54,7 +55,7 @@ fn tiny() -> Options {
     small().simulated(scale, || 1000)
 }
 
-/// Returns the options of the storage layer for such a store.
+/// Returns the options of the storage layer for a store that was created with [`tiny`].
 fn store_options() -> StoreOptions {
     StoreOptions {
         cache_bytes: 1 << 20,
@@ -67,12 +68,13 @@ fn memory() -> Arc<dyn Directory> {
     Arc::new(MemoryDirectory::new())
 }
 
-/// Returns in-memory directories, one for each tier.
+/// Returns one in-memory directory for each tier.
 fn directories(tiers: usize) -> TierDirectories {
     (1..tiers).fold(TierDirectories::from(memory()), |all, _| all.and(memory()))
 }
 
-/// Like [`small`], with all output of compactions on the second tier, if there is one.
+/// Returns the options of [`small`]. If the store has a second tier, compactions write all output
+/// to it.
 fn spread() -> Options {
     small().fast_bytes(0)
 }
@@ -85,7 +87,7 @@ fn pairs(keyspace: &Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
         .collect()
 }
 
-/// Creates a keyspace in each persistent structure, named after it.
+/// Creates a keyspace in each persistent structure. The keyspace is named after the structure.
 fn one_of_each(db: &Db, options: &KeyspaceOptions) -> Vec<Keyspace> {
     let keyspace = |structure| db.keyspace_in(&format!("{structure:?}"), structure, options);
     let lasting = StructureKind::ALL
@@ -94,7 +96,7 @@ fn one_of_each(db: &Db, options: &KeyspaceOptions) -> Vec<Keyspace> {
     lasting.map(|structure| keyspace(structure).unwrap()).collect()
 }
 
-/// Creates a keyspace in the tree and one in the map, which the manifest lists.
+/// Creates a keyspace in the tree and a keyspace in the map. The manifest lists both of them.
 fn tree_and_map(db: &Db, options: &KeyspaceOptions) -> Vec<Keyspace> {
     let keyspace = |structure| db.keyspace_in(&format!("{structure:?}"), structure, options);
     let both = [StructureKind::Tiered, StructureKind::Map];

@@ -1,5 +1,5 @@
-//! One history, applied to a keyspace of each kind and to a `BTreeMap`: all must give the same
-//! answers.
+//! Applies the same random history to a keyspace of each kind and to a `BTreeMap`, and checks that
+//! all of them return the same results.
 
 use super::{directories, one_of_each, small};
 use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};
@@ -21,7 +21,7 @@ const STEPS: usize = 3000;
 struct World {
     random: fastrand::Rng,
     directories: TierDirectories,
-    /// Planned bytes of data on the first tier.
+    /// Planned size in bytes of the data on the first tier.
     fast_bytes: u64,
     db: Option<Db>,
     keyspaces: Vec<Keyspace>,
@@ -179,7 +179,7 @@ impl World {
                 if self.random.bool() {
                     db.close().unwrap();
                 } else {
-                    // Simulates the death of the process.
+                    // Simulate a crash of the process.
                     db.abandon();
                     drop(db);
                 }
@@ -201,7 +201,7 @@ impl World {
 
 #[test]
 fn a_history_has_the_same_answers_in_every_kind() {
-    // One tier; or two tiers, with all or most compacted data on the second.
+    // Test one tier, and several tiers with all or most of the compacted data on the slower ones.
     for (seed, tiers, fast_bytes) in [
         (1, 1, 0),
         (2, 1, 0),

@@ -1,4 +1,4 @@
-//! Keyspaces in pages that are updated in place, as users choose them.
+//! Tests of keyspaces in pages that are updated in place, through the public interface.
 
 use super::{memory, pairs, small, tiny};
 use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};
@@ -13,7 +13,8 @@ fn paged(options: PagedOptions) -> KeyspaceOptions {
     KeyspaceOptions::new().structure(Structure::Paged(options))
 }
 
-/// Returns both trees with small nodes, so that thousands of keys make them several levels high.
+/// Returns options for Bε-trees and B⁺-trees. The nodes are so small that thousands of keys result
+/// in trees with several levels.
 fn trees() -> [PagedOptions; 4] {
     let small = |options: PagedOptions| options.node_bytes(512).key_bytes(16).value_bytes(40);
     [
@@ -87,7 +88,8 @@ fn is_too_long<T: std::fmt::Debug>(result: crate::error::Result<T>) -> bool {
     )
 }
 
-/// Writes one key in every possible way.
+/// Writes a key with every method that can write. Returns for each method whether it rejected the
+/// key as too long.
 fn write_each_way(db: &Db, keyspace: &Keyspace, key: &[u8]) -> Vec<bool> {
     let mut batch = WriteBatch::new();
     let mut transaction = db.begin();
@@ -120,11 +122,11 @@ fn a_key_that_does_not_fit_is_refused_when_it_is_written() {
         k.put("here", "before").unwrap();
         assert_eq!(write_each_way(&db, &k, &[b'x'; 17]), vec![true; 15]);
         assert_eq!(write_each_way(&db, &k, &[b'x'; 16]), vec![false; 15]);
-        // Such a key can be looked up and used as a bound.
+        // A key that is too long to be written can still be looked up, and can be used as a bound.
         assert_eq!(k.get([b'x'; 17]).unwrap(), None);
         k.delete_range([b'y'; 99], Some(&[b'z'; 99])).unwrap();
         assert_eq!(k.range(&[b'a'; 99][..]..).count(), 2);
-        // Other structures accept longer keys.
+        // Keyspaces in other structures accept longer keys.
         let free = db.keyspace("free").unwrap();
         free.put([b'x'; 2000], "v").unwrap();
         db.compact().unwrap();
@@ -191,7 +193,7 @@ fn pages_of_deleted_keys_are_free_where_nodes_are_merged() {
         }
         assert_eq!(db.check().unwrap(), Vec::<String>::new());
         db.close().unwrap();
-        // The options of the tree are stored with it.
+        // The options are stored with the tree, so they need not be specified again.
         let db = tiny().open_in(directory).unwrap();
         let k = db.keyspace_with("k", &paged(tree)).unwrap();
         (0..500).for_each(|number| k.put(key(number), "value").unwrap());

@@ -1,4 +1,4 @@
-//! The separate files of pages: their copies, damage to them, and their removal.
+//! Tests of the separate files of pages: copies of these files, damage to them, and their removal.
 
 use super::{memory, pairs, small, tiny};
 use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};
@@ -48,7 +48,7 @@ fn sound(db: &Db) {
     assert_eq!(db.check().unwrap(), Vec::<String>::new());
 }
 
-/// Flips a bit of each of these pages.
+/// Flips a bit in each of these pages.
 fn damage(directory: &Arc<dyn Directory>, pages: impl Iterator<Item = u64>) {
     let file = directory.open("paged.pages", FileOptions::BUFFERED).unwrap();
     for page in pages {
@@ -90,14 +90,15 @@ fn a_copy_is_of_one_moment_though_pages_are_written_over_meanwhile() {
         let again = tiny().open_existing_in(Arc::clone(&copy)).unwrap();
         assert_eq!(pairs(&again.existing_keyspace("k").unwrap()), wanted);
         sound(&again);
-        // No old version is retained: the journal has only the space reserved for a slice.
+        // No old version is retained, so the journal contains only the space that is reserved for a
+        // slice.
         let journals = || db.engine().dictionaries.paged().journal_bytes();
         for _ in 0..4 {
             k.put("key", "value").unwrap();
             db.checkpoint().unwrap();
         }
         assert!(journals() <= 2 * 1400 * (512 + PAGE), "{} bytes", journals());
-        // A copy is an independent store, and so is a copy of the copy.
+        // A copy is an independent store, and it can be copied again.
         let k = again.existing_keyspace("k").unwrap();
         fill(&k, 3000, "third");
         let wanted = pairs(&k);
@@ -124,7 +125,7 @@ fn what_can_be_read_of_damaged_pages_is_saved() {
         for every in [pages / 2 + 1, 40, 7] {
             let directory = copy_of(&db);
             damage(&directory, (1..pages).filter(|page| page % every == every / 2));
-            // A check finds the damage, and a copy fails.
+            // A check finds the damage, and copying the store fails.
             let reading = tiny()
                 .open_read_only_in(TierDirectories::from(Arc::clone(&directory)))
                 .unwrap();
@@ -170,7 +171,8 @@ fn what_can_be_read_of_damaged_pages_is_saved() {
     }
 }
 
-/// Opens a damaged store, which fails; repairs it; checks the reported loss of keyspace `k`.
+/// Opens a damaged store, which must fail. Then repairs the store, and checks that the report
+/// mentions the loss of keyspace `k`.
 fn given_up(options: &Options, directory: &Arc<dyn Directory>, why: &str) {
     let refused = options
         .clone()
@@ -224,7 +226,7 @@ fn pages_that_are_not_there_or_of_another_store_are_refused_and_given_up() {
         copy.copy_from(&*file, 0..file.len(), Purpose::Check).unwrap();
     }
     given_up(&tiny(), &directory, "of store");
-    // An older file lacks the pages that the store references.
+    // Replace the file by an older one, which lacks pages to which the store refers.
     let (directory, copy) = (memory(), memory());
     let db = tiny().open_in(Arc::clone(&directory)).unwrap();
     let k = keyspace(&db, "k", trees()[0]);
@@ -261,7 +263,7 @@ fn the_files_go_when_no_keyspace_is_in_them_and_come_again() {
     assert_eq!(names(&directory).len(), 3, "another keyspace is in them");
     db.drop_keyspace("other").unwrap();
     db.close().unwrap();
-    // The durable generation lists the files: a new keyspace uses them.
+    // The durable generation lists the files, so a new keyspace uses them.
     let db = open();
     assert_eq!(names(&directory).len(), 3);
     let copied = tiny().open_existing_in(copy_of(&db)).unwrap();
@@ -285,7 +287,7 @@ fn the_files_go_when_no_keyspace_is_in_them_and_come_again() {
     db.checkpoint().unwrap();
     assert_eq!(names(&directory), Vec::<String>::new());
     sound(&db);
-    // New keyspaces may now have other options.
+    // No keyspace uses the files any more, so new keyspaces may have other options.
     let k = keyspace(&db, "k", trees()[1]);
     fill(&k, 300, "new");
     let wanted = pairs(&k);
@@ -315,7 +317,7 @@ fn files_that_no_generation_lists_are_in_the_way_of_nothing() {
     sound(&db);
     db.close().unwrap();
     directory.remove("paged.pages").unwrap();
-    // An interrupted creation leaves no files.
+    // A creation that was interrupted leaves no files behind.
     let cut = memory();
     cut.create("paged.pages", FileOptions::BUFFERED).unwrap();
     let error = tiny().open_in(Arc::clone(&cut)).unwrap_err().to_string();

@@ -1,4 +1,5 @@
-//! Volatile keyspaces: the contract of all structures except persistence.
+//! Tests of volatile keyspaces, which behave like all structures except that they are not
+//! persistent.
 
 use super::{memory, pairs, small, tiny};
 use crate::admin::simulation::{DirectoryOpener as _, SimulationOperations as _};
@@ -73,7 +74,7 @@ fn it_is_empty_when_the_store_is_opened_again_and_all_else_is_there() {
     }
 }
 
-/// Returns whether any file of a directory contains these bytes.
+/// Returns whether any file in a directory contains these bytes.
 fn holds(directory: &dyn Directory, bytes: &[u8]) -> bool {
     let names = directory.list().unwrap().into_iter();
     let mut files = names.map(|name| directory.open(&name, FileOptions::BUFFERED.read_only()).unwrap());

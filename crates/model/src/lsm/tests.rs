@@ -1,4 +1,5 @@
-//! Oracles of Lim §4.3 to §4.6: tables and figures, with recomputed numbers.
+//! Tests against the results of Lim §4.3 to §4.6: tables and figures, whose numbers were
+//! recomputed.
 
 use super::*;
 use crate::Popularity;
@@ -68,7 +69,7 @@ fn the_worst_case_is_up_to_three_times_what_is_written() {
             assert!(costs.total() < costs.worst_case, "A1");
         }
     }
-    // The source reports factors of 1.8 to 3.6 for a thousand million keys.
+    // For a thousand million keys, the source reports factors from 1.8 to 3.6.
     let ratio = |skew| {
         let costs = standard(&zipf(1_000_000_000, skew));
         costs.worst_case / costs.total()
@@ -91,18 +92,19 @@ fn each_stage_writes_what_table_4_1_says() {
     };
     let costs = shape.estimate(&popularity).unwrap();
     compare(&costs, [1.00, 1.00, 1.62, 4.77, 6.22, 6.32, 4.89]);
-    // Rounded stages of the table add up to 25.82.
+    // The stages in the table are rounded, and add up to 25.82.
     near(costs.total(), 25.82, 0.016);
     let best = shape.optimise(&popularity).unwrap();
     compare(&best.costs, [1.00, 1.00, 3.85, 4.85, 4.82, 4.65, 3.50]);
     near(best.costs.total(), 23.671, 0.001);
     assert_eq!(best.trust, OptimumTrust::Inside);
-    // Without redundancy each level would write eleven items; it writes at most seven (A13).
+    // Without redundant keys, each level would write eleven items per inserted item. Each level
+    // actually writes at most seven (A13).
     assert!(costs.stages.iter().all(|&(_, writes)| writes < 7.0));
     assert_eq!(costs.stage(ItemStage::Level(9)), 0.0);
 }
 
-/// Number of keys and skew, with the minimum write amplification and the optimal sizes.
+/// Number of keys, skew, minimum write amplification, and optimal sizes.
 type Optima = (u64, f64, f64, &'static [f64]);
 
 #[test]
@@ -123,7 +125,8 @@ fn optimal_sizes_are_those_of_figure_4_14() {
         for (found, wanted) in best.shape.sizes.iter().zip(sizes) {
             near(found / wanted, 1.0, 0.01);
         }
-        // Figure 4.12: sizes gain up to 9.4 % with the standard number of levels.
+        // Figure 4.12: with the standard number of levels, optimal sizes reduce the write
+        // amplification by up to 9.4 %.
         let gain = 1.0 - best.costs.total() / standard(&popularity).total();
         assert!((0.05..0.097).contains(&gain), "{gain}");
     }
@@ -192,7 +195,7 @@ fn no_structure_writes_more_than_in_its_worst_case() {
 
 #[test]
 fn without_redundancy_levels_write_what_textbooks_say() {
-    // With 2^50 keys the upper levels contain no duplicates.
+    // With 2^50 keys, the upper levels contain hardly any duplicates.
     let popularity = zipf(1 << 50, 0.0);
     let shape = GeometricLevels {
         log: 1024.0,
@@ -200,7 +203,8 @@ fn without_redundancy_levels_write_what_textbooks_say() {
         levels: 12,
     };
     let upper = |costs: WriteCosts| costs.stage(ItemStage::Level(3));
-    // r + 1 with twice the interval in the numerator: a level under a cursor is half empty.
+    // The expected cost is r + 1, with twice the interval in the numerator, because a level is half
+    // empty on average if a cursor moves through it.
     near(
         upper(shape.lsm(&popularity).unwrap()),
         1.0 + 8.0 * 32.0 / 73.0,

@@ -1,4 +1,4 @@
-//! Oracles of Lim §4.2, and `Unique` compared with counting.
+//! Tests against the results of Lim §4.2, and of `Unique` against counted distinct keys.
 
 use super::*;
 use std::collections::HashSet;
@@ -30,7 +30,7 @@ fn a_cursor_goes_around_a_level_of_ten_million_keys_in_the_interval_of_the_sourc
     let size = 10.0 * 1_048_576.0;
     near(uniform.cursor_interval(size).unwrap(), 2.258e7, 5e-4);
     near(uniform.unique_inverse(size).unwrap(), 1.108e7, 5e-4);
-    // Lemma 4.5: the densities add up to the size of the level.
+    // Lemma 4.5: the densities at all distances from the cursor add up to the size of the level.
     for skew in [0.0, 0.99] {
         let popularity = Popularity::zipf(1_000_000, skew).unwrap();
         let sum: f64 = (0..2000)
@@ -130,7 +130,7 @@ fn norms_of_uniform_keys_are_their_number() {
     let uniform = Popularity::uniform(1000).unwrap();
     near(uniform.half_norm(), 1000.0, 1e-12);
     near(uniform.sum_of_squares(), 0.001, 1e-12);
-    // Of the document: the bound of ball recycling is 41.2 with 10 000 balls.
+    // According to the document, the bound of ball recycling with 10 000 balls is 41.2.
     near(
         20_999.0 / Popularity::zipf(1000, 1.0).unwrap().half_norm(),
         41.2,

@@ -1,10 +1,10 @@
-//! Conclusions from samples with known parameters.
+//! Tests of the conclusions from samples that were generated with known parameters.
 
 use super::*;
 use crate::fit::parallel::tests::NoiseGenerator;
 use alluvium_base::measurements::{Medium, ProbeSample, TransferSlice};
 
-/// A device with known parameters, and noise.
+/// The known parameters of a device, and the amount of noise in its measurements.
 #[derive(Clone, Copy)]
 struct Truth {
     setup_ns: f64,
@@ -25,7 +25,8 @@ const DEPTHS: [u32; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64];
 fn window(truth: Truth, point: ProbePoint, round: u32, noise: &mut NoiseGenerator) -> ProbeSample {
     let one_ns = truth.setup_ns + truth.byte_ps * point.bytes as f64 / 1e3;
     let requests = 64_u32;
-    // The mean of as many requests, and the noise of one.
+    // The typical time is the mean of as many requests as were measured, so its noise is less than
+    // that of a single request.
     let depth = f64::from(point.depth);
     let together = depth.min(truth.parallelism);
     let typical_ns = match point.depth {
@@ -122,7 +123,7 @@ fn a_device_is_found_again_behind_noise_of_three_percent() {
 fn advice_follows_the_costs() {
     let advice = |truth| ProbeConclusions::of(&samples(truth, 1)).advice.unwrap();
     let ssd = advice(SSD);
-    // Nine half-bandwidths are 1.1 MiB.
+    // Nine times the half-bandwidth is 1.1 MiB.
     assert_eq!((ssd.page_bytes, ssd.read_ahead_bytes), (4 << 10, 2 << 20));
     assert!((5..=6).contains(&ssd.depth), "{ssd:?}");
     let disk = advice(Truth {
@@ -135,7 +136,8 @@ fn advice_follows_the_costs() {
         (disk.page_bytes, disk.read_ahead_bytes, disk.depth),
         (16 << 10, 16 << 20, 1)
     );
-    // From the paper's table for the WD Red with records of 100 bytes: 343 KiB.
+    // According to the paper's table, the optimal node for the WD Red with records of 100 bytes has
+    // 343 KiB.
     let node = disk.b_tree_node_bytes.unwrap() >> 10;
     assert!((320..420).contains(&node), "{node} KiB");
     assert!(disk.buffered_node_bytes > disk.b_tree_node_bytes);
@@ -166,7 +168,7 @@ fn a_throughput_that_grows_to_the_end_has_no_knee() {
 
 #[test]
 fn a_soft_knee_is_poorly_fitted_and_the_gain_is_told_all_the_same() {
-    // 64 KiB reads from a virtual disk, in MiB/s.
+    // The throughput in MiB/s of 64 KiB reads from a virtual disk.
     let seen = [
         1160.0, 1570.0, 1600.0, 1780.0, 1850.0, 1900.0, 1950.0, 2100.0, 2300.0, 2380.0, 2400.0,
     ];
@@ -257,7 +259,8 @@ fn a_rate_that_falls_is_told() {
         for window in &mut measured.samples {
             if window.point.kind == AccessKind::Read {
                 window.elapsed_ns = window.elapsed_ns * (10 + 2 * u64::from(window.round)) / 10;
-                // Not the single requests: they are let through by turns.
+                // Leave single requests unchanged, because the limit on the rate does not delay
+                // them.
             }
         }
     });

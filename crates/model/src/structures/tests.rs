@@ -27,8 +27,9 @@ fn bands_hold_their_middle_and_every_structure_answers() {
     }
 }
 
-/// Merges happen in steps, so updates of half of the keys write more or less than on average.
-/// Neither the error nor the neighbours alone determine the band of a small store.
+/// The number of merges in a period varies, so updates of half of the keys write more or fewer
+/// bytes than on average. For a small store, this variation contributes to the interval, in
+/// addition to the error of the model and to neighbouring workloads.
 #[test]
 fn a_band_of_writes_holds_every_moment() {
     let machine = MachineProfile {
@@ -50,7 +51,7 @@ fn a_band_of_writes_holds_every_moment() {
     );
 }
 
-/// A mix in percent.
+/// Returns an operation mix, whose frequencies are in percent.
 fn operations(updates: f64, hits: f64, scans: f64) -> OperationRates {
     OperationRates {
         inserts: 0.0,
@@ -62,7 +63,7 @@ fn operations(updates: f64, hits: f64, scans: f64) -> OperationRates {
     }
 }
 
-/// The workload of a small store with scans and writes, in percent.
+/// Returns the workload of a small store with scans and writes, whose frequencies are in percent.
 fn scanned(scans: f64, updates: f64) -> WorkloadProfile {
     WorkloadProfile {
         keys: 4e5,
@@ -82,11 +83,11 @@ fn leaves_that_scans_come_to_often_are_compacted() {
         let cost = tree.cost(&scanned(scans, updates), &machine).unwrap();
         cost.write_amplification.middle
     };
-    // Rare scans change nothing; frequent ones cost writes.
+    // Rare scans do not change the write amplification. Frequent scans increase it.
     assert_eq!(written(0.001, 99.999), written(0.0, 100.0));
     let often = written(50.0, 50.0);
     assert!(often > written(0.0, 100.0) + 1.0, "{often}");
-    // Without writes there are no compactions, and scans read one run.
+    // Without writes there are no compactions, and a scan reads a single run.
     let device = |structure: StructureModel, scans, updates| {
         let cost = structure.cost(&scanned(scans, updates), &machine).unwrap();
         cost.device_ns.middle / scans
@@ -115,8 +116,8 @@ fn what_was_just_written_is_read_unless_all_is_cached() {
     const MIB: f64 = 1024.0 * 1024.0;
     assert!(hits(32.0 * MIB, 80.0) > hits(32.0 * MIB, 20.0) + 0.02);
     assert_eq!(hits(8192.0 * MIB, 80.0), 0.0);
-    // The record cache answers all lookups, so the number of lookups in the tree, a divisor, is
-    // zero.
+    // The record cache answers all lookups. The number of lookups that reach the tree, by which the
+    // model divides, is then zero.
     let all = StructureModel::Tiered(TieredSettings {
         records_share: 0.5,
         ..TieredSettings::USUAL
@@ -174,7 +175,8 @@ fn a_store_too_large_to_go_through_is_extrapolated() {
     };
     let (small, large) = (of(4e6), of(4e9));
     let more = large.write_amplification - small.write_amplification;
-    // Three and a third more levels; each writes a record once or twice more.
+    // The larger store has three and a third more levels, each of which writes a record once or
+    // twice more.
     assert!((2.0..12.0).contains(&more), "{small:?} {large:?}");
 }
 
@@ -245,8 +247,9 @@ fn a_structure_without_order_answers_where_no_order_is_asked_for() {
         .filter(|one| !one.is_ordered())
         .collect();
     assert_eq!(unordered.len(), 5);
-    // It is the cheapest where memory has no space for filters, and lookups are most. Where it has
-    // some for those of a bundle of arrays, absent keys cost that nothing.
+    // The bundle of trees is the cheapest if memory has no space for filters and most operations
+    // are lookups. If memory has space for some filters of a bundle of arrays, that bundle answers
+    // lookups of absent keys without device reads.
     let cheapest = |memory_bytes| {
         let machine = MachineProfile {
             memory_bytes,
@@ -281,13 +284,14 @@ fn merges_of_hash_stores_write_what_turns_of_parts_and_joins_say() {
         };
         hashed.point(&workload, &machine).unwrap()
     };
-    // 4 MiB of memtable hold 15,196 records of 276 bytes. With few keys, there are four memtables
-    // per turn.
+    // A memtable of 4 MiB contains 15,196 records of 276 bytes. With few keys, four memtables are
+    // flushed per turn.
     let requests = f64::from(4 << 20) / 276.0;
     assert!((of(1e5).textbook - (2.0 + 1e5 / (4.0 * requests))).abs() < 1e-9);
-    // With more, as many as have a quarter of the sorted store, which is written for each.
+    // With more keys, as many memtables are flushed per turn as contain a quarter of the sorted
+    // store. Each turn rewrites the sorted store.
     assert!((of(1.5e6).textbook - 6.0).abs() < 0.3, "{:?}", of(1.5e6));
-    // The same with even more keys, except that hash stores are joined.
+    // With even more keys the bound is the same, but hash stores are joined.
     assert!((of(1e8).textbook - 6.0).abs() < 0.3, "{:?}", of(1e8));
     assert!(of(1e8).write_amplification > of(1.5e6).write_amplification + 1.0);
     assert!(
@@ -356,7 +360,7 @@ fn a_bundle_of_trees_writes_less_than_one_of_arrays_where_records_are_large_and_
     let bot = StructureModel::Bot { lambda: 4 };
     let written = |structure, value, keys| of(structure, value, keys).write_amplification;
     assert!(written(bot, 1000.0, 1e8) < 0.7 * written(boa, 1000.0, 1e8));
-    // A level costs a few bytes of a hash.
+    // An additional level costs only a few bytes of each hash.
     let more = written(bot, 1000.0, 1e9) - written(bot, 1000.0, 1e7);
     assert!(more > 0.0 && more < 0.1, "{more}");
     let merged = of(bot, 1000.0, 1e8).merged;

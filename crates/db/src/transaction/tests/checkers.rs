@@ -1,4 +1,4 @@
-//! Tests that the checkers detect their anomalies in handmade histories.
+//! Tests that the checkers detect anomalies in handmade histories.
 
 use super::history::{Committed, History, Op, State};
 use super::{cycles, replay};
@@ -31,7 +31,8 @@ fn walk(seen: &[(&str, u32)], has_ended: bool) -> Op {
     }
 }
 
-/// Builds a history from transactions in commit order, each with the time of its beginning.
+/// Builds a history from transactions in commit order. Each transaction is given with the number of
+/// commits before its beginning.
 fn history(committed: &[(usize, &[Op])]) -> History {
     let mut history = History::default();
     let mut last = State::new();
@@ -48,7 +49,8 @@ fn history(committed: &[(usize, &[Op])]) -> History {
     history
 }
 
-/// Returns which checkers report a violation: replay and cycles, at both levels.
+/// Returns which checkers report a violation: first the replay checker, then the cycle checker,
+/// each for serializability and for snapshot isolation.
 fn found(history: &History) -> [bool; 4] {
     let levels = [Isolation::Serializable, Isolation::Snapshot];
     let [one, other] = levels.map(|level| !replay::check(history, level).is_empty());
@@ -64,7 +66,7 @@ fn histories_one_after_the_other_are_right() {
         (2, &[walk(&[("la", 1)], false)]),
         (2, &[append("lc", 4)]),
     ]);
-    // The third transaction has read an impossible list: both checkers report it.
+    // The third transaction has read a list that cannot exist, so both checkers must report it.
     assert_eq!(found(&right), [true, true, true, true]);
     let right = history(&[
         (0, &[append("la", 1), append("lb", 2)]),
@@ -103,7 +105,7 @@ fn write_skew_is_found_at_the_serializable_level_only() {
         (1, &[get("la", &[1]), get("lb", &[2]), append("lb", 4)]),
     ]);
     assert_eq!(found(&skew), [true, false, true, false]);
-    // The same with absent keys in ranges.
+    // The same anomaly, with keys that are absent from scanned ranges.
     let phantoms = history(&[
         (0, &[walk(&[], true), append("la", 3)]),
         (0, &[walk(&[], true), append("lb", 4)]),

@@ -1,4 +1,4 @@
-//! Transactions and expiring values, with a clock controlled by the test.
+//! Tests of transactions with expiring values. The test controls the clock.
 
 use super::driver::scale;
 use crate::admin::simulation::DirectoryOpener as _;
@@ -34,7 +34,7 @@ fn no_compaction_takes_away_what_has_expired_since_the_begin() {
         assert_eq!(seen(&own), 1, "it reads by the clock of its begin");
         drop(own);
         db.compact().unwrap();
-        // Setting the clock back does not restore the value.
+        // If the clock is set back, the value stays expired.
         now.store(1000, Relaxed);
         assert_eq!(seen(&db.begin()), 0);
     }

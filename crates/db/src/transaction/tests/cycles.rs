@@ -1,9 +1,9 @@
 //! The checker that searches for dependency cycles (Adya, *Weak Consistency*, 1999).
 //!
-//! Lists determine the order of their versions: each element identifies the transaction that
-//! appended it, and each list is a prefix of all later ones. So the list that a transaction has
-//! read determines its dependencies, independent of the commit order. For a register, the writer of
-//! the value that was read is known.
+//! The lists of a history determine the order of their versions. Each element identifies the
+//! transaction that appended it, and each list is a prefix of all later versions. The list that a
+//! transaction has read therefore determines its dependencies, regardless of the commit order. For
+//! a register, only the writer of the value that was read is known.
 //!
 //! ```text
 //!   ww   the next element was appended by        wr   the last element that was seen
@@ -18,14 +18,15 @@ use super::history::{Committed, ELEMENT, History, LISTS, Op, REGISTERS};
 use crate::options::Isolation;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// A transaction, by its index in the history; higher numbers are the moments between commits.
+/// A node of the graph. Low numbers are transactions, by their index in the history; higher numbers
+/// are the moments between commits.
 type Node = usize;
 
 #[derive(Debug, Default)]
 struct Graph {
-    /// All edges except `rw`.
+    /// For each node, the targets of all its edges except `rw` edges.
     plain: Vec<BTreeSet<Node>>,
-    /// `rw` edges.
+    /// For each node, the targets of its `rw` edges.
     anti: Vec<BTreeSet<Node>>,
 }
 
@@ -33,7 +34,7 @@ fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.chunks(ELEMENT)
 }
 
-/// Returns the violations.
+/// Returns a description of each violation of the isolation level.
 pub(super) fn check(history: &History, isolation: Isolation) -> Vec<String> {
     let mut found = Vec::new();
     let writers = writers(history);
@@ -96,14 +97,14 @@ pub(super) fn check(history: &History, isolation: Isolation) -> Vec<String> {
     found
 }
 
-/// Returns the writer of each element and value.
+/// Returns the transaction that wrote each list element and each register value.
 fn writers(history: &History) -> HashMap<Vec<u8>, Node> {
     let mut writers = HashMap::new();
     for (node, one) in history.committed.iter().enumerate() {
         for op in &one.ops {
             let element = match op {
                 Op::Append { element, .. } => Some(&element[..]),
-                // Of a list only the last element is new.
+                // Only the last element of a list is new; earlier ones were written before.
                 Op::Put { value, .. }
                 | Op::Swap {
                     done: true, value, ..
@@ -116,7 +117,8 @@ fn writers(history: &History) -> HashMap<Vec<u8>, Node> {
     writers
 }
 
-/// Returns the elements of each list in order, from the longest observed list.
+/// Returns the elements of each list in the order in which they were appended, taken from the final
+/// list.
 fn orders(history: &History) -> BTreeMap<Vec<u8>, Vec<Vec<u8>>> {
     let lists = history.last.iter().filter(|(key, _)| key[0] == LISTS);
     let list = |(key, list): (&Vec<u8>, &Vec<u8>)| {
@@ -126,7 +128,7 @@ fn orders(history: &History) -> BTreeMap<Vec<u8>, Vec<Vec<u8>>> {
     lists.map(list).collect()
 }
 
-/// Returns the values of keys that a transaction read before it wrote to them.
+/// Returns the values that a transaction read from keys to which it had not written before.
 fn seen_outside(one: &Committed) -> Vec<(Vec<u8>, Vec<u8>)> {
     let (mut seen, mut ops) = (Vec::new(), &one.ops[..]);
     let mut own: Vec<&Op> = Vec::new();
@@ -168,7 +170,8 @@ fn seen_outside(one: &Committed) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 impl Graph {
-    /// Returns the real-time edges: a chain of moments, between which transactions begin and end.
+    /// Returns a graph with the real-time edges. They form a chain of moments, and transactions
+    /// begin and end between two moments.
     fn of_time(history: &History) -> Graph {
         let count = history.committed.len();
         let moment = |at: usize| count + at;
@@ -185,15 +188,16 @@ impl Graph {
         graph
     }
 
-    /// Returns the cycles of all edges.
+    /// Returns the cycles in the graph of all edges.
     fn all(&self) -> Vec<Vec<Node>> {
         let next = |node: Node| self.plain[node].union(&self.anti[node]).copied().collect();
         circles(self.plain.len(), &next)
     }
 
-    /// Returns the cycles without consecutive `rw` edges.
+    /// Returns the cycles in which no two `rw` edges are consecutive.
     fn without_neighbours(&self) -> Vec<Vec<Node>> {
-        // Each `rw` edge is combined with the following plain edge.
+        // Combine each `rw` edge with the plain edge that follows it, so that `rw` edges cannot be
+        // consecutive.
         let next = |node: Node| {
             let two = self.anti[node].iter().flat_map(|&middle| &self.plain[middle]);
             self.plain[node].iter().chain(two).copied().collect()
@@ -202,13 +206,13 @@ impl Graph {
     }
 }
 
-/// Returns the strongly connected components with more than one node (Tarjan 1972), without
-/// recursion.
+/// Returns the strongly connected components that contain a cycle (Tarjan 1972). The algorithm is
+/// implemented without recursion.
 fn circles(count: usize, next: &dyn Fn(Node) -> Vec<Node>) -> Vec<Vec<Node>> {
     const NEW: usize = usize::MAX;
     let (mut index, mut low) = (vec![NEW; count], vec![0; count]);
     let (mut on_stack, mut stack, mut found) = (vec![false; count], Vec::new(), Vec::new());
-    // Nodes with an edge to themselves, which arise from combined edges.
+    // Whether a node has an edge to itself. Such edges arise when edges are combined.
     let mut is_circle = vec![false; count];
     let mut counter = 0;
     for root in 0..count {

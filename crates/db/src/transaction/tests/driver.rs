@@ -1,4 +1,5 @@
-//! Runs the transactions of a history, one operation at a time, in an order derived from a seed.
+//! Runs the transactions of a history, one operation at a time, in an order that is derived from a
+//! seed.
 
 use super::history::{Committed, History, LISTS, Op, REGISTERS, State};
 use super::slow::{SlowDirectory, slowly};
@@ -15,29 +16,30 @@ use alluvium_device::simulated::SimDirectory;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Number of concurrently open transactions.
+/// Number of transactions that are open at the same time.
 const SESSIONS: usize = 4;
 
-/// Number of keys in each keyspace.
+/// Number of different keys in each keyspace.
 pub(super) const KEYS: u8 = 6;
 
-/// Number of retries of a blocked operation before its transaction is abandoned.
+/// Number of times that a blocked operation is retried before its transaction is abandoned.
 const PATIENCE: u32 = 3;
 
-/// Concurrent activity besides the transactions.
+/// What else happens in the store while the transactions run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
     None,
-    /// Flushes, checkpoints and full compactions.
+    /// Flushes, checkpoints and full compactions run.
     Background,
-    /// The process dies, and the store is opened again.
+    /// The process crashes from time to time, and the store is opened again.
     Kills,
-    /// Like `Background`, and most transactions spill their writes to disk before the commit.
+    /// Flushes, checkpoints and full compactions run, and most transactions spill their writes to
+    /// disk before the commit.
     Spills,
-    /// Like `Spills`, and the disk is full from time to time, so that commits fail.
+    /// As with `Spills`. In addition, the disk is full from time to time, so that commits fail.
     FullDisk,
-    /// Like `Spills`, and device operations are slow: other sessions run in the middle of reads,
-    /// scans, spills, checkpoints and compactions.
+    /// As with `Spills`. In addition, device operations are slow: other sessions run in the middle
+    /// of reads, scans, spills, checkpoints and compactions.
     SlowDevice,
 }
 
@@ -52,7 +54,7 @@ impl Trouble {
     ];
 }
 
-/// Parameters of a random history.
+/// The parameters of a random history.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) seed: u64,
@@ -62,13 +64,13 @@ pub(super) struct Plan {
     pub(super) transactions: usize,
 }
 
-/// An open transaction.
+/// A session, which runs one transaction at a time.
 pub(super) struct Session {
     pub(super) transaction: Transaction,
     name: usize,
     began: usize,
     pub(super) ops: Vec<Op>,
-    /// Number of operations to run.
+    /// Number of operations that the transaction shall run.
     length: usize,
     savepoint: Option<(Savepoint, usize)>,
     waits: u32,
@@ -77,7 +79,7 @@ pub(super) struct Session {
 pub(super) struct Driver<'p> {
     plan: &'p Plan,
     directory: Arc<dyn Directory>,
-    /// The directory as a simulated disk, if it is filled from time to time.
+    /// The simulated disk that contains the store, if the disk is filled from time to time.
     disk: Option<SimDirectory>,
     db: Db,
     pub(super) lists: Keyspace,
@@ -106,7 +108,7 @@ fn open(directory: &Arc<dyn Directory>) -> (Db, Keyspace, Keyspace) {
     (db, lists, registers)
 }
 
-/// Runs a history.
+/// Runs a random history with these parameters, and returns it.
 pub(super) fn run(plan: &Plan) -> History {
     let disk = (plan.trouble == Trouble::FullDisk).then(|| SimDirectory::new(plan.seed));
     let memory = MemoryDirectory::new();
@@ -146,7 +148,7 @@ impl Driver<'_> {
         match self.random.u32(0..100) {
             0..3 => self.plain_write(),
             3..9 if matches!(self.plan.trouble, Trouble::Background | Trouble::Spills) => self.work(),
-            // Only one operation is slow at a time.
+            // At most one operation may be slow at a time.
             3..9 if self.plan.trouble == Trouble::SlowDevice && !self.is_slow => self.work(),
             3..9 if self.plan.trouble == Trouble::FullDisk => self.fill_or_work(),
             3 if self.plan.trouble == Trouble::Kills => self.kill(),
@@ -167,7 +169,8 @@ impl Driver<'_> {
         worked.unwrap();
     }
 
-    /// Runs an operation that uses the device. If the device is slow, other sessions run meanwhile.
+    /// Runs an operation that uses the device. If the device is slow, other sessions run in the
+    /// middle of the operation.
     pub(super) fn slowly<R: Send>(&mut self, act: impl FnOnce() -> R + Send) -> R {
         if self.plan.trouble != Trouble::SlowDevice || self.is_slow {
             return act();
@@ -182,7 +185,7 @@ impl Driver<'_> {
         done
     }
 
-    /// Fills the disk except for a few pages, or empties it, or does background work.
+    /// Fills the disk except for a few pages, makes it large again, or does background work.
     fn fill_or_work(&mut self) {
         let disk = self.disk.as_ref().expect("a disk that can be filled");
         match self.random.u32(0..6) {
@@ -199,7 +202,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Returns whether the operation succeeded. It may fail only if the disk is full.
+    /// Returns whether the operation succeeded. Panics if it failed for a reason other than a full
+    /// disk.
     #[track_caller]
     fn refused_if_full(&mut self, done: Result<()>) -> bool {
         let Err(error) = done else {
@@ -211,15 +215,17 @@ impl Driver<'_> {
         false
     }
 
-    /// Kills the process: uncommitted data is lost.
+    /// Simulates a crash of the process, in which uncommitted data is lost, and opens the store
+    /// again.
     fn kill(&mut self) {
         self.sessions = [const { None }; SESSIONS];
         self.db.abandon();
-        // The directory's lock is released with the last handle.
+        // Drop all handles by opening another store, because the last handle releases the
+        // directory's lock.
         let other: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
         (self.db, self.lists, self.registers) = open(&other);
         (self.db, self.lists, self.registers) = open(&self.directory);
-        // No transaction from before the kill is listed.
+        // Transactions that were open before the crash must not be listed.
         assert!(self.db.transactions().is_empty());
     }
 
@@ -254,7 +260,7 @@ impl Driver<'_> {
         (vec![letter, b'a' + low], vec![letter, b'a' + high])
     }
 
-    /// Writes outside transactions.
+    /// Writes to a register outside of any transaction.
     fn plain_write(&mut self) {
         let key = self.key(REGISTERS);
         let op = match self.random.u32(0..4) {
@@ -336,7 +342,8 @@ impl Driver<'_> {
             None => self.begin(),
         };
         if session.ops.len() >= session.length {
-            // The commit of spilled writes would wait for a running checkpoint.
+            // A commit of spilled writes would have to wait for a running checkpoint, so it is
+            // postponed.
             if self.is_slow && !session.transaction.spilled.is_empty() {
                 self.sessions[at] = Some(session);
                 return;
@@ -359,7 +366,7 @@ impl Driver<'_> {
                 ErrorKind::TimedOut | ErrorKind::Conflict | ErrorKind::Deadlock => {
                     self.history.refused += 1;
                 }
-                // The transaction is rolled back.
+                // After other errors the transaction is rolled back.
                 _ => _ = self.refused_if_full(Err(error)),
             },
         }
@@ -389,7 +396,8 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Removes the writes since the savepoint from the history, but not the reads.
+    /// Rolls a session back to its savepoint. The writes after the savepoint are removed from the
+    /// recorded operations, but the reads remain.
     fn roll_back(session: &mut Session) -> Result<()> {
         let Some((savepoint, len)) = &session.savepoint else {
             return Ok(());
@@ -399,7 +407,8 @@ impl Driver<'_> {
         let has_written = session.ops[*len..].iter().any(Op::is_write);
         session.ops.retain(|op| {
             at += 1;
-            // Reads of its own undone writes are no longer valid.
+            // A read after an undone write may have returned that write, so it can no longer be
+            // checked.
             at <= *len || !(op.is_write() || has_written)
         });
         Ok(())

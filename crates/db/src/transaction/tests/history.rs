@@ -1,29 +1,31 @@
-//! The operations of transactions and their results.
+//! The operations of transactions, with their results.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Keys with their values.
+/// The contents of the keyspaces: keys with their values.
 pub(super) type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Keyspaces, identified by the first byte of a key in a history. Lists are only appended to;
-/// registers are put and deleted.
+/// The two keyspaces. The first byte of a key in a history identifies its keyspace. Lists are only
+/// appended to, and registers are put and deleted.
 pub(super) const LISTS: u8 = b'l';
 pub(super) const REGISTERS: u8 = b'r';
 
-/// Length in bytes of a list element and of a register value. Each is written only once.
+/// Length in bytes of a list element and of a register value. Each element and each value is
+/// written only once.
 pub(super) const ELEMENT: usize = 4;
 
-/// An operation with its result.
+/// An operation of a transaction, with its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     Get {
         key: Vec<u8>,
         seen: Option<Vec<u8>>,
-        /// Whether the transaction depends on the key as if it wrote to it.
+        /// Whether the transaction depends on the key as if it had written to it.
         for_update: bool,
     },
-    /// An iteration from a bound, until a number of keys was seen or the range was exhausted.
+    /// An iteration from one bound of a range. It ended when a number of keys was seen, or at the
+    /// end of the range.
     Walk {
         low: Vec<u8>,
         high: Vec<u8>,
@@ -46,7 +48,7 @@ pub(super) enum Op {
         low: Vec<u8>,
         high: Vec<u8>,
     },
-    /// A write on condition that the key has the expected value.
+    /// A compare-and-set: a write that takes effect only if the key has the expected value.
     Swap {
         key: Vec<u8>,
         expected: Option<Vec<u8>>,
@@ -56,7 +58,7 @@ pub(super) enum Op {
 }
 
 impl Op {
-    /// Returns whether the operation writes.
+    /// Returns whether the operation writes to a key.
     pub(super) fn is_write(&self) -> bool {
         !matches!(
             self,
@@ -64,7 +66,7 @@ impl Op {
         )
     }
 
-    /// Applies the write of the operation to a state.
+    /// Applies the write of the operation to a state. Does nothing for a read.
     pub(super) fn apply(&self, state: &mut State) {
         match self {
             Op::Get { .. } | Op::Walk { .. } | Op::Swap { done: false, .. } => {}
@@ -79,7 +81,7 @@ impl Op {
         }
     }
 
-    /// Returns whether the operation writes to a key, or depends on it as if it did.
+    /// Returns whether the operation writes to a key, or depends on it as if it wrote to it.
     pub(super) fn touches(&self, key: &[u8]) -> bool {
         match self {
             Op::Get {
@@ -95,11 +97,11 @@ impl Op {
     }
 }
 
-/// A committed transaction, or a write outside transactions.
+/// A committed transaction, or a write outside of any transaction.
 #[derive(Clone, Debug)]
 pub(super) struct Committed {
     pub(super) name: usize,
-    /// Number of commits at its beginning, and number of commits after its own.
+    /// Number of commits before the transaction began, and number of commits including its own.
     pub(super) began: usize,
     pub(super) ended: usize,
     pub(super) ops: Vec<Op>,
@@ -111,17 +113,17 @@ impl Committed {
     }
 }
 
-/// Committed transactions in commit order.
+/// The committed transactions of a history, in commit order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     pub(super) committed: Vec<Committed>,
-    /// Final contents of the store.
+    /// Final contents of the keyspaces.
     pub(super) last: State,
-    /// Number of rejected transactions.
+    /// Number of transactions that were rejected.
     pub(super) refused: usize,
-    /// Number of times that the disk was full.
+    /// Number of operations that failed because the disk was full.
     pub(super) full: usize,
-    /// Number of commits during a device operation.
+    /// Number of commits that happened in the middle of a device operation.
     pub(super) beside: usize,
 }
 

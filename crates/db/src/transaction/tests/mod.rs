@@ -1,9 +1,9 @@
-//! Random histories of interleaved transactions, and two checkers that decide whether their
-//! isolation level permits them.
+//! Tests with random histories of interleaved transactions. Two checkers determine whether the
+//! isolation level permits a history.
 //!
-//! One thread runs all transactions of a history, one operation at a time, in an order derived from
-//! the seed, so that each seed reproduces its history. An operation whose lock is not available
-//! does not wait: it is retried later.
+//! One thread runs all transactions of a history, one operation at a time, in an order that is
+//! derived from a seed. Each seed therefore reproduces its history. An operation whose lock is not
+//! available does not wait; it is retried later.
 
 mod checkers;
 mod clock;
@@ -22,30 +22,32 @@ use alluvium_sim::environment::effort;
 use driver::{Plan, Trouble};
 use history::History;
 
-/// Number of transactions for each isolation level and kind of trouble.
+/// Number of transactions to run for each isolation level and each kind of trouble.
 const TRANSACTIONS: usize = 10_000;
 
 /// Number of transactions in a history.
 const PER_HISTORY: usize = 100;
 
-/// Returns the findings of both checkers for a history.
+/// Returns the violations that the two checkers find in a history.
 fn findings(history: &History, isolation: Isolation) -> Vec<String> {
     let mut found = replay::check(history, isolation);
     found.extend(cycles::check(history, isolation));
     found
 }
 
-/// Returns the number in an environment variable, if it is set.
+/// Returns the value of an environment variable, if it is set and can be parsed.
 fn named<N: std::str::FromStr>(variable: &str) -> Option<N> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Returns the number of transactions to run: the variable `ALLUVIUM_TRANSACTIONS`, or a default.
+/// Returns the number of transactions to run. It is the value of the environment variable
+/// `ALLUVIUM_TRANSACTIONS`, or a default.
 fn wanted() -> usize {
     named("ALLUVIUM_TRANSACTIONS").unwrap_or_else(|| effort(TRANSACTIONS / 4, TRANSACTIONS))
 }
 
-/// Returns the kinds of trouble: the one in the variable `ALLUVIUM_TRANSACTIONS_TROUBLE`, or all.
+/// Returns the kinds of trouble to test: the kind named by the environment variable
+/// `ALLUVIUM_TRANSACTIONS_TROUBLE`, or all kinds.
 fn troubles() -> impl Iterator<Item = Trouble> {
     let wanted: Option<String> = named("ALLUVIUM_TRANSACTIONS_TROUBLE");
     let is_wanted = move |trouble: &Trouble| {
@@ -55,8 +57,8 @@ fn troubles() -> impl Iterator<Item = Trouble> {
     Trouble::ALL.into_iter().filter(is_wanted)
 }
 
-/// Runs histories in which no checker may find anything. Returns the number of observed write
-/// skews.
+/// Runs random histories and panics if a checker finds a violation. Returns the number of write
+/// skews that were observed.
 fn run(isolation: Isolation, concurrency: Concurrency, trouble: Trouble) -> usize {
     let (mut committed, mut refused, mut full, mut beside, mut skews) = (0, 0, 0, 0, 0);
     let mut seed = named("ALLUVIUM_TRANSACTIONS_SEED").map_or(1, |seed: u64| seed << 20);

@@ -1,4 +1,4 @@
-//! The operations of a session, drawn at random.
+//! The operations of a session, which are chosen at random.
 
 use super::driver::{Driver, KEYS, Session};
 use super::history::{ELEMENT, LISTS, Op};
@@ -14,7 +14,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Reads keys or scans a range.
+    /// Reads one or several keys, or scans a range.
     pub(super) fn read(&mut self, session: &mut Session) -> Result<()> {
         let letter = self.letter();
         let op = match self.random.u32(0..8) {
@@ -80,7 +80,7 @@ impl Driver<'_> {
         })
     }
 
-    /// Writes to a key or a range, in some cases after reading it.
+    /// Writes to a key or a range. In some cases the key is read first.
     pub(super) fn write(&mut self, session: &mut Session) -> Result<()> {
         let letter = self.letter();
         let (key, element) = (self.key(letter), self.element());
@@ -92,7 +92,7 @@ impl Driver<'_> {
                     self.slowly(|| transaction.merge(&keyspace, name, &element))?;
                     vec![Op::Append { key, element }]
                 }
-                // Reads the list and writes it with one more element.
+                // Read the list, and write it back with an additional element.
                 false => {
                     let seen = self.slowly(|| transaction.get(&keyspace, name))?.map(Vec::from);
                     let mut list = seen.clone().unwrap_or_default();
@@ -102,7 +102,7 @@ impl Driver<'_> {
                         seen,
                         for_update: false,
                     };
-                    // The read is recorded even if the write fails.
+                    // Record the read now, so that it is recorded even if the write fails.
                     session.ops.push(read);
                     let transaction = &mut session.transaction;
                     self.slowly(|| transaction.put(&keyspace, &key[1..], &list))?;
@@ -121,7 +121,7 @@ impl Driver<'_> {
                     vec![Op::DeleteRange { low, high }]
                 }
                 2 | 3 => {
-                    // Expects an earlier value, or no value.
+                    // Expect an earlier value of the register, or expect that it has no value.
                     let expected = self.random.bool().then(|| self.registers.get(name).unwrap());
                     let expected = expected.flatten().map(Vec::from);
                     let new = Some(&element[..]);

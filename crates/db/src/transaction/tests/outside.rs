@@ -1,7 +1,7 @@
-//! A third-party checker: the crate `adya`, which searches for the anomalies of Adya's levels like
-//! Jepsen's Elle.
+//! Checks histories with the third-party crate `adya`. Like Jepsen's Elle, it searches for the
+//! anomalies by which Adya defined isolation levels.
 //!
-//! It receives only the operations on lists: appends and reads.
+//! The checker receives only the operations on lists: appends and reads.
 
 use super::driver::{self, Plan, Trouble};
 use super::history::{Committed, ELEMENT, History, LISTS, Op, State};
@@ -9,7 +9,7 @@ use crate::options::{Concurrency, Isolation};
 use adya::{Opts, Valid, Workload, check};
 use std::fmt::Write as _;
 
-/// Formats a transaction's operations on lists for the checker.
+/// Converts a transaction's operations on lists to the checker's format.
 fn operations(ops: &[Op]) -> Vec<String> {
     let mut told = Vec::new();
     let name = |key: &[u8]| char::from(key[1]);
@@ -23,7 +23,7 @@ fn operations(ops: &[Op]) -> Vec<String> {
                 told.extend(lists.map(|(key, list)| read(name(key), list)));
             }
             Op::Append { key, element } => told.push(append(name(key), element)),
-            // An append, written as the previous list with one more element.
+            // An append may be written as a put of the previous list with an additional element.
             Op::Put { key, value } if key[0] == LISTS => {
                 told.push(append(name(key), &value[value.len() - ELEMENT..]));
             }
@@ -49,7 +49,7 @@ fn read(key: char, list: &[u8]) -> String {
     format!(r#"["r","{key}",[{}]]"#, elements.join(","))
 }
 
-/// Formats a history for the checker, with the begin and end of each transaction.
+/// Converts a history to the checker's format, with the beginning and the end of each transaction.
 fn told(history: &History) -> String {
     let mut last: Vec<Committed> = history.committed.clone();
     let all = everything(&history.last);
@@ -60,7 +60,7 @@ fn told(history: &History) -> String {
         ended,
         ops: all,
     });
-    // Events in time order; at the same time, ends precede beginnings.
+    // The events in chronological order. Among simultaneous events, ends precede beginnings.
     let mut events: Vec<(usize, u8, String)> = Vec::new();
     for (process, one) in last.iter().enumerate() {
         let operations = operations(&one.ops);
@@ -91,7 +91,7 @@ fn everything(state: &State) -> Vec<Op> {
     get.collect()
 }
 
-/// Returns the anomalies that an isolation level forbids.
+/// Returns the anomalies in a history that the isolation level forbids.
 pub(super) fn findings(history: &History, isolation: Isolation) -> Vec<String> {
     let model = match isolation {
         Isolation::Serializable => "strict-serializable",

@@ -1,14 +1,15 @@
-//! Tests that the checkers find each injected fault.
+//! Tests that the checkers detect each injected fault.
 
 use super::driver::{Plan, Trouble};
 use super::{driver, findings};
 use crate::locking::fault::{self, IsolationFault};
 use crate::options::{Concurrency, Isolation};
 
-/// Number of histories to try.
+/// Maximum number of histories to run for each fault.
 const SEEDS: u64 = 400;
 
-/// Returns whether the checkers find a fault in histories of a kind, or the store panics.
+/// Injects a fault, and returns whether it is detected in one of the histories: whether a checker
+/// finds a violation, or the store panics.
 fn is_found(fault: IsolationFault, isolation: Isolation, concurrency: Concurrency) -> bool {
     let troubles = Trouble::ALL.into_iter().cycle();
     (1..=SEEDS).zip(troubles).any(|(seed, trouble)| {

@@ -1,23 +1,24 @@
-//! The checker that re-executes a history serially in commit order on a plain map and compares the
-//! results.
+//! The checker that re-executes a history. It runs the transactions one after the other in commit
+//! order on a plain map, and compares the results.
 //!
-//! A serializable transaction must see the state immediately before its commit. A read-only
-//! transaction, and one under snapshot isolation, must see the state at its beginning. Under
-//! snapshot isolation no concurrently committed transaction may have written to the same keys.
+//! A serializable transaction that writes must see the state immediately before its commit. A
+//! read-only transaction, and a transaction under snapshot isolation, must see the state at its
+//! beginning. Under snapshot isolation, no transaction that committed in the meantime may have
+//! written to the same keys.
 
 use super::history::{Committed, History, Op, State};
 use crate::options::Isolation;
 
-/// Returns the violations.
+/// Returns a description of each violation of the isolation level.
 pub(super) fn check(history: &History, isolation: Isolation) -> Vec<String> {
     let mut found = Vec::new();
-    // States after each number of commits.
+    // The state after each number of commits.
     let mut states = vec![State::new()];
     for (index, one) in history.committed.iter().enumerate() {
         assert_eq!(one.ended, index + 1, "commits are in order");
         let at = match isolation {
             Isolation::Serializable if one.writes() => vec![index],
-            // A locking reader may see commits after its beginning.
+            // A read-only locking transaction may see commits that happened after its beginning.
             Isolation::Serializable => (one.began..=index).collect(),
             Isolation::Snapshot => vec![one.began],
         };
@@ -42,7 +43,8 @@ pub(super) fn check(history: &History, isolation: Isolation) -> Vec<String> {
     found
 }
 
-/// Returns the first difference between the results of a transaction and a state.
+/// Returns a description of the first difference between a transaction's results and those on a
+/// given state. Returns `None` if there is no difference.
 fn differs(one: &Committed, state: &State) -> Option<String> {
     let mut state = state.clone();
     for op in &one.ops {
@@ -79,8 +81,8 @@ fn differs(one: &Committed, state: &State) -> Option<String> {
     None
 }
 
-/// Returns a key that the transaction and another one, committed between its beginning and its
-/// commit, have both written.
+/// Returns a key to which both the transaction and one of `between` have written. `between` are the
+/// transactions that committed between the beginning and the commit of the transaction.
 fn overlap(one: &Committed, between: &[Committed]) -> Option<String> {
     let keys = |ops: &[Op]| {
         let mut keys = Vec::new();

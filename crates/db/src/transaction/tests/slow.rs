@@ -1,9 +1,9 @@
-//! A device with slow operations, during which other work runs.
+//! A device whose operations are slow, so that other work can run in the middle of them.
 //!
-//! The slow operation runs on a separate thread. Each time it is about to write data to the device
-//! or to sync it, it stops, and its caller runs other work. Iterators stop between keys, too. Only
-//! one of the two threads runs at a time, and they switch at points determined by the seed, so that
-//! each seed reproduces its history.
+//! The slow operation runs on a separate thread. It stops each time that it is about to write data
+//! to the device or to sync it, and then its caller runs other work. Iterators also stop between
+//! keys. Only one of the two threads runs at a time. They switch at points that are determined by
+//! the seed, so that each seed reproduces its history.
 
 use crate::locking::fault;
 use alluvium_base::Purpose;
@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Channels between a thread that stops at the device and its caller.
+/// The channels between the thread of a slow operation and the caller of the operation.
 struct Turn {
     stops: Sender<()>,
     goes_on: Receiver<()>,
@@ -24,18 +24,20 @@ thread_local! {
     static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
 }
 
-/// Lets the caller of [`slowly`] run other work, if this thread runs the slow operation.
+/// Stops the current thread while the caller of [`slowly`] runs other work. Does nothing if the
+/// thread does not run a slow operation.
 pub(super) fn stop() {
     TURN.with_borrow(|turn| {
         let Some(turn) = turn else { return };
-        // After a panic of the caller there is nothing to wait for.
+        // If the caller has panicked, the channel is closed, and there is nothing to wait for.
         if turn.stops.send(()).is_ok() {
             _ = turn.goes_on.recv();
         }
     });
 }
 
-/// Runs an operation that uses the device, and other work during each device operation.
+/// Runs `act`, an operation that uses the device, and calls `meanwhile` whenever the operation
+/// stops. Returns the result of `act`.
 pub(super) fn slowly<R: Send>(act: impl FnOnce() -> R + Send, mut meanwhile: impl FnMut()) -> R {
     let (stops, stopped) = channel();
     let (go_on, goes_on) = channel();
@@ -47,7 +49,8 @@ pub(super) fn slowly<R: Send>(act: impl FnOnce() -> R + Send, mut meanwhile: imp
             TURN.set(None);
             done
         });
-        // Dropped with this closure, so that the thread continues if `meanwhile` panics.
+        // The sender is dropped with this closure. If `meanwhile` panics, the thread therefore
+        // continues.
         let go_on = go_on;
         while stopped.recv().is_ok() {
             meanwhile();
@@ -81,8 +84,9 @@ impl ForwardDevice for SlowFile {
         &*self.0
     }
 
-    /// Stops before background writes take effect. Other requests must not stop: readers of a page
-    /// wait for a read of it, and commits wait for log writes, so nothing else could run.
+    /// Stops before a background write is submitted. Other requests must not stop, because nothing
+    /// else could run: readers of a page wait for the read of that page, and commits wait for
+    /// writes to the log.
     fn submit(&self, batch: IoBatch) -> Ticket {
         let requests = batch.into_requests();
         let is_background = |request: &IoRequest| {

@@ -1,5 +1,6 @@
-//! Transactions of all kinds on several threads, with writes outside transactions and a background
-//! worker. The commit order is unknown, so only the cycle checker is used.
+//! Tests that run transactions of all kinds on several threads, together with writes outside of
+//! transactions and a background worker. The commit order is not known, so only the cycle checker
+//! is used.
 
 use super::cycles;
 use super::driver::scale;
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 const THREADS: u64 = 4;
 const KEYS: u8 = 4;
 
-/// Number of transactions that a thread commits.
+/// Number of transactions that each thread commits.
 const EACH: usize = 150;
 
 struct World {
@@ -28,7 +29,7 @@ struct World {
     isolation: Isolation,
     elements: AtomicU32,
     names: AtomicUsize,
-    /// Number of commits that have returned.
+    /// Number of commits whose calls have returned.
     returned: AtomicUsize,
     committed: Mutex<Vec<Committed>>,
 }
@@ -39,7 +40,7 @@ impl World {
         element.to_be_bytes().to_vec()
     }
 
-    /// Runs a transaction. Returns its operations, or `None` if it must be retried.
+    /// Runs a transaction. Returns its operations, or `None` if the transaction must be run again.
     fn run(&self, random: &mut fastrand::Rng) -> Result<Option<Vec<Op>>> {
         let concurrency = match random.bool() {
             true => Concurrency::Optimistic,
@@ -106,7 +107,7 @@ impl World {
         Ok(vec![Op::Append { key, element }])
     }
 
-    /// The work of a thread.
+    /// Runs transactions until the thread has committed the required number of them.
     fn work(&self, seed: u64) {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut done = 0;
@@ -185,9 +186,10 @@ fn threads_with_both_mechanisms_leave_histories_that_are_permitted() {
     }
 }
 
-/// Writers set two keys to the same value in a batch, during concurrent locking transactions, while
-/// a thread lets writes skip the locks whenever possible. Returns whether a transaction that had
-/// locked the first key ever saw a different value of the second.
+/// Tests whether a locking transaction can see a part of a batch. Writers set two keys to the same
+/// value in a batch, while locking transactions run and another thread lets writes skip the locks
+/// whenever possible. Returns whether a transaction that had locked the first key ever saw a
+/// different value in the second key.
 fn sees_half_of_a_batch(seed: u64, do_writers_ignore_locks: bool) -> bool {
     let db = Options::new().memory(16 << 20).workers(1).in_memory().unwrap();
     let pairs = db.keyspace("pairs").unwrap();

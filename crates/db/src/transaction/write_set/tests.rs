@@ -17,7 +17,7 @@ fn commit(db: &Db, set: &WriteSet) {
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Applies one random write to a set and to the model.
+/// Applies one random write both to a set and to the model.
 fn write(random: &mut fastrand::Rng, set: &mut WriteSet, model: &mut Model) {
     let name = |random: &mut fastrand::Rng| vec![random.u8(..24), random.u8(..2)];
     match random.u8(..8) {
@@ -46,7 +46,8 @@ fn write(random: &mut fastrand::Rng, set: &mut WriteSet, model: &mut Model) {
     }
 }
 
-/// Iterates over a range from both ends in random order.
+/// Iterates over a range from both ends, choosing an end at random for each step. Returns the
+/// records in key order.
 fn walk(random: &mut fastrand::Rng, mut iter: WriteSetIter<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
     let (mut front, mut back) = (Vec::new(), Vec::new());
     loop {
@@ -74,7 +75,8 @@ fn a_set_reads_and_commits_as_a_map_over_a_map() {
     for turn in 0..60 {
         let before = (db.snapshot(), model.clone());
         let mut set = WriteSet::new(&keyspace);
-        // Until the first read, a set keeps its writes in a list; some sets are never read.
+        // A set keeps its writes in a list until it is first read. `blind` is the number of writes
+        // before that; some sets are never read.
         let (writes, blind) = (random.usize(..40), random.usize(..60));
         for number in 0..writes {
             write(&mut random, &mut set, &mut model);
@@ -103,7 +105,7 @@ fn a_set_reads_and_commits_as_a_map_over_a_map() {
         assert_eq!(all, expected(model.iter().collect()), "{turn}");
         let some = walk(&mut random, set.range_in(&before.0, &low[..]..&high[..]));
         assert_eq!(some, expected(model.range(low..high).collect()), "{turn}");
-        // Other readers have seen none of the writes.
+        // Other readers must not have seen any of the writes.
         let seen: Vec<_> = keyspace.iter().map(|pair| pair.unwrap()).collect();
         let seen: Model = seen
             .into_iter()
