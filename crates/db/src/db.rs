@@ -95,8 +95,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Options::open`]; [`ErrorKind::Locked`](crate::ErrorKind::Locked) if a process has the
-    /// store open for writing.
+    /// The errors of [`Options::open`]; [`ErrorKind::Locked`](crate::ErrorKind::Locked) if a
+    /// process has the store open for writing.
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Db> {
         Options::new().mode(OpenMode::ReadOnly).open(path)
     }
@@ -386,8 +386,8 @@ impl Db {
         Snapshot::new(SnapshotPin::now(&self.shared))
     }
 
-    /// Creates a named snapshot of the current state of all keyspaces. It persists across openings
-    /// of the store until [`Db::remove_snapshot`].
+    /// Creates a named snapshot of the current state of all keyspaces. The snapshot remains when
+    /// the store is closed and opened again, until [`Db::remove_snapshot`] is called.
     ///
     /// # Errors
     /// [`Error::SnapshotExists`], [`Error::TooLong`], as [`Keyspace::put`].
@@ -432,9 +432,9 @@ impl Db {
         self.catalog().snapshots().into_iter().collect()
     }
 
-    /// Removes a named snapshot. Handles to it stay valid until they are dropped. The versions that
-    /// it retained are freed once the removal is durable: after [`Db::sync`], after a checkpoint,
-    /// or within [`Options::sync_interval`].
+    /// Removes a named snapshot. Handles to the snapshot stay valid until they are dropped. The
+    /// versions that the snapshot retained are freed once the removal is durable: after
+    /// [`Db::sync`], after a checkpoint, or within [`Options::sync_interval`].
     ///
     /// # Errors
     /// [`Error::NoSuchSnapshot`], as [`Keyspace::delete`].
@@ -557,8 +557,8 @@ impl Db {
         Ok(self.engine().work()? == SliceOutcome::Something)
     }
 
-    /// Changes the memory limit of the store, in bytes. Caches are resized at once. Memtables and
-    /// the log keep their sizes until the next opening.
+    /// Changes the memory limit of the store, in bytes. The caches are resized immediately.
+    /// Memtables and the log keep their sizes until the store is opened again.
     ///
     /// # Errors
     /// [`Error::BadOption`] if the limit is below what the memtables and the log need.
@@ -644,7 +644,7 @@ impl Db {
     /// has no cost model.
     ///
     /// # Errors
-    /// [`Error::BadOption`] for a share that is not from 0 to 0.75; as [`Db::forecast`].
+    /// [`Error::BadOption`] unless the share is from 0 to 0.75; the errors of [`Db::forecast`].
     pub fn advice_for(&self, record_share: f64) -> Result<Option<CacheAdvice>> {
         self.engine().is_open()?;
         self.engine().advice_for(record_share)
@@ -672,8 +672,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadOption`] while another change is being monitored, and for an invalid share or
-    /// band; [`Error::ReadOnly`], [`Error::Closed`].
+    /// [`Error::BadOption`] if another change is still being monitored, or if the share or the
+    /// prediction is invalid; [`Error::ReadOnly`], [`Error::Closed`].
     pub fn apply_advice(&self, advice: &CacheAdvice) -> Result<()> {
         self.engine().apply_advice(advice)
     }

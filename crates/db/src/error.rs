@@ -23,9 +23,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Another process or handle has the store open.
+    /// The store is open in another process or through another handle.
     Locked,
-    /// The directory holds no store, or it holds other files.
+    /// The directory contains no store, or it contains other files.
     NotAStore,
     /// A store, keyspace, snapshot or file with this name already exists.
     AlreadyExists,
@@ -45,7 +45,7 @@ pub enum ErrorKind {
     ReadOnly,
     /// The operating system denies access to the files.
     PermissionDenied,
-    /// The device or the operating system failed.
+    /// The device or the operating system reported an error.
     Io,
     /// This handle rejects writes after an earlier failure: close the store and open it again.
     Poisoned,

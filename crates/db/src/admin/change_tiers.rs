@@ -43,8 +43,9 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::BadOption`] if the directory belongs to the store or is inside one of its
-    /// directories, or if the maximum number of tiers is reached; a `WrongTier` error that
-    /// describes the contents of the directory; [`Error::is_full`]; I/O errors.
+    /// directories, or if the store already has the maximum number of tiers; a `WrongTier` error
+    /// that describes the contents of the directory, if it is not empty; [`Error::is_full`]; I/O
+    /// errors.
     pub fn add_tier(&self, path: impl AsRef<Path>, options: TierOptions) -> Result<()> {
         self.shared().healthy()?;
         // Exclude copies of the store, and other changes to its tiers, during this call.
@@ -114,8 +115,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadOption`] if the directory is not a further tier of the store, if the other tiers
-    /// lack the space for its data, or if readers still use some of its data; as [`Db::compact`].
+    /// [`Error::BadOption`] if the directory is not a tier of the store other than the first, if
+    /// the other tiers have too little space for its data, or if readers still use some of its
+    /// data; the errors of [`Db::compact`].
     pub fn drain_tier(&self, path: impl AsRef<Path>) -> Result<()> {
         self.shared().healthy()?;
         let tier = self.further_tier(path.as_ref())?;
@@ -303,12 +305,13 @@ mod tests {
                 .on("one.tiers.new")
                 .sticky()
         };
-        // A tier that has failed was not drained, so nothing need be recorded.
+        // A tier that has failed was not drained, so the recorded list does not change.
         db.note_tiers(1, false).unwrap();
         machine.inject(full());
         db.use_tier_in(1).unwrap();
         machine.clear_faults();
-        // A drained tier is opened for data all the same, and the error explains what to do.
+        // A drained tier accepts data even if that cannot be recorded, and the error explains what
+        // to do.
         db.note_tiers(1, true).unwrap();
         store.close_tier(1);
         machine.inject(full());

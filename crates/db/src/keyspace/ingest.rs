@@ -164,9 +164,9 @@ impl Ingest {
 
     /// Makes all records visible and durable, and returns their number.
     ///
-    /// Earlier writes are checkpointed first. The records themselves are already on the device, so
-    /// concurrent writes wait for a few milliseconds at most. Snapshots taken before this call do
-    /// not see the records.
+    /// Earlier writes are checkpointed first. Concurrent writes may wait for a few milliseconds.
+    /// The records themselves are already on the device and need not be written during that time.
+    /// Snapshots taken before this call do not see the records.
     ///
     /// # Errors
     /// [`Error::KeyspaceDropped`], [`Error::IngestEnded`], [`Error::is_full`], I/O errors. Normally

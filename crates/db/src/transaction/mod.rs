@@ -8,11 +8,11 @@
 //!                                             aside           them when it is visible
 //! ```
 //!
-//! A serializable transaction takes its place in the serial order when it commits. An optimistic
-//! transaction would read the same data at that place; the commit validates this. A locking
-//! transaction did read the data of that place, because no other commit could change it before this
-//! commit was visible. A read-only transaction takes its place at the sequence number that it reads
-//! at.
+//! A serializable transaction takes its position in the serial order when it commits. At that
+//! position, an optimistic transaction would read the same data that it has read before; the commit
+//! validates this. A locking transaction has read the data as of that position, because its locks
+//! prevent other commits from changing the data before its own commit is visible. The position of a
+//! read-only transaction is the sequence number at which it reads.
 //!
 //! *Scope*: the reads and writes of a transaction, and the keys and ranges that it depends on.
 //!
@@ -21,10 +21,11 @@
 //!
 //! Invariants:
 //!
-//! - **T1** Everything that an operation returns from the store is tracked or locked before it is
+//! - **T1** All data that an operation returns from the store is tracked or locked before it is
 //!   read.
-//! - **T2** A transaction depends on all keys between a bound of an iterator and the last key that
-//!   this end has returned; once the iterator has ended, on all keys of its range.
+//! - **T2** While an iterator is in use, its transaction depends, for each end of the iterator, on
+//!   all keys between the bound at that end and the last key returned from that end. Once the
+//!   iterator has ended, the transaction depends on all keys of the iterator's range.
 //! - **T3** Locks are held until the transaction ends.
 //! - **T4** A transaction that has ended retains no versions and holds no locks.
 
@@ -68,10 +69,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tracker::ReadTracker;
 
-/// An atomic unit of reads and writes in any keyspaces of a store. Reads see the transaction's own
-/// writes; other readers see none of them before the commit.
+/// An atomic unit of reads and writes in any keyspaces of a store. Reads of the transaction see its
+/// own writes. Other readers see none of these writes before the commit.
 ///
-/// Dropping a transaction rolls it back. [`Db::transaction`] retries a transaction after a
+/// Dropping a transaction rolls it back. [`Db::transaction`] runs a transaction again after a
 /// conflict.
 ///
 /// ```
@@ -89,21 +90,22 @@ use tracker::ReadTracker;
 /// # Ok::<(), alluvium::Error>(())
 /// ```
 pub struct Transaction {
-    // Declared first: the transaction ends before the reference to the store is released.
+    // Declared first, so that it is dropped first: the transaction must end before the reference to
+    // the store is released.
     handle: TransactionHandle,
     shared: Arc<SharedStore>,
     options: TransactionOptions,
-    /// The newest writes, by keyspace.
+    /// The latest writes of the transaction, by keyspace.
     writes: BTreeMap<KeyspaceId, WriteSet>,
-    /// Older writes, which exceeded the memory.
+    /// Earlier writes, which exceeded the memory limit and were moved to runs on disk.
     spilled: SpilledWrites,
     tracker: Mutex<ReadTracker>,
     savepoints: SavepointStack,
-    /// Bytes of memory used by `writes`.
+    /// Memory in bytes that `writes` uses.
     in_memory: usize,
 }
 
-/// Keeps the transaction open in the engine. Dropping it rolls the transaction back.
+/// Registration of an open transaction with the engine. Dropping it rolls the transaction back.
 struct TransactionHandle {
     engine: Arc<Engine>,
     open: Arc<OpenTransaction>,
@@ -132,13 +134,13 @@ impl fmt::Debug for Transaction {
 }
 
 impl Db {
-    /// Begins a serializable, optimistic transaction: see [`Transaction`].
+    /// Begins a serializable transaction with optimistic concurrency control: see [`Transaction`].
     #[must_use]
     pub fn begin(&self) -> Transaction {
         self.begin_with(&TransactionOptions::default())
     }
 
-    /// Begins a transaction with options.
+    /// Begins a transaction with the given options.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -170,7 +172,8 @@ impl Db {
         }
     }
 
-    /// Lists the open transactions, oldest first, with their ages and the resources that they hold.
+    /// Returns the open transactions, oldest first, with their ages and the resources that they
+    /// use.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -188,20 +191,22 @@ impl Db {
 }
 
 impl Transaction {
-    /// Returns the number of the transaction, which is unique since the store was opened.
+    /// Returns the number that identifies the transaction. No two transactions have the same number
+    /// while the store is open.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.handle.open.number
     }
 
-    /// Returns the sequence number of the snapshot that the transaction reads; `None` if it is
-    /// serializable and locking, because it then reads the newest versions under its locks.
+    /// Returns the sequence number of the snapshot that the transaction reads. Returns `None` for a
+    /// transaction that is both serializable and locking, because it reads the latest versions
+    /// under its locks.
     #[must_use]
     pub fn sequence(&self) -> Option<u64> {
         self.handle.open.place()
     }
 
-    /// Rolls the transaction back, as dropping it does. Nothing of it is written.
+    /// Rolls the transaction back, as dropping it does. None of its writes takes effect.
     pub fn rollback(self) {
         drop(self);
     }
@@ -218,8 +223,8 @@ impl Transaction {
         self.options.isolation == Isolation::Serializable
     }
 
-    /// Begins an operation on a keyspace. Until it ends, neither the store nor the timeout can end
-    /// the transaction.
+    /// Begins an operation of the transaction on a keyspace. Until the returned guard is dropped,
+    /// the transaction can be ended neither by closing the store nor by its timeout.
     fn enter(&self, keyspace: &Keyspace) -> Result<OperationGuard<'_>> {
         if keyspace.store_number() != self.shared.number() {
             return Err(Error::OtherStore);
@@ -229,7 +234,7 @@ impl Transaction {
         Ok(entered)
     }
 
-    /// Like [`Transaction::enter`], without a keyspace.
+    /// Begins an operation that concerns no keyspace. Otherwise like [`Transaction::enter`].
     fn enter_open(&self) -> Result<OperationGuard<'_>> {
         self.engine().is_open()?;
         let open = &self.handle.open;
@@ -239,8 +244,9 @@ impl Transaction {
         open.enter()
     }
 
-    /// Locks a range until the transaction ends (T3). A transaction chosen as the victim of a
-    /// deadlock has then ended. The caller must not be in an operation.
+    /// Locks a range until the transaction ends (T3). If the transaction is aborted to resolve a
+    /// deadlock, it has ended when the call returns the error. The caller must not be within an
+    /// operation of the transaction (see [`Transaction::enter`]).
     fn lock(&self, definition: &KeyspaceDefinition, range: &KeyRange, mode: RangeLockMode) -> Result<()> {
         self.limit_locks(definition)?;
         self.acquire(range, mode)

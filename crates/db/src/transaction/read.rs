@@ -11,16 +11,16 @@ use crate::read::value::Value;
 use crate::schema::format::TreeKey;
 use alluvium_dictionary::batch::LongValues;
 
-/// Purpose of a read, which determines its lock and what is tracked.
+/// The purpose of a read. It determines which lock the read acquires and what is tracked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadIntent {
     Read,
-    /// The transaction will write to the key, or depends on it as if it did.
+    /// The transaction will write to the key, or depends on the key as if it wrote to it.
     Update,
 }
 
 impl Transaction {
-    /// Returns the value of a key, or `None` if it has none.
+    /// Returns the value of a key, or `None` if the key has no value.
     ///
     /// # Errors
     /// As [`Keyspace::get`]; [`Error::OtherStore`]; [`Error::TransactionEnded`],
@@ -39,9 +39,10 @@ impl Transaction {
         Ok(found.is_some())
     }
 
-    /// Returns the value of a key and protects the key against other writes until the commit, as if
-    /// the transaction wrote to it. A locking transaction locks the key exclusively. An optimistic
-    /// transaction fails at its commit if the key was changed, also under snapshot isolation.
+    /// Returns the value of a key, and protects the key against writes by others until the commit,
+    /// as if the transaction had written to it. A locking transaction locks the key exclusively.
+    /// The commit of an optimistic transaction fails if the key was changed, even under snapshot
+    /// isolation.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -58,13 +59,14 @@ impl Transaction {
     /// ```
     ///
     /// # Errors
-    /// As [`Transaction::get`]; [`Error::Conflict`] at once if the transaction is locking with
-    /// snapshot isolation and the key was changed since the transaction began.
+    /// As [`Transaction::get`]. If a locking transaction uses snapshot isolation and the key was
+    /// changed after the transaction began, the call itself returns [`Error::Conflict`].
     pub fn get_for_update(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.get_for(keyspace, key.as_ref(), ReadIntent::Update, LongValues::Read)
     }
 
-    /// Returns the value of a key. An omitted long value may be returned empty or as it is.
+    /// Reads a key for the given purpose, and returns its value or `None`. If long values are to be
+    /// omitted, a long value may be returned either as an empty value or in full.
     pub(super) fn get_for(
         &self,
         keyspace: &Keyspace,
@@ -144,8 +146,9 @@ impl Transaction {
         Ok(values)
     }
 
-    /// Returns the sequence number to read at. A serializable locking transaction reads the newest
-    /// visible version, which its locks keep current.
+    /// Returns the sequence number at which the transaction reads the store. A transaction that is
+    /// both serializable and locking reads the latest visible version, which no other transaction
+    /// can change while it is locked.
     pub(super) fn at(&self) -> ReadPosition {
         if is_planted(IsolationFault::ReadsAreNotRepeatable) {
             return ReadPosition::Now;
@@ -156,7 +159,8 @@ impl Transaction {
             .map_or(ReadPosition::Now, ReadPosition::Pinned)
     }
 
-    /// Adds keys to the dependencies of the transaction before it reads them (T1).
+    /// Adds keys to the dependencies of the transaction: locks or tracks them, depending on the
+    /// concurrency control. Must be called before the keys are read (T1).
     pub(super) fn depend_on(&self, keyspace: &Keyspace, keys: &[TreeKey], purpose: ReadIntent) -> Result<()> {
         let definition = keyspace.definition();
         let updates = purpose == ReadIntent::Update && !is_planted(IsolationFault::UpdatesAreReads);
@@ -186,7 +190,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Fails if a locked key was changed after the snapshot that the transaction reads.
+    /// Returns [`Error::Conflict`] if a key that the transaction has locked was changed after the
+    /// snapshot that the transaction reads. Does nothing if the transaction reads no snapshot.
     pub(super) fn fail_if_changed(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
         let Some(place) = self.handle.open.place() else {
             return Ok(());

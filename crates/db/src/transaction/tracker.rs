@@ -18,8 +18,8 @@ pub(super) struct ReadTracker {
 }
 
 impl ReadTracker {
-    /// Tracks keys. If more than `most` keys and ranges would be tracked, neighbouring keys are
-    /// combined into ranges. Returns an error if that does not reduce their number sufficiently.
+    /// Tracks keys. If `most` keys and ranges are tracked already, neighbouring keys are combined
+    /// into ranges. Returns an error if that does not reduce their number sufficiently.
     pub(super) fn add_points<'k>(
         &mut self,
         definition: &Arc<KeyspaceDefinition>,

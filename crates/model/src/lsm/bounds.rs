@@ -1,10 +1,10 @@
-//! Textbook bounds of the write amplification of dictionaries, each with a constant of 1 (Conway
-//! §3.1, Lim §4.1).
+//! Textbook bounds of the write amplification of dictionaries. Constant factors that asymptotic
+//! bounds hide are set to 1 (Conway §3.1, Lim §4.1).
 
 use crate::parameter::{BadParameter, at_least, positive};
 
-/// Returns the number of levels with a growth factor that N keys need beyond memory: log_r(N/M). It
-/// is zero if the store fits into memory.
+/// Returns log_r(N/M), the number of levels that N keys need in addition to the M keys in memory if
+/// levels grow by the factor r. Returns zero if all keys fit into memory.
 ///
 /// # Errors
 /// [`BadParameter`] unless the growth factor is at least 2, and keys and memory are positive.
@@ -15,8 +15,8 @@ pub fn levels(keys: f64, in_memory: f64, growth: f64) -> Result<f64, BadParamete
     Ok(((keys / in_memory).ln() / growth.ln()).max(0.0))
 }
 
-/// Returns the bound of a B-tree with nodes of `node` elements, in which an insert rewrites its
-/// leaf.
+/// Returns the bound of the write amplification of a B-tree with nodes of `node` elements. Each
+/// insert rewrites its leaf.
 ///
 /// # Errors
 /// [`BadParameter`] unless a node has at least one element.
@@ -33,7 +33,8 @@ pub fn buffered(keys: f64, in_memory: f64, fanout: f64) -> Result<f64, BadParame
     Ok(fanout * levels(keys, in_memory, fanout)?)
 }
 
-/// Returns the bound of an LSM-tree with rolling merges: (r + 1) log_r(N/M).
+/// Returns the bound of the write amplification of an LSM-tree with rolling merges: (r + 1)
+/// log_r(N/M).
 ///
 /// # Errors
 /// As [`levels`].
@@ -41,8 +42,8 @@ pub fn lsm(keys: f64, in_memory: f64, growth: f64) -> Result<f64, BadParameter> 
     Ok((growth + 1.0) * levels(keys, in_memory, growth)?)
 }
 
-/// Returns the bound of an LSM-tree whose full levels are merged into the next as a whole: r/2 ·
-/// log_r(N/M).
+/// Returns the bound of the write amplification of an LSM-tree that merges a full level into the
+/// next one as a whole: r/2 · log_r(N/M).
 ///
 /// # Errors
 /// As [`levels`].
@@ -50,7 +51,7 @@ pub fn levelled(keys: f64, in_memory: f64, growth: f64) -> Result<f64, BadParame
     Ok(growth / 2.0 * levels(keys, in_memory, growth)?)
 }
 
-/// Returns the bound of a size-tiered LSM-tree and of SAMT: log_r(N/M).
+/// Returns the bound of the write amplification of a size-tiered LSM-tree and of SAMT: log_r(N/M).
 ///
 /// # Errors
 /// As [`levels`].
@@ -58,7 +59,7 @@ pub fn tiered(keys: f64, in_memory: f64, growth: f64) -> Result<f64, BadParamete
     levels(keys, in_memory, growth)
 }
 
-/// Returns the bound of COLA: (r − 1) log_r(N/M).
+/// Returns the bound of the write amplification of COLA: (r − 1) log_r(N/M).
 ///
 /// # Errors
 /// As [`levels`].

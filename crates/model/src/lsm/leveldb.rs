@@ -1,4 +1,4 @@
-//! LevelDB's levels (Lim §4.3, Algorithm 3).
+//! Write costs of LevelDB's levels (Lim §4.3, Algorithm 3).
 //!
 //! ```text
 //!   memory ──▶ log                    1
@@ -11,7 +11,7 @@ use super::{ItemStage, WriteCosts, bounds};
 use crate::Popularity;
 use crate::parameter::{BadParameter, at_least, positive, require};
 
-/// The shape of LevelDB. Sizes are in items.
+/// The shape of a LevelDB store. All sizes are numbers of items.
 ///
 /// ```
 /// use alluvium_model::Popularity;
@@ -25,23 +25,23 @@ use crate::parameter::{BadParameter, at_least, positive, require};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct LevelDb {
-    /// Number of requests that fill the memtable and its log.
+    /// Number of requests after which the memtable and its log are full.
     pub log: f64,
-    /// Number of level 0 tables that are merged at once.
+    /// Number of tables of level 0 that are merged together.
     pub tables: f64,
-    /// Sizes of levels 1 to the last but one. The last level holds every key.
+    /// Sizes of all levels from level 1 on, except the last level, which contains every key.
     pub sizes: Vec<f64>,
 }
 
-/// Items per MiB: the source's items have 1000 bytes.
+/// Number of items in a MiB. In the source, items have 1000 bytes.
 const MIB: f64 = 1_048_576.0 / 1000.0;
 
-/// Size of a level relative to the previous one.
+/// Ratio of the size of a level to the size of the level above it.
 const GROWTH: f64 = 10.0;
 
 impl LevelDb {
     /// Returns LevelDB's default shape for items of 1000 bytes: a log of 4 MiB, 4 tables in level
-    /// 0, and levels of 10 MiB, 100 MiB and so on until all keys fit.
+    /// 0, and levels of 10 MiB, 100 MiB and so on, until all keys fit.
     ///
     /// # Errors
     /// [`BadParameter`] unless the number of keys is positive.
@@ -60,12 +60,12 @@ impl LevelDb {
         })
     }
 
-    /// Returns a shape with a given number of levels beyond level 0, which grow by a constant
-    /// factor from 10 MiB to the number of keys (Lim, Fig. 4.15).
+    /// Returns a shape with `levels` levels in addition to level 0. Their sizes grow by a constant
+    /// factor, from 10 MiB to the number of keys (Lim, Fig. 4.15).
     ///
     /// # Errors
-    /// [`BadParameter`] unless there are levels, and, with several levels, more keys than the first
-    /// holds.
+    /// [`BadParameter`] if `levels` is zero, or if there are several levels and the first one could
+    /// contain all keys.
     pub fn with_levels(keys: f64, levels: usize) -> Result<LevelDb, BadParameter> {
         positive("the number of keys", keys)?;
         let some = (1..=super::optimise::MOST_LEVELS).contains(&levels);
@@ -86,29 +86,30 @@ impl LevelDb {
         Ok(shape)
     }
 
-    /// Returns the number of levels beyond level 0.
+    /// Returns the number of levels, not counting level 0.
     #[must_use]
     pub fn levels(&self) -> usize {
         self.sizes.len() + 1
     }
 
-    /// Estimates the writes of an insert.
+    /// Estimates the number of items written per inserted item, in each stage.
     ///
     /// # Errors
-    /// [`BadParameter`] unless log and tables are positive, and levels grow and have at most the
-    /// total number of keys.
+    /// [`BadParameter`] unless log and tables are positive, each level is larger than the one above
+    /// it, and no level is larger than the number of keys.
     pub fn estimate(&self, popularity: &Popularity) -> Result<WriteCosts, BadParameter> {
         self.checked(popularity)?;
         let keys = popularity.keys();
         Ok(WriteCosts {
             stages: self.stages(popularity),
             worst_case: self.worst_case(keys),
-            // Levels 1 to L grow tenfold each, or by the mean growth of this shape.
+            // The bound assumes levels that grow by a constant factor; use the mean growth factor
+            // of this shape.
             textbook: bounds::lsm(keys, self.log * self.tables, self.mean_growth(keys))?,
         })
     }
 
-    /// Returns the stages of a validated shape.
+    /// Returns the write costs of each stage. The shape must have been validated.
     pub(super) fn stages(&self, popularity: &Popularity) -> Vec<(ItemStage, f64)> {
         let keys = popularity.keys();
         let mut stages = vec![
@@ -117,11 +118,11 @@ impl LevelDb {
         ];
         let next = |level: usize| self.sizes.get(level).copied().unwrap_or(keys);
         let mut interval = self.log * self.tables;
-        // Merge(Unique(I), S) is Unique(I + Unique⁻¹(S)).
+        // In the terms of the source, Merge(Unique(I), S) is Unique(I + Unique⁻¹(S)).
         let merged = |interval: f64, size: f64| popularity.unique_of(interval + popularity.requests_of(size));
         stages.push((ItemStage::Level(1), merged(interval, next(0)) / interval));
         for (above, &size) in self.sizes.iter().enumerate() {
-            // Merges into the upper levels come first: this level fills in the meantime.
+            // Merges into the upper levels take precedence, so this level fills up in the meantime.
             interval += popularity.interval_of(size);
             // The boundaries of the compacted tables do not coincide with those of tables in the
             // next level. A compaction of n items therefore rewrites about n additional items of
@@ -138,7 +139,7 @@ impl LevelDb {
         let mut sizes = self.sizes.clone();
         sizes.push(keys);
         let levels = sizes.windows(2).map(|pair| (pair[0] + pair[1]) / pair[0]);
-        // The log, and the table of level 0.
+        // One write to the log, and one to a table of level 0.
         2.0 + (first + sizes[0]) / first + levels.sum::<f64>()
     }
 

@@ -1,4 +1,5 @@
-//! The format of a probe's samples, version 1: lines of text in `probe.txt` in a store's directory.
+//! The format of the samples of a probe, version 1. They are lines of text in the file `probe.txt`
+//! in a store's directory.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -20,9 +21,9 @@
 //!               "\n" as often as makes the length a multiple of 512
 //! ```
 //!
-//! Lines of one kind are in chronological order. Each of the first five occurs once. Numbers are
-//! decimal and less than 2⁶⁴. Lines added by later versions are refused by this version, so those
-//! versions have other numbers.
+//! Lines of the same kind are in chronological order. Each of the first five kinds occurs exactly
+//! once. Numbers are decimal and less than 2⁶⁴. This version rejects lines that it does not know,
+//! so a version that adds a kind of line needs a new version number.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use alluvium_base::checksum;
@@ -34,35 +35,37 @@ use alluvium_base::measurements::{
 use std::fmt;
 use std::fmt::Write as _;
 
-/// Maximum size of a stored probe in bytes: many times the usual size.
+/// Maximum size in bytes of a stored probe, which is many times the usual size.
 pub const MOST_BYTES: usize = 1 << 20;
 
-/// The length is padded to a multiple of this, because direct files are read in blocks.
+/// The size of the file is padded to a multiple of this number of bytes, because files with direct
+/// I/O are read in blocks.
 const BLOCK: usize = 512;
 
 const HEAD: &str = "alluvium probe ";
 const VERSION: u32 = 1;
 
-/// Maximum plausible depth, and maximum plausible request length in bytes.
+/// Maximum number of requests in flight, and maximum length of a request in bytes, that are
+/// accepted as plausible.
 const MOST_DEPTH: u32 = 1 << 16;
 const MOST_REQUEST: u64 = 1 << 40;
 
-/// Why bytes are not a valid stored probe.
+/// The reason why bytes are not a valid stored probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadProbe {
-    /// Not a stored probe, or another version.
+    /// The bytes are not a stored probe, or a stored probe of another version.
     NotAProbe {
         /// The first bytes of the input, at most as many as the expected header has.
         begin: String,
     },
-    /// The header is valid, but the rest is not.
+    /// The header is valid, but the following lines are not.
     Damaged {
-        /// Line number, counted from 1.
+        /// Number of the invalid line, starting at 1.
         line: usize,
         expected: &'static str,
         found: String,
     },
-    /// There are too many bytes.
+    /// The input exceeds the maximum size of a stored probe.
     TooLong { bytes: usize },
 }
 
@@ -105,13 +108,13 @@ const ORDERS: [(OffsetOrder, &str); 3] = [
 ];
 const ISSUES: [(IssueMode, &str); 2] = [(IssueMode::Steady, "steady"), (IssueMode::Batch, "batch")];
 
-/// Returns the word that represents a value.
+/// Returns the word that represents a value in the format.
 fn word<T: PartialEq>(table: &[(T, &'static str)], value: &T) -> &'static str {
     let found = table.iter().find(|(one, _)| one == value);
     found.map_or("", |&(_, word)| word)
 }
 
-/// Encodes samples as the text of `probe.txt`, with its checksum.
+/// Encodes measurements as the contents of `probe.txt`, including the checksum.
 #[must_use]
 pub fn encode(measured: &DeviceMeasurements) -> Vec<u8> {
     let mut text = format!("{HEAD}{VERSION}\n");
@@ -158,15 +161,15 @@ pub fn encode(measured: &DeviceMeasurements) -> Vec<u8> {
     bytes
 }
 
-/// Replaces line breaks by blanks.
+/// Replaces each line break by a blank, so that the text fits in one line of the format.
 fn one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }
 
-/// Decodes samples.
+/// Decodes measurements from the contents of `probe.txt`.
 ///
 /// # Errors
-/// [`BadProbe`] for any invalid bytes.
+/// [`BadProbe`] if the bytes are invalid.
 pub fn decode(bytes: &[u8]) -> Result<DeviceMeasurements, BadProbe> {
     if bytes.len() > MOST_BYTES {
         return Err(BadProbe::TooLong { bytes: bytes.len() });
@@ -213,7 +216,7 @@ pub fn decode(bytes: &[u8]) -> Result<DeviceMeasurements, BadProbe> {
 
 const ONCE: [&str; 5] = ["began", "medium", "file-system", "span", "elapsed"];
 
-/// Verifies the checksum in the last line and returns the lines before it.
+/// Verifies the checksum in the last line, and returns the lines before it.
 fn checked(bytes: &[u8]) -> Result<&str, BadProbe> {
     let lines = bytes.iter().filter(|&&byte| byte == b'\n').count();
     let damaged = |line: usize, expected: &'static str, found: &[u8]| BadProbe::Damaged {
@@ -248,7 +251,8 @@ fn checked(bytes: &[u8]) -> Result<&str, BadProbe> {
     std::str::from_utf8(body).map_err(|_| damaged(1, "text", body))
 }
 
-/// Applies a line. Returns its word if the line may occur only once.
+/// Decodes a line and adds its contents to the measurements. If this kind of line may occur only
+/// once, returns its first word.
 fn fill_in(
     measured: &mut DeviceMeasurements,
     fields: &mut LineFields<'_>,
@@ -298,7 +302,7 @@ fn slice(fields: &mut LineFields<'_>) -> Result<TransferSlice, BadProbe> {
     })
 }
 
-/// A line that is parsed field by field.
+/// A line, from which the fields are parsed one after the other.
 struct LineFields<'a> {
     number: usize,
     line: &'a str,
@@ -331,7 +335,7 @@ impl<'a> LineFields<'a> {
         field
     }
 
-    /// Takes the rest of the line, including blanks.
+    /// Consumes the rest of the line, including blanks, and returns it.
     fn all(&mut self) -> &'a str {
         std::mem::take(&mut self.rest)
     }
@@ -362,7 +366,7 @@ impl<'a> LineFields<'a> {
     }
 }
 
-/// Truncates a text for an error message.
+/// Truncates a text to a length that is suitable for an error message.
 fn shortened(text: &str) -> String {
     text.chars().take(80).collect()
 }
@@ -452,7 +456,7 @@ mod tests {
         ));
     }
 
-    /// Appends a valid checksum to lines.
+    /// Returns a stored probe with these lines and a valid checksum.
     fn sealed(lines: &str) -> Vec<u8> {
         let text = format!("{HEAD}{VERSION}\n{lines}");
         let mut bytes = format!("{text}end {:016x}\n", checksum(text.as_bytes())).into_bytes();

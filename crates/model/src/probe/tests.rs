@@ -25,8 +25,9 @@ const DEPTHS: [u32; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64];
 fn window(truth: Truth, point: ProbePoint, round: u32, noise: &mut NoiseGenerator) -> ProbeSample {
     let one_ns = truth.setup_ns + truth.byte_ps * point.bytes as f64 / 1e3;
     let requests = 64_u32;
-    // The typical time is the mean of as many requests as were measured, so its noise is less than
-    // that of a single request.
+    // With one request in flight, the typical time is the mean of 64 requests, whose noise is an
+    // eighth of that of a single request. With more requests in flight, it has the noise of a
+    // single request.
     let depth = f64::from(point.depth);
     let together = depth.min(truth.parallelism);
     let typical_ns = match point.depth {
@@ -259,8 +260,8 @@ fn a_rate_that_falls_is_told() {
         for window in &mut measured.samples {
             if window.point.kind == AccessKind::Read {
                 window.elapsed_ns = window.elapsed_ns * (10 + 2 * u64::from(window.round)) / 10;
-                // Leave single requests unchanged, because the limit on the rate does not delay
-                // them.
+                // The typical time of a request is unchanged: a rate limit lets requests through in
+                // turns, and does not slow down each of them.
             }
         }
     });

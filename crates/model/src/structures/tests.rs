@@ -247,9 +247,9 @@ fn a_structure_without_order_answers_where_no_order_is_asked_for() {
         .filter(|one| !one.is_ordered())
         .collect();
     assert_eq!(unordered.len(), 5);
-    // The bundle of trees is the cheapest if memory has no space for filters and most operations
-    // are lookups. If memory has space for some filters of a bundle of arrays, that bundle answers
-    // lookups of absent keys without device reads.
+    // The hashed structure is the cheapest if most operations are lookups and memory has no space
+    // for the filters of bundles. If there is space for the filters of a bundle of arrays, that
+    // bundle answers lookups of absent keys without device reads.
     let cheapest = |memory_bytes| {
         let machine = MachineProfile {
             memory_bytes,

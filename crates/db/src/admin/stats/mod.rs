@@ -70,11 +70,11 @@ pub struct OperationCounts {
     pub scans: u64,
     /// Number of records that iterators returned, in either direction.
     pub scanned: u64,
-    /// Lookups of one key that found a value.
+    /// Number of lookups of one key that found a value.
     pub found: u64,
     /// Number of node reads that lookups waited for before they found a value.
     pub found_reads: u64,
-    /// Lookups of one key that found no value.
+    /// Number of lookups of one key that found no value.
     pub absent: u64,
     /// Number of node reads that lookups waited for before they found that the key has no value.
     pub absent_reads: u64,
@@ -92,7 +92,7 @@ pub struct WriteDelays {
 }
 
 impl WriteDelays {
-    /// Returns the sum over all causes, in microseconds.
+    /// Returns the total time for which writers were throttled, in microseconds.
     pub fn total_us(&self) -> u64 {
         self.runs_us + self.memtables_us
     }
@@ -111,7 +111,7 @@ pub struct Stats {
     pub writes: u64,
     /// Bytes of the acknowledged writes: keys, values and headers.
     pub written_bytes: u64,
-    /// Checkpoints completed since the store was opened.
+    /// Number of checkpoints completed since the store was opened.
     pub checkpoints: u64,
     /// Number of times that a writer stalled because background work had fallen behind.
     pub waits: u64,
@@ -138,7 +138,7 @@ pub struct Stats {
     pub transactions: TransactionStats,
     /// Space of the data files.
     pub space: SpaceUsage,
-    /// Space, segments and syncs of the log.
+    /// Space usage, segments and syncs of the log.
     pub log: LogUsage,
     /// Counters of the page cache.
     pub cache: CacheStats,
@@ -161,7 +161,7 @@ pub struct Stats {
     /// Statistics of the hashed structure, which all hashed keyspaces share. `None` if the store
     /// has no hashed keyspace.
     pub hashed: Option<HashedStats>,
-    /// Statistics of the pages that are updated in place.
+    /// Statistics of the tree whose pages are updated in place.
     pub paged: PagedStats,
     /// I/O operations and bytes on the devices of all tiers, by purpose.
     pub device: DeviceStats,
@@ -200,7 +200,8 @@ impl Stats {
         )
     }
 
-    /// Returns the hit rate of the page cache.
+    /// Returns the hit rate of the page cache. A read that waits for another reader's device read
+    /// of the same page is not a hit. Returns `None` before the first read.
     #[must_use]
     pub fn page_hit_rate(&self) -> Option<f64> {
         ratio(

@@ -12,7 +12,7 @@ pub struct TierStats {
     pub directory: String,
     /// Capacity in bytes; at most the configured size limit of the tier.
     pub capacity_bytes: u64,
-    /// Bytes that ordinary writes may still use; a reserve for essential writes is excluded.
+    /// Bytes that are available to ordinary writes.
     pub available_bytes: u64,
     /// Whether new data may be written to the tier. This is false after the tier was drained, and
     /// while the tier fails.

@@ -100,7 +100,7 @@ impl TierLocations {
     }
 }
 
-/// Returns whether a path is the first directory of a store.
+/// Returns whether a path is the first directory of a store, which contains the superblock.
 pub(crate) fn is_store(path: &Path) -> bool {
     path.join(superblock::FILE).is_file()
 }
@@ -152,7 +152,7 @@ pub(crate) fn of_copy(path: &Path, given: &[(PathBuf, TierOptions)], tiers: usiz
     new(&path, &[given, &missing].concat())
 }
 
-/// Locates the directories of an existing store.
+/// Locates the directories of all tiers of an existing store.
 pub(crate) fn existing(path: &Path, given: &[(PathBuf, TierOptions)]) -> Result<TierLocations> {
     check(path, given)?;
     let first = FileDirectory::open(path)?;
@@ -170,7 +170,8 @@ pub(crate) fn existing(path: &Path, given: &[(PathBuf, TierOptions)]) -> Result<
 }
 
 /// Locates the tiers of a store after the first. A directory passed by the program is identified by
-/// the marker file in it. Tiers that were not passed are expected at their recorded paths.
+/// the mark that the store has written to it. Tiers that were not passed are expected at their
+/// recorded paths.
 fn find(
     first: &FileDirectory,
     superblock: &Superblock,

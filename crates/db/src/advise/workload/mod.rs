@@ -45,7 +45,7 @@ pub struct HourlyRequests {
     pub hits: u64,
     /// Lookups that found no value.
     pub misses: u64,
-    /// Ordered scans, each counted when its iterator is dropped.
+    /// Ordered scans, each counted when its iterator ends.
     pub scans: u64,
     /// Records that the ordered scans returned.
     pub scanned: u64,
