@@ -173,6 +173,7 @@ impl Db {
     /// # Ok::<(), alluvium::Error>(())
     /// ```
     ///
+    /// # Errors
     /// The errors of [`Db::keyspace`]; [`Error::OptionsDiffer`] if the keyspace exists with other
     /// options; [`Error::SharedOptionsDiffer`] if a new keyspace conflicts with the options that
     /// existing keyspaces share; [`Error::NotRegistered`]; [`Error::BadOption`] if the value

@@ -200,7 +200,7 @@ pub enum Error {
     OptionsDiffer {
         /// Name of the existing keyspace, which stays unchanged.
         keyspace: String,
-        /// The first option that differs, in words, such as "value threshold".
+        /// The first option that differs, by its name in words, such as "value threshold".
         option: &'static str,
         /// Value of the option in the existing keyspace.
         has: String,
@@ -215,7 +215,7 @@ pub enum Error {
     SharedOptionsDiffer {
         /// Name of the keyspace that was to be created.
         keyspace: String,
-        /// The first option that differs, in words, such as "options of levels".
+        /// The first option that differs, by its name in words, such as "options of levels".
         option: &'static str,
         /// Value that the existing keyspaces share.
         has: String,
@@ -232,7 +232,8 @@ pub enum Error {
         /// Number that identifies the structure kind in the file format.
         kind: u8,
     },
-    /// An operation that depends on key order was called on a keyspace without one.
+    /// An operation that depends on the order of keys was called on a keyspace whose keys have no
+    /// order.
     #[error(
         "the keyspace {keyspace:?} is hashed, so its keys have no order: look up single keys, iterate over all keys (`Keyspace::unordered`, or `alluvium scan` without a range), or delete all keys"
     )]
@@ -240,12 +241,12 @@ pub enum Error {
         /// Name of the hashed keyspace.
         keyspace: String,
     },
-    /// A merge was requested on a keyspace without a merge operator.
+    /// A merge was requested on a keyspace that has no merge operator.
     #[error(
         "the keyspace {keyspace:?} has no merge operator: merge into a keyspace that was created with one"
     )]
     NoOperator {
-        /// Name of the keyspace, whose options have no `merge_operator`.
+        /// Name of the keyspace. Its options specify no `merge_operator`.
         keyspace: String,
     },
     /// The merge operator rejected the operand.
@@ -271,7 +272,7 @@ pub enum Error {
         key: Vec<u8>,
         /// Registered name of the merge operator.
         operator: String,
-        /// What is wrong with the value.
+        /// Explanation of why the operator cannot merge the operands into the value.
         why: String,
     },
     /// A key, value, name or batch exceeds its maximum length.
@@ -454,7 +455,7 @@ pub enum Error {
     BadOption {
         /// Name of the option in words, such as "value threshold".
         option: &'static str,
-        /// What is wrong, and which values are valid.
+        /// Explanation of what is wrong with the value, and of which values are valid.
         why: String,
     },
 }

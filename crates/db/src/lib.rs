@@ -42,14 +42,8 @@
 //! store; background threads; the memory budget.
 //!
 //! *Must not depend on*: the contents of pages and log segments; networks; file systems.
-//! (`options/` chooses their sizes, and [`simulation`] names them for tests.)
-//!
-//! Invariants (those of the engine are in its module header):
-//!
-//! - **A1** Every operation on a handle either succeeds or returns a typed error. It never panics
-//!   because another handle closed the store or dropped a keyspace.
-//! - **A2** An operation that returns an error either leaves the store unchanged, or stops all
-//!   writes until the store is opened again.
+//! (Exceptions: `options/` chooses the sizes of pages and log segments, and [`simulation`] exposes
+//! their types to tests.)
 
 #![warn(missing_docs)]
 
@@ -136,7 +130,7 @@ pub use transaction::write_set::{OwnWrite, WriteSet, WriteSetIter};
 pub use transaction::{Savepoint, Transaction, TransactionIter, TransactionUnorderedScan};
 pub use write::batch::{MAX_KEY, MAX_VALUE, WriteBatch};
 
-/// A standalone in-memory cache, bounded by bytes.
+/// A standalone in-memory cache, whose size is limited to a number of bytes.
 ///
 /// ```
 /// use alluvium::cache::{Cache, CacheOptions};

@@ -112,10 +112,10 @@ impl LevelsOptions {
         }
     }
 
-    /// Lets merges move values that are stored outside leaves along with their records. The values
-    /// of a run are then stored in key order, so that a scan need not seek for each value. If
-    /// [`LevelsOptions::stitch`] is set, too, the values of reused leaves are not moved. Without
-    /// this option, a long value is written once and never moved.
+    /// Lets merges move values that are stored outside leaves along with the records to which they
+    /// belong. The values of a run are then stored in key order, so that a scan need not seek for
+    /// each value. If [`LevelsOptions::stitch`] is set, too, the values of reused leaves are not
+    /// moved. Without this option, a long value is written once and never moved.
     #[must_use]
     pub fn move_values(self) -> LevelsOptions {
         LevelsOptions {
