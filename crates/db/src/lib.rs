@@ -44,6 +44,13 @@
 //! *Must not depend on*: the contents of pages and log segments; networks; file systems.
 //! (Exceptions: `options/` chooses the sizes of pages and log segments, and [`simulation`] exposes
 //! their types to tests.)
+//!
+//! Invariants (those of the engine are in its module header):
+//!
+//! - **A1** Every operation on a handle either succeeds or returns a typed error. It never panics
+//!   because another handle closed the store or dropped a keyspace.
+//! - **A2** An operation that returns an error either leaves the store unchanged, or stops all
+//!   writes until the store is opened again.
 
 #![warn(missing_docs)]
 
