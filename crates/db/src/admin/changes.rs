@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// Approximate number of bytes that one read of the log fetches.
+/// Approximate number of bytes that a single read of the log fetches.
 const READ: u64 = 1 << 20;
 
 /// A change to a keyspace. The keyspace is identified by its current name, which may differ from

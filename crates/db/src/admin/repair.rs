@@ -206,7 +206,7 @@ struct RepairTrial {
     /// Whether this generation contains all data of its tree.
     keeps_tree: bool,
     /// Sequence number of the last commit in the log, if the log contains every commit that is
-    /// newer than the tree. `None` if the log lacks records.
+    /// newer than the tree. `None` if records are missing from the log.
     keeps_log_to: Option<u64>,
 }
 
@@ -221,9 +221,9 @@ struct GenerationChoice {
 }
 
 /// Chooses the generation from which the repair starts. This is normally the newest. The previous
-/// generation is chosen if the newest is unusable, or if the newest lacks data that the previous
-/// generation and the log together supply. Each generation is tried in memory first, so that the
-/// older one is not overwritten before the newest is known to be usable.
+/// generation is chosen if the newest is unusable, or if data is missing from the newest that the
+/// previous generation and the log together supply. Each generation is tried in memory first, so
+/// that the older one is not overwritten before the newest is known to be usable.
 fn choose(
     directories: &TierDirectories,
     options: &Options,

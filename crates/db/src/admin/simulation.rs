@@ -180,8 +180,8 @@ impl SimulationOperations for Db {
     }
 }
 
-/// If the error reports that one tier failed while the others still work, returns the number of the
-/// failed tier.
+/// If the error reports that a single tier failed while the others still work, returns the number
+/// of the failed tier.
 #[must_use]
 pub fn failing_tier(error: &Error) -> Option<u8> {
     error.failing_tier().map(|(tier, _)| tier)

@@ -371,7 +371,8 @@ fn the_model_says_what_updates_write_and_how_much_memory_is_taken() {
     let mut random = fastrand::Rng::with_seed(31);
     (0..KEYS / 500).for_each(|part| put(&mut (500 * part..500 * (part + 1))));
     db.compact().unwrap();
-    // Run so many rounds of merges that the progress of the last round has no effect on the result.
+    // The number of rounds is large enough that the progress of the last merge has no effect on the
+    // result.
     let (before, mut memory_bytes) = (db.stats(), Vec::new());
     for _ in 0..300 {
         put(&mut (0..500).map(|_| random.u64(..KEYS)));

@@ -317,7 +317,7 @@ fn a_structure_whose_list_of_runs_cannot_be_read_is_given_up_and_the_rest_is_kep
     let k = db.keyspace_with("k", &trie()).unwrap();
     let tree = db.keyspace("tree").unwrap();
     tree.put("a", "v").unwrap();
-    // Create 100 runs, so many that their list is stored separately from the root.
+    // Create 100 runs. Their list is then stored separately from the root.
     for load in 0..100u32 {
         k.ingest([(load.to_be_bytes(), "loaded")]).unwrap();
     }

@@ -226,7 +226,7 @@ fn pages_that_are_not_there_or_of_another_store_are_refused_and_given_up() {
         copy.copy_from(&*file, 0..file.len(), Purpose::Check).unwrap();
     }
     given_up(&tiny(), &directory, "of store");
-    // Replace the file by an older one, which lacks pages to which the store refers.
+    // Replace the file by an older one, in which pages are missing to which the store refers.
     let (directory, copy) = (memory(), memory());
     let db = tiny().open_in(Arc::clone(&directory)).unwrap();
     let k = keyspace(&db, "k", trees()[0]);

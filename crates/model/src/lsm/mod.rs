@@ -71,7 +71,7 @@ impl WriteCosts {
         self.stages.iter().map(|(_, writes)| writes).sum()
     }
 
-    /// Returns the number of items that one stage writes per inserted item, or 0 if the structure
+    /// Returns the number of items that a stage writes per inserted item, or 0 if the structure
     /// does not have this stage.
     #[must_use]
     pub fn stage(&self, stage: ItemStage) -> f64 {

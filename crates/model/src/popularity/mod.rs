@@ -49,8 +49,8 @@ pub struct KeyGroup {
     pub keys: f64,
     /// Probability that a request is for one particular key of the group.
     pub probability: f64,
-    /// −ln(1 − probability). The probability that one particular key does not occur in p requests
-    /// is e^(−rate · p).
+    /// −ln(1 − probability). The probability that a particular key does not occur in p requests is
+    /// e^(−rate · p).
     rate: f64,
 }
 

@@ -48,7 +48,7 @@ pub(super) fn rewrites(shape: &TreeShape, bytes: f64, stale: f64, crowding: f64)
     }
 }
 
-/// Returns whether a leaf has so many runs that its oldest runs must be merged.
+/// Returns whether the number of runs of a leaf is so large that its oldest runs must be merged.
 pub(super) fn is_crowded(shape: &TreeShape, runs: usize) -> bool {
     runs > 2 * shape.fanout as usize
 }

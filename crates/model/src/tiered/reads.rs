@@ -293,8 +293,8 @@ impl<'f> ReadModel<'f> {
         }
     }
 
-    /// Returns, for each popularity group, the probabilities that one of its keys is not requested
-    /// within the characteristic times.
+    /// Returns, for each popularity group, the probabilities that a given key of the group is not
+    /// requested within the characteristic times.
     fn idles(&self, times: &EvictionTimes) -> Vec<IdleProbabilities> {
         self.rates.iter().map(|rate| times.idle(*rate)).collect()
     }

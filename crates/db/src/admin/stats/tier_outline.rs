@@ -32,7 +32,7 @@ pub struct TierOutline {
     pub copies_bytes: u64,
 }
 
-/// The space that one run occupies on one tier.
+/// The space that a run occupies on a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TierRun {
