@@ -1,4 +1,5 @@
-//! Check of a structure: reads its data on the device and reports all errors.
+//! Consistency check of a hashed structure: reads all of its data from the device and reports every
+//! error that it finds.
 
 use super::format::HashedContents;
 use super::options::HashedForm;
@@ -18,7 +19,8 @@ use alluvium_storage::extents::{Extent, ReachableExtent};
 use alluvium_storage::{Error, NodePointer, Result};
 use std::collections::BTreeMap;
 
-/// Reads the contents of a root, and returns them with their nodes.
+/// Reads the contents that a root points to. Returns the decoded contents and the nodes that store
+/// them.
 pub(super) fn read(
     files: DataFiles<'_>,
     root: &[u8],
@@ -29,26 +31,28 @@ pub(super) fn read(
     })
 }
 
-/// A run, filter or list listed in the contents.
+/// A reference, found in the contents, to a run, a filter or a list of a tree.
 #[derive(Clone, Debug)]
 pub(super) struct ObjectReference {
     pub(super) name: ObjectName,
     pub(super) pointer: ValuePointer,
     base: SequenceNumber,
     seed: u64,
-    /// First and last hash that the run may contain.
+    /// First and last hash, both inclusive, that the run may contain.
     hashes: (u64, u64),
-    /// For a filter, the runs of its level, oldest first; for a list, the runs below it.
+    /// The runs that a filter or list refers to: for a filter, all runs of its level, oldest first;
+    /// for a list, the runs below it in the tree. Empty for a run.
     pub(super) level: Vec<ValuePointer>,
-    /// Whether it is useless if one of these runs is lost.
+    /// Whether the filter or list is unusable if any run in `level` is lost.
     pub(super) needs_all: bool,
-    /// For a list, its expected head, and the child above each run.
+    /// For a list of a tree, the header that it must have, and for each run in `level` the child
+    /// that leads to it.
     list: Option<(ListHeader, Vec<usize>)>,
-    /// For a hash store, the number of parts that have merged it.
+    /// For a hash store, the number of parts that already contain its data.
     pub(super) taken: usize,
 }
 
-/// An opened run, filter or list.
+/// A run, filter or list whose description has been read.
 pub(super) enum OpenedObject {
     Run(HashRun),
     Filter(RoutingFilter),
@@ -85,7 +89,8 @@ impl ObjectReference {
         }
     }
 
-    /// Reads all data and returns the errors found.
+    /// Reads all data of the object from the device and returns the errors found. Fails if its
+    /// description cannot be read.
     fn check(&self, files: DataFiles<'_>, read: &mut CheckReadTotals) -> Result<Vec<String>> {
         let opened = self.open(files, Purpose::Check)?;
         if let OpenedObject::Run(run) = opened {
@@ -95,7 +100,7 @@ impl ObjectReference {
             let run = HashRun::open(files, pointer, 0, Purpose::Check)?;
             Ok(run.seeded(self.seed))
         });
-        // Damage to the runs themselves is reported by their own check.
+        // If a run cannot be opened, skip the comparison: the check of that run reports its damage.
         match runs.collect::<Result<Vec<HashRun>>>() {
             Ok(runs) => Ok(match (opened, &self.list) {
                 (OpenedObject::Filter(filter), _) => filter.check(files, &runs),
@@ -112,7 +117,7 @@ impl ObjectReference {
     }
 }
 
-/// Returns the runs, filters and lists in the contents, hash stores first.
+/// Returns a reference to every run, filter and list in the contents, hash stores first.
 pub(super) fn named(contents: &HashedContents) -> Vec<ObjectReference> {
     let options = super::HashedOptions {
         parts_log: contents.parts_log,
@@ -157,7 +162,8 @@ pub(super) fn named(contents: &HashedContents) -> Vec<ObjectReference> {
     all
 }
 
-/// Returns every extent reachable from the root of a structure, with its references and live bytes.
+/// Returns every extent reachable from the root of a structure, with the number of references to it
+/// and its live bytes.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if the data is damaged; I/O errors.
@@ -169,17 +175,18 @@ pub fn reached(files: DataFiles<'_>, root: &[u8]) -> Result<Vec<ReachableExtent>
     Ok(extents(nodes, &opened?))
 }
 
-/// Returns the extents of a root's nodes and of the opened objects, each once.
+/// Returns the extents that contain a root's nodes or the data of opened objects. Each extent is
+/// returned once.
 pub(super) fn extents(nodes: Vec<NodePointer>, opened: &[OpenedObject]) -> Vec<ReachableExtent> {
     blob::reached(nodes, opened.iter().flat_map(OpenedObject::extents))
 }
 
-/// Checks the data reachable from the root of a structure, in data files that are not being
-/// written. `live_bytes` is the approximate amount of data. `tell` may abort the check by returning
-/// an error.
+/// Checks all data reachable from the root of a structure. The data files must not be written
+/// during the check. `live_bytes` is the approximate amount of data, from which progress is
+/// computed. `tell` is called with the progress, and aborts the check by returning an error.
 ///
 /// # Errors
-/// Errors of `tell`. Unreadable data is reported, not returned.
+/// Errors returned by `tell`. Unreadable data is not an error: it is reported in the findings.
 pub fn check_files(
     files: DataFiles<'_>,
     root: &[u8],
@@ -192,10 +199,10 @@ pub fn check_files(
     Ok(check.findings)
 }
 
-/// Location of the description of a run: tier, offset, birth and checksum.
+/// Location of a run's description: tier, offset, the generation that wrote it, and checksum.
 type DescriptionLocation = (u8, u64, u64, u64);
 
-/// A check of runs, filters and lists, each once.
+/// State of a check. Each run, filter and list is checked once, even if several roots refer to it.
 struct ContentsChecker<'c> {
     files: DataFiles<'c>,
     findings: CheckFindings,
@@ -262,7 +269,8 @@ impl<'c> ContentsChecker<'c> {
     }
 }
 
-/// Returns whether the trees of a bundle of trees have a valid shape (V1).
+/// Returns whether every tree in a bundle of trees has a valid shape (V1). Returns true for other
+/// forms.
 fn trees_are_sound(version: &HashedVersion, form: HashedForm) -> bool {
     let HashedForm::Bot { lambda } = form else {
         return true;

@@ -1,8 +1,8 @@
-//! Encoding of a hashed structure at a checkpoint, version 1. All integers are little-endian; a
-//! *varint* is LEB128 of at most 10 bytes.
+//! On-disk encoding of a hashed structure at a checkpoint, version 1. All integers are
+//! little-endian; a *varint* is LEB128 of at most 10 bytes.
 //!
-//! The version is in the root of the contents: `crates/dictionary/src/blob/format.rs`. The
-//! contents:
+//! The version number is stored with the root (`crates/dictionary/src/blob/format.rs`). The
+//! contents are:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -32,61 +32,61 @@ use alluvium_dictionary::key::SEED;
 use alluvium_dictionary::value_log::ValuePointer;
 use alluvium_storage::{DiskLocation, Error, PageSize, Result};
 
-/// A hash store in the contents.
+/// Encoded reference to a hash store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HashStoreName {
-    /// Age of the hash store.
+    /// Age of the hash store. A newer hash store has a greater age.
     pub age: u64,
-    /// Base of its sequence numbers.
+    /// Number to which the relative sequence numbers in the hash store are added.
     pub base: SequenceNumber,
-    /// Pointer to the run's description, from which it is opened.
+    /// Pointer to the description from which the run is opened.
     pub run: ValuePointer,
 }
 
-/// A run of a level in the contents.
+/// Encoded reference to a run of a level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LevelRunName {
-    /// Age up to which the run contains hash stores.
+    /// The run contains data only of hash stores with ages below this.
     pub upto: u64,
-    /// Pointer to the run's description, from which it is opened.
+    /// Pointer to the description from which the run is opened.
     pub run: ValuePointer,
 }
 
-/// A level in the contents.
+/// Encoded references of one level of a part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LevelName {
-    /// Runs, oldest first.
+    /// Runs of the level, oldest first.
     pub runs: Vec<LevelRunName>,
-    /// Pointer to the description of its filter, if it has one.
+    /// Pointer to the description of the level's routing filter, if the level has one.
     pub filter: Option<ValuePointer>,
-    /// In a bundle of trees, the tree above the runs.
+    /// In a bundle of trees, the routing tree above the level's runs.
     pub tree: Option<TreeName>,
 }
 
-/// A part in the contents. In SILT's form it has at most one level, with one run.
+/// Encoded references of one part. A part of SILT's form has at most one level, which has one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartName {
-    /// Age up to which the part contains hash stores.
+    /// The part contains the data of all hash stores with ages below this.
     pub upto: u64,
-    /// Levels, newest first.
+    /// Levels of the part, newest first.
     pub levels: Vec<LevelName>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HashedContents {
-    /// Form of the data below the hash stores.
+    /// How data older than the hash stores is organised.
     pub form: HashedForm,
-    /// Seed of key hashes.
+    /// Seed with which keys are hashed.
     pub seed: u64,
-    /// Index of the sorted store.
+    /// Kind of index that locates the leaves of the sorted store.
     pub index: IndexKind,
-    /// Logarithm of the number of parts.
+    /// Base-2 logarithm of the number of parts.
     pub parts_log: u8,
-    /// Age of the next hash store.
+    /// Age that the next hash store will have.
     pub next_age: u64,
-    /// Hash stores, newest first.
+    /// References to the hash stores, newest first.
     pub young: Vec<HashStoreName>,
-    /// Parts, in hash order.
+    /// References to the parts, in hash order.
     pub parts: Vec<PartName>,
 }
 
@@ -96,7 +96,7 @@ const BOA_LATEST: u8 = 2;
 const BOA_SKETCHES: u8 = 3;
 const BOT: u8 = 4;
 
-/// Appends whether there is a pointer, and the pointer.
+/// Appends one byte that tells whether there is a pointer, followed by the pointer if there is one.
 fn optional(pointer: Option<&ValuePointer>, out: &mut Vec<u8>) {
     ByteWriter::new(out).u8(u8::from(pointer.is_some()));
     if let Some(pointer) = pointer {
@@ -194,10 +194,10 @@ impl HashedContents {
         out
     }
 
-    /// Decodes contents.
+    /// Decodes the contents of a hashed structure.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] at `place`.
+    /// [`Error::Corrupt`], with the location `place`, if the bytes are not valid contents.
     pub fn decode(bytes: &[u8], place: &DiskLocation, page_size: PageSize) -> Result<HashedContents> {
         let bad = |found: String| Error::corrupt(place.clone(), "the contents of a hashed structure", found);
         let mut reader = ByteReader::new(bytes);
@@ -213,7 +213,7 @@ impl HashedContents {
     }
 }
 
-/// Reason why contents are invalid.
+/// Reason why the contents are invalid.
 enum ContentsError {
     Cut(TruncatedInput),
     Pointer(Box<Error>),
@@ -254,7 +254,8 @@ fn read(
     };
     let next_age = reader.varint()?;
     let mut young: Vec<HashStoreName> = Vec::new();
-    // A false count cannot cause large allocations: every element occupies some bytes.
+    // A wrong count cannot cause a large allocation, because every element needs bytes in the
+    // input.
     for _ in 0..reader.varint()? {
         let (age, base) = (reader.varint()?, reader.varint()?);
         let run = pointer(reader)?;
@@ -303,7 +304,8 @@ fn read(
     }
 }
 
-/// Decodes the fields that depend on the form: λ and the seed of a bundle.
+/// Decodes λ and the seed, which are stored for bundles only. SILT's form always uses the standard
+/// seed.
 fn form_of(kind: u8, reader: &mut ByteReader<'_>) -> std::result::Result<(HashedForm, u64), ContentsError> {
     if kind <= SILT_TRIE {
         return Ok((HashedForm::Silt, SEED));
@@ -323,7 +325,7 @@ fn form_of(kind: u8, reader: &mut ByteReader<'_>) -> std::result::Result<(Hashed
     Ok((form, seed))
 }
 
-/// Decodes the output of [`optional`].
+/// Decodes a pointer that was written by [`optional`].
 fn optional_of(
     reader: &mut ByteReader<'_>,
     pointer: &impl Fn(&mut ByteReader<'_>) -> std::result::Result<ValuePointer, ContentsError>,
@@ -335,7 +337,7 @@ fn optional_of(
     }
 }
 
-/// Decodes the tree of a level with `runs` runs.
+/// Decodes the tree of a level that has `runs` runs. Returns `None` for a level without runs.
 fn tree_of(
     reader: &mut ByteReader<'_>,
     bits: (u8, u8),
@@ -352,7 +354,7 @@ fn tree_of(
     }
 }
 
-/// Decodes the levels of a part (U1, U3, V1).
+/// Decodes the levels of a part and checks their order (U1, U3, V1).
 fn levels(
     reader: &mut ByteReader<'_>,
     (form, parts_log): (HashedForm, u8),
@@ -360,7 +362,7 @@ fn levels(
     pointer: &impl Fn(&mut ByteReader<'_>) -> std::result::Result<ValuePointer, ContentsError>,
 ) -> std::result::Result<Vec<LevelName>, ContentsError> {
     let mut levels = Vec::new();
-    // Runs that follow must be older than this age.
+    // Every run that follows must contain only hash stores below this age.
     let mut above = upto.saturating_add(1);
     for _ in 0..reader.varint()? {
         let (count, mut level) = (reader.varint()?, LevelName::default());

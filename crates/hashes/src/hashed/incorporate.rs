@@ -1,5 +1,5 @@
-//! Incorporation of a memtable's share as the newest hash store: keys are sorted by hash and then
-//! written sequentially.
+//! Flush of one structure's share of a memtable to the newest hash store. The keys are sorted by
+//! hash, and then their records are written sequentially.
 
 use super::rules::RulesCache;
 use super::run::{HashRunBuilder, RunMessage, RunOptions, WrittenHashRun};
@@ -15,7 +15,8 @@ use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 
-/// Keys to be sorted by hash: the hash of each, and its offset and length in `bytes`.
+/// Buffer in which the keys of a memtable are sorted by hash. `keys` has the hash of each key, and
+/// the key's offset and length in `bytes`.
 #[derive(Debug, Default)]
 struct KeySortBuffer {
     keys: Vec<(u64, u32, u32)>,
@@ -48,7 +49,8 @@ impl KeySortBuffer {
     }
 }
 
-/// The incorporation of a memtable's share. If it is dropped unfinished, it has no effect.
+/// A flush of a memtable's share to a hash store, in progress. If it is dropped before it is
+/// complete, the structure does not change.
 #[derive(Debug)]
 pub struct HashStoreFlush {
     hashed: HashedStructure,
@@ -61,19 +63,19 @@ pub struct HashStoreFlush {
 
 #[derive(Debug)]
 enum HashStoreFlushState {
-    /// Collecting keys; contains the last key collected.
+    /// The keys are being collected. The last field is the last key collected, `None` at the start.
     Collecting(Box<HashRunBuilder>, KeySortBuffer, Option<Vec<u8>>),
-    /// Writing records; contains the number of keys written.
+    /// The records are being written. The last field is the number of keys already written.
     Writing(Box<HashRunBuilder>, KeySortBuffer, usize),
-    /// All records are written; `None` if there were none.
+    /// All records are written. `None` if the share had neither records nor range deletes.
     Taken(Option<Box<WrittenHashRun>>),
     Published,
-    /// It was aborted: only the memtable contains the messages.
+    /// The flush was aborted, and its messages are still only in the memtable.
     Broken,
 }
 
 impl HashedStructure {
-    /// Returns the options for a hash store of about `bytes` bytes.
+    /// Returns the options for writing a hash store of about `bytes` bytes.
     pub(super) fn young_options(&self, class: AllocationClass, bytes: u64) -> RunOptions {
         RunOptions {
             index: super::IndexKind::PaCHash,
@@ -102,11 +104,13 @@ impl HashStoreFlush {
         let options = hashed.young_options(class, share.memtable.bytes() as u64);
         let mut builder = HashRunBuilder::new(&home.store, &options, most)?;
         if share.memtable.has_range_deletes() {
-            // The deletes are clipped to this share before they are levelled; otherwise a delete
-            // that ends where that of another share begins would be joined with it.
+            // Clip the deletes to this share before their sequence numbers are made equal.
+            // Otherwise a delete that ends where a delete of another share begins would be merged
+            // with it.
             let mut deletes = share.range_deletes();
-            // Levelling is valid because the dictionary contains nothing as new as the memtable's
-            // oldest message, and the memtable's deletes are applied to its own records below.
+            // The sequence numbers may be made equal for two reasons: everything in the dictionary
+            // is older than the memtable's oldest message, and the memtable's deletes are applied
+            // to its own records below.
             deletes.equalize_sequences(rule.horizon);
             deletes.fold(&[rule.horizon]);
             let is_empty = hashed.version().runs().next().is_none();
@@ -151,7 +155,8 @@ impl HashStoreFlush {
             None => share.first(),
             Some(last) => share.behind(last),
         };
-        // Collecting a key is cheap compared with writing its records.
+        // Collect eight keys per record of the budget, because collecting a key is much cheaper
+        // than writing its records.
         for _ in 0..records.saturating_mul(8).max(1) {
             let Some(key) = cursor.key() else {
                 order.sort();
@@ -181,8 +186,8 @@ impl HashStoreFlush {
                 self.state = HashStoreFlushState::Writing(builder, order, done);
                 return Ok(StepProgress::More);
             }
-            // If the structure uses the standard seed, the hash is also the key's hash in
-            // memtables.
+            // If the structure uses the standard seed, its hash of a key equals the hash that
+            // memtables use.
             let key = match self.hashed.shared.options.own_seed() {
                 SEED => LookupKey::hashed(order.key(place), place.0),
                 _ => LookupKey::new(order.key(place)),

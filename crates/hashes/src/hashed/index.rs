@@ -1,5 +1,5 @@
-//! Index of a run, which locates the leaves that may contain a hash: a `PaCHash` index of leaves,
-//! or a trie of hashes with the rank of the first hash in each leaf.
+//! Index of a run. It locates the leaves that may contain a hash. It is either a `PaCHash` index of
+//! the leaves, or a trie of all hashes with the rank of the first hash in each leaf.
 
 use super::options::IndexKind;
 use alluvium_filters::pachash;
@@ -8,41 +8,41 @@ use alluvium_filters::{Error, Result};
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// Logarithm of the number of bins per leaf; a lookup reads an unnecessary second leaf with
-/// probability 2^−this.
+/// Base-2 logarithm of the number of bins per leaf. A lookup reads an unnecessary second leaf with
+/// probability 2^−`BINS_LOG`.
 const BINS_LOG: u32 = 8;
 
-/// Maximum number of hashes in a run with a trie.
+/// Maximum number of distinct hashes in a run that is indexed by a trie.
 const MOST_HASHES: usize = 1 << 31;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeafIndex {
-    /// Encoded `PaCHash` index.
+    /// The encoded `PaCHash` index.
     PaCHash(Box<[u8]>),
-    /// Encoded trie of all hashes, and for each leaf twice the rank of its first hash, plus one if
-    /// the previous leaf ends with the same hash.
+    /// The encoded trie of all hashes. The second field has one number for each leaf: twice the
+    /// rank of the leaf's first hash, plus one if the previous leaf ends with the same hash.
     Trie(Box<[u8]>, Box<[u32]>),
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct LeafIndexInput<'h> {
-    /// First and last hash of each leaf.
+    /// First and last hash of each leaf, in order.
     pub leaves: &'h [(u64, u64)],
-    /// All distinct hashes, ascending. Needed for a trie only.
+    /// All distinct hashes, ascending. Only a trie needs them.
     pub all: &'h [u64],
 }
 
-/// Returns the code tables shared by all tries.
+/// Returns the code tables, which are the same for all tries.
 fn codes() -> &'static TrieCodes {
     static CODES: OnceLock<TrieCodes> = OnceLock::new();
     CODES.get_or_init(|| TrieCodes::new(trie::TrieShape::new(8).hmax))
 }
 
 impl LeafIndex {
-    /// Builds the index of leaves of `page_bytes` bytes.
+    /// Builds the index of a run whose leaves have `page_bytes` bytes each.
     ///
     /// # Errors
-    /// [`Error::Shape`] if there are too many leaves.
+    /// [`Error::Shape`] if the run has too many leaves or hashes for the index.
     pub fn build(kind: IndexKind, hashes: LeafIndexInput<'_>, page_bytes: u32) -> Result<LeafIndex> {
         debug_assert!(
             hashes.leaves.windows(2).all(|pair| pair[0].1 <= pair[1].0),
@@ -85,7 +85,7 @@ impl LeafIndex {
         }
     }
 
-    /// Returns the kind of index.
+    /// Returns which kind of index this is.
     #[must_use]
     pub fn kind(&self) -> IndexKind {
         match self {
@@ -94,10 +94,11 @@ impl LeafIndex {
         }
     }
 
-    /// Returns the range of leaves that may contain the records of a hash.
+    /// Returns the range of leaves that may contain records with a hash. The range is empty if the
+    /// index shows that there are none.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if the index is damaged.
+    /// [`Error::Damaged`] if the encoded index is invalid.
     #[inline]
     pub fn leaves(&self, hash: u64) -> Result<Range<u64>> {
         match self {
@@ -118,7 +119,7 @@ impl LeafIndex {
         }
     }
 
-    /// Returns the memory used, in bytes.
+    /// Returns the size of the index in memory, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         match self {
@@ -127,7 +128,7 @@ impl LeafIndex {
         }
     }
 
-    /// Returns the errors in the encoded index.
+    /// Checks the encoded index, and returns a description of each error.
     #[must_use]
     pub fn check(&self) -> Vec<String> {
         match self {
@@ -147,7 +148,8 @@ impl LeafIndex {
 mod tests {
     use super::*;
 
-    /// Generates leaves of up to `most` records, with some repeated hashes.
+    /// Splits hashes into leaves of up to `most` records. Returns the first and last hash of each
+    /// leaf, and all distinct hashes.
     fn leaves(hashes: &[u64], most: usize) -> (Vec<(u64, u64)>, Vec<u64>) {
         let bounds = hashes.chunks(most).map(|leaf| (leaf[0], leaf[leaf.len() - 1]));
         let mut all = hashes.to_vec();
@@ -161,8 +163,8 @@ mod tests {
         for kind in [IndexKind::PaCHash, IndexKind::Trie] {
             for count in [1, 2, 40, 3000] {
                 let mut hashes: Vec<u64> = (0..count).map(|_| random.u64(..)).collect();
-                // A hash that begins within a leaf and continues in others, and a hash that begins
-                // a leaf.
+                // Add one hash that begins within a leaf and continues in the following leaves, and
+                // one hash that starts a leaf.
                 let repeated = hashes[count / 2];
                 hashes.extend(std::iter::repeat_n(repeated, 70));
                 hashes.extend(std::iter::repeat_n(hashes[0], 30));

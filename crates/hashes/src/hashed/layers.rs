@@ -1,7 +1,7 @@
-//! Runs of an ingest's layers, which are not part of a structure yet.
+//! Runs written by an ingest, one or more for each layer, before they become part of a structure.
 //!
-//! Messages arrive in key order. They are buffered until there are enough of them and then written
-//! as a run in hash order. The runs of one layer have no keys in common.
+//! Messages arrive in key order. They are buffered, and whenever the buffer is full they are sorted
+//! by hash and written as a run. The runs of one layer have no keys in common.
 
 use super::rules::RulesCache;
 use super::run::{
@@ -24,7 +24,7 @@ use alluvium_storage::store::Store;
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
-/// Maximum bytes of buffered messages.
+/// Maximum number of bytes of messages that are buffered before a run is written.
 const MOST_WAITING: usize = 16 << 20;
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ struct BufferedMessage {
 
 pub(super) type HashIngestLayers = IngestLayers<HashLayerWriter>;
 
-/// Writer of the runs of layers.
+/// Writes the runs of an ingest's layers.
 #[derive(Debug)]
 pub struct HashLayerWriter {
     store: Arc<Store>,
@@ -59,12 +59,13 @@ impl HashLayerWriter {
         }
     }
 
-    /// Returns the bytes of buffered messages.
+    /// Returns the number of bytes of buffered messages.
     pub(super) fn waiting_bytes(&self) -> u64 {
         self.waiting_bytes as u64
     }
 
-    /// Returns the options of a run that is started now, on a tier with space for `bytes` bytes.
+    /// Returns the options for a run of about `bytes` bytes. Its tier is chosen by the free space
+    /// now.
     fn placed(&self, bytes: usize) -> RunOptions {
         RunOptions {
             tier: placement::tier(&self.store, &PlacementRequest::newest(bytes as u64)),
@@ -91,7 +92,8 @@ impl LayerWriter for HashLayerWriter {
         }
     }
 
-    /// Writes the buffered messages as a run.
+    /// Writes the buffered messages as a run and appends the run to `written`. Does nothing if the
+    /// buffer is empty.
     fn end_run(&mut self, written: &mut Vec<WrittenHashRun>) -> Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -135,7 +137,8 @@ impl LayerWriter for HashLayerWriter {
     }
 }
 
-/// Returns a reader's view of layers: the runs of ended layers, each with the number of its layer.
+/// Returns a read view of the layers that have ended. Each run's base of sequence numbers is the
+/// number of its layer.
 pub(super) fn seen(layers: &HashIngestLayers) -> LayerView {
     let newest_first = layers.layers().rev();
     let runs = newest_first.flat_map(|(number, written)| {
@@ -149,7 +152,7 @@ pub(super) fn seen(layers: &HashIngestLayers) -> LayerView {
     }
 }
 
-/// A reader's view of layers, newest first.
+/// A read view of the layers of an ingest. The runs are ordered newest first.
 #[derive(Debug)]
 pub(super) struct LayerView {
     store: Arc<Store>,
@@ -158,7 +161,7 @@ pub(super) struct LayerView {
 }
 
 impl LayerView {
-    /// Passes the messages of a key to `gather`, newest first.
+    /// Passes the messages about a key to `gather`, newest first.
     pub(super) fn gather(&self, key: LookupKey<'_>, gather: &mut LookupState<'_>) -> Result<()> {
         let guard = self.store.epochs().pin();
         let fetch = BlockingFetch {
@@ -194,7 +197,7 @@ impl LayerView {
         Ok(())
     }
 
-    /// Returns the keys of a range that have messages in the layers, ascending.
+    /// Returns all keys in `range` that have messages in the layers, ascending.
     fn keys(&self, range: &KeyRange) -> Result<Vec<Box<[u8]>>> {
         let mut keys: Vec<Box<[u8]>> = Vec::new();
         for run in &self.runs {
@@ -212,14 +215,15 @@ impl LayerView {
     }
 }
 
-/// Iterator over the keys of layers in key order. The keys are sorted when it begins.
+/// Iterator over the keys of an ingest's layers, in key order. All keys in the range are read and
+/// sorted at the first call.
 #[derive(Debug)]
 pub(super) struct LayerKeyScan {
     pub(super) seen: LayerView,
     pub(super) range: KeyRange,
     pub(super) direction: MergeDirection,
     pub(super) keys: Option<std::vec::IntoIter<Box<[u8]>>>,
-    /// The last key returned, or the key whose messages could not be read.
+    /// The key that was returned last, or the key whose messages could not be read.
     pub(super) key: Box<[u8]>,
     pub(super) is_again: bool,
 }

@@ -1,16 +1,17 @@
-//! Unordered structures that a store can host: SILT's stores, a bundle of arrays, or a bundle of
-//! trees, on extents.
+//! Hash-ordered structures that a store can host: SILT's stores, bundles of arrays, and bundles of
+//! trees. Their data is stored in extents.
 //!
-//! The store's log and memtables play the role of SILT's log store. A share of a memtable becomes a
-//! *hash store*: its records in hash order, with a filter in memory. Merges move hash stores into
-//! the *sorted store*, one part at a time. A lookup queries the filters of the hash stores, then
-//! reads one leaf of the sorted store, whether or not the key is present. A *bundle of arrays*
-//! (BOA) has levels of a few runs instead of the sorted store, which reduces write amplification; a
-//! routing filter per level determines which of its runs a lookup reads. A *bundle of trees* (BOT)
-//! writes each run once: only hashes are moved from level to level, in trees that lead to the runs.
+//! The store's log and memtables play the role of SILT's log store. A memtable's share of a
+//! structure is flushed to a *hash store*: a run of records in hash order, with a filter in memory.
+//! Merges move the data of hash stores to the *sorted store*, one part at a time. A lookup queries
+//! the filters of the hash stores, and then reads one leaf of the sorted store, whether or not the
+//! key is present. A *bundle of arrays* (BOA) replaces the sorted store by levels of a few runs
+//! each, which reduces write amplification; each level has a routing filter, which determines the
+//! runs of the level that a lookup reads. A *bundle of trees* (BOT) writes each run only once.
+//! Merges rewrite only hashes, in routing trees that lead to the runs.
 //!
-//! *Scope*: the runs and their order of age; when they are merged; how the structure is stored by a
-//! checkpoint.
+//! *Scope*: which runs a structure has, and how they are ordered by age; when runs are merged; how
+//! a checkpoint stores the structure.
 //!
 //! *Must not depend on*: threads, clocks, transactions; who assigns sequence numbers, when a
 //! memtable is sealed, when a checkpoint is due.
@@ -33,34 +34,37 @@
 //!
 //! Invariants:
 //!
-//! - **W1** A version is immutable. Data that it refers to stays readable while a guard is alive
-//!   that was pinned before the next version was published.
-//! - **W2** Ages decrease from the newest hash store to the oldest: every message about a key is
-//!   newer than those in later hash stores and in the sorted store.
-//! - **W3** A part contains the data of all hash stores below an age for its range of hashes, so
-//!   lookups in the part skip these hash stores. A hash store is dropped once all parts contain its
-//!   data.
-//! - **W4** Only one merge runs at a time. Its input is not changed or moved until it has ended.
-//! - **W5** No message is above the version's cut.
-//! - **U1** The levels of a part are in order of age, and so are the runs of a level: a run covers
-//!   the hash stores from the age at which the next older run ends up to its own age.
-//! - **U2** A run is in hash order; the messages of a key are in order newest first (R1).
-//! - **U3** A level of a bundle of arrays has fewer than λ runs, because one character is reserved
-//!   for "none".
+//! - **W1** A version is immutable. The data that it refers to stays readable for every guard that
+//!   was pinned before the next version was published.
+//! - **W2** Ages decrease from the newest hash store to the oldest. A message about a key is newer
+//!   than all messages about that key in older hash stores and in the sorted store.
+//! - **W3** For its range of hashes, a part contains the data of all hash stores below a certain
+//!   age. Lookups in the part skip these hash stores. A hash store is dropped once all parts
+//!   contain its data.
+//! - **W4** Only one merge runs at a time. The input of the merge is neither changed nor moved
+//!   until the merge has ended.
+//! - **W5** No message has a sequence number above the version's cut.
+//! - **U1** The levels of a part are ordered by age, and so are the runs of a level. A run covers a
+//!   contiguous range of ages of hash stores, which begins where the range of the next older run
+//!   ends.
+//! - **U2** The records of a run are in hash order, and the messages of each key are ordered newest
+//!   first (R1).
+//! - **U3** A level of a bundle of arrays has fewer than λ runs. A filter stores a run as one of λ
+//!   characters, and one character is reserved for "none".
 //!
 //! U4 to U6, about routing filters, are in `routing/mod.rs`. V1 to V4, about routing trees, and
 //! their differences from Conway's, are in `trees/mod.rs`. Differences from Conway's BOA:
 //!
-//! - The first level consists of hash stores, each with its own filter in memory, so writing out a
-//!   memtable never waits for a merge. λ of them become one run of the first level here.
-//! - The input of a merge into a level comes from all levels above at once, part by part, so that a
-//!   merge needs the space of one part.
-//! - Runs locate their leaves by an index in memory, so buckets need no padding.
-//! - A filter and the previous runs named by records are updated for all records of a prefix
-//!   together. If they were updated one by one, as in the paper, the second record would name its
-//!   own run.
-//! - A lookup ends at the first message that decides it.
-//! - A level is used without a filter if the filter is damaged or a run of the level has lost
+//! - The first level consists of hash stores, each of which has its own filter in memory, so a
+//!   memtable flush never waits for a merge. λ hash stores become one run of the first level here.
+//! - A merge into a level reads all levels above that level at once. It processes one part at a
+//!   time, so it needs only the free space of one part.
+//! - Leaves are located by an index in memory, so buckets need no padding.
+//! - The filter, and the previous run that each record names, are updated once for all records with
+//!   the same prefix. If they were updated record by record, as in the paper, the second record
+//!   would name its own run.
+//! - A lookup ends at the first message that determines its result.
+//! - A level is used without a filter if its filter is damaged or if one of its runs has lost
 //!   records.
 
 mod check;

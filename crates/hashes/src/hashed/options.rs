@@ -5,13 +5,13 @@ use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
-/// Index of the leaves of the sorted store.
+/// Kind of index that locates the leaves of the sorted store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IndexKind {
-    /// A `PaCHash` index: a few bits per leaf.
+    /// A `PaCHash` index, which needs a few bits per leaf.
     #[default]
     PaCHash,
-    /// An entropy-coded trie, as in SILT: about three bits per key.
+    /// An entropy-coded trie, as in SILT. It needs about three bits per key.
     Trie,
 }
 
@@ -39,31 +39,33 @@ impl FromStr for IndexKind {
     }
 }
 
-/// Form of the data below the hash stores.
+/// How data older than the hash stores is organised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum HashedForm {
-    /// SILT's sorted store: one run per part, rewritten by every merge.
+    /// SILT's sorted store: each part is a single run, which every merge rewrites.
     #[default]
     Silt,
-    /// A bundle of arrays (Conway 2020, §2.3): levels of fewer than `lambda` runs each, with one
-    /// routing filter per level.
+    /// A bundle of arrays (Conway 2020, §2.3): each level has fewer than `lambda` runs and one
+    /// routing filter.
     Boa {
-        /// λ: the number of runs of a level that become one run of the next. A power of two from 2
-        /// to 256.
+        /// λ, the number of runs of a level that are merged to one run of the next level. A power
+        /// of two from 2 to 256.
         lambda: u16,
-        /// Whether filters have check characters (§2.4), and name all runs instead of the latest.
+        /// Whether filters store check digits of hashes (§2.4). Such a filter returns all runs that
+        /// may contain a hash, instead of only the latest one.
         refined: bool,
     },
-    /// A bundle of trees (Conway 2020, §2.5 and §2.7): runs that are written once, below routing
-    /// trees, in which hashes are moved from level to level.
+    /// A bundle of trees (Conway 2020, §2.5 and §2.7): each run is written once. Above the runs
+    /// there are routing trees, and merges move only hashes, from level to level.
     Bot {
-        /// λ: the number of children of a node. A power of two from 2 to 256.
+        /// λ, the number of children of a tree node. A power of two from 2 to 256.
         lambda: u16,
     },
 }
 
 impl HashedForm {
-    /// Returns the bits of a character, log2 λ; 0 for SILT.
+    /// Returns the length of a character in bits, log2 λ. Returns 0 for SILT's form, which has no
+    /// λ.
     #[must_use]
     pub fn character_bits(self) -> u8 {
         match self {
@@ -72,10 +74,10 @@ impl HashedForm {
         }
     }
 
-    /// Checks that λ is valid.
+    /// Checks that λ is a power of two from 2 to 256.
     ///
     /// # Errors
-    /// [`Error::BadOption`] with the reason.
+    /// [`Error::BadOption`] with the reason, if λ is invalid.
     pub fn validate(self) -> Result<()> {
         match self {
             HashedForm::Boa { lambda, .. } | HashedForm::Bot { lambda }
@@ -93,25 +95,29 @@ impl HashedForm {
     }
 }
 
-/// Options of a hashed structure. Those marked *Creation* are fixed when it is created.
+/// Options of a hashed structure. An option marked *Creation* is fixed when the structure is
+/// created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HashedOptions {
-    /// Form of the data below the hash stores. *Creation.*
+    /// How data older than the hash stores is organised. *Creation.*
     pub form: HashedForm,
-    /// Seed of key hashes in a bundle; should be random for each store. *Creation.*
+    /// Seed with which a bundle hashes keys. It should be chosen at random for each store. SILT's
+    /// form ignores it. *Creation.*
     pub seed: u64,
-    /// Index of the sorted store. *Creation.*
+    /// Kind of index that locates the leaves of the sorted store. *Creation.*
     pub index: IndexKind,
-    /// Logarithm of the number of parts of the sorted store; the first bits of a hash select the
-    /// part. A merge rewrites one part and needs free space of the part's size. *Creation.*
+    /// Base-2 logarithm of the number of parts. The first bits of a key's hash select its part. A
+    /// merge rewrites one part, and needs as much free space as the part occupies. *Creation.*
     pub parts_log: u8,
-    /// The false positive rate of a hash store's filter is 2^−this.
+    /// Negative base-2 logarithm of the false positive rate of a hash store's filter: the rate is
+    /// 2^−`filter_bits`.
     pub filter_bits: u8,
-    /// A part of the sorted store merges hash stores once they have 1 / `ratio` of its bytes.
+    /// A part of the sorted store merges the pending hash stores once their data reaches 1 /
+    /// `ratio` of the size of the part.
     pub ratio: u32,
-    /// Minimum number of hash stores for a merge into a part.
+    /// Minimum number of pending hash stores for a merge of a part, in SILT's form.
     pub least_young: u32,
-    /// At this number of hash stores, a third of them is joined into one.
+    /// Number of hash stores at which a third of them are joined into one.
     pub most_young: u32,
 }
 
@@ -130,14 +136,14 @@ impl Default for HashedOptions {
     }
 }
 
-/// Maximum logarithm of the number of parts.
+/// Maximum value of `parts_log`.
 pub const MOST_PARTS_LOG: u8 = 12;
 
 impl HashedOptions {
-    /// Checks that all options are valid.
+    /// Checks that every option is within its limits.
     ///
     /// # Errors
-    /// [`Error::BadOption`] with the name of the option.
+    /// [`Error::BadOption`] with the name of the first invalid option.
     pub fn validate(&self) -> Result<()> {
         let bad = |option, why: String| Err(Error::BadOption { option, why });
         if self.parts_log > MOST_PARTS_LOG {
@@ -175,7 +181,7 @@ impl HashedOptions {
         Ok(())
     }
 
-    /// Returns the hash by which a key is located.
+    /// Returns the hash that locates a key in this structure.
     #[must_use]
     #[inline]
     pub fn hash_of(&self, key: LookupKey<'_>) -> u64 {
@@ -185,7 +191,7 @@ impl HashedOptions {
         }
     }
 
-    /// Returns the seed of key hashes.
+    /// Returns the seed with which this structure hashes keys.
     #[must_use]
     #[inline]
     pub fn own_seed(&self) -> u64 {
@@ -195,7 +201,8 @@ impl HashedOptions {
         }
     }
 
-    /// Returns the number of hash stores at which a merge is always due.
+    /// Returns the number of hash stores at which they are normally merged or joined, even if they
+    /// are small.
     #[must_use]
     pub fn most(&self) -> u32 {
         match self.form {
@@ -204,14 +211,14 @@ impl HashedOptions {
         }
     }
 
-    /// Returns the part of a hash.
+    /// Returns the number of the part to which a hash belongs.
     #[must_use]
     #[inline]
     pub fn part_of(&self, hash: u64) -> usize {
         (hash >> 1 >> (63 - self.parts_log)) as usize
     }
 
-    /// Returns the first and the last hash of a part.
+    /// Returns the first and the last hash of a part, both inclusive.
     #[must_use]
     pub fn hashes_of(&self, part: usize) -> (u64, u64) {
         let width = u64::MAX >> self.parts_log;
@@ -221,7 +228,7 @@ impl HashedOptions {
         (first, first + width)
     }
 
-    /// Returns the number of hash stores that are joined into one.
+    /// Returns how many hash stores are joined into one at a time.
     #[must_use]
     pub fn joined(&self) -> usize {
         (self.most_young as usize / 3).max(2)

@@ -1,7 +1,8 @@
-//! Choice of the tier of a run, and detection of unreadable tiers.
+//! Selection of the tier on which a run is placed, and of merges whose input can be read.
 //!
-//! Hash stores, filters and the descriptions of runs are placed with the newest data, because every
-//! lookup uses them. The output of merges is placed by its age, like the levels of a tree.
+//! Hash stores, filters and the descriptions of runs are placed on the tier of the newest data,
+//! because every lookup uses them. The output of a merge is placed according to its age, like a
+//! level of a tree.
 
 use super::policy::{MergeChoice, MergePolicyInput, choose};
 use super::routing::RoutingFilter;
@@ -12,12 +13,13 @@ use alluvium_dictionary::placement::{self, PlacementRequest};
 use alluvium_storage::extents::Extent;
 
 impl HashedStructure {
-    /// Returns the tier for `bytes` of incoming data, and for filters.
+    /// Returns the tier on which to place `bytes` bytes of new data: a hash store or a filter.
     pub(super) fn incoming_tier(&self, bytes: u64) -> u8 {
         placement::tier(&self.shared.home.store, &PlacementRequest::newest(bytes))
     }
 
-    /// Returns the tier for `bytes` of output of a merge into a level of a part.
+    /// Returns the tier on which to place `bytes` bytes of output of a merge into a level of a
+    /// part.
     pub(super) fn part_tier(&self, version: &HashedVersion, part: usize, level: usize, bytes: u64) -> u8 {
         placement::tier_among(&self.shared.home.store, |all_bytes| {
             let (newer, all) = version.bytes_through(part, level, bytes);
@@ -25,7 +27,8 @@ impl HashedStructure {
         })
     }
 
-    /// Returns the tier for the replacement of a run: the run's own tier, if it has space.
+    /// Returns the tier for the rewritten version of a run: the tier of the run itself if it has
+    /// enough space, otherwise another one.
     pub(super) fn tier_beside(&self, run: &HashRun) -> u8 {
         let own = run.leaf(0).map_or(0, |leaf| leaf.tier);
         let (spaces, _) = self.shared.home.store.tier_space();
@@ -33,7 +36,8 @@ impl HashedStructure {
         placement::choose_from(&spaces, usize::from(own), &demand)
     }
 
-    /// Returns the merge that is due, skipping merges whose input cannot be read.
+    /// Returns the next merge, without merges whose input is on a tier that cannot be read. Returns
+    /// `None` if no merge is due or one is in progress.
     pub(super) fn due(&self, kept: &mut HashedWriterState, version: &HashedVersion) -> Option<MergeChoice> {
         if kept.job.is_some() {
             return None;
@@ -49,8 +53,8 @@ impl HashedStructure {
         self.choose_promotion(kept, version, &view)
     }
 
-    /// Returns a merge that moves a shrunken part to a faster tier, if it now belongs there (the
-    /// reclamation of Spillane 2012, chapter 5, across tiers).
+    /// Returns a merge that moves a part to a faster tier, if the part has shrunk so much that it
+    /// now belongs there (the reclamation of Spillane 2012, chapter 5, applied across tiers).
     fn choose_promotion(
         &self,
         kept: &mut HashedWriterState,
@@ -67,8 +71,8 @@ impl HashedStructure {
         None
     }
 
-    /// Returns whether a part has leaves on a slower tier than a single run of the whole part would
-    /// have.
+    /// Returns whether a part has leaves on a slower tier than the one on which the whole part
+    /// would be placed if it were rewritten as a single run.
     fn is_on_slower_tier(&self, version: &HashedVersion, number: usize) -> bool {
         let part = &version.parts[number];
         let Some(level) = part.levels.len().checked_sub(1) else {
@@ -80,8 +84,8 @@ impl HashedStructure {
         leaves.any(|leaf| leaf.tier > wanted)
     }
 
-    /// Returns whether no input of a merge is on a tier with failed reads, where the merge would
-    /// fail, too.
+    /// Returns whether all input of a merge is on tiers that can be read. A merge with unreadable
+    /// input would fail.
     fn has_readable_input(&self, version: &HashedVersion, choice: &MergeChoice) -> bool {
         let tiers = self.shared.home.store.tiers();
         if !tiers.has_unreadable() {

@@ -1,79 +1,81 @@
-//! Choice of the next merge: into a part of the sorted store, or of several hash stores into a
-//! larger one.
+//! Policy that chooses the next merge: either a merge into a part, or a join of several hash stores
+//! into one larger hash store.
 
 use super::options::{HashedForm, HashedOptions};
 use super::state::HashStoreAge;
 use std::collections::BTreeSet;
 
-/// A hash store as seen by the policy.
+/// The properties of a hash store that the policy uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashStoreSummary {
     pub age: HashStoreAge,
-    /// Bytes of its keys and values.
+    /// Total size of the keys and values in the hash store, in bytes.
     pub bytes: u64,
-    /// Whether it has range deletes.
+    /// Whether the hash store contains range deletes.
     pub deletes_ranges: bool,
 }
 
-/// The levels of a part.
+/// The properties of a part's levels that the policy uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartitionSummary {
-    /// Number of runs of each level, newest level first.
+    /// Number of runs in each level, newest level first.
     pub runs: Vec<u32>,
-    /// Number of records in all levels.
+    /// Number of records in all levels together.
     pub records: u64,
-    /// Tombstones, except those in the oldest run, below which nothing can be hidden.
+    /// Number of tombstones outside the oldest run. Tombstones in the oldest run hide nothing.
     pub tombstones: u64,
-    /// In a bundle of trees, the records whose key is probably also in a newer run of their level.
+    /// Only in a bundle of trees: the estimated number of records that are superseded by a record
+    /// of the same key in a newer run of their level.
     pub hidden: u64,
-    /// Whether a bundle of trees cannot accept another leaf of the pending size.
+    /// Whether the trees cannot accept another leaf as large as the part's share of the pending
+    /// hash stores. Only in a bundle of trees.
     pub is_spent: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergePolicyInput {
-    /// The hash stores, newest first.
+    /// Hash stores, newest first.
     pub young: Vec<HashStoreSummary>,
-    /// Bytes of the sorted store.
+    /// Total size of the sorted store, in bytes.
     pub sorted_bytes: u64,
-    /// Age up to which each part contains hash stores.
+    /// For each part, the age below which it contains the data of all hash stores.
     pub upto: Vec<HashStoreAge>,
-    /// Age of the next hash store.
+    /// Age that the next hash store will have.
     pub next_age: HashStoreAge,
-    /// Whether a user has requested the rewrite of each part.
+    /// For each part, whether a user has requested that it be rewritten.
     pub wanted: Vec<bool>,
-    /// Levels of each part of a bundle.
+    /// For each part of a bundle, its levels.
     pub levels: Vec<PartitionSummary>,
-    /// Merges that are currently impossible.
+    /// Merges that must not be chosen, because their input cannot be read at present.
     pub held: BlockedMerges,
 }
 
-/// Merges whose input cannot be read now, because its tier fails.
+/// Merges whose input is on a failing tier and therefore cannot be read at present.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockedMerges {
-    /// Parts whose merge is impossible.
+    /// Numbers of the parts that cannot be merged.
     pub parts: BTreeSet<usize>,
-    /// Whether joins of hash stores are impossible.
+    /// Whether hash stores cannot be joined.
     pub joins: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeChoice {
-    /// Merges hash stores into a part of the sorted store.
+    /// Merges pending hash stores, and possibly levels of the part, to one run of a part.
     Part {
         part: usize,
-        /// It merges the hash stores below this age.
+        /// The merge includes the pending hash stores with ages below this.
         upto: HashStoreAge,
-        /// Number of levels whose runs are merged, starting with the newest.
+        /// Number of levels whose runs are merged. They are the newest levels of the part.
         take: usize,
-        /// Level whose newest run is the result.
+        /// Index of the level to which the result is added, as the newest run.
         into: usize,
     },
-    /// Joins hash stores into one, without the data that parts already contain.
+    /// Joins adjacent hash stores into one. Data that parts already contain is dropped.
     Join {
-        /// Age of the oldest hash store.
+        /// Age of the oldest hash store that is joined.
         oldest: HashStoreAge,
-        /// Age of the newest hash store, and of the result.
+        /// Age of the newest hash store that is joined. The resulting hash store has this age, too.
         newest: HashStoreAge,
     },
 }
@@ -90,28 +92,29 @@ impl MergeChoice {
         }
     }
 
-    /// Returns the merge of a whole part.
+    /// Returns the merge that rewrites a part completely.
     pub(super) fn whole(view: &MergePolicyInput, part: usize, options: &HashedOptions) -> MergeChoice {
         MergeChoice::of(view, part, options, MergeScope::Whole)
     }
 }
 
-/// Extent of a merge of a part.
+/// How much of a part is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MergeScope {
-    /// Only what the form requires.
+    /// Only as many levels as the form of the structure requires.
     Due,
-    /// All levels of the part, due or not.
+    /// All levels of the part, whether or not they are full.
     Whole,
 }
 
-/// Returns the number of levels of a part to merge, and the level of the result.
+/// Returns how many levels of a part are merged, and the index of the level that receives the
+/// result.
 ///
-/// SILT's single run is always merged. In a bundle of arrays, the result is a run of the first
-/// level that then has fewer than λ runs (U3), and contains all levels above at once, so that no
-/// run is written only to be merged again in the same step. A bundle of trees merges no levels.
-/// Once the dead records are at least half as many as the others, the whole part becomes one run
-/// (Conway §2.2).
+/// In SILT's form, the single run of the part is always merged. In a bundle of arrays, the result
+/// goes to the first level that still has fewer than λ runs with it (U3). It includes all levels
+/// above that level, so that no run is written only to be merged again in the same step. In a
+/// bundle of trees, levels are not merged. In both bundles, the whole part is merged to one run
+/// once its dead records are at least half as many as its other records (Conway §2.2).
 fn plan(levels: &PartitionSummary, options: &HashedOptions, share: MergeScope) -> (usize, usize) {
     let lambda = match options.form {
         HashedForm::Silt => return (1, 0),
@@ -124,7 +127,8 @@ fn plan(levels: &PartitionSummary, options: &HashedOptions, share: MergeScope) -
     if share == MergeScope::Whole || is_stale || levels.is_spent {
         return (all, all.saturating_sub(1));
     }
-    // A leaf of a bundle of trees is never rewritten here; only routing trees above it are merged.
+    // A merge never rewrites the leaves of a bundle of trees here: it only rewrites the routing
+    // trees above them.
     if let HashedForm::Bot { .. } = options.form {
         return (0, 0);
     }
@@ -133,17 +137,17 @@ fn plan(levels: &PartitionSummary, options: &HashedOptions, share: MergeScope) -
     (level, level)
 }
 
-/// Maximum ratio between the sizes of the largest and the smallest of the hash stores that are
-/// joined.
+/// Maximum ratio of sizes among hash stores that are joined: the largest is at most this many times
+/// as large as the smallest.
 const ALIKE: u64 = 4;
 
-/// Number of hash stores that may be pending for each part without throttling writers, even if the
-/// sorted store is small.
+/// Number of average-sized hash stores that may be pending for each part before the backlog reaches
+/// half of its limit, even if the sorted store is small.
 const FREE: u64 = 8;
 
 impl MergePolicyInput {
-    /// Returns the bytes of the hash stores pending for a part, averaged over all parts. If parts
-    /// are merged in turn, this is half of the maximum.
+    /// Returns the size of the hash stores that are pending for a part, in bytes, averaged over all
+    /// parts. If parts are merged in turn, the average is half of the maximum over all parts.
     fn waiting_bytes(&self) -> u64 {
         let wait = |young: &HashStoreSummary| {
             let parts = self.upto.iter().filter(|&&upto| upto <= young.age).count();
@@ -153,28 +157,29 @@ impl MergePolicyInput {
         u64::try_from(sum / self.upto.len().max(1) as u128).unwrap_or(u64::MAX)
     }
 
-    /// Returns the limit of [`MergePolicyInput::waiting_bytes`] at which a merge is due.
+    /// Returns the value of [`MergePolicyInput::waiting_bytes`] at which a merge is due, in bytes.
     fn merge_threshold_bytes(&self, options: &HashedOptions) -> u64 {
         self.sorted_bytes / (2 * u64::from(options.ratio))
     }
 
-    /// Returns whether the hash stores occupy much more space than their pending data, because a
-    /// hash store is dropped only after the last part was merged. If parts are merged steadily in
-    /// turn, hash stores occupy 1 / `ratio` of the sorted store; the limit is one and a half times
-    /// that.
+    /// Returns whether the hash stores occupy much more space than their pending data needs. This
+    /// can happen because a hash store is dropped only after every part has merged it. If parts are
+    /// merged steadily and in turn, the hash stores have 1 / `ratio` of the size of the sorted
+    /// store. The function returns true at one and a half times this size.
     fn has_excess_hash_stores(&self, options: &HashedOptions) -> bool {
         let bytes: u64 = self.young.iter().map(|young| young.bytes).sum();
         bytes / 3 >= self.merge_threshold_bytes(options).max(1)
     }
 
-    /// Returns the part that has waited longest.
+    /// Returns the part whose last merge included the oldest age, and this age. Parts that cannot
+    /// be merged are ignored; `None` if there is no other part.
     fn first_part(&self) -> Option<(usize, HashStoreAge)> {
         let parts = self.upto.iter().copied().enumerate();
         let parts = parts.filter(|(part, _)| !self.held.parts.contains(part));
         parts.min_by_key(|&(part, upto)| (upto, part))
     }
 
-    /// Excludes a chosen merge whose input cannot be read.
+    /// Excludes a merge from further choices, because its input cannot be read.
     pub(super) fn block_merge(&mut self, choice: &MergeChoice) {
         let is_new = match *choice {
             MergeChoice::Part { part, .. } => self.held.parts.insert(part),
@@ -183,14 +188,15 @@ impl MergePolicyInput {
         assert!(is_new, "what is held is not chosen");
     }
 
-    /// Returns whether hash stores may be joined when there are many. In a bundle, λ of them become
-    /// a run instead, unless a part waits for a failing tier.
+    /// Returns whether hash stores may be joined if there are many. In a bundle, λ hash stores
+    /// become a run of a part instead, so they are joined only while a part cannot be merged.
     fn may_join(&self, options: &HashedOptions) -> bool {
         !self.held.joins && (options.form == HashedForm::Silt || !self.held.parts.is_empty())
     }
 
-    /// Returns the hash stores to join: of all groups of adjacent hash stores with similar sizes,
-    /// the one with the fewest bytes.
+    /// Chooses the hash stores to join. Considers all groups of adjacent hash stores of similar
+    /// size, and returns the group with the fewest bytes. Returns `None` if there are not enough
+    /// hash stores or no suitable group.
     fn join(&self, options: &HashedOptions) -> Option<MergeChoice> {
         if self.young.len() < options.most_young as usize {
             return None;
@@ -202,15 +208,15 @@ impl MergePolicyInput {
             most <= ALIKE * bytes.min().unwrap_or(0)
         };
         let count = options.joined();
-        // A part that contains a deleted range has newer records whose sequence numbers were
-        // dropped. It must not see that range again in a joined hash store, whose deleted ranges
-        // apply to the hashes of all parts.
+        // Do not join a hash store that has range deletes if any part has merged it. That part may
+        // contain newer records whose sequence numbers were reset to 0. The range deletes of a
+        // joined hash store apply to the hashes of all parts, so they would hide these records.
         let newest = self.upto.iter().copied().max().unwrap_or(0);
         let may_join = |group: &&[HashStoreSummary]| {
             let is_taken = |young: &HashStoreSummary| young.deletes_ranges && young.age < newest;
             !group.iter().any(is_taken)
         };
-        // Of equal groups the last, which is the oldest.
+        // Among groups of equal size, choose the last one, which is the oldest.
         let least = |groups: &mut dyn Iterator<Item = &[HashStoreSummary]>| {
             let mut chosen: Option<(u64, MergeChoice)> = None;
             for group in groups {
@@ -228,12 +234,13 @@ impl MergePolicyInput {
     }
 }
 
-/// Chooses the next merge.
+/// Chooses the next merge. Returns `None` if no merge is due.
 ///
-/// Hash stores are joined when lookups would have to query too many filters. Otherwise, once enough
-/// bytes are pending, the part that has waited longest merges all hash stores. Parts are merged in
-/// turn, so the bytes pending for a part are between zero and 1 / `ratio` of it, and half of that
-/// on average. A part of a bundle merges once λ hash stores are pending.
+/// Hash stores are joined if there are so many that lookups would query too many filters.
+/// Otherwise, once enough bytes are pending, the part that has waited longest merges all of its
+/// pending hash stores. Parts are merged in turn, so the size of the data pending for a part varies
+/// between zero and 1 / `ratio` of the size of the part, and is half of the maximum on average. In
+/// a bundle, a part is merged once λ hash stores are pending.
 ///
 /// ```
 /// use alluvium_hashes::hashed::HashedOptions;
@@ -317,10 +324,11 @@ pub fn choose(view: &MergePolicyInput, options: &HashedOptions) -> Option<MergeC
     }
 }
 
-/// Returns the backlog of merges in percent of its limit; above 100, merges do not keep up.
+/// Returns the backlog of merges as a percentage of its limit. Above 100, merges are slower than
+/// writes.
 ///
-/// The limits are twice the bytes at which a part is due, and twice the number of hash stores at
-/// which some are joined.
+/// The backlog is 100 if the pending bytes are twice as many as those at which a merge of a part is
+/// due, or if there are twice as many hash stores as those at which some are joined.
 #[must_use]
 pub fn backlog_percent(view: &MergePolicyInput, options: &HashedOptions) -> u64 {
     let count = view.young.len() as u64;
@@ -338,7 +346,8 @@ pub fn backlog_percent(view: &MergePolicyInput, options: &HashedOptions) -> u64 
 mod tests {
     use super::*;
 
-    /// Creates hash stores of these sizes, newest first; the oldest has age 0.
+    /// Creates the input of the policy from hash stores of the given sizes, newest first. The
+    /// oldest hash store has age 0.
     fn view(bytes: &[u64], upto: &[HashStoreAge]) -> MergePolicyInput {
         let ages = (0..bytes.len() as u64).rev();
         let young: Vec<HashStoreSummary> = ages
@@ -359,7 +368,8 @@ mod tests {
         }
     }
 
-    /// SILT's single run of a part is always merged.
+    /// Returns the expected merge of a part in SILT's form, where its single run is always
+    /// included.
     fn part(part: usize, upto: HashStoreAge) -> MergeChoice {
         let (take, into) = (1, 0);
         MergeChoice::Part {
@@ -401,9 +411,8 @@ mod tests {
         assert_eq!(chosen(&view(&[], &[9, 9])), None);
     }
 
-    /// Under a steady stream of hash stores of equal size, the sorted store is written about
-    /// `ratio` times per byte, and the pending data is half of the maximum that `ratio` permits at
-    /// any time.
+    /// If hash stores of equal size arrive at a steady rate, each byte of the sorted store is
+    /// rewritten about `ratio` times. The pending data is half of the maximum that `ratio` permits.
     #[test]
     fn what_waits_is_half_of_a_share_and_what_is_written_the_ratio() {
         let options = HashedOptions {
@@ -503,7 +512,7 @@ mod tests {
             chosen_of(&ranges),
             Some(MergeChoice::Join { oldest: 0, newest: 3 })
         );
-        // No sizes are similar, so a join happens only with twice the number of hash stores.
+        // No hash stores have similar sizes, so they are joined only once there are twice as many.
         let odd: Vec<u64> = (0..12).map(|at| if at % 2 == 0 { 10 } else { 1000 }).collect();
         assert_eq!(chosen(&odd), None);
         assert!(matches!(
@@ -528,7 +537,7 @@ mod tests {
         assert_eq!(choose(&now, &options()), Some(part(1, 4)), "the other waits");
         now.block_merge(&part(1, 4));
         assert_eq!(choose(&now, &options()), None);
-        // A bundle of arrays joins hash stores while a part is held.
+        // A bundle of arrays joins hash stores only while a part cannot be merged.
         let form = HashedForm::Boa {
             lambda: 4,
             refined: true,
@@ -575,7 +584,8 @@ mod tests {
         );
     }
 
-    /// Returns the number of levels that the due merge takes, and the level of its result.
+    /// Returns how many levels the chosen merge includes, and the index of the level that receives
+    /// its result.
     fn planned(view: &MergePolicyInput, options: &HashedOptions) -> Option<(usize, usize)> {
         match choose(view, options)? {
             MergeChoice::Part { take, into, .. } => Some((take, into)),

@@ -1,6 +1,7 @@
-//! Point lookups: filters of hash stores, newest first, then one leaf of SILT's sorted store. In a
-//! bundle of arrays, a lookup reads the runs named by the filter of each level; in a bundle of
-//! trees, it descends each level's tree (`tree_search.rs`).
+//! Point lookups. A lookup queries the filters of the hash stores, newest first, and then reads
+//! older data: one leaf of the sorted store in SILT's form; in a bundle of arrays, the runs that
+//! the filter of each level returns; in a bundle of trees, the runs found by descending the tree of
+//! each level (`tree_search.rs`).
 
 use super::routing::{CandidateRuns, RoutingFilter};
 use super::run::{HashRun, RunLookupKey, find, find_in_group};
@@ -19,38 +20,40 @@ use alluvium_storage::{Error, Result};
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
-/// A reader of one version of a structure.
+/// Reader of a single version of a hashed structure.
 pub type HashedReader<'h> = VersionReader<'h, HashedStructure>;
 
-/// Position of the search for a key. Valid only with one version.
+/// Position of a lookup, from which it continues after waiting for a node. It is valid only with
+/// the version for which it was created.
 #[derive(Debug, Default)]
 pub struct HashedSearch {
-    /// Number of runs that were searched completely.
+    /// Number of runs that have been searched completely.
     done: usize,
-    /// Number of the next run's records already processed.
+    /// Number of records of the current run that have already been passed on.
     records: usize,
-    /// The level whose filter was queried, and the candidates in it.
+    /// The level whose filter was queried last, and the candidate runs that it returned.
     level: Option<(usize, CandidateRuns)>,
-    /// In a bundle of trees, the position of the search below the hash stores.
+    /// In a bundle of trees, the position in the trees of the part.
     trees: TreeSearchPosition,
 }
 
-/// A run to be searched, and its position if it belongs to a level.
+/// A run that a lookup may have to search, and the position of the run if it belongs to a level.
 struct RunCandidate<'v> {
     run: &'v HashRun,
     level: Option<RunPosition<'v>>,
 }
 
-/// Position of a run in its part.
+/// Position of a run within its part.
 #[derive(Clone, Copy)]
 struct RunPosition<'v> {
     level: usize,
-    /// Index of the run in the level.
+    /// Index of the run in its level; the oldest run has index 0.
     run: usize,
     filter: Option<&'v RoutingFilter>,
 }
 
-/// Returns the runs that may contain a hash of a part, newest first, except those in trees.
+/// Returns the runs that may contain a hash of a part, newest first. Levels with a routing tree are
+/// left out.
 fn stops<'v>(version: &'v HashedVersion, part: &'v HashPartition) -> impl Iterator<Item = RunCandidate<'v>> {
     let young = version.young.iter().filter(|young| young.age >= part.upto);
     let young = young.map(|young| RunCandidate {
@@ -73,7 +76,8 @@ fn stops<'v>(version: &'v HashedVersion, part: &'v HashPartition) -> impl Iterat
 }
 
 impl HashedSearch {
-    /// Returns whether a run must be read, according to its own filter or that of its level.
+    /// Returns whether a run must be read, according to the filter of the run or of its level.
+    /// Pending if a page of the filter must be read first.
     fn may_hold<F: NodeFetch>(
         &mut self,
         stop: &RunCandidate<'_>,
@@ -92,7 +96,8 @@ impl HashedSearch {
         Poll::Ready(Ok(candidates.has(run) && stop.run.records() > 0))
     }
 
-    /// Continues with the earlier run that the records of the key's group name, if any.
+    /// After a run was searched, restricts the candidates of its level to the earlier run that its
+    /// records name, if they name one (U4).
     fn follow(&mut self, stop: &RunCandidate<'_>, previous: Option<Option<u8>>) -> Result<()> {
         let Some(RunPosition { level, run, .. }) = stop.level else {
             return Ok(());
@@ -157,7 +162,7 @@ impl VersionSearch for HashedStructure {
             }
             if ready!(search.may_hold(&stop, wanted.hash, fetch))? {
                 let LookupState { operator, known } = &mut *gather;
-                // Skip records that were processed before a node was missing.
+                // Skip the records that an earlier call passed on before it had to wait for a node.
                 let (mut taken, records) = (search.records, &mut search.records);
                 let mut visit = |record: StoredRecord<'_>| {
                     if taken > 0 {

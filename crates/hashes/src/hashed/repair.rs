@@ -1,8 +1,8 @@
-//! Repair of damaged leaves: a run with damage is rewritten without the damaged records.
+//! Repair of runs with damaged leaves: each such run is rewritten without its unreadable records.
 //!
-//! An unreadable leaf would block the merge of its part, and every scan. A repair therefore
-//! replaces the run by a new one with its intact records. A level whose filter cannot be read
-//! continues without a filter.
+//! An unreadable leaf would block every merge of its part and every scan. A repair therefore
+//! replaces the run by a new run with the intact records. A filter that cannot be read is dropped,
+//! and its level is used without a filter.
 
 use super::leaf::{KeyAt, LeafEntryIter};
 use super::options::HashedOptions;
@@ -22,52 +22,54 @@ use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::{Error, NodePointer, Result};
 use std::sync::Arc;
 
-/// Number of leaves read together.
+/// Number of leaves that are read from the device in one batch.
 const AT_ONCE: u64 = 64;
 
-/// Records that could not be read and were dropped.
+/// Describes records that were dropped because they could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostData {
-    /// The key, if only its value is unreadable.
+    /// The key of the record, if only its value is unreadable.
     pub key: Option<Box<[u8]>>,
-    /// Description of the lost data, and the cause.
+    /// Description of the lost data and of the cause, for the user.
     pub what: String,
 }
 
-/// Result of a repair of leaves.
+/// Result of repairing a structure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HashRepairResult {
-    /// Runs rewritten without their damaged records.
+    /// Number of runs that were rewritten without their damaged records.
     pub runs: u64,
-    /// Number of filters and tree lists that were dropped. A level is used without its filter until
-    /// its runs are merged.
+    /// Number of filters and lists of trees that were dropped. A level is used without its filter
+    /// until its runs are merged.
     pub filters: u64,
     pub gone: Vec<LostData>,
-    /// Why damage remains, if there was no free space for the intact records of a run.
+    /// If some damage could not be repaired for lack of free space, the error that was returned.
     pub left: Option<String>,
 }
 
-/// A record of a run, or damage in its place.
+/// Result of reading one record of a run.
 enum RecordReadResult {
     Record(OwnedHashRecord),
-    /// A record whose value is unreadable.
+    /// The value of the record is unreadable; its key is known.
     Valueless(Box<[u8]>, Error),
-    /// A record whose key is unreadable, with its hash.
+    /// The key of the record is unreadable; its hash is known.
     Keyless(u64, Error),
-    /// An unreadable leaf, or the unreadable rest of one.
+    /// A leaf, or the rest of a leaf, is unreadable.
     Leaf(Error),
 }
 
-/// A sequence of consecutive unreadable records.
+/// A gap: consecutive records of a run that are unreadable.
 struct DamagedRange {
-    /// Hashes of the intact records before and after the gap.
+    /// Hashes of the intact records before and after the gap. At either end of the run, the lowest
+    /// or highest hash that the run may contain.
     from: u64,
     to: u64,
     why: String,
 }
 
-/// Describes the data lost in the gaps of a run, restricted to hashes for which lookups use the
-/// run: a number of records out of all in the run. `None` if parts contain all of it.
+/// Describes the data that is lost in the gaps of a run. Only gaps in `asked` matter, the hashes
+/// for which lookups use the run. `lost` and `all` are the numbers of lost records and of all
+/// records of the run. Returns `None` if parts already contain the data of all gaps.
 fn lasting(
     gaps: &[DamagedRange],
     asked: &QueriedHashRanges,
@@ -79,7 +81,8 @@ fn lasting(
     let ranges = lasting.iter().flat_map(|gap| asked.within(gap));
     let ranges = ranges.map(|(from, to)| format!("{from:016x} to {to:016x}"));
     let ranges: Vec<String> = ranges.collect();
-    // A gap may include records that a part contains, in an unknown number.
+    // Part of a gap may be data that a part already contains, so the number of lost records is an
+    // upper bound.
     let is_exact = gaps.iter().all(|gap| asked.within(gap) == [(gap.from, gap.to)]);
     let most = if is_exact { "" } else { "up to " };
     let what = format!(
@@ -90,7 +93,7 @@ fn lasting(
     Some(LostData { key: None, what })
 }
 
-/// Hashes for which lookups use a run, as ascending inclusive ranges.
+/// The hashes for which lookups use a run, as ascending and disjoint inclusive ranges.
 struct QueriedHashRanges(Vec<(u64, u64)>);
 
 impl QueriedHashRanges {
@@ -98,7 +101,7 @@ impl QueriedHashRanges {
         self.0.iter().any(|&(first, last)| (first..=last).contains(&hash))
     }
 
-    /// Returns the intersection of the ranges with a gap.
+    /// Returns the parts of the ranges that are in a gap.
     fn within(&self, gap: &DamagedRange) -> Vec<(u64, u64)> {
         let common = |&(first, last): &(u64, u64)| (first.max(gap.from), last.min(gap.to));
         let ranges = self.0.iter().map(common);
@@ -107,14 +110,15 @@ impl QueriedHashRanges {
 }
 
 impl HashedStructure {
-    /// Rewrites runs with damaged leaves, keys or values, without the unreadable data. Reads all
-    /// data. The structure must not be changed concurrently.
+    /// Rewrites every run that has damaged leaves, keys or values, without the unreadable data.
+    /// Reads all data of the structure. The caller must ensure that the structure is not changed
+    /// concurrently.
     ///
     /// # Errors
-    /// I/O errors. Repairs done so far are kept.
+    /// I/O errors. Runs that were already rewritten stay repaired.
     ///
     /// # Panics
-    /// If a merge is in progress.
+    /// If a merge is in progress and something must be repaired.
     pub fn repair(&self) -> Result<HashRepairResult> {
         let mut mended = HashRepairResult {
             filters: self.drop_unreadable_filters()?,
@@ -151,7 +155,7 @@ impl HashedStructure {
         Ok(mended)
     }
 
-    /// Drops unreadable filters and lists, and returns their number.
+    /// Drops the filters and lists of trees that cannot be read. Returns how many were dropped.
     fn drop_unreadable_filters(&self) -> Result<u64> {
         let files = DataFiles::of(&self.shared.home.store);
         let mut kept = self.shared.kept.lock();
@@ -203,7 +207,8 @@ impl HashedStructure {
         Ok(is_sound)
     }
 
-    /// Passes all records of a run, or the damage in their place, to `visit`, in order.
+    /// Reads all records of a run in order, and passes each record, or the damage found in its
+    /// place, to `visit`.
     fn each(&self, run: &HashRun, visit: &mut dyn FnMut(RecordReadResult) -> Result<()>) -> Result<()> {
         let files = DataFiles::of(&self.shared.home.store);
         let direct = DirectNodeReader {
@@ -232,8 +237,9 @@ impl HashedStructure {
         Ok(())
     }
 
-    /// Writes the intact records of a run, and adds the lost data to `gone`. Data of a hash store
-    /// that parts contain already is not lost.
+    /// Writes the intact records of a run to a new run, and appends a description of the lost data
+    /// to `gone`. Unreadable records of a hash store are not reported as lost if their part already
+    /// contains them.
     fn write_again(
         &self,
         name: ObjectName,
@@ -299,7 +305,8 @@ impl HashedStructure {
         Ok(written)
     }
 
-    /// Replaces a run by its rewritten version.
+    /// Replaces a run by its rewritten version in a new version of the structure, or removes the
+    /// run if nothing is left of it.
     fn replace(&self, run: &HashRun, written: Option<WrittenHashRun>) {
         let mut kept = self.shared.kept.lock();
         assert!(kept.job.is_none(), "nothing is merged while runs are mended (W4)");
@@ -323,14 +330,16 @@ impl HashedStructure {
                 let Some(place) = level.runs.iter().position(|run| is_it(&run.run)) else {
                     continue;
                 };
-                // Lost records may have named earlier runs, so the filter is useless: all runs are
-                // read until they are merged.
+                // Lost records may have named earlier runs (U4), so lookups can no longer follow
+                // the filter. Without the filter, they read all runs of the level until it is
+                // merged.
                 level.filter = None;
                 match &new {
                     Some(run) => level.runs[place].run = run.clone(),
                     None => drop(level.runs.remove(place)),
                 }
-                // The tree's lists may contain hashes that are lost (V4), but no lost leaf.
+                // The lists of the tree may contain hashes of lost records (V4), but no leaf whose
+                // run is removed.
                 if let Some(tree) = &level.tree {
                     let root = match &new {
                         Some(_) => tree.root.clone(),
@@ -353,7 +362,8 @@ impl HashedStructure {
     }
 }
 
-/// Separates damage from other errors, which are returned.
+/// Returns the error if it reports damaged data, and `None` for success. All other errors are
+/// returned as errors.
 fn damage<T>(result: Result<T>) -> Result<Option<Error>> {
     match result {
         Ok(_) => Ok(None),
@@ -362,7 +372,8 @@ fn damage<T>(result: Result<T>) -> Result<Option<Error>> {
     }
 }
 
-/// Passes the records of a leaf to `visit`.
+/// Decodes the records of a leaf, with their values, and passes each of them, or the damage found
+/// in its place, to `visit`.
 fn of_leaf(
     run: &HashRun,
     pointer: &NodePointer,
@@ -388,7 +399,7 @@ fn of_leaf(
                 };
             }
         }
-        // If a key is unreadable, all its records are lost.
+        // If the key is unreadable, all messages about it are lost, so skip them.
         let Some((hash, key)) = &last else { continue };
         let (operand, apart) = match entry.record.value {
             RecordValue::Inline(value) => (value.into(), None),
@@ -412,12 +423,12 @@ fn of_leaf(
     Ok(())
 }
 
-/// Collects the gaps of a run while its records are read.
+/// Collects the gaps in a run while its records are read in order.
 struct DamagedRangeCollector {
     done: Vec<DamagedRange>,
     open: Option<DamagedRange>,
-    /// Hash of the last intact record, initially the lowest possible hash of the run; and the
-    /// highest possible hash.
+    /// `at` is the hash of the last intact record; at the start, the lowest hash that the run may
+    /// contain. `end` is the highest hash that the run may contain.
     at: u64,
     end: u64,
 }

@@ -1,19 +1,21 @@
-//! Cache of keyspace rules, for keys that are not in keyspace order.
+//! Cache of keyspace rules. It is used where keys are in hash order, so that successive keys may
+//! belong to different keyspaces.
 
 use alluvium_dictionary::rules::{KeyspaceRules, KeyspaceSchema};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Keyspace rules used in the current slice of work.
+/// Keyspace rules that were looked up in the current slice of work.
 #[derive(Debug)]
 pub(super) struct RulesCache {
     schema: Arc<dyn KeyspaceSchema>,
     known: HashMap<Box<[u8]>, Arc<KeyspaceRules>>,
-    /// The rules used last; in most stores the only ones.
+    /// Prefix and rules of the keyspace that was looked up last. Most stores have only one
+    /// keyspace.
     last: Option<(Box<[u8]>, Arc<KeyspaceRules>)>,
 }
 
-/// Maximum number of cached keyspaces.
+/// Maximum number of keyspaces in the cache. When it is reached, the cache is cleared.
 const MOST_KNOWN: usize = 1024;
 
 impl RulesCache {
@@ -25,13 +27,13 @@ impl RulesCache {
         }
     }
 
-    /// Clears the cache, because rules may change at any time.
+    /// Clears the cache. This is done for each slice of work, because rules may change at any time.
     pub(super) fn clear(&mut self) {
         self.known.clear();
         self.last = None;
     }
 
-    /// Returns the rules of a key's keyspace.
+    /// Returns the rules of the keyspace to which a key belongs.
     pub(super) fn of(&mut self, key: &[u8]) -> Arc<KeyspaceRules> {
         let prefix = &key[..self.schema.prefix_len(key)];
         if let Some((last, rules)) = &self.last
@@ -54,7 +56,7 @@ impl RulesCache {
         rules
     }
 
-    /// Returns a key without its keyspace's prefix.
+    /// Returns a key without the prefix that identifies its keyspace.
     pub(super) fn user_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         &key[self.schema.prefix_len(key)..]
     }

@@ -1,8 +1,8 @@
-//! Recovery of a structure in which some runs cannot be opened.
+//! Recovery of a structure some of whose runs cannot be opened.
 //!
-//! A run is opened from its description, which contains its index, its filter and the checksums of
-//! its leaves. Without the description none of its leaves can be located; other runs are not
-//! affected.
+//! A run is opened from its description, which contains the index, the filter and the checksums of
+//! the leaves. If the description is damaged, none of the run's leaves can be located. Other runs
+//! are not affected.
 
 use super::check::{extents, named, read};
 use super::options::HashedForm;
@@ -11,21 +11,21 @@ use alluvium_dictionary::read::DataFiles;
 use alluvium_storage::extents::ReachableExtent;
 use alluvium_storage::{Error, Result};
 
-/// Identifies a run, filter or list.
+/// Identifies a run, a filter or a list of a tree, for error messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ObjectName {
     /// A hash store.
     Young,
-    /// A run of this part, written by a merge.
+    /// A run of the part with this number.
     Part(usize),
-    /// The filter of a level of this part.
+    /// The filter of a level of the part with this number.
     Filter(usize),
-    /// A list of a tree of this part.
+    /// A list of a tree of the part with this number.
     List(usize),
 }
 
 impl ObjectName {
-    /// Returns a description for users.
+    /// Returns a description of the object for users.
     pub(super) fn told(self, form: HashedForm, parts: usize) -> String {
         match (self, form) {
             (ObjectName::Young, _) => "a hash store (older values and deleted keys may reappear)".to_owned(),
@@ -46,32 +46,33 @@ impl ObjectName {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SalvageReport {
-    /// Extents used by intact runs.
+    /// Extents that are used by intact runs, filters and lists.
     pub reached: Vec<ReachableExtent>,
-    /// Descriptions of the lost data.
+    /// Descriptions of the lost data, for users.
     pub lost: Vec<String>,
-    /// Number of filters of levels and lists of trees that cannot be opened. No data is lost with
-    /// them, but the structure can be opened only without them.
+    /// Number of filters and lists of trees that cannot be opened. No data is lost with them, but
+    /// the structure can be opened only without them.
     pub filters: u64,
 }
 
-/// Finds runs that cannot be opened, without changing anything.
+/// Determines which runs cannot be opened and which data is lost with them. Changes nothing.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if the list of runs is damaged; I/O errors.
+/// [`Error::Corrupt`] if the contents, which list the runs, are damaged; I/O errors.
 pub fn survey(files: DataFiles<'_>, root: &[u8]) -> Result<SalvageReport> {
     let (contents, nodes) = read(files, root, Purpose::Recovery)?;
     let (mut found, mut lost, mut gone) = (Vec::new(), Vec::new(), Vec::new());
     let (parts, mut filters) = (contents.parts.len(), 0);
     for named in named(&contents) {
         let what = named.name.told(contents.form, parts);
-        // A filter refers to runs by their numbers, so it is useless if one of them is lost.
+        // A filter refers to runs by their indexes, so it cannot be used if a run of its level is
+        // lost.
         if named.needs_all && named.level.iter().any(|run| gone.contains(run)) {
             continue;
         }
         match named.open(files, Purpose::Recovery) {
             Ok(part) => found.push(part),
-            // Without its filter a level is read run by run; no data is lost.
+            // Losing the filter loses no data: lookups read every run of the level instead.
             Err(Error::Corrupt { .. })
                 if matches!(named.name, ObjectName::Filter(_) | ObjectName::List(_)) =>
             {

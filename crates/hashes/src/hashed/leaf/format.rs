@@ -1,5 +1,5 @@
-//! Encoding of a leaf, version 1: one page of records in hash order. All integers are
-//! little-endian; a *varint* is LEB128 of at most 10 bytes.
+//! On-disk encoding of a leaf, version 1. A leaf is one page of records in hash order. All integers
+//! are little-endian; a *varint* is LEB128 of at most 10 bytes.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -26,7 +26,7 @@ use alluvium_dictionary::record::{RecordValue, StoredRecord};
 use alluvium_dictionary::value_log::ValuePointer;
 use alluvium_storage::{DiskLocation, Error, PageSize, Result};
 
-/// Bytes before the first record.
+/// Size of the header that precedes the first record, in bytes.
 pub const HEADER_BYTES: usize = 8;
 
 const KIND: u8 = 3;
@@ -37,51 +37,53 @@ const SAME_KEY: u8 = 1 << 5;
 const KEY_APART: u8 = 1 << 6;
 const HAS_PREVIOUS: u8 = 1 << 7;
 
-/// A key, or a pointer to it.
+/// A key stored in the leaf, or a pointer to a key stored elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyAt<'l> {
-    /// The key itself, stored in the leaf.
+    /// The bytes of a key that is stored in the leaf.
     Here(&'l [u8]),
-    /// A key that is too long for a leaf.
+    /// A key that is too long to be stored in the leaf: its hash, and a pointer to its bytes.
     Apart { hash: u64, pointer: ValuePointer },
 }
 
-/// A record of a leaf.
+/// A decoded record of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashLeafEntry<'l> {
     pub key: KeyAt<'l>,
-    /// Whether the key is the same as in the previous record.
+    /// Whether this record has the same key as the previous record of the leaf.
     pub is_same_key: bool,
-    /// The newest earlier run of the level that contains a key with the same prefix.
+    /// The newest of the earlier runs of the level that contain a key with the same prefix; `None`
+    /// if there is no such run.
     pub previous: Option<u8>,
-    /// The message; its sequence number is relative to the base of its run.
+    /// The message. Its sequence number is relative to the base of the run.
     pub record: StoredRecord<'l>,
 }
 
-/// A key to be written, inline or separately.
+/// A key to be written: repeated, inline or stored separately.
 #[derive(Clone, Copy, Debug)]
 pub enum KeyPart<'k> {
-    /// The key of the previous record.
+    /// The same key as in the previous record.
     Same,
     Here(&'k [u8]),
-    /// A separate key, by its hash; the pointer is filled in later.
+    /// A key that is stored separately, given by its hash. The pointer to the key is filled in
+    /// later.
     Apart(u64),
 }
 
-/// A value to be written, inline or separately.
+/// A value to be written: inline or stored separately.
 #[derive(Clone, Copy, Debug)]
 pub enum ValuePart<'v> {
     Here(&'v [u8]),
-    /// A separate value; the pointer is filled in later.
+    /// A value that is stored separately. The pointer to the value is filled in later.
     Apart,
 }
 
-/// Offsets of pointers that must be filled in.
+/// Offsets in a leaf at which the caller must fill in pointers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PointerOffsets {
-    /// Offset of the pointer to the key.
+    /// Offset of the pointer to the key; `None` if the key is not stored separately.
     pub key: Option<usize>,
-    /// Offset of the pointer to the value.
+    /// Offset of the pointer to the value; `None` if the value is inline.
     pub value: Option<usize>,
 }
 
@@ -92,14 +94,14 @@ pub struct HashLeafBuilder {
 }
 
 impl HashLeafBuilder {
-    /// Returns whether the leaf has no record.
+    /// Returns whether no record has been added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records == 0
     }
 
-    /// Appends a record if the leaf then has at most `most` bytes, and returns the offsets of its
-    /// pointers. `None` if it does not fit.
+    /// Appends a record, provided that the leaf does not exceed `most` bytes with it. Returns the
+    /// offsets of the pointers that must be filled in, or `None` if the record does not fit.
     pub fn push(
         &mut self,
         key: KeyPart<'_>,
@@ -113,7 +115,7 @@ impl HashLeafBuilder {
         }
         let before = self.bytes.len();
         let mut gaps = PointerOffsets::default();
-        // The previous run is stored only with the first record of a key.
+        // All records of a key name the same previous run, so only the first one stores it.
         let previous = previous.filter(|_| !matches!(key, KeyPart::Same));
         let mut head = kind as u8;
         for (is_set, bit) in [
@@ -172,7 +174,7 @@ impl HashLeafBuilder {
         gap.expect("the gap of a record").copy_from_slice(&bytes);
     }
 
-    /// Returns the page, and starts the next one.
+    /// Returns the complete page and leaves the builder empty, ready for the next page.
     pub fn finish(&mut self, page_size: PageSize) -> Vec<u8> {
         let mut head = Vec::with_capacity(HEADER_BYTES);
         ByteWriter::new(&mut head)
@@ -188,7 +190,7 @@ impl HashLeafBuilder {
     }
 }
 
-/// Iterator over the records of a leaf.
+/// Iterator that decodes the records of a leaf.
 #[derive(Clone, Debug)]
 pub struct LeafEntryIter<'l> {
     reader: ByteReader<'l>,
@@ -198,10 +200,10 @@ pub struct LeafEntryIter<'l> {
 }
 
 impl<'l> LeafEntryIter<'l> {
-    /// Opens a leaf.
+    /// Decodes the header of a leaf.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] at `place`.
+    /// [`Error::Corrupt`], with the location `place`, if the header is invalid.
     pub fn open(
         leaf: &'l [u8],
         place: impl Fn() -> DiskLocation,
@@ -224,10 +226,10 @@ impl<'l> LeafEntryIter<'l> {
         }
     }
 
-    /// Returns the next record; `None` after the last.
+    /// Decodes the next record. Returns `None` after the last one.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] at `place`.
+    /// [`Error::Corrupt`], with the location `place`, if the record is invalid.
     #[inline]
     pub fn next(&mut self, place: impl Fn() -> DiskLocation) -> Result<Option<HashLeafEntry<'l>>> {
         if self.left == 0 {

@@ -1,13 +1,13 @@
 //! Leaves: pages of records in the order of their keys' hashes.
 //!
-//! *Scope*: the encoding of a leaf; which of its records belong to a key.
+//! *Scope*: the encoding of a leaf; which records of a leaf belong to a key.
 //!
 //! *Must not depend on*: which leaf contains a hash; the location of separate values.
 //!
 //! Invariants:
 //!
-//! - **R1** The records of a leaf are ordered by hash, those with the same hash by key, and those
-//!   with the same key newest first.
+//! - **R1** The records of a leaf are ordered by hash. Records with the same hash are ordered by
+//!   key, and records with the same key are ordered newest first.
 
 pub mod format;
 
@@ -16,7 +16,7 @@ pub use format::{HashLeafBuilder, HashLeafEntry, KeyAt, LeafEntryIter};
 use alluvium_filters::hash;
 
 impl KeyAt<'_> {
-    /// Returns the key's hash under the seed of its run.
+    /// Returns the hash of the key under `seed`, the seed of its run.
     #[must_use]
     pub fn hash(&self, seed: u64) -> u64 {
         match self {

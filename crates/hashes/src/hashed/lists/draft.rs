@@ -1,22 +1,24 @@
-//! A page of sketches being filled.
+//! Builder of a page of sketches.
 
 use alluvium_filters::golomb::{DeltaCoder, RiceCode, StreamBitWriter};
 
-/// A prefix with a payload.
+/// A sketch: the prefix of a hash, with a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PrefixSketch {
     pub prefix: u64,
-    /// Payload: a run or a child, and characters; or the rest of a hash.
+    /// In a routing filter, the number of a run followed by a check digit of the hash. In a tree
+    /// node's list, the number of a child and digits of the hash. In a leaf's list, the remaining
+    /// bits of the hash.
     pub payload: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SketchEncoding {
-    /// Length of a prefix in bits.
+    /// Length of each prefix, in bits.
     pub prefix_bits: u8,
-    /// Length of a payload in bits.
+    /// Length of each payload, in bits.
     pub payload_bits: u8,
-    /// Rice parameter for the differences of prefixes.
+    /// Parameter of the Rice code in which the differences between successive prefixes are stored.
     pub parameter: u8,
 }
 
@@ -29,16 +31,16 @@ impl SketchEncoding {
     }
 }
 
-/// Number of sketches per group; a search can start at any group.
+/// Maximum number of sketches in a group. Decoding can start at the beginning of any group.
 const GROUP: u32 = 64;
-/// Maximum unary length of an encoded difference. A greater difference starts a group instead,
-/// which needs fewer bits.
+/// Maximum length of the unary part of an encoded difference, in bits. A greater difference starts
+/// a new group, whose header needs fewer bits.
 const MOST_ONES: u64 = 90;
 
 #[derive(Debug)]
 pub struct SketchPageBuilder {
     pub(super) coding: SketchEncoding,
-    /// First prefix and bit offset of each group.
+    /// The first prefix of each group, and the bit offset at which the group begins.
     pub(super) groups: Vec<(u64, u32)>,
     pub(super) bits: StreamBitWriter,
     pub(super) entries: u32,
@@ -67,16 +69,17 @@ impl SketchPageBuilder {
         self.entries == 0
     }
 
-    /// Returns the first prefix; `None` for an empty page.
+    /// Returns the smallest prefix in the page, or `None` if the page is empty.
     #[must_use]
     pub fn first(&self) -> Option<u64> {
         self.groups.first().map(|(prefix, _)| *prefix)
     }
 
-    /// Appends a sketch if the page then has at most `page` bytes. Returns whether it was appended.
+    /// Appends a sketch, provided that the page does not exceed `page` bytes with it. Returns
+    /// whether the sketch was appended.
     ///
     /// # Panics
-    /// If the prefix is less than the previous one.
+    /// If the prefix is less than the previous prefix.
     pub fn push(&mut self, sketch: PrefixSketch, page: usize) -> bool {
         assert!(
             self.is_empty() || sketch.prefix >= self.last,

@@ -1,5 +1,5 @@
-//! Encoding of a page of sketches, version 1, and of the listing of such pages in descriptions. All
-//! integers are little-endian; a *varint* is LEB128 of at most 10 bytes.
+//! On-disk encoding of a page of sketches, version 1, and of the list of such pages at the end of a
+//! description. All integers are little-endian; a *varint* is LEB128 of at most 10 bytes.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -16,7 +16,7 @@
 //!      …        zeros
 //! ```
 //!
-//! A listing, the end of a description:
+//! A page listing, which ends a description, is encoded as follows:
 //!
 //! ```text
 //!      0        its n pages: `hashed/pages/format.rs`
@@ -35,7 +35,8 @@ use alluvium_storage::{DiskLocation, Error, PageSize, Result};
 const PAGE_HEADER_BYTES: usize = 16;
 const GROUP_BYTES: usize = 12;
 
-/// Returns the bytes of a page with `groups` groups and `bits` bits of sketches.
+/// Returns the encoded size, in bytes, of a page that has `groups` groups and whose sketches need
+/// `bits` bits.
 pub(super) fn sketch_page_bytes(groups: usize, bits: u64) -> usize {
     PAGE_HEADER_BYTES + GROUP_BYTES * groups + bits.div_ceil(8) as usize
 }
@@ -49,7 +50,8 @@ impl PageListing {
         pages::encode_extents(&self.extents, out);
     }
 
-    /// Decodes a listing. `has_sketches` is set if its pages contain sketches.
+    /// Decodes a page listing. `has_sketches` tells whether the pages contain sketches, in which
+    /// case the listing has the first prefix of each page.
     pub(in crate::hashed) fn decode(
         reader: &mut ByteReader<'_>,
         place: &DiskLocation,
@@ -77,7 +79,7 @@ impl PageListing {
 }
 
 impl SketchPageBuilder {
-    /// Returns the page, and starts the next one.
+    /// Returns the complete page and leaves the builder empty, ready for the next page.
     #[must_use]
     pub fn finish(&mut self, page_size: PageSize) -> Vec<u8> {
         let coding = self.coding;
@@ -101,7 +103,7 @@ impl SketchPageBuilder {
     }
 }
 
-/// The sketches of a page.
+/// Decoder of a page of sketches.
 #[derive(Clone, Debug)]
 pub struct SketchPage<'p> {
     coding: SketchEncoding,
@@ -112,10 +114,10 @@ pub struct SketchPage<'p> {
 }
 
 impl<'p> SketchPage<'p> {
-    /// Opens a page.
+    /// Decodes the header of a page of sketches.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] at `place`.
+    /// [`Error::Corrupt`], with the location `place`, if the header is invalid.
     pub fn open(page: &'p [u8], place: &DiskLocation) -> Result<SketchPage<'p>> {
         let bad = |found: String| Error::corrupt(place.clone(), "a page of sketches", found);
         let mut reader = ByteReader::new(page);
@@ -153,13 +155,13 @@ impl<'p> SketchPage<'p> {
         self.coding
     }
 
-    /// Returns the number of sketches recorded in the page.
+    /// Returns the number of sketches in the page.
     #[must_use]
     pub fn len(&self) -> u32 {
         self.entries
     }
 
-    /// Returns whether there are no sketches.
+    /// Returns whether the page has no sketch.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries == 0
@@ -169,14 +171,14 @@ impl<'p> SketchPage<'p> {
         self.groups.len() / GROUP_BYTES
     }
 
-    /// Returns the first prefix and the bit offset of a group.
+    /// Returns the first prefix of a group, and the bit offset at which the group begins.
     fn group(&self, number: usize) -> std::result::Result<(u64, u64), TruncatedInput> {
         let bytes = self.groups.get(number * GROUP_BYTES..).unwrap_or_default();
         let mut reader = ByteReader::new(bytes);
         Ok((reader.u64()?, reader.u32()?.into()))
     }
 
-    /// Returns the first group that may contain a prefix.
+    /// Returns the number of the first group that may contain a sketch with the prefix.
     fn first_with(&self, prefix: u64) -> std::result::Result<usize, TruncatedInput> {
         let (mut low, mut high) = (0, self.groups());
         while low < high {
@@ -186,15 +188,15 @@ impl<'p> SketchPage<'p> {
                 false => high = middle,
             }
         }
-        // The previous group may end with the prefix.
+        // Sketches with the prefix may begin at the end of the previous group.
         Ok(low.saturating_sub(1))
     }
 
-    /// Passes the sketches to `visit` in order, starting no later than the first one with the
-    /// prefix, until `visit` returns false.
+    /// Passes sketches to `visit`, in ascending order, until it returns false. The first sketch
+    /// passed may have a smaller prefix, but no sketch with `prefix` is skipped.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] at `place`.
+    /// [`Error::Corrupt`], with the location `place`, if the page is damaged.
     pub fn each_from(
         &self,
         prefix: u64,
@@ -255,7 +257,7 @@ mod tests {
     fn example() -> (Vec<u8>, Vec<PrefixSketch>) {
         let mut draft = SketchPageBuilder::new(CODING);
         let sketches = (0..300u64).map(|number| PrefixSketch {
-            // Some prefixes are frequent, some are far from the previous one.
+            // Some prefixes occur often, and some differ from the previous one by a large amount.
             prefix: number / 3 * 7 + if number > 200 { 900_000 } else { 0 },
             payload: number % 256,
         });

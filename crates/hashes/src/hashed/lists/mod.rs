@@ -1,14 +1,15 @@
-//! Lists of sketches in pages with a description, used by routing filters and routing trees.
+//! Lists of sketches, stored in pages, and the description that locates these pages. Routing
+//! filters and routing trees are stored as such lists.
 //!
-//! *Scope*: how sketches are encoded in pages, written and read; the location of a description and
-//! its pages; which pages contain a prefix.
+//! *Scope*: how sketches are encoded in pages, written and read; where a description and its pages
+//! are stored; which pages contain a prefix.
 //!
 //! *Must not depend on*: the meaning of prefixes and payloads, the other contents of a description.
 //!
 //! Invariants:
 //!
-//! - **L1** Prefixes are ascending within a page and across pages. A description contains the first
-//!   prefix of each page.
+//! - **L1** Prefixes are ascending, within a page and from each page to the next. The description
+//!   contains the first prefix of each page.
 
 mod draft;
 pub mod format;
@@ -31,44 +32,45 @@ use format::SketchPage;
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
-/// Maximum length of a prefix in bits.
+/// Maximum length of a prefix, in bits.
 pub(in crate::hashed) const MOST_PREFIX_BITS: u8 = 40;
 
-/// Pages of a list, and their extents.
+/// The pages of a list and the extents that contain them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageListing {
     pub(in crate::hashed) pages: PageList,
-    /// First prefix of each page of sketches.
+    /// The first prefix of each page. Empty if the pages do not contain sketches.
     pub(in crate::hashed) firsts: Box<[u64]>,
-    /// All extents except those of the description, with their live bytes.
+    /// All extents of the list with their live bytes, without the extents of the description.
     pub(in crate::hashed) extents: Box<[(Extent, u64)]>,
 }
 
-/// The description of a list, which includes a listing of its pages.
+/// The description of a stored list. It includes the listing of the list's pages.
 pub trait PagedDescription: Sized {
-    /// Name of the described object, for errors.
+    /// What kind of object is described; used in error messages.
     const NAME: &'static str;
 
     #[must_use]
     fn encode(&self) -> Vec<u8>;
 
-    /// Decodes a description.
+    /// Decodes a description that was read from `place`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] at `place`, or [`Error::NewerFormat`].
+    /// [`Error::Corrupt`], with the location `place`, if the description is invalid;
+    /// [`Error::NewerFormat`] if a newer version wrote it.
     fn decode(bytes: &[u8], place: &DiskLocation, page_size: PageSize) -> Result<Self>;
 
-    /// Returns the listing of its pages.
+    /// Returns the listing of the list's pages.
     fn listing(&self) -> &PageListing;
 
-    /// Returns the lengths of a prefix and of a payload in bits.
+    /// Returns the length of a prefix and the length of a payload, both in bits.
     fn entry_bits(&self) -> (u32, u32);
 
-    /// Returns the number of entries.
+    /// Returns the number of entries in the list.
     fn entries(&self) -> u64;
 }
 
-/// A list on the device.
+/// A list that is stored on the device.
 #[derive(Clone, Debug)]
 pub struct StoredList<M> {
     pub(in crate::hashed) meta: Arc<M>,
@@ -76,10 +78,10 @@ pub struct StoredList<M> {
 }
 
 impl<M: PagedDescription> StoredList<M> {
-    /// Reads the description of a list, bypassing the cache.
+    /// Opens a list by reading its description from the device, bypassing the cache.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it is damaged; I/O errors.
+    /// [`Error::Corrupt`] if the description is damaged; I/O errors.
     pub fn open(files: DataFiles<'_>, pointer: &ValuePointer, purpose: Purpose) -> Result<StoredList<M>> {
         let (bytes, described) = StoredDescription::read(files, pointer, purpose)?;
         let meta = M::decode(&bytes, &described.place(), files.page_size)?;
@@ -89,40 +91,41 @@ impl<M: PagedDescription> StoredList<M> {
         })
     }
 
-    /// Replaces the extents of the description by those in a store's extent map.
+    /// Replaces the extents of the description by those that the store's extent map has at their
+    /// locations.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if no extent is in use there.
+    /// [`Error::Corrupt`] if the extent map has no extent at one of the locations.
     pub fn mapped(mut self, holding: impl Fn(u8, u64) -> Option<Extent>) -> Result<StoredList<M>> {
         self.described = self.described.mapped(holding)?;
         Ok(self)
     }
 
-    /// Returns the number of entries.
+    /// Returns the number of entries in the list.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.meta.entries()
     }
 
-    /// Returns the pointer to its description.
+    /// Returns the pointer to the description of the list.
     #[must_use]
     pub fn pointer(&self) -> &ValuePointer {
         &self.described.pointer
     }
 
-    /// Returns its location, for errors.
+    /// Returns the location of the description, for error messages.
     #[must_use]
     pub fn place(&self) -> DiskLocation {
         self.described.place()
     }
 
-    /// Returns the extents of the list, each once, with their live bytes.
+    /// Returns the extents of the list and of its description, each once, with their live bytes.
     pub fn extents(&self) -> impl Iterator<Item = (Extent, u64)> + '_ {
         let of_pages = self.meta.listing().extents.iter();
         of_pages.chain(&*self.described.extents).copied()
     }
 
-    /// Returns the memory used without cached pages, in bytes.
+    /// Returns the size of the list in memory, in bytes, without cached pages.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let listing = self.meta.listing();
@@ -131,13 +134,13 @@ impl<M: PagedDescription> StoredList<M> {
         listing.pages.memory_bytes() + self.described.memory_bytes() + (own + lists) as u64
     }
 
-    /// Returns the live bytes in its extents.
+    /// Returns the sum of the live bytes in the extents of the list.
     #[must_use]
     pub fn device_bytes(&self) -> u64 {
         self.extents().map(|(_, live)| live).sum()
     }
 
-    /// Returns the number of pages, without those of the description.
+    /// Returns the number of pages in the list, not including the pages of the description.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.meta.listing().pages.len()
@@ -150,11 +153,11 @@ impl<M: PagedDescription> StoredList<M> {
         })
     }
 
-    /// Passes the payloads of a prefix to `visit`, in order. If a page is missing, the result is
-    /// pending, and a further call starts from the beginning.
+    /// Passes the payloads of all sketches with `prefix` to `visit`, in order. If a page must first
+    /// be read from the device, returns pending; the next call starts again from the beginning.
     ///
     /// # Errors
-    /// I/O errors; damage.
+    /// I/O errors; damaged pages.
     pub fn each_payload<F: NodeFetch>(
         &self,
         prefix: u64,
@@ -162,7 +165,8 @@ impl<M: PagedDescription> StoredList<M> {
         visit: &mut dyn FnMut(u64),
     ) -> Poll<Result<()>> {
         let firsts = &self.meta.listing().firsts;
-        // The page before the first one that begins with the prefix may end with it.
+        // The page before the first page that begins with the prefix may end with sketches of the
+        // prefix.
         let begin = firsts.partition_point(|&first| first < prefix).saturating_sub(1);
         let end = firsts.partition_point(|&first| first <= prefix);
         for number in begin..end {
@@ -180,7 +184,8 @@ impl<M: PagedDescription> StoredList<M> {
         Poll::Ready(Ok(()))
     }
 
-    /// Opens a page, and checks that its encoding matches the description.
+    /// Decodes the header of a page, and checks that the page has the lengths of prefixes and
+    /// payloads that the description has.
     fn sketches<'p>(&self, page: &'p [u8], place: &DiskLocation) -> Result<SketchPage<'p>> {
         let sketches = SketchPage::open(page, place)?;
         let coding = sketches.coding();

@@ -1,4 +1,4 @@
-//! Sequential reads of pages, bypassing the cache.
+//! Cursors that read the pages of a list sequentially, bypassing the cache.
 
 use super::{PagedDescription, PrefixSketch, StoredList};
 use alluvium_base::Purpose;
@@ -30,7 +30,7 @@ pub(in crate::hashed) struct PageCursor<'f, M> {
     from: PageSource<'f>,
     of: StoredList<M>,
     purpose: Purpose,
-    /// Number of pages read together.
+    /// Number of pages that are read from the device in one batch.
     ahead: u64,
     next: u64,
     ready: VecDeque<Vec<u8>>,
@@ -54,7 +54,7 @@ impl<'f, M: PagedDescription + Clone> PageCursor<'f, M> {
         }
     }
 
-    /// Returns the next page; `None` after the last.
+    /// Returns the next page, or `None` after the last page.
     pub(in crate::hashed) fn next(&mut self) -> Result<Option<Vec<u8>>> {
         if let Some(page) = self.ready.pop_front() {
             return Ok(Some(page));
@@ -83,7 +83,7 @@ impl<'f, M: PagedDescription + Clone> PageCursor<'f, M> {
 #[derive(Debug)]
 pub(in crate::hashed) struct SketchCursor<'f, M> {
     pages: PageCursor<'f, M>,
-    /// Number of the next page.
+    /// Number of the page that will be decoded next.
     page: u64,
     sketches: std::vec::IntoIter<PrefixSketch>,
     last: u64,
@@ -106,12 +106,12 @@ impl<'f, M: PagedDescription + Clone> SketchCursor<'f, M> {
         }
     }
 
-    /// Returns the list being read.
+    /// Returns the list that the cursor reads.
     pub(in crate::hashed) fn of(&self) -> &StoredList<M> {
         &self.pages.of
     }
 
-    /// Returns the next sketch; `None` after the last.
+    /// Returns the next sketch, or `None` after the last sketch.
     pub(in crate::hashed) fn next(&mut self) -> Result<Option<PrefixSketch>> {
         loop {
             if let Some(sketch) = self.sketches.next() {

@@ -1,4 +1,4 @@
-//! Writing sketches page by page, and the description of a list.
+//! Writes sketches to pages, and then the description of the list.
 
 use super::{PageListing, PagedDescription, PrefixSketch, SketchEncoding, SketchPageBuilder, StoredList};
 use crate::hashed::pages::{ClaimedExtents, PageWriter, StoredDescription};
@@ -8,7 +8,7 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{PageSize, Result};
 use std::sync::Arc;
 
-/// Writer of pages of sketches. If it is dropped unfinished, its space is freed.
+/// Writer of a list of sketches. If it is dropped before it is finished, its space is freed.
 #[derive(Debug)]
 pub(in crate::hashed) struct SketchWriter {
     pages: PageWriter,
@@ -19,10 +19,11 @@ pub(in crate::hashed) struct SketchWriter {
 }
 
 impl SketchWriter {
-    /// Starts a list of about `expected` sketches.
+    /// Starts a list that will have about `expected` sketches. The Rice parameter is chosen by this
+    /// number.
     ///
     /// # Errors
-    /// If the store accepts no changes.
+    /// If the store accepts no changes because an earlier I/O error has poisoned it.
     pub(in crate::hashed) fn new(
         store: &Store,
         options: WriterOptions,
@@ -43,12 +44,12 @@ impl SketchWriter {
         })
     }
 
-    /// Returns the number of sketches.
+    /// Returns the number of sketches appended.
     pub(in crate::hashed) fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// Appends a sketch. Prefixes must be ascending (L1).
+    /// Appends a sketch. Its prefix must not be less than the previous prefix (L1).
     ///
     /// # Errors
     /// A full disk; I/O errors.
@@ -70,8 +71,9 @@ impl SketchWriter {
         Ok(())
     }
 
-    /// Writes the remaining data. The extents of the listing are claimed, and must be passed to
-    /// [`WrittenList::describe`].
+    /// Writes the remaining sketches and returns the listing of the pages. The extents in the
+    /// listing stay allocated; the caller must pass the listing to [`WrittenList::describe`], in a
+    /// description.
     ///
     /// # Errors
     /// A full disk; I/O errors.
@@ -94,10 +96,10 @@ pub struct WrittenList<M> {
 }
 
 impl<M: PagedDescription> WrittenList<M> {
-    /// Writes the description of a list whose pages are written.
+    /// Writes the description `meta` of a list whose pages are already written.
     ///
     /// # Errors
-    /// A full disk; I/O errors. The pages are freed then.
+    /// A full disk; I/O errors. The pages of the list are freed in these cases.
     pub(in crate::hashed) fn describe(
         store: &Arc<Store>,
         options: WriterOptions,
@@ -119,7 +121,7 @@ impl<M: PagedDescription> WrittenList<M> {
         &self.stored
     }
 
-    /// Installs the extents in the generation in progress.
+    /// Records the extents of the list as used in the current generation, and returns the list.
     pub fn install(self) -> StoredList<M> {
         self.claimed.install();
         self.stored

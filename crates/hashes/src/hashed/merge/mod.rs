@@ -1,16 +1,17 @@
-//! A merge: the data of hash stores and of the newest levels of a part becomes the part's next run,
-//! or several hash stores become one. The output is written outside the structure and installed
-//! atomically. In a bundle of arrays, the filter of the run's level is written at the same time; in
-//! a bundle of trees, the lists above the run are written after it.
+//! Merges. A merge rewrites hash stores and the newest levels of a part as the part's next run, or
+//! it joins several hash stores into one. The output is written outside the structure and then
+//! installed atomically. In a bundle of arrays, the filter of the run's level is written at the
+//! same time; in a bundle of trees, the lists above the run are written after it.
 //!
-//! *Scope*: how a chosen merge proceeds in slices; what its output replaces.
+//! *Scope*: how a chosen merge proceeds in slices; which data its output replaces.
 //!
 //! *Must not depend on*: which merge is next; how runs, filters and lists are stored.
 //!
-//! If no older data of the part's hashes remains, deletes that no reader can distinguish from
-//! absent keys are dropped, as in SILT (Lim's thesis, table 2.3), and a deleted range becomes a
-//! delete of each key of the part that it covers. Otherwise the run inherits the deleted ranges of
-//! its input. When hash stores are joined, data that parts already contain is dropped.
+//! If no older data of the part's hashes remains, the merge drops deletes that no reader can
+//! distinguish from absent keys, as SILT does (Lim's thesis, table 2.3). It also replaces a deleted
+//! range by a delete of each key of the part that the range covers. Otherwise the new run inherits
+//! the deleted ranges of its input. When hash stores are joined, data that parts already contain is
+//! dropped.
 
 mod records;
 
@@ -39,13 +40,14 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A merge in progress. If it is dropped, its output is discarded.
+/// A merge in progress. If it is dropped, its output is discarded and the structure does not
+/// change.
 #[derive(Debug)]
 pub struct MergeStep {
     hashed: HashedStructure,
     job: ActiveMerge,
     choice: MergeChoice,
-    /// Whether a user has requested it.
+    /// Whether the merge was requested by a user.
     is_wanted: bool,
     phase: MergeStepPhase,
 }
@@ -54,39 +56,40 @@ pub struct MergeStep {
 enum MergeStepPhase {
     Due,
     Merging(Box<HashMerger>),
-    /// The run is written; the rest of its level's filter is being copied.
+    /// The run is written; the remaining entries of its level's filter are being copied.
     Routing(Box<WrittenHashRun>, Box<routing::RoutingFilterBuilder>),
-    /// The run is written; it is being added to the trees of its part as a leaf.
+    /// The run is written; it is being added as a leaf to the trees of its part.
     Growing(Box<WrittenHashRun>, Box<RoutingTreeBuilder>),
     Over,
 }
 
-/// Filter or trees above a run.
+/// The routing data above a new run: nothing, the filter of its level, or a tree.
 enum RunRouting {
     None,
     Filter(routing::WrittenRoutingFilter),
     Trees(RoutingTree),
 }
 
-/// Number of prefixes or sketches of a filter that are copied per slice.
+/// Number of prefixes or sketches that one slice copies from the old filter.
 const TAKEN_OVER: u64 = 1 << 14;
-/// Number of list entries that cost as much as a record.
+/// Number of list entries whose processing costs as much as one record.
 const ENTRIES: usize = 8;
 
-/// Minimum space for a merge in bytes, regardless of its input.
+/// Space in bytes that a merge needs in addition to the space for its input.
 const SLACK: u64 = 24 * UNIT;
 
-/// Indexes and filters have at most about 1 / this of the bytes of a part's records.
+/// The index and the filters of a part occupy at most about 1 / `ABOVE_PART` of the bytes of its
+/// records.
 const ABOVE_PART: u64 = 8;
 
-/// Bytes of unfilled extents after a merge.
+/// Space in bytes for extents that are only partly filled at the end of a merge.
 const ENDS: u64 = 4 * UNIT;
 
-/// Approximate maximum bytes of a filter per record.
+/// Approximate maximum size of a routing filter, in bytes per record.
 const RECORD_BYTES: u64 = 4;
 
 impl HashedStructure {
-    /// Starts the merge that is due, if any.
+    /// Starts the merge that is due. Returns `None` if no merge is due or one is in progress.
     pub(super) fn next_merge(&self) -> Option<MergeStep> {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
@@ -98,7 +101,8 @@ impl HashedStructure {
         kept.job = Some(job);
         let is_wanted = match choice {
             MergeChoice::Part { part, .. } => {
-                // A shrunken part is moved to another tier only once.
+                // Each part that has shrunk is moved to a faster tier at most once, so remove it
+                // from the set.
                 kept.shrunk.remove(&part);
                 std::mem::take(&mut kept.wanted[part])
             }
@@ -113,13 +117,14 @@ impl HashedStructure {
         })
     }
 
-    /// Requests the rewrite of all parts.
+    /// Requests that every part be rewritten completely.
     pub(super) fn request_full_rewrite(&self) {
         self.shared.kept.lock().wanted.fill(true);
     }
 
-    /// Requests the rewrite of each part with pending deletes, to free the deleted data. Returns
-    /// whether this includes a part that was not requested before.
+    /// Requests a rewrite of each part that contains deletes or for which hash stores with deletes
+    /// are pending, so that the deleted data is freed. Returns whether a part was requested that
+    /// had not been requested before.
     pub fn want_deletes_merged(&self) -> bool {
         let (mut kept, version) = (self.shared.kept.lock(), self.version());
         let parts = kept.wanted.iter_mut().zip(&version.parts);
@@ -130,8 +135,8 @@ impl HashedStructure {
         })
     }
 
-    /// Returns the number of merges that are due or in progress, or requested and waiting for a
-    /// failing tier; at most one.
+    /// Returns 1 if a merge is in progress, is due, or is requested but waits for a failing tier;
+    /// otherwise 0.
     pub(super) fn steps(&self) -> u64 {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
@@ -139,8 +144,8 @@ impl HashedStructure {
         u64::from(kept.job.is_some() || is_due)
     }
 
-    /// Returns the approximate maximum number of bytes written by the merge of a part. When space
-    /// is scarce, parts are merged one at a time.
+    /// Returns the approximate maximum number of bytes that a merge of one part writes. This bounds
+    /// the space needed, because parts are merged one at a time when space is scarce.
     #[must_use]
     pub fn merge_bytes(&self) -> u64 {
         let version = self.version();
@@ -152,13 +157,12 @@ impl HashedStructure {
         };
         match version.parts.iter().map(of).max().unwrap_or(0) {
             0 => 0,
-            // An index and a filter, and partly filled extents.
+            // Add the size of an index and a filter, and the unused ends of extents.
             most => most + most / ABOVE_PART + ENDS,
         }
     }
 
-    /// Returns whether a merge is in progress, or is due and not known to need more space than is
-    /// free.
+    /// Returns whether a merge is in progress, or is due and may have enough free space.
     pub(in crate::hashed) fn may_merge(&self) -> bool {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
@@ -173,13 +177,14 @@ impl MergeStep {
         match shared.is_scarce.load(Ordering::Relaxed) {
             true if self.is_wanted => AllocationClass::Freeing,
             true => AllocationClass::Essential,
-            // The reserve is used only if no tier has enough space.
+            // The reserve may be used only if no tier has enough unreserved space.
             false if self.is_wanted && !self.has_space() => AllocationClass::Freeing,
             false => AllocationClass::Normal,
         }
     }
 
-    /// Returns whether one of several tiers has space for all input of the merge.
+    /// Returns whether the store has more than one tier and one of them has space for the merge.
+    /// The input counts for a merge of a part, but not for a join of hash stores.
     fn has_space(&self) -> bool {
         let store = &self.hashed.shared.home.store;
         let version = self.hashed.version();
@@ -192,12 +197,12 @@ impl MergeStep {
             }
             MergeChoice::Join { .. } => 0,
         };
-        // The input is counted twice, for partly filled extents and a filter.
+        // Twice the size of the input also covers a filter and partly filled extents.
         store.tiers().count() > 1 && store.has_space_for(2 * bytes + SLACK)
     }
 
-    /// Returns the estimated fraction of `number`, a property of a run, that belongs to one part.
-    /// Hash stores have records of all parts.
+    /// Estimates the part's fraction of `number`, which is a property of a run such as its size. A
+    /// hash store contains records of all parts, so the fraction is one part's average share.
     fn own(&self, run: &HashRun, number: u64) -> u64 {
         match run.has_filter() {
             true => (number >> self.hashed.shared.options.parts_log) + 1,
@@ -218,7 +223,7 @@ impl MergeStep {
         }
     }
 
-    /// Starts merging hash stores and the newest levels of a part.
+    /// Starts a merge of hash stores and of the newest levels of a part.
     fn begin_part(
         &self,
         version: &HashedVersion,
@@ -253,7 +258,7 @@ impl MergeStep {
         })
     }
 
-    /// Starts joining hash stores. Older data may exist for all of their keys.
+    /// Starts a join of hash stores. The parts may contain older data about any key.
     fn begin_join(
         &self,
         version: &HashedVersion,
@@ -278,7 +283,7 @@ impl MergeStep {
         })
     }
 
-    /// Starts merging the records of a range of hashes from runs, newest first.
+    /// Starts a merge of the records in a range of hashes. `runs` are the sources, newest first.
     fn begin_with(
         &self,
         runs: Vec<HashRun>,
@@ -331,8 +336,8 @@ impl MergeStep {
         })
     }
 
-    /// Returns the approximate number of a part's records in runs. Hash stores have records of all
-    /// parts.
+    /// Estimates how many records of the merged part the runs have. A hash store contains records
+    /// of all parts, so only an average share of them is added.
     fn expected(&self, runs: &[HashRun]) -> u64 {
         let of = |run: &HashRun| match run.has_filter() {
             true => (run.records() >> self.hashed.shared.options.parts_log) + 1,
@@ -341,7 +346,8 @@ impl MergeStep {
         runs.iter().map(of).sum()
     }
 
-    /// Starts the list of hashes of a leaf in a bundle of trees, or of a settled run.
+    /// In a bundle of trees, starts the list of hashes that belongs to the new run. Returns `None`
+    /// for other forms.
     fn leaf(&self, part: &HashPartition, runs: &[HashRun], take: usize) -> Result<Option<LeafWriter>> {
         let shared = &self.hashed.shared;
         let HashedForm::Bot { .. } = shared.options.form else {
@@ -357,7 +363,7 @@ impl MergeStep {
         Ok(Some(leaf))
     }
 
-    /// Starts the next phase after all records of the run are written.
+    /// Starts the phase that follows after all records of the run have been written.
     fn end_run(&mut self, merging: HashMerger) -> Result<StepProgress> {
         let Some(written) = merging.builder.finish()? else {
             self.install(None, RunRouting::None);
@@ -384,7 +390,8 @@ impl MergeStep {
         Ok(StepProgress::More)
     }
 
-    /// Starts the filter of the level of the result.
+    /// Starts the new filter of the level to which the result belongs. Returns `None` if the level
+    /// has no filter.
     fn filter(
         &self,
         part: &HashPartition,
@@ -398,7 +405,8 @@ impl MergeStep {
         let level = part.levels.get(into).filter(|_| into >= take);
         let (old, before) = level.map_or((None, 0), |level| (level.filter.as_ref(), level.runs.len()));
         if old.is_none() && before > 0 {
-            // A level without a filter gets one only when its runs are merged.
+            // The runs of a level without a filter are not in any filter, so the level gets one
+            // only when its runs are merged.
             return Ok(None);
         }
         let records = self.expected(runs);
@@ -409,7 +417,7 @@ impl MergeStep {
             (None, false) => RoutingFilterShape::plain(skipped, bits, records),
         };
         let store = &shared.home.store;
-        // Filters are placed with the newest data, because every lookup reads them.
+        // Every lookup reads the filters, so they are placed on the tier of the newest data.
         let bytes = old.map_or(0, routing::RoutingFilter::device_bytes) + records * RECORD_BYTES;
         let options = WriterOptions {
             tier: self.hashed.incoming_tier(bytes),
@@ -462,7 +470,7 @@ impl MergeStep {
         }
     }
 
-    /// Replaces the input by the result.
+    /// Replaces the input of the merge by its result in a new version.
     fn install(&self, written: Option<WrittenHashRun>, above: RunRouting) {
         let mut kept = self.hashed.shared.kept.lock();
         assert_eq!(kept.job, Some(self.job), "one merge runs at a time (W4)");
@@ -529,7 +537,7 @@ impl MergeStep {
         kept.job = None;
     }
 
-    /// Discards output that was not installed.
+    /// Ends the merge without a result. If a user had requested it, the request is kept.
     fn discard_output(&mut self) {
         self.phase = MergeStepPhase::Over;
         let mut kept = self.hashed.shared.kept.lock();

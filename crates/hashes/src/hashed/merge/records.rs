@@ -1,5 +1,5 @@
-//! Records of a merge: collects the records of one hash after the other from its sources, and folds
-//! the messages of each key.
+//! Record processing of a merge. Collects the records of one hash after another from all sources,
+//! and folds the messages of each key.
 
 use super::TAKEN_OVER;
 use crate::hashed::options::HashedOptions;
@@ -19,37 +19,37 @@ use std::collections::binary_heap::PeekMut;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Number of records that a slice of copying from a filter counts as.
+/// Number of records that one slice of copying from the old filter is charged as.
 const COUNTED: usize = 64;
 
-/// Sources and output of a merge.
+/// Sources, output and options of a merge.
 #[derive(Debug)]
 pub(super) struct HashMerger {
-    /// Sources, newest first.
+    /// Cursors over the input runs, newest run first.
     pub(super) sources: Vec<HashRunCursor>,
-    /// Next hash of each source that has one, with the index of the source. The lowest hash comes
-    /// first, and of equal hashes the newest source.
+    /// Priority queue of the sources that are not exhausted: the next hash of each, and its index.
+    /// The lowest hash comes first; among equal hashes, the newest source comes first.
     pub(super) heads: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Range deletes of the sources, newest source first.
+    /// Range deletes of each source, newest source first.
     pub(super) deletes: Vec<Arc<RangeTombstoneIndex>>,
     pub(super) options: HashedOptions,
-    /// For a join of hash stores, the age up to which each part has merged them, and the ages of
-    /// the sources.
+    /// Only for a join of hash stores: the age below which each part already contains the hash
+    /// stores, and the age of each source.
     pub(super) taken: Option<(Vec<HashStoreAge>, Vec<HashStoreAge>)>,
     pub(super) rule: FoldRule,
     pub(super) rules: RulesCache,
     pub(super) asks_filters: bool,
     pub(super) builder: HashRunBuilder,
     pub(super) filter: Option<Box<routing::RoutingFilterBuilder>>,
-    /// In a bundle of trees, the list of the run's hashes.
+    /// In a bundle of trees, the list of the new run's hashes.
     pub(super) leaf: Option<Box<LeafWriter>>,
-    /// Records with the current hash.
+    /// Buffer for the records with the current hash.
     pub(super) group: HashRecordBuffer,
 }
 
 impl HashMerger {
-    /// Merges the records of the next hash. Returns the number of records processed; `None` at the
-    /// end.
+    /// Merges the records with the next hash. Returns the number of records to charge to the slice,
+    /// or `None` if all sources are exhausted.
     pub(super) fn next(&mut self) -> Result<Option<usize>> {
         let Some(&Reverse((hash, _))) = self.heads.peek() else {
             return Ok(None);
@@ -62,8 +62,8 @@ impl HashMerger {
         let mut group = std::mem::take(&mut self.group);
         group.clear();
         self.take_into(&mut group, hash)?;
-        // The records are in order newest source first, so a stable sort leaves the messages of a
-        // key newest first.
+        // The buffer has the records of newer sources before those of older ones. A stable sort by
+        // key therefore leaves the messages of each key newest first.
         if group.count() > 1 {
             group.sort_by_key();
         }
@@ -77,7 +77,8 @@ impl HashMerger {
         Ok(Some(taken))
     }
 
-    /// Collects the records of the next hash from the sources, newest source first.
+    /// Collects the records with `hash` from all sources, newest source first. In a join, records
+    /// that their part already contains are skipped.
     fn take_into(&mut self, group: &mut HashRecordBuffer, hash: u64) -> Result<()> {
         let part = self.options.part_of(hash);
         while let Some(mut head) = self.heads.peek_mut()
@@ -101,7 +102,8 @@ impl HashMerger {
         Ok(())
     }
 
-    /// Folds the messages of a key, a range of records in `group`, and writes those that remain.
+    /// Folds the messages about one key, which are the records `numbers` of `group`, and writes the
+    /// messages that remain.
     fn fold(&mut self, hash: u64, group: &HashRecordBuffer, numbers: Range<usize>) -> Result<()> {
         let Some(record) = group.get(numbers.start) else {
             return Ok(());
@@ -121,7 +123,8 @@ impl HashMerger {
         );
         let is_oldest = self.rule.older == OlderData::None;
         let ranges = || self.deletes.iter().filter(|deletes| !deletes.is_empty());
-        // The run inherits the deleted ranges, so only records hidden by them are dropped.
+        // If older data exists, the run inherits the deleted ranges. Only records hidden by such a
+        // range are then dropped.
         let deleted = |at| match is_oldest {
             true => None,
             false => ranges().filter_map(|deletes| deletes.covering(key, at)).max(),
@@ -157,8 +160,8 @@ impl HashMerger {
     }
 }
 
-/// Returns the sequence numbers of range deletes that cover a key, newest first, down to the first
-/// one that every reader sees.
+/// Returns the sequence numbers of the range deletes that cover a key, newest first. Stops after
+/// the first one that is visible to every reader.
 fn covering(
     deletes: &RangeTombstoneIndex,
     key: &[u8],

@@ -1,5 +1,6 @@
-//! Common parts of descriptions: the magic bytes and the version at the beginning, the list of
-//! pages, and extents. All integers are little-endian; a *varint* is LEB128 of at most 10 bytes.
+//! Encoding that all descriptions have in common: the magic bytes and the version at the beginning,
+//! the list of pages, and the extents. All integers are little-endian; a *varint* is LEB128 of at
+//! most 10 bytes.
 //!
 //! The list of pages:
 //!
@@ -11,10 +12,11 @@
 //!                 offset of the first (8), birth (8)
 //! ```
 //!
-//! Descriptions of version 1 have 8 bytes for each page at offset 8, the whole XXH3-64. They can be
-//! read but are not written.
+//! In descriptions of version 1, each page has 8 bytes at offset 8, a complete XXH3-64. Version 1
+//! is read but no longer written.
 //!
-//! Extents: their number (varint), then for each the extent (12) and its live bytes (varint).
+//! Extents are encoded as their number (varint), followed for each by the extent (12) and its live
+//! bytes (varint).
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{PageList, PageSegment};
@@ -26,9 +28,9 @@ use alluvium_storage::{DiskLocation, Error, PageSize, Result};
 #[derive(Debug)]
 pub(in crate::hashed) enum DescriptionError {
     Cut(TruncatedInput),
-    /// It has invalid values, which the text names.
+    /// The description has invalid values, which the text lists.
     Other(String),
-    /// It contains an invalid extent.
+    /// The description contains an invalid extent.
     Extent(Box<Error>),
 }
 
@@ -38,11 +40,13 @@ impl From<TruncatedInput> for DescriptionError {
     }
 }
 
-/// Decodes a description with `read`, which must read the magic bytes and the version first. `name`
-/// is the described object, for errors.
+/// Decodes a description. Checks the version, calls `read` to decode the fields, and checks that no
+/// bytes remain. `read` must first read the magic bytes and the version. `name` is the kind of
+/// object that is described, for error messages.
 ///
 /// # Errors
-/// [`Error::Corrupt`] at `place`; [`Error::NewerFormat`] if its version is above `version`.
+/// [`Error::Corrupt`], with the location `place`, if the description is invalid;
+/// [`Error::NewerFormat`] if its version is greater than `version`.
 pub(in crate::hashed) fn decode<M>(
     bytes: &[u8],
     place: &DiskLocation,
@@ -73,7 +77,7 @@ pub(in crate::hashed) fn decode<M>(
     }
 }
 
-/// Appends extents with their live bytes.
+/// Appends extents, each with the number of its live bytes.
 pub(in crate::hashed) fn encode_extents(extents: &[(Extent, u64)], out: &mut Vec<u8>) {
     ByteWriter::new(out).varint(extents.len() as u64);
     for (extent, live) in extents {
@@ -82,7 +86,8 @@ pub(in crate::hashed) fn encode_extents(extents: &[(Extent, u64)], out: &mut Vec
     }
 }
 
-/// Decodes extents. Live bytes are limited to the length of the extent.
+/// Decodes extents with their live bytes. A number of live bytes that exceeds the length of its
+/// extent is reduced to that length.
 pub(in crate::hashed) fn decode_extents(
     reader: &mut ByteReader<'_>,
     place: &DiskLocation,
@@ -113,17 +118,19 @@ impl PageList {
         }
     }
 
-    /// Decodes a list with `width` bytes per checksum: 4, or 8 of which half are used.
+    /// Decodes a list of pages. `width` is the number of bytes stored per checksum: 4, or 8 in
+    /// version 1, of which only the lower half is used.
     ///
     /// # Errors
-    /// [`DescriptionError`] if the bytes are invalid.
+    /// [`DescriptionError`] if the encoding is invalid.
     pub(in crate::hashed) fn decode(
         reader: &mut ByteReader<'_>,
         page_size: PageSize,
         width: usize,
     ) -> std::result::Result<PageList, DescriptionError> {
         let pages = reader.u64()?;
-        // A false count cannot cause large allocations: every element occupies some bytes.
+        // A wrong count cannot cause a large allocation, because every element needs bytes in the
+        // input.
         let sums = reader.take(usize::try_from(pages).unwrap_or(usize::MAX).saturating_mul(width))?;
         let mut sums = ByteReader::new(sums);
         let mut checksums = Vec::new();
@@ -201,7 +208,7 @@ mod tests {
             Some((12288, 6))
         );
         assert_eq!(pages.get(2), None);
-        // Whole checksums, as in version 1.
+        // Replace the checksums by complete ones, as in version 1.
         let mut whole = bytes.clone();
         whole.splice(12..12, [7; 4]);
         whole.splice(20..20, [9; 4]);

@@ -1,14 +1,15 @@
-//! Sequences of pages, each with its checksum, and their descriptions; shared by runs, routing
-//! filters and routing trees.
+//! Sequences of checksummed pages, and the descriptions that locate them. Runs, routing filters and
+//! routing trees are stored this way.
 //!
-//! *Scope*: the location of a list's pages; how a description is written and read.
+//! *Scope*: where the pages of a list are stored; how a description is written and read.
 //!
 //! *Must not depend on*: the contents of the pages.
 //!
 //! Invariants:
 //!
-//! - **P1** A page is verified with the checksum computed when it was written.
-//! - **P2** Claimed extents are either installed or freed.
+//! - **P1** A page that is read is verified against the checksum computed when the page was
+//!   written.
+//! - **P2** Allocated extents are eventually either installed or freed.
 
 mod format;
 mod stored_description;
@@ -20,25 +21,25 @@ pub use write::{ClaimedExtents, PageWriter};
 
 use alluvium_storage::{NodeCodec, NodePointer, PageSize};
 
-/// Pages that are contiguous on one tier.
+/// A sequence of pages that are contiguous on one tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageSegment {
-    /// Number of the first page.
+    /// Number of the first page of the segment in the list.
     pub first: u64,
     pub pages: u64,
     pub tier: u8,
-    /// Offset of the first page.
+    /// Offset of the first page in the tier's data file, in bytes.
     pub offset: u64,
-    /// Generation in which the pages were written.
+    /// Generation in which the pages of the segment were written.
     pub birth: u64,
 }
 
-/// Locations and checksums of numbered pages.
+/// Locations and checksums of the pages of a list, which are numbered from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageList {
     pub(in crate::hashed) page_size: PageSize,
     pub(in crate::hashed) segments: Box<[PageSegment]>,
-    /// Lower half of each page's checksum.
+    /// Lower 32 bits of the checksum of each page.
     pub(in crate::hashed) checksums: Box<[u32]>,
 }
 
@@ -64,7 +65,7 @@ impl PageList {
         self.checksums.is_empty()
     }
 
-    /// Returns the location of a page; `None` if the number is out of range.
+    /// Returns the location and checksum of a page, or `None` if there is no page with this number.
     #[inline]
     #[must_use]
     pub fn get(&self, number: u64) -> Option<NodePointer> {
@@ -83,7 +84,7 @@ impl PageList {
         })
     }
 
-    /// Returns the memory used, in bytes.
+    /// Returns the size of the list in memory, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         (size_of_val(&*self.segments) + size_of_val(&*self.checksums)) as u64

@@ -1,4 +1,4 @@
-//! Location of a description on the device, and its extents.
+//! Descriptions stored on the device: the location of a description, and its extents.
 
 use alluvium_base::Purpose;
 use alluvium_dictionary::blob;
@@ -10,16 +10,16 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{DiskLocation, Error, Result};
 use std::sync::Arc;
 
-/// A description on the device.
+/// A description that is stored on the device.
 #[derive(Clone, Debug)]
 pub struct StoredDescription {
     pub pointer: ValuePointer,
-    /// Extents of the description, with their live bytes.
+    /// Extents that contain the description, with their live bytes.
     pub extents: Arc<[(Extent, u64)]>,
 }
 
 impl StoredDescription {
-    /// Writes a description. Its extents are claimed.
+    /// Writes a description. Its extents are allocated, and the caller must install or free them.
     ///
     /// # Errors
     /// A full disk; I/O errors.
@@ -39,10 +39,11 @@ impl StoredDescription {
         })
     }
 
-    /// Reads a description, bypassing the cache.
+    /// Reads a description from the device, bypassing the cache. Returns its bytes and its
+    /// location.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it is damaged; I/O errors.
+    /// [`Error::Corrupt`] if the description is damaged; I/O errors.
     pub fn read(
         files: DataFiles<'_>,
         pointer: &ValuePointer,
@@ -57,11 +58,12 @@ impl StoredDescription {
         Ok((bytes, described))
     }
 
-    /// Replaces the extents, which are minimal because they are computed from nodes, by those in a
-    /// store's extent map.
+    /// Replaces the extents by those that the store's extent map has at their locations. The
+    /// previous extents were computed from nodes, so they may be smaller than the allocated
+    /// extents.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if no extent is in use there.
+    /// [`Error::Corrupt`] if the extent map has no extent at one of the locations.
     pub fn mapped(mut self, holding: impl Fn(u8, u64) -> Option<Extent>) -> Result<StoredDescription> {
         let mut extents: Vec<(Extent, u64)> = Vec::new();
         for &(extent, live) in &*self.extents {
@@ -87,13 +89,13 @@ impl StoredDescription {
         Ok(self)
     }
 
-    /// Returns its location, for errors.
+    /// Returns the location of the description, for error messages.
     #[must_use]
     pub fn place(&self) -> DiskLocation {
         self.pointer.node.place()
     }
 
-    /// Returns the memory used, in bytes.
+    /// Returns the size of the list of extents in memory, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         size_of_val(&*self.extents) as u64

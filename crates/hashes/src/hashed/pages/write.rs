@@ -1,4 +1,4 @@
-//! Sequential writing of pages.
+//! Writes the pages of a list sequentially.
 
 use super::{PageList, PageSegment};
 use alluvium_storage::extents::Extent;
@@ -7,7 +7,8 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{PageSize, Result};
 use std::sync::Arc;
 
-/// Writes pages and records their locations. If it is dropped unfinished, its extents are freed.
+/// Writes pages and collects their locations and checksums. If it is dropped before it is finished,
+/// its extents are freed.
 #[derive(Debug)]
 pub struct PageWriter {
     nodes: NodeWriter,
@@ -17,10 +18,10 @@ pub struct PageWriter {
 }
 
 impl PageWriter {
-    /// Starts a list.
+    /// Starts an empty list of pages.
     ///
     /// # Errors
-    /// If the store accepts no changes.
+    /// If the store accepts no changes because an earlier I/O error has poisoned it.
     pub fn new(store: &Store, options: WriterOptions) -> Result<PageWriter> {
         Ok(PageWriter {
             nodes: store.node_writer(options)?,
@@ -30,7 +31,7 @@ impl PageWriter {
         })
     }
 
-    /// Appends a page.
+    /// Appends a page, which must have the store's page size.
     ///
     /// # Errors
     /// A full disk; I/O errors.
@@ -57,10 +58,11 @@ impl PageWriter {
         Ok(())
     }
 
-    /// Writes the remaining data. Returns the claimed extents with their live bytes.
+    /// Writes the remaining data. Returns the list of pages, and the allocated extents with their
+    /// live bytes. The caller must install or free the extents.
     ///
     /// # Errors
-    /// I/O errors; the extents are freed then.
+    /// I/O errors. The extents are freed in this case.
     pub fn finish(self) -> Result<(PageList, Vec<(Extent, u64)>)> {
         let written = self.nodes.finish()?;
         let pages = PageList {
@@ -72,7 +74,8 @@ impl PageWriter {
     }
 }
 
-/// Claimed extents, which are freed on drop unless they are installed (P2).
+/// Allocated extents that are not yet in use. They are freed on drop unless they are installed
+/// (P2).
 #[derive(Debug)]
 pub struct ClaimedExtents {
     pub(in crate::hashed) store: Arc<Store>,
@@ -88,7 +91,7 @@ impl ClaimedExtents {
         }
     }
 
-    /// Installs the extents in the generation in progress.
+    /// Records the extents as used in the current generation.
     pub fn install(mut self) {
         let extents = std::mem::take(&mut self.extents);
         self.store.extents().install(&extents);

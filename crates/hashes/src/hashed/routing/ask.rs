@@ -1,4 +1,4 @@
-//! Queries of a routing filter.
+//! Queries of a routing filter: which runs of the level may contain a hash.
 
 use super::RoutingFilterDescription;
 use super::build::latest;
@@ -7,19 +7,20 @@ use alluvium_dictionary::fetch::NodeFetch;
 use alluvium_storage::{Error, Result};
 use std::task::{Poll, ready};
 
-/// The runs of a level that may contain a hash.
+/// The runs of a level that a lookup of a hash must read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CandidateRuns {
-    /// All runs, because the level has no filter.
+    /// Every run, because the level has no filter.
     All,
-    /// The newest run that contains the prefix; its records name the others (U4).
+    /// The newest run that contains the prefix of the hash; `None` if no run does. The records in
+    /// this run name the next older run to read (U4).
     Latest(Option<u8>),
-    /// The runs with a matching sketch (U5), as a bit mask.
+    /// The runs that have a sketch that matches the hash (U5). Bit i of the mask is run i.
     Some([u64; 4]),
 }
 
 impl CandidateRuns {
-    /// Returns whether a run must be read next.
+    /// Returns whether the lookup must read a run.
     #[must_use]
     #[inline]
     pub fn has(&self, run: usize) -> bool {
@@ -30,7 +31,8 @@ impl CandidateRuns {
         }
     }
 
-    /// Returns the number of runs named directly.
+    /// Returns the number of runs in the result, without those that are found by following records.
+    /// `u32::MAX` without a filter.
     #[must_use]
     pub fn count(&self) -> u32 {
         match self {
@@ -42,10 +44,11 @@ impl CandidateRuns {
 }
 
 impl StoredList<RoutingFilterDescription> {
-    /// Returns the runs that may contain a hash. Pending if a page is missing.
+    /// Returns the runs that may contain a hash. Pending if a page must first be read from the
+    /// device.
     ///
     /// # Errors
-    /// I/O errors; damage.
+    /// I/O errors; damaged pages.
     pub fn find_candidates<F: NodeFetch>(&self, hash: u64, fetch: &F) -> Poll<Result<CandidateRuns>> {
         match self.shape().is_refined() {
             true => self.sketched(hash, fetch),

@@ -1,4 +1,5 @@
-//! Rewriting the filter of a level with an additional run, while a merge writes the run.
+//! Rewrites the routing filter of a level to include an additional run, while a merge writes this
+//! run.
 
 use super::characters::{AT_ONCE, CharacterReadError, CharacterReader};
 use super::{RoutingFilter, RoutingFilterDescription, RoutingFilterShape, WrittenRoutingFilter};
@@ -11,16 +12,16 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 
-/// Maximum number of prefixes copied at once.
+/// Maximum number of prefixes that are copied in one step.
 const MOST_COPIED: u64 = 1 << 16;
 
-/// Writer of a filter. If it is dropped unfinished, its space is freed.
+/// Writer of a routing filter. If it is dropped before it is finished, its space is freed.
 #[derive(Debug)]
 pub struct RoutingFilterBuilder {
     store: Arc<Store>,
     options: WriterOptions,
     shape: RoutingFilterShape,
-    /// Index of the new run.
+    /// Index in the level of the run that is being added.
     run: u8,
     old: Option<RoutingFilter>,
     form: RoutingFormWriter,
@@ -31,34 +32,36 @@ enum RoutingFormWriter {
     Latest {
         update: Box<RoutingUpdate<CharacterReader<'static>>>,
         pages: Box<PageWriter>,
-        /// First prefix not yet written.
+        /// The first prefix whose character has not been written.
         next: u64,
-        /// Bytes of the current page.
+        /// Encoded characters that do not fill a page yet.
         page: Vec<u8>,
-        /// Number of prefixes that have a run.
+        /// Number of prefixes that occur in at least one run.
         entries: u64,
     },
     Sketches(Box<SketchFilterWriter>),
 }
 
-/// State of a filter of sketches being written.
+/// State of a writer of a filter of sketches.
 #[derive(Debug)]
 struct SketchFilterWriter {
     old: Option<SketchCursor<'static, RoutingFilterDescription>>,
-    /// Next sketch of the old filter.
+    /// The next sketch of the old filter, if it has been read.
     head: Option<PrefixSketch>,
-    /// Current prefix of the new run, and a bit mask of its check characters.
+    /// Prefix of the new run's last hash, and the check digits of the hashes with this prefix, as a
+    /// bit mask.
     prefix: Option<u64>,
     checks: [u64; 4],
     writer: SketchWriter,
 }
 
 impl RoutingFilterBuilder {
-    /// Starts a filter with the contents of `old` and the hashes of run number `run`, which has
-    /// about `records` records.
+    /// Starts a filter that will have the entries of `old` and the hashes of the run with index
+    /// `run`, which has about `records` records.
     ///
     /// # Errors
-    /// If the store accepts no changes.
+    /// If the shape is invalid, or if the store accepts no changes because an earlier I/O error has
+    /// poisoned it.
     pub fn new(
         store: &Arc<Store>,
         options: WriterOptions,
@@ -108,11 +111,12 @@ impl RoutingFilterBuilder {
         })
     }
 
-    /// Copies up to `most` entries of the old filter that precede a hash. Returns whether the hash
-    /// may be pushed now.
+    /// Copies up to `most` entries of the old filter whose prefixes precede that of `hash`. Returns
+    /// whether all of them are copied. The caller calls it again until it returns true, and then
+    /// pushes the hash.
     ///
     /// # Errors
-    /// A full disk; I/O errors; damage of the old filter.
+    /// A full disk; I/O errors; damage to the old filter.
     pub fn advance(&mut self, hash: u64, most: u64) -> Result<bool> {
         let prefix = self.shape.prefix(hash);
         self.copy_to(prefix, most)
@@ -145,11 +149,13 @@ impl RoutingFilterBuilder {
         }
     }
 
-    /// Adds a hash of the new run. Hashes must be ascending. Returns the previous run with the same
-    /// prefix, which the record must name; `None` if there is none, or for a filter of sketches.
+    /// Adds a hash of the new run. The hashes must be pushed in ascending order. In a filter of
+    /// latest runs, returns the previous run that contains the prefix of the hash; the caller must
+    /// store it in the record. Returns `None` if there is no such run, and always in a filter of
+    /// sketches.
     ///
     /// # Errors
-    /// A full disk; I/O errors; damage of the old filter.
+    /// A full disk; I/O errors; damage to the old filter.
     pub fn push(&mut self, hash: u64) -> Result<Option<u8>> {
         let prefix = self.shape.prefix(hash);
         let check = self.shape.check(hash);
@@ -165,7 +171,7 @@ impl RoutingFilterBuilder {
                 let previous = update
                     .group(prefix)
                     .map_err(|fault| of(fault, self.old.as_ref()))?;
-                // A repeated prefix is written already.
+                // If an earlier hash had the same prefix, its character is already written.
                 if *next <= prefix {
                     *next = prefix + 1;
                     *entries += u64::from(previous.is_none());
@@ -193,16 +199,16 @@ impl RoutingFilterBuilder {
     }
 
     /// Copies up to `most` entries of the old filter that follow the last hash. Returns whether all
-    /// are copied.
+    /// of them are copied.
     ///
     /// # Errors
-    /// A full disk; I/O errors; damage of the old filter.
+    /// A full disk; I/O errors; damage to the old filter.
     pub fn go_on(&mut self, most: u64) -> Result<bool> {
         self.copy_to(self.shape.last_prefix() + 1, most)
     }
 
-    /// Writes the remaining data and the description. [`RoutingFilterBuilder::go_on`] must have
-    /// returned true.
+    /// Writes the remaining data and the description. The caller must first call
+    /// [`RoutingFilterBuilder::go_on`] until it returns true.
     ///
     /// # Errors
     /// A full disk; I/O errors.
@@ -247,7 +253,7 @@ impl RoutingFilterBuilder {
         WrittenRoutingFilter::describe(&self.store, self.options, meta)
     }
 
-    /// Writes the full pages of characters.
+    /// Writes all complete pages of encoded characters.
     fn write_full(&mut self) -> Result<()> {
         let RoutingFormWriter::Latest { pages, page, .. } = &mut self.form else {
             return Ok(());
@@ -261,7 +267,8 @@ impl RoutingFilterBuilder {
         Ok(())
     }
 
-    /// Copies up to `most` sketches of the old filter with prefixes less than `prefix`.
+    /// Copies up to `most` sketches of the old filter whose prefixes are less than `prefix`.
+    /// Returns whether all of them are copied.
     fn copy_sketches(&mut self, prefix: u64, most: u64) -> Result<bool> {
         for _ in 0..most {
             let RoutingFormWriter::Sketches(sketching) = &mut self.form else {
@@ -288,7 +295,8 @@ impl RoutingFilterBuilder {
         Ok(false)
     }
 
-    /// Writes the sketches of the current prefix, after those of earlier runs.
+    /// Writes the new run's sketches of the current prefix. They follow the sketches that earlier
+    /// runs have of this prefix (U5).
     fn flush(&mut self) -> Result<()> {
         let RoutingFormWriter::Sketches(sketching) = &mut self.form else {
             return Ok(());
@@ -314,7 +322,7 @@ impl RoutingFilterBuilder {
     }
 }
 
-/// Returns the array layout of latest runs for a shape.
+/// Returns the layout of the array of characters in a filter of latest runs.
 pub(super) fn latest(shape: RoutingFilterShape) -> Result<RoutingArray> {
     RoutingArray::new(shape.prefix_bits.into(), shape.character_bits.into()).map_err(|error| {
         Error::BadOption {

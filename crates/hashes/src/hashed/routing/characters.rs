@@ -1,4 +1,4 @@
-//! Sequential reads of a filter of latest runs.
+//! Sequential reader of the encoded characters of a filter of latest runs.
 
 use super::{RoutingFilter, RoutingFilterDescription};
 use crate::hashed::lists::{PageCursor, PageSource};
@@ -6,10 +6,10 @@ use alluvium_base::Purpose;
 use alluvium_filters::golomb::ByteSource;
 use alluvium_storage::Error;
 
-/// Number of pages read together.
+/// Number of pages that are read from the device in one batch.
 pub(super) const AT_ONCE: u64 = 16;
 
-/// The encoded characters of a filter of latest runs, as bytes.
+/// The encoded characters of a filter of latest runs, as a stream of bytes.
 #[derive(Debug)]
 pub(super) struct CharacterReader<'f> {
     pages: PageCursor<'f, RoutingFilterDescription>,
@@ -26,7 +26,7 @@ impl<'f> CharacterReader<'f> {
     }
 }
 
-/// Error of reading or decoding characters.
+/// Error while a filter's characters are read: an I/O error or an invalid encoding.
 #[derive(Debug)]
 pub(super) enum CharacterReadError {
     Device(Error),
@@ -40,7 +40,7 @@ impl From<alluvium_filters::Error> for CharacterReadError {
 }
 
 impl CharacterReadError {
-    /// Converts the error into that of a store.
+    /// Converts the error to a storage error with the location of the filter.
     pub(super) fn of(self, filter: &RoutingFilter) -> Error {
         match self {
             CharacterReadError::Device(error) => error,

@@ -1,4 +1,5 @@
-//! Check of a filter against the runs of its level; reads all of them.
+//! Consistency check of a routing filter. It reads all runs of the level and compares their records
+//! with the filter.
 
 use super::characters::{AT_ONCE, CharacterReader};
 use super::{RoutingFilter, RoutingFilterDescription, RoutingFilterShape};
@@ -11,22 +12,22 @@ use alluvium_filters::golomb::{BitReader, ByteSource};
 use alluvium_storage::{Error, NodePointer, Result};
 use std::collections::{BTreeSet, VecDeque};
 
-/// Number of leaves of a run read together.
+/// Number of leaves of a run that are read in one batch.
 const LEAVES_AT_ONCE: u64 = 8;
-/// Maximum number of errors reported per filter.
+/// Maximum number of errors that are reported for one filter.
 const MOST_TOLD: usize = 20;
 
-/// Hash of a record, and the earlier run that the record names.
+/// Hash of a record, and the earlier run that the record names, if any.
 type RecordLink = (u64, Option<u8>);
 
-/// Iterator over the hashes of a run.
+/// Iterator over the hashes in the records of a run.
 struct RecordLinkCursor<'c> {
     files: DataFiles<'c>,
     run: &'c HashRun,
     shape: RoutingFilterShape,
     next: u64,
     ready: VecDeque<RecordLink>,
-    /// Records in leaves that lookups of their prefix do not read.
+    /// Errors found so far: records in leaves that a lookup of their prefix would not read (U6).
     wrong: Vec<String>,
 }
 
@@ -64,26 +65,26 @@ impl RecordLinkCursor<'_> {
         Ok(())
     }
 
-    /// Returns the prefix of the next record.
+    /// Returns the prefix of the next record, or `None` after the last record.
     fn prefix(&mut self) -> Result<Option<u64>> {
         self.fill()?;
         Ok(self.ready.front().map(|(hash, _)| self.shape.prefix(*hash)))
     }
 }
 
-/// Data of the runs of a level for one prefix: the runs named by the records of each run, and the
-/// sketches.
+/// What the runs of a level contain for one prefix: for each run that has the prefix, the earlier
+/// runs that its records name; and the sketches.
 #[derive(Default)]
 struct PrefixContents {
     named: Vec<(usize, BTreeSet<Option<u8>>)>,
     sketches: BTreeSet<u64>,
 }
 
-/// Iterator over the characters of a filter of latest runs.
+/// Iterator over the entries of a filter of latest runs.
 struct LatestRuns<'c> {
     filter: &'c RoutingFilter,
     bits: BitReader<CharacterReader<'c>>,
-    /// Prefix of the next character.
+    /// Prefix to which the next character belongs.
     next: u64,
 }
 
@@ -95,7 +96,8 @@ impl LatestRuns<'_> {
         Ok((character != (1 << bits) - 1).then_some(character as u8))
     }
 
-    /// Reports prefixes less than `prefix` that lead to a run although no run contains them.
+    /// Skips to `prefix`. Every skipped prefix for which the filter returns a run is an error,
+    /// because no run contains it.
     fn skip_to(&mut self, prefix: u64, found: &mut Vec<String>) -> Result<()> {
         while self.next < prefix {
             let at = self.next;
@@ -111,11 +113,12 @@ impl LatestRuns<'_> {
     }
 }
 
-/// Receives a prefix with its data in the runs, and adds errors.
+/// Callback that receives a prefix and what the runs contain for it, and appends the errors that it
+/// finds.
 type PrefixVisitor<'v> = &'v mut dyn FnMut(u64, PrefixContents, &mut Vec<String>) -> Result<()>;
 
 impl StoredList<RoutingFilterDescription> {
-    /// Returns whether all pages are readable and belong to a filter.
+    /// Returns whether all pages can be read and decoded. I/O errors are returned.
     pub(in crate::hashed) fn is_readable(&self, files: DataFiles<'_>) -> Result<bool> {
         let read = match self.shape().is_refined() {
             true => {
@@ -136,7 +139,8 @@ impl StoredList<RoutingFilterDescription> {
         }
     }
 
-    /// Compares the filter with the runs of its level, oldest first (U4 to U6).
+    /// Compares the filter with all runs of its level, given oldest first, and returns the
+    /// differences (U4 to U6).
     pub(in crate::hashed) fn check(&self, files: DataFiles<'_>, runs: &[HashRun]) -> Vec<String> {
         if runs.len() != usize::from(self.runs()) {
             return vec![format!(
@@ -157,7 +161,7 @@ impl StoredList<RoutingFilterDescription> {
         found
     }
 
-    /// Passes every prefix that occurs in the runs to `visit`, ascending.
+    /// Calls `visit` for every prefix that occurs in the runs, in ascending order.
     fn each_prefix(
         &self,
         files: DataFiles<'_>,

@@ -1,4 +1,4 @@
-//! Encoding of a routing filter, version 1. All integers are little-endian.
+//! On-disk encoding of a routing filter, version 1. All integers are little-endian.
 //!
 //! The description:
 //!
@@ -17,8 +17,9 @@
 //!     24        a listing of its pages: `hashed/lists/format.rs`
 //! ```
 //!
-//! Pages of latest runs contain one character per prefix, packed contiguously across pages:
-//! `crates/filters/src/routing/array.rs`. Pages of sketches: `hashed/lists/format.rs`.
+//! The pages of a filter of latest runs contain one character for each prefix, packed without gaps,
+//! also across pages: `crates/filters/src/routing/array.rs`. The pages of a filter of sketches are
+//! encoded as in `hashed/lists/format.rs`.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{RoutingFilterDescription, RoutingFilterShape};

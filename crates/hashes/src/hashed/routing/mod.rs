@@ -1,24 +1,29 @@
-//! Routing filters of the levels of a bundle of arrays, on the device: which runs of a level may
-//! contain a hash.
+//! Routing filters, stored on the device. Each level of a bundle of arrays has one, which returns
+//! the runs of the level that may contain a hash.
 //!
-//! *Scope*: prefixes and check characters of hashes; where a filter's pages are stored; how a
-//! filter is rewritten with an additional run.
+//! *Scope*: how a hash is divided into a prefix and a check digit; where the pages of a filter are
+//! stored; how a filter is rewritten with an additional run.
 //!
 //! *Must not depend on*: which levels exist, when runs are merged, the contents of a run except
 //! hashes.
 //!
-//! Conway, "Understanding Dictionaries at the Intersection of Theory and Practice" (2020), §2.3 and
-//! §2.4. A filter is read through the page cache and occupies memory only while it is used. It is
-//! rewritten for each run added to its level, by the merge that writes the run.
+//! Source: Conway, "Understanding Dictionaries at the Intersection of Theory and Practice" (2020),
+//! §2.3 and §2.4. A *check digit*, the paper's check character, is a digit of the hash in base λ
+//! that does not belong to the prefix. A filter is read through the page cache, so it occupies
+//! memory only while it is used. Each merge that adds a run to a level rewrites the filter of the
+//! level.
 //!
-//! Invariants (U1 to U3 are those of the structure, in `hashed/mod.rs`):
+//! Invariants (`hashed/mod.rs` has U1 to U3, which concern the structure):
 //!
-//! - **U4** A filter of latest runs maps a prefix to the newest run of its level that contains it.
-//!   A record names the previous run with its prefix; the chain ends at a record that names none.
-//! - **U5** A filter of sketches has one sketch for each combination of run, prefix and check
-//!   character that occurs, and no others, ordered by prefix, then by run.
-//! - **U6** All records of a run with a prefix are in the leaves in which its index locates the
-//!   first and the last hash with that prefix, or between them.
+//! - **U4** A filter of latest runs maps each prefix to the newest run of the level that contains
+//!   the prefix. The records with this prefix in that run name the previous run that contains it,
+//!   and so on, until a record names no run.
+//! - **U5** A filter of sketches has exactly one sketch for each combination of run, prefix and
+//!   check digit that occurs in the level. Sketches are ordered by prefix, and those with the same
+//!   prefix by run.
+//! - **U6** A run's records with a given prefix are in the leaf range that begins with the leaves
+//!   in which the index locates the first hash with the prefix, and ends with those in which it
+//!   locates the last.
 
 mod ask;
 mod build;
@@ -38,26 +43,27 @@ use alluvium_storage::{Error, Result};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoutingFilterDescription {
-    /// Kind of filter, and the bits of a hash that it uses.
+    /// Kind of the filter, and the bits of a hash that it uses.
     pub shape: RoutingFilterShape,
-    /// Number of runs of its level.
+    /// Number of runs in the level.
     pub runs: u16,
-    /// Number of prefixes that have a run, or of sketches.
+    /// In a filter of latest runs, the number of prefixes that occur in a run; otherwise the number
+    /// of sketches.
     pub entries: u64,
     pub(super) listing: PageListing,
 }
 
-/// The filter of a level.
+/// The routing filter of a level.
 pub type RoutingFilter = StoredList<RoutingFilterDescription>;
-/// A filter that is written but not yet part of a structure.
+/// A routing filter that is written but not yet part of a structure.
 pub type WrittenRoutingFilter = lists::WrittenList<RoutingFilterDescription>;
 
 impl StoredList<RoutingFilterDescription> {
-    /// Checks that the filter is that of a level of `runs` runs, in a part whose hashes have
-    /// `skipped_bits` common first bits.
+    /// Checks that the filter belongs to a level with `runs` runs, in a part whose hashes all begin
+    /// with the same `skipped_bits` bits. Returns the filter.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it is not.
+    /// [`Error::Corrupt`] if the filter belongs to another level or part.
     pub fn required(self, runs: usize, skipped_bits: u8) -> Result<RoutingFilter> {
         let found = (usize::from(self.meta.runs), self.meta.shape.skipped_bits);
         match found == (runs, skipped_bits) {
@@ -74,7 +80,7 @@ impl StoredList<RoutingFilterDescription> {
         self.meta.shape
     }
 
-    /// Returns the number of runs of its level.
+    /// Returns the number of runs in the level of the filter.
     #[must_use]
     pub fn runs(&self) -> u16 {
         self.meta.runs

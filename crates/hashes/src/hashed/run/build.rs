@@ -1,4 +1,4 @@
-//! Writing a run from records in hash order.
+//! Writes a run from records that arrive in hash order.
 
 use super::hash_deltas::HashDeltas;
 use super::{HashRun, RunDescription};
@@ -18,20 +18,21 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Error, PageSize, Result};
 use std::sync::Arc;
 
-/// Options of a run to be written.
+/// Options with which a run is written.
 #[derive(Clone, Copy, Debug)]
 pub struct RunOptions {
     pub index: IndexKind,
-    /// Logarithm of the inverse false positive rate of the run's filter; `None` for no filter.
+    /// Negative base-2 logarithm of the false positive rate of the run's filter. `None` writes no
+    /// filter.
     pub filter_bits: Option<u8>,
-    /// Seed of key hashes.
+    /// Seed with which keys were hashed.
     pub seed: u64,
-    /// Purpose that writes are accounted to.
+    /// Purpose by which the statistics classify the writes.
     pub purpose: Purpose,
-    /// Space class, which determines whether the reserve may be used.
+    /// Space class of the allocations. It determines whether they may use the reserve.
     pub class: AllocationClass,
-    /// Tier of the leaves and of separate values and keys. The description, which contains the
-    /// index and the filter, is placed with the newest data.
+    /// Tier for the leaves, and for values and keys that are stored separately. The description,
+    /// which contains the index and the filter, is placed on the tier of the newest data instead.
     pub tier: u8,
 }
 
@@ -51,47 +52,49 @@ pub struct WrittenHashRun {
     run: Option<HashRun>,
 }
 
-/// A message to be written about a key.
+/// A message about a key, to be written to a run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunMessage<'m> {
-    /// Commit sequence number, relative to the base of the run.
+    /// Sequence number relative to the base of the run: the commit sequence number if the base is
+    /// 0.
     pub sequence: SequenceNumber,
     pub kind: MessageKind,
-    /// Expiry time; 0 means never.
+    /// Time at which the message expires, in milliseconds; 0 means never.
     pub expires_ms: u64,
     pub operand: &'m [u8],
 }
 
-/// Writer of a run. If it is dropped unfinished, its space is freed.
+/// Writer of a run. If it is dropped before it is finished, its space is freed.
 #[derive(Debug)]
 pub struct HashRunBuilder {
     store: Arc<Store>,
     options: RunOptions,
     page_size: PageSize,
     leaves: PageWriter,
-    /// Writer of separate values and keys; created for the first one.
+    /// Writer of values and keys that are stored separately. It is created for the first of them.
     apart: Option<ValueWriter>,
     draft: HashLeafBuilder,
-    /// The last key and its hash.
+    /// The key that was pushed last, and its hash.
     key: Vec<u8>,
     hash: u64,
-    /// First and last hash of the current leaf.
+    /// First and last hash in the current leaf.
     bounds: (u64, u64),
     hashes_of_leaves: Vec<(u64, u64)>,
-    /// Whether the current leaf has no record yet.
+    /// Whether the next record starts a new leaf.
     is_open: bool,
-    /// All distinct hashes, if a trie is to be built.
+    /// All distinct hashes; filled only if the index is a trie.
     hashes: Vec<u64>,
-    /// Hashes for the filter; `None` without a filter.
+    /// All hashes, from which the filter is built. `None` if the run has no filter.
     gathered: Option<HashDeltas>,
     meta: RunDescription,
 }
 
 impl HashRunBuilder {
-    /// Starts a run of at most `most` records.
+    /// Starts a run that will have at most `most` records.
     ///
     /// # Errors
-    /// If the store accepts no changes.
+    /// If the store accepts no changes because an earlier I/O error has poisoned it, or if `most`
+    /// hashes are too many for a filter.
     pub fn new(store: &Arc<Store>, options: &RunOptions, most: u64) -> Result<HashRunBuilder> {
         let gathered = options.filter_bits.map(|bits| HashDeltas::new(bits, most));
         Ok(HashRunBuilder {
@@ -123,18 +126,19 @@ impl HashRunBuilder {
         })
     }
 
-    /// Sets the range deletes of the run.
+    /// Sets the range deletes that the description of the run will contain.
     pub fn delete_ranges(&mut self, deletes: Arc<RangeTombstoneIndex>) {
         self.meta.deletes = deletes;
     }
 
-    /// Returns the number of records.
+    /// Returns the number of messages pushed.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.meta.records
     }
 
-    /// Adds a message. Messages must be ordered by hash, then by key, then newest first.
+    /// Appends a message. Messages must arrive ordered by hash, then by key; messages about the
+    /// same key must arrive newest first.
     ///
     /// # Errors
     /// A full disk; I/O errors.
@@ -148,8 +152,8 @@ impl HashRunBuilder {
         self.push_after(None, hash, key, message, rules)
     }
 
-    /// As [`HashRunBuilder::push`], for a record whose prefix also occurs in an earlier run of its
-    /// level.
+    /// Appends a message like [`HashRunBuilder::push`]. If the prefix of the key also occurs in an
+    /// earlier run of the level, `previous` is the index of that run.
     ///
     /// # Errors
     /// A full disk; I/O errors.
@@ -220,7 +224,8 @@ impl HashRunBuilder {
         Ok(())
     }
 
-    /// Writes the separate parts of a record.
+    /// Writes the key and the value of a record that are stored separately. `gaps` are the offsets
+    /// of their pointers in the leaf.
     fn write_out_of_line(
         &mut self,
         gaps: PointerOffsets,
@@ -252,7 +257,7 @@ impl HashRunBuilder {
         Ok(())
     }
 
-    /// Writes the current leaf, unless it is empty.
+    /// Completes the current leaf and writes it. Does nothing if the leaf is empty.
     fn end_leaf(&mut self) -> Result<()> {
         if self.draft.is_empty() {
             return Ok(());
@@ -269,8 +274,8 @@ impl HashRunBuilder {
         Ok(())
     }
 
-    /// Writes the remaining data and the description. Returns `None` if there are neither records
-    /// nor range deletes.
+    /// Writes the remaining data and the description. Returns `None`, and writes no description, if
+    /// the run would have neither records nor range deletes.
     ///
     /// # Errors
     /// A full disk; I/O errors.
@@ -317,7 +322,8 @@ impl HashRunBuilder {
     }
 }
 
-/// An index can fail only because the run has too many records.
+/// Converts an error from building an index or a filter. It can only mean that the run has too many
+/// records.
 #[cold]
 fn unfit(error: &alluvium_filters::Error) -> Error {
     Error::BadOption {
@@ -327,19 +333,19 @@ fn unfit(error: &alluvium_filters::Error) -> Error {
 }
 
 impl WrittenHashRun {
-    /// Returns the run.
+    /// Returns the run that was written.
     ///
     /// # Panics
-    /// If it was installed.
+    /// If the run was already installed.
     #[must_use]
     pub fn run(&self) -> &HashRun {
         self.run.as_ref().expect("it was not installed")
     }
 
-    /// Installs the run's extents in the generation in progress.
+    /// Records the extents of the run as used in the current generation, and returns the run.
     ///
     /// # Panics
-    /// If it was installed before.
+    /// If the run was already installed.
     pub fn install(mut self) -> HashRun {
         let run = self.run.take().expect("it was not installed");
         let extents: Vec<(Extent, u64)> = run.extents().collect();

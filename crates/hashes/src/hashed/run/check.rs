@@ -1,4 +1,5 @@
-//! Check of a run: reads all data that a reader could reach, and reports all errors.
+//! Consistency check of a run. It reads all data that a lookup or scan could reach, and reports
+//! every error that it finds.
 
 use super::cursor::read_leaf;
 use super::{HashRun, OwnedHashRecord};
@@ -9,10 +10,10 @@ use alluvium_dictionary::read::{CheckReadTotals, DataFiles};
 use alluvium_dictionary::record::RecordValue;
 use alluvium_storage::NodePointer;
 
-/// Number of leaves read together.
+/// Number of leaves that are read from the device in one batch.
 const AT_ONCE: u64 = 64;
 
-/// The last record read by a check, and its counters.
+/// Progress of a check: the last record read, and what was counted so far.
 #[derive(Default)]
 struct RunCheckProgress {
     last: Option<OwnedHashRecord>,
@@ -22,8 +23,9 @@ struct RunCheckProgress {
 }
 
 impl HashRun {
-    /// Checks that the leaves are intact and in order (N1), contain only hashes from `hashes.0` to
-    /// `hashes.1`, and that index and filter contain each hash (N3).
+    /// Checks that the leaves are intact and in order (N1), that all hashes are from `hashes.0` to
+    /// `hashes.1`, and that each hash is in the index and in the filter (N3). Returns the errors
+    /// found.
     pub(in crate::hashed) fn check(
         &self,
         files: DataFiles<'_>,
@@ -101,7 +103,8 @@ impl HashRun {
         self.count_apart(&pointer, leaf, read);
     }
 
-    /// Returns what is wrong with the record that follows those in `seen`.
+    /// Checks the record that follows those in `seen`. Returns a description of the first error in
+    /// it.
     fn wrong(
         &self,
         record: &OwnedHashRecord,
@@ -135,7 +138,7 @@ impl HashRun {
         None
     }
 
-    /// Counts the nodes of separate values and keys of a leaf's records.
+    /// Adds the separately stored values and keys of a leaf's records to the totals in `read`.
     fn count_apart(&self, pointer: &NodePointer, leaf: &[u8], read: &mut CheckReadTotals) {
         let place = || pointer.place();
         let Ok(mut entries) = LeafEntryIter::open(leaf, place, self.page_size()) else {
@@ -154,7 +157,7 @@ impl HashRun {
 }
 
 impl super::RunDescription {
-    /// Returns the internal errors of index and filter.
+    /// Checks the index and the filter without reading leaves. Returns the errors found.
     fn index_errors(&self) -> Vec<String> {
         if self.pages.is_empty() {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Sequential reads of runs, for merges and scans.
+//! Sequential reads of runs, used by merges and by scans.
 
 use super::HashRun;
 use super::records::{HashRecord, HashRecordBuffer};
@@ -11,15 +11,16 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{NodePointer, Result};
 use std::sync::Arc;
 
-/// Maximum number of leaves read together.
+/// Maximum number of leaves of one run that are read in one batch.
 const AT_ONCE: u64 = 32;
-/// Maximum number of leaves of several runs read together.
+/// Maximum number of leaves in the batches of all runs that are read concurrently.
 const MOST_TOGETHER: u64 = 4096;
 
-/// Passes the records of a leaf to `visit`, without loading separate values.
+/// Decodes the records of a leaf and passes them to `visit`. Separately stored keys are read;
+/// separately stored values are not.
 ///
 /// # Errors
-/// I/O errors; damage; errors of `visit`.
+/// I/O errors; damage; errors returned by `visit`.
 pub(super) fn read_leaf(
     run: &HashRun,
     pointer: &NodePointer,
@@ -33,7 +34,7 @@ pub(super) fn read_leaf(
     })
 }
 
-/// Cache of the last separate key that was read.
+/// Cache of the separately stored key that was read last.
 #[derive(Debug, Default)]
 pub(super) struct LongKey {
     pointer: Option<ValuePointer>,
@@ -41,8 +42,8 @@ pub(super) struct LongKey {
 }
 
 impl LongKey {
-    /// Returns a record with its key, which is read if it is separate. Records of the same key are
-    /// consecutive.
+    /// Returns a record with its key. A separately stored key is read only for the first of its
+    /// records, because the records of a key are consecutive.
     pub(super) fn complete<'r>(
         &'r mut self,
         record: HashRecord<'r>,
@@ -64,8 +65,9 @@ impl LongKey {
     }
 }
 
-/// Passes the records of a leaf to `visit`, without loading separate values and keys. For a
-/// separate key, the record's key is empty and `visit` receives the pointer.
+/// Decodes the records of a leaf and passes them to `visit`, without reading separately stored
+/// values and keys. If the key is stored separately, the record has an empty key and `visit`
+/// receives the pointer to the key.
 pub(super) fn read_entries(
     run: &HashRun,
     pointer: &NodePointer,
@@ -74,7 +76,8 @@ pub(super) fn read_entries(
 ) -> Result<()> {
     let place = || pointer.place();
     let mut entries = LeafEntryIter::open(leaf, place, run.page_size())?;
-    // The last key, inline or as a pointer.
+    // Key of the last record: its hash, its bytes if it is inline, and its pointer if it is
+    // separate.
     let (mut hash, mut here, mut elsewhere) = (0, &[][..], None);
     while let Some(entry) = entries.next(place)? {
         match entry.key {
@@ -100,7 +103,7 @@ pub(super) fn read_entries(
     Ok(())
 }
 
-/// Reads the records of a range of hashes of a run in order, bypassing the cache.
+/// Reads the records of a run whose hashes are in a given range, in order, bypassing the cache.
 #[derive(Debug)]
 pub struct HashRunCursor {
     store: Arc<Store>,
@@ -110,7 +113,7 @@ pub struct HashRunCursor {
     hashes: (u64, u64),
     next: u64,
     end: u64,
-    /// Number of leaves read together.
+    /// Number of leaves that are read in one batch.
     ahead: u64,
     records: HashRecordBuffer,
     /// Pointer to the separate key of each record. The key is read only when its record is
@@ -122,10 +125,10 @@ pub struct HashRunCursor {
 }
 
 impl HashRunCursor {
-    /// Opens a cursor at the first record with a hash from `hashes.0` to `hashes.1`.
+    /// Opens a cursor at the first record whose hash is from `hashes.0` to `hashes.1`.
     ///
     /// # Errors
-    /// I/O errors; damage.
+    /// I/O errors; damaged data.
     pub fn open(
         store: &Arc<Store>,
         run: HashRun,
@@ -135,8 +138,9 @@ impl HashRunCursor {
         HashRunCursor::open_among(1, store, run, hashes, purpose)
     }
 
-    /// As [`HashRunCursor::open`], for one of `runs` runs that are read concurrently. Their total
-    /// memory is bounded.
+    /// Opens a cursor like [`HashRunCursor::open`], for the case that `runs` runs are read
+    /// concurrently. The batches become smaller with the number of runs, so that their total memory
+    /// is bounded.
     ///
     /// # Errors
     /// I/O errors; damage.
@@ -148,7 +152,7 @@ impl HashRunCursor {
         purpose: Purpose,
     ) -> Result<HashRunCursor> {
         let next = run.leaves_of(hashes.0)?.start;
-        // A trie has no result for an absent hash.
+        // A trie returns no leaves for a hash that it does not contain.
         let end = match run.leaves_of(hashes.1)?.end {
             0 => run.leaves(),
             end => end,
@@ -170,13 +174,14 @@ impl HashRunCursor {
         Ok(cursor)
     }
 
-    /// Returns the hash of the current record; `None` after the last.
+    /// Returns the hash of the current record, or `None` after the last record.
     #[must_use]
     pub fn hash(&self) -> Option<u64> {
         self.records.hash(self.at)
     }
 
-    /// Appends the current record with its operand to `others`, and advances to the next one.
+    /// Loads the current record's key and operand, appends the record to `others`, and advances to
+    /// the next record.
     ///
     /// # Errors
     /// I/O errors; damage.
@@ -206,7 +211,7 @@ impl HashRunCursor {
         self.skip()
     }
 
-    /// Advances to the next record.
+    /// Advances to the next record without loading the current one.
     ///
     /// # Errors
     /// I/O errors; damage.
@@ -215,7 +220,7 @@ impl HashRunCursor {
         self.settle()
     }
 
-    /// Advances to the first record in the range of hashes, starting with the current one.
+    /// Advances to the first record whose hash is in the range, starting at the current record.
     fn settle(&mut self) -> Result<()> {
         loop {
             match self.records.hash(self.at) {

@@ -1,4 +1,5 @@
-//! Lookup of a key in a run, and of the keys whose hashes have the same prefix.
+//! Lookup of a key in a run, alone or together with all keys that have the same prefix of their
+//! hashes.
 
 use super::HashRun;
 use crate::hashed::leaf::{HashLeafEntry, KeyAt, LeafEntryIter};
@@ -17,17 +18,18 @@ pub struct RunLookupKey<'k> {
     pub hash: u64,
 }
 
-/// The hashes with a common prefix, as an inclusive range.
+/// All hashes that have a common prefix, as an inclusive range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashPrefixRange {
     pub first: u64,
     pub last: u64,
 }
 
-/// Receives the records of a key, newest first, until it breaks.
+/// Callback that receives the records of a key, newest first, until it returns `Break`.
 type KeyRecordVisitor<'v> = &'v mut dyn FnMut(StoredRecord<'_>) -> Poll<Result<ControlFlow<()>>>;
 
-/// Returns whether an entry belongs to a key.
+/// Returns whether an entry of a leaf belongs to a key. Pending if the key of the entry is stored
+/// separately and must be read first.
 fn is_about<F: NodeFetch>(entry: &HashLeafEntry<'_>, key: RunLookupKey<'_>, fetch: &F) -> Poll<Result<bool>> {
     match entry.key {
         KeyAt::Here(bytes) => Poll::Ready(Ok(bytes == key.bytes)),
@@ -46,12 +48,12 @@ fn is_about<F: NodeFetch>(entry: &HashLeafEntry<'_>, key: RunLookupKey<'_>, fetc
     }
 }
 
-/// Passes the records of a key to `visit`, newest first, with absolute sequence numbers, until it
-/// breaks. If a leaf is missing, the search is pending, and a further call starts from the
-/// beginning.
+/// Passes the records of a key to `visit`, newest first, until it breaks. The sequence numbers
+/// passed are absolute. If a node must first be read from the device, the search is pending, and
+/// the next call starts from the beginning.
 ///
 /// # Errors
-/// I/O errors; damage.
+/// I/O errors; damaged data.
 pub fn find<F: NodeFetch>(
     run: &HashRun,
     key: RunLookupKey<'_>,
@@ -82,7 +84,7 @@ pub fn find<F: NodeFetch>(
                 return Poll::Ready(Ok(()));
             }
         }
-        // After a greater hash there are no records of the key.
+        // If this leaf ends with a greater hash, the next leaf cannot have records of the key.
         if number + 1 < leaves.end && last.is_none_or(|last| last.hash(run.seed()) > key.hash) {
             return Poll::Ready(Ok(()));
         }
@@ -90,12 +92,13 @@ pub fn find<F: NodeFetch>(
     Poll::Ready(Ok(()))
 }
 
-/// As [`find`], but also returns the earlier run named by the records of the key's group, if there
-/// are any. All of these are in the leaves between those of the group's first and last hash (U6).
-/// If `visit` breaks, it returns `None`.
+/// Searches like [`find`], and also returns the earlier run that the records of `group` name:
+/// `Some(None)` if they name no run, and `None` if the run has no records of the group or if
+/// `visit` breaks. All records of the group are between the leaves of its first and of its last
+/// hash (U6).
 ///
 /// # Errors
-/// I/O errors; damage.
+/// I/O errors; damaged data.
 pub fn find_in_group<F: NodeFetch>(
     run: &HashRun,
     key: RunLookupKey<'_>,
@@ -139,7 +142,7 @@ pub fn find_in_group<F: NodeFetch>(
     Poll::Ready(Ok(previous))
 }
 
-/// Returns a record with its absolute sequence number.
+/// Returns the record of an entry with its sequence number made absolute.
 fn numbered<'l>(run: &HashRun, entry: &HashLeafEntry<'l>) -> StoredRecord<'l> {
     StoredRecord {
         sequence: entry.record.sequence + run.base(),

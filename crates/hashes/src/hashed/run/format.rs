@@ -1,5 +1,5 @@
-//! Encoding of a run's description, version 3: the location of its leaves, its index and its
-//! filter. All integers are little-endian; a *varint* is LEB128 of at most 10 bytes.
+//! On-disk encoding of a run's description, version 3. It has the location of the leaves, the index
+//! and the filter. All integers are little-endian; a *varint* is LEB128 of at most 10 bytes.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -22,8 +22,8 @@
 //!                 (varint) and bytes of the key behind the last, sequence number (varint)
 //! ```
 //!
-//! Versions 1 and 2 can be read but are not written. Their filters are quotient filters: the
-//! geometry (24), the length (varint), the pages. Version 1 has 8 bytes of checksum for each leaf.
+//! Versions 1 and 2 are read but no longer written. They have a quotient filter: its geometry (24),
+//! its length (varint), its pages. Version 1 has a checksum of 8 bytes for each leaf.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{HashRunFilter, RunDescription};
@@ -40,7 +40,7 @@ const MAGIC: [u8; 4] = *b"AHRN";
 const VERSION: u8 = 3;
 /// Oldest version that can be read.
 const OLDEST: u8 = 1;
-/// Newest version with quotient filters.
+/// Newest version whose descriptions have quotient filters.
 const QUOTIENTS: u8 = 2;
 const PACHASH: u8 = 0;
 const TRIE: u8 = 1;
@@ -92,11 +92,11 @@ impl RunDescription {
         out
     }
 
-    /// Decodes a description.
+    /// Decodes the description of a run.
     ///
     /// # Errors
-    /// [`alluvium_storage::Error::Corrupt`] at `place`, or
-    /// [`alluvium_storage::Error::NewerFormat`].
+    /// [`alluvium_storage::Error::Corrupt`], with the location `place`, if the description is
+    /// invalid; [`alluvium_storage::Error::NewerFormat`] if a newer version wrote it.
     pub fn decode(bytes: &[u8], place: &DiskLocation, page_size: PageSize) -> Result<RunDescription> {
         pages::decode(bytes, place, "a run", (MAGIC, VERSION), |reader| {
             read(reader, place, page_size)
@@ -168,8 +168,8 @@ fn filter(reader: &mut ByteReader<'_>) -> std::result::Result<HashRunFilter, Des
     }
 }
 
-/// Decodes a quotient filter and lists its fingerprints, which are prefixes of hashes. The false
-/// positive rate does not change.
+/// Decodes a quotient filter and converts it to the current kind of filter. The fingerprints in a
+/// quotient filter are prefixes of hashes, so the false positive rate stays the same.
 fn of_quotients(reader: &mut ByteReader<'_>) -> std::result::Result<HashRunFilter, DescriptionError> {
     let geometry = FilterGeometry::decode(reader.take(FilterGeometry::BYTES)?)?;
     let image = FilterImage::new(&geometry, part(reader)?)?;
@@ -177,13 +177,13 @@ fn of_quotients(reader: &mut ByteReader<'_>) -> std::result::Result<HashRunFilte
     let (count, known) = (counted?, geometry.fingerprint_bits());
     let bits = known.saturating_sub(count.max(1).ilog2());
     let shape = listed::ListedShape::new(count, bits.clamp(1, listed::MOST_BITS))?;
-    // The image was read without errors when the fingerprints were counted.
+    // Counting the fingerprints has shown that the image can be read without errors.
     let hashes = fingerprints(&image).map_while(alluvium_filters::Result::ok);
     Ok(HashRunFilter::build(hashes, shape.knowing(known))?)
 }
 
-/// Iterates over the fingerprints of a quotient filter in order, as hashes padded with zeros, until
-/// an error occurs.
+/// Iterates over the fingerprints of a quotient filter in ascending order. Each is returned as a
+/// hash whose unknown bits are 0. The iteration ends after the first error.
 fn fingerprints(image: &FilterImage<'_>) -> impl Iterator<Item = alluvium_filters::Result<u64>> {
     let (mut source, mut chunk, mut at) = (image.source(), EntryChunk::new(), 0);
     std::iter::from_fn(move || {
@@ -303,7 +303,7 @@ mod tests {
         );
     }
 
-    /// Encodes the example as in version 2, with a quotient filter of 14 bits per hash.
+    /// Encodes the example in version 2, with a quotient filter that has 14 bits per hash.
     fn version_2(kind: IndexKind) -> Vec<u8> {
         use alluvium_filters::{FilterBuilder, FilterEntry, FilterShape, Fingerprint};
         let geometry = FilterGeometry::for_entries(3, FilterShape::new(14, 0)).unwrap();
@@ -326,13 +326,13 @@ mod tests {
         };
         let mut bytes = rest.encode();
         (bytes[4], bytes[6]) = (2, 1);
-        // Before the deleted range.
+        // The filter is inserted before the deleted range, which is at the end.
         let at = bytes.len() - 6;
         bytes.splice(at..at, filter);
         bytes
     }
 
-    /// Returns the example with the filter converted from a quotient filter.
+    /// Returns the example with the filter that results from converting a quotient filter.
     fn with_listed(kind: IndexKind) -> RunDescription {
         let shape = listed::ListedShape::new(3, 13).unwrap().knowing(14);
         let filter = HashRunFilter::build([1 << 60, 3 << 60, 9 << 60].into_iter(), shape).unwrap();
@@ -375,7 +375,7 @@ mod tests {
     fn version_1_is_read() {
         let mut bytes = version_2(IndexKind::PaCHash);
         bytes[4] = 1;
-        // The upper halves of the checksums; older versions stored whole checksums.
+        // Insert the upper halves of the checksums, because version 1 stored complete checksums.
         bytes.splice(60..60, [7; 4]);
         bytes.splice(68..68, [9; 4]);
         let meta = RunDescription::decode(&bytes, &place(), PageSize::MIN).unwrap();

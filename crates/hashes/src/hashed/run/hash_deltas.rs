@@ -1,35 +1,38 @@
-//! Compact buffer of a run's hashes while it is written, for its filter: about two bytes per hash.
+//! Compact buffer for the hashes of a run that is being written. It needs about two bytes per hash.
+//! The run's filter is built from it at the end.
 //!
-//! The filter can be built only when the number of hashes is known, and a run of tens of millions
-//! would otherwise buffer eight bytes for each. The filter needs only the first bits of each hash,
-//! and these are ascending, so differences are stored.
+//! The filter cannot be built before the number of hashes is known. Buffering complete hashes would
+//! need eight bytes for each, and a run may have tens of millions. The filter uses only the first
+//! bits of each hash, and the hashes are ascending, so the buffer stores the differences between
+//! successive truncated hashes.
 
 use super::HashRunFilter;
 use alluvium_filters::Result;
 use alluvium_filters::listed::{ListedShape, MOST_HASHES};
 
-/// Hashes in ascending order, truncated to the bits that their filter needs.
+/// Ascending hashes, truncated to the bits that their filter uses.
 #[derive(Debug)]
 pub(super) struct HashDeltas {
     filter_bits: u32,
-    /// Number of bits kept of a hash.
+    /// Number of leading bits of each hash that are stored.
     bits: u32,
-    /// The last hash added, truncated to `bits` bits.
+    /// The hash that was added last, truncated to `bits` bits.
     last: u64,
     count: u64,
-    /// Differences between successive hashes: a number less than [`LONG`], or `LONG` followed by
-    /// four 16-bit numbers, lowest first.
+    /// Differences between successive truncated hashes. A difference is stored as one number if it
+    /// is less than [`LONG`]; otherwise as `LONG`, followed by four 16-bit numbers, least
+    /// significant first.
     steps: Vec<u16>,
 }
 
-/// Marks a difference that is at least this large.
+/// Marker of a difference that does not fit into one number, because it is at least this large.
 const LONG: u16 = u16::MAX;
 
 impl HashDeltas {
-    /// Creates an empty buffer, for a filter of at most `most` hashes.
+    /// Creates an empty buffer for a filter of at most `most` hashes.
     ///
     /// # Errors
-    /// [`alluvium_filters::Error::Shape`] if no filter has such a low false positive rate.
+    /// [`alluvium_filters::Error::Shape`] if no filter has the requested false positive rate.
     pub(super) fn new(filter_bits: u8, most: u64) -> Result<HashDeltas> {
         let filter_bits = u32::from(filter_bits);
         Ok(HashDeltas {
@@ -41,7 +44,7 @@ impl HashDeltas {
         })
     }
 
-    /// Adds a hash that is not less than the previous one.
+    /// Adds a hash, which must not be less than the previous one.
     pub(super) fn push(&mut self, hash: u64) {
         let kept = hash >> (u64::BITS - self.bits);
         assert!(self.last <= kept, "records ascend by hash (R1)");
@@ -57,10 +60,10 @@ impl HashDeltas {
         self.count += 1;
     }
 
-    /// Builds the filter of all hashes added.
+    /// Builds the filter of all hashes that were added.
     pub(super) fn filter(&self) -> Result<HashRunFilter> {
-        // If there are more hashes than announced, the filter must still use only the bits that
-        // were kept.
+        // If more than the announced number of hashes were added, the ideal filter would use more
+        // bits of each hash than were stored. It is restricted to the stored bits.
         let shape = ListedShape::new(self.count, self.filter_bits)?.knowing(self.bits);
         let mut steps = self.steps.iter().map(|&step| u64::from(step));
         let mut last = 0;

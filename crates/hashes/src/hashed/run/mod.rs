@@ -1,17 +1,18 @@
-//! Runs: records in the order of their keys' hashes, in leaves located by an index.
+//! Runs. A run has records in the order of their keys' hashes, stored in leaves. An index locates
+//! the leaf of a hash.
 //!
-//! *Scope*: where a run's leaves and values are stored; which leaf contains a hash; how a run is
-//! written and read in order.
+//! *Scope*: where the leaves and values of a run are stored; which leaf contains a hash; how a run
+//! is written and read sequentially.
 //!
 //! *Must not depend on*: the runs of a structure and their order of age.
 //!
 //! Invariants:
 //!
-//! - **N1** Leaves of a run are ascending (R1 holds across them), and each leaf except the first
-//!   begins with a record that contains its key.
-//! - **N2** Every extent of a run belongs to that run alone.
-//! - **N3** Every hash of a run is in its filter, if it has one. In memory, a filter may retain
-//!   only the pages of those hashes for which it is still queried.
+//! - **N1** The order R1 holds across all leaves of a run. Each leaf except the first begins with a
+//!   record that contains its own key.
+//! - **N2** An extent of a run contains data of no other run.
+//! - **N3** If a run has a filter, the filter contains every hash of the run. In memory, a filter
+//!   may be reduced to the pages for those hashes for which it can still be queried.
 
 mod build;
 mod check;
@@ -42,7 +43,7 @@ use alluvium_storage::{DiskLocation, Error, NodePointer, PageSize, Result};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Filter of a run, which excludes most hashes that the run does not contain.
+/// Filter of a run. It returns false for most hashes that the run does not contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HashRunFilter {
     /// Disjoint parts; a complete filter is a single part. Large parts are mapped instead of being
@@ -53,38 +54,38 @@ pub struct HashRunFilter {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunDescription {
-    /// The pages of the leaves, with their checksums.
+    /// Locations and checksums of the leaves.
     pages: PageList,
     pub(super) index: LeafIndex,
     pub(super) filter: Option<HashRunFilter>,
     /// Range deletes of the run.
     pub(super) deletes: Arc<RangeTombstoneIndex>,
-    /// All extents except those of the description, with their live bytes.
+    /// All extents with their live bytes, without the extents of the description.
     extents: Box<[(Extent, u64)]>,
     pub(super) records: u64,
     pub(super) tombstones: u64,
     pub(super) hashes: u64,
-    /// Bytes of keys and values.
+    /// Total size of all keys and values, in bytes.
     pub(super) bytes: u64,
     newest: SequenceNumber,
 }
 
-/// A run on the device.
+/// A run that is stored on the device.
 #[derive(Clone, Debug)]
 pub struct HashRun {
     meta: Arc<RunDescription>,
-    /// Base of the sequence numbers in its leaves.
+    /// Number that is added to each relative sequence number in the leaves.
     base: SequenceNumber,
-    /// Seed of key hashes.
+    /// Seed with which the keys were hashed.
     seed: u64,
     described: StoredDescription,
 }
 
 impl HashRunFilter {
-    /// Builds the filter of ascending hashes.
+    /// Builds a filter from ascending hashes.
     ///
     /// # Errors
-    /// The same as [`listed::write`].
+    /// The errors of [`listed::write`].
     pub(super) fn build(
         hashes: impl Iterator<Item = u64>,
         shape: listed::ListedShape,
@@ -101,12 +102,12 @@ impl HashRunFilter {
         }
     }
 
-    /// Returns the whole filter; `None` if some pages were dropped.
+    /// Returns the complete filter, or `None` if some of its pages were dropped.
     fn whole(&self) -> Option<&listed::ListedFilter<ZeroedBuffer>> {
         self.parts.first().filter(|part| part.is_whole())
     }
 
-    /// Returns whether the run may contain a hash; always true if the page for the hash was
+    /// Returns whether the run may contain a hash. Always returns true if the page for the hash was
     /// dropped.
     ///
     /// # Errors
@@ -121,8 +122,8 @@ impl HashRunFilter {
         Ok(true)
     }
 
-    /// Returns the filter with only the pages needed for some hashes, given as ascending inclusive
-    /// ranges. `None` if no page would be dropped.
+    /// Returns a filter that has only the pages for `hashes`, which are ascending inclusive ranges.
+    /// Returns `None` if no page would be dropped.
     fn trimmed(&self, hashes: &[(u64, u64)]) -> Option<HashRunFilter> {
         let shape = self.parts.first()?.shape();
         let mut ranges: Vec<Range<u32>> = Vec::new();
@@ -158,14 +159,14 @@ impl RunDescription {
         self.pages.len()
     }
 
-    /// Returns the location of a leaf; `None` if the number is out of range.
+    /// Returns the location of a leaf, or `None` if there is no leaf with this number.
     #[inline]
     #[must_use]
     pub fn leaf(&self, number: u64) -> Option<NodePointer> {
         self.pages.get(number)
     }
 
-    /// Returns the memory used, in bytes.
+    /// Returns the size of the description in memory, in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         let filter = self.filter.as_ref().map_or(0, HashRunFilter::memory_bytes);
         let rest = size_of_val(&*self.extents) + self.deletes.memory_bytes() + size_of::<RunDescription>();
@@ -174,10 +175,10 @@ impl RunDescription {
 }
 
 impl HashRun {
-    /// Reads the description of a run, bypassing the cache.
+    /// Opens a run by reading its description from the device, bypassing the cache.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it is damaged; I/O errors.
+    /// [`Error::Corrupt`] if the description is damaged; I/O errors.
     pub fn open(
         files: DataFiles<'_>,
         pointer: &ValuePointer,
@@ -194,38 +195,39 @@ impl HashRun {
         })
     }
 
-    /// Replaces the extents of the description by those in a store's extent map.
+    /// Replaces the extents of the description by those that the store's extent map has at their
+    /// locations.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if no extent is in use there.
+    /// [`Error::Corrupt`] if the extent map has no extent at one of the locations.
     pub fn mapped(mut self, holding: impl Fn(u8, u64) -> Option<Extent>) -> Result<HashRun> {
         self.described = self.described.mapped(holding)?;
         Ok(self)
     }
 
-    /// Sets the seed of key hashes.
+    /// Sets the seed with which the keys of the run were hashed.
     #[must_use]
     pub fn seeded(mut self, seed: u64) -> HashRun {
         self.seed = seed;
         self
     }
 
-    /// Returns the seed of key hashes.
+    /// Returns the seed with which the keys of the run were hashed.
     #[must_use]
     #[inline]
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Sets the base of sequence numbers.
+    /// Sets the number that is added to each relative sequence number in the leaves.
     #[must_use]
     pub fn based(mut self, base: SequenceNumber) -> HashRun {
         self.base = base;
         self
     }
 
-    /// Returns the run with its filter reduced to some hashes, given as ascending inclusive ranges.
-    /// `None` if the filter would not change.
+    /// Returns the run with its filter reduced to `hashes`, which are ascending inclusive ranges.
+    /// Returns `None` if no page of the filter would be dropped.
     pub(super) fn trimmed(&self, hashes: &[(u64, u64)]) -> Option<HashRun> {
         let filter = self.meta.filter.as_ref()?.trimmed(hashes)?;
         let meta = RunDescription {
@@ -238,25 +240,25 @@ impl HashRun {
         })
     }
 
-    /// Returns the base of sequence numbers.
+    /// Returns the number that is added to each relative sequence number in the leaves.
     #[must_use]
     pub fn base(&self) -> SequenceNumber {
         self.base
     }
 
-    /// Returns the pointer to its description.
+    /// Returns the pointer to the description of the run.
     #[must_use]
     pub fn pointer(&self) -> &ValuePointer {
         &self.described.pointer
     }
 
-    /// Returns its location, for errors.
+    /// Returns the location of the description, for error messages.
     #[must_use]
     pub fn place(&self) -> DiskLocation {
         self.described.place()
     }
 
-    /// Returns the page size of its store.
+    /// Returns the page size of the store.
     pub(in crate::hashed) fn page_size(&self) -> PageSize {
         self.meta.pages.page_size
     }
@@ -266,7 +268,7 @@ impl HashRun {
         self.meta.extents.iter().chain(&*self.described.extents).copied()
     }
 
-    /// Returns the newest sequence number in the run.
+    /// Returns the newest absolute sequence number of any record or range delete in the run.
     #[must_use]
     pub fn newest(&self) -> SequenceNumber {
         let deleted = self.meta.deletes.sequences().next_back().unwrap_or(0);
@@ -276,7 +278,7 @@ impl HashRun {
         }
     }
 
-    /// Returns the approximate bytes of keys and values.
+    /// Returns the approximate total size of all keys and values, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.meta.bytes
@@ -288,13 +290,13 @@ impl HashRun {
         self.meta.records
     }
 
-    /// Returns the number of tombstones.
+    /// Returns the number of tombstones in the run.
     #[must_use]
     pub fn tombstones(&self) -> u64 {
         self.meta.tombstones
     }
 
-    /// Returns the number of leaves.
+    /// Returns the number of leaves in the run.
     #[must_use]
     pub fn leaves(&self) -> u64 {
         self.meta.leaves()
@@ -306,19 +308,19 @@ impl HashRun {
         &self.meta.deletes
     }
 
-    /// Returns the memory used, in bytes.
+    /// Returns the size of the opened run in memory, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.meta.memory_bytes() + self.described.memory_bytes() + size_of::<HashRun>() as u64
     }
 
-    /// Returns the live bytes in its extents.
+    /// Returns the sum of the live bytes in the extents of the run.
     #[must_use]
     pub fn device_bytes(&self) -> u64 {
         self.extents().map(|(_, live)| live).sum()
     }
 
-    /// Returns the leaves that may contain a hash.
+    /// Returns the numbers of the leaves that may contain a hash.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the index is damaged.
@@ -336,8 +338,8 @@ impl HashRun {
         self.meta.filter.is_some()
     }
 
-    /// Returns whether the run may contain a hash; always true without a filter, unless the run has
-    /// no records.
+    /// Returns whether the run may contain a hash. A run without a filter returns true if it has
+    /// any record.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the filter is damaged.
@@ -352,7 +354,7 @@ impl HashRun {
     /// Returns the location of a leaf.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the number is out of range.
+    /// [`Error::Corrupt`] if there is no leaf with this number.
     #[inline]
     pub fn leaf(&self, number: u64) -> Result<NodePointer> {
         self.meta.leaf(number).ok_or_else(|| self.no_leaf(number))

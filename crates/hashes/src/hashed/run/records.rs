@@ -1,4 +1,5 @@
-//! Records read from leaves: borrowed, owned, or several in a reusable buffer.
+//! Records that were read from leaves, in three forms: borrowed, owned, and many in one reusable
+//! buffer.
 
 use alluvium_base::{Message, MessageKind, SequenceNumber};
 use alluvium_dictionary::nodes::NodeReader;
@@ -6,20 +7,20 @@ use alluvium_dictionary::value_log::{ValuePointer, read_from};
 use alluvium_storage::Result;
 use std::ops::Range;
 
-/// A record that borrows its key and value.
+/// A record that borrows its key and its value.
 #[derive(Clone, Copy, Debug)]
 pub struct HashRecord<'r> {
     /// The hash of the key.
     pub hash: u64,
     pub key: &'r [u8],
-    /// Commit sequence number; 0 if no reader can see an older version.
+    /// Commit sequence number; 0 if it was dropped because no reader can see an older version.
     pub sequence: SequenceNumber,
     pub kind: MessageKind,
-    /// Expiry time; 0 means never.
+    /// Time at which the record expires, in milliseconds; 0 means never.
     pub expires_ms: u64,
-    /// Value or operand; empty if it is separate and not loaded.
+    /// Value or operand. Empty if it is stored separately and was not loaded.
     pub operand: &'r [u8],
-    /// Pointer to the operand, if it is not loaded.
+    /// Pointer to the operand, if the operand is stored separately and was not loaded.
     pub apart: Option<ValuePointer>,
 }
 
@@ -48,28 +49,28 @@ impl<'r> HashRecord<'r> {
     }
 }
 
-/// A record that owns its key and value.
+/// A record that owns its key and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedHashRecord {
     /// The hash of the key.
     pub hash: u64,
     pub key: Box<[u8]>,
-    /// Commit sequence number; 0 if no reader can see an older version.
+    /// Commit sequence number; 0 if it was dropped because no reader can see an older version.
     pub sequence: SequenceNumber,
     pub kind: MessageKind,
-    /// Expiry time; 0 means never.
+    /// Time at which the record expires, in milliseconds; 0 means never.
     pub expires_ms: u64,
-    /// Value or operand; empty if it is separate and not loaded.
+    /// Value or operand. Empty if it is stored separately and was not loaded.
     pub operand: Box<[u8]>,
-    /// Pointer to the operand, if it is not loaded.
+    /// Pointer to the operand, if the operand is stored separately and was not loaded.
     pub apart: Option<ValuePointer>,
 }
 
 impl OwnedHashRecord {
-    /// Loads the operand.
+    /// Loads the operand if it is stored separately and was not loaded before.
     ///
     /// # Errors
-    /// I/O errors; damage.
+    /// I/O errors; damaged data.
     pub fn load(&mut self, nodes: &dyn NodeReader) -> Result<()> {
         if let Some(pointer) = self.apart.take() {
             let mut value = Vec::new();
@@ -90,18 +91,19 @@ impl OwnedHashRecord {
     }
 }
 
-/// Maximum buffer size retained by [`HashRecordBuffer::clear`]; a long value may have enlarged it.
+/// Maximum capacity in bytes that [`HashRecordBuffer::clear`] retains. A long value may have made
+/// the buffer larger.
 const KEPT: usize = 1 << 20;
 
-/// Records in one contiguous buffer. A merge processes millions of short records, each of which
-/// would otherwise need three allocations.
+/// Records whose keys and operands are in one contiguous buffer. A merge processes millions of
+/// short records, which would otherwise need three allocations each.
 #[derive(Debug, Default)]
 pub struct HashRecordBuffer {
     bytes: Vec<u8>,
     all: Vec<BufferedRecord>,
 }
 
-/// A record whose key begins at `start`, followed by its operand.
+/// A record in the buffer. Its key begins at offset `start` and is followed by its operand.
 #[derive(Clone, Copy, Debug)]
 struct BufferedRecord {
     hash: u64,
@@ -121,13 +123,13 @@ impl BufferedRecord {
 }
 
 impl HashRecordBuffer {
-    /// Returns the number of records.
+    /// Returns the number of records in the buffer.
     #[must_use]
     pub fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// Removes all records, and frees the buffer if it is large.
+    /// Removes all records. Also frees the memory if the buffer has grown beyond [`KEPT`] bytes.
     pub fn clear(&mut self) {
         self.all.clear();
         match self.bytes.capacity() {
@@ -152,7 +154,7 @@ impl HashRecordBuffer {
         });
     }
 
-    /// Returns a record by index.
+    /// Returns the record with an index, or `None` if there is none.
     #[must_use]
     pub fn get(&self, number: usize) -> Option<HashRecord<'_>> {
         let placed = self.all.get(number)?;
@@ -168,25 +170,26 @@ impl HashRecordBuffer {
         })
     }
 
-    /// Returns the hash of a record by index.
+    /// Returns the hash of the record with an index, or `None` if there is none.
     #[must_use]
     pub fn hash(&self, number: usize) -> Option<u64> {
         self.all.get(number).map(|placed| placed.hash)
     }
 
-    /// Sorts the records by key. The sort is stable.
+    /// Sorts the records by key. Records with the same key stay in their order.
     pub fn sort_by_key(&mut self) {
         let bytes = &self.bytes;
         self.all
             .sort_by(|one, other| one.key(bytes).cmp(other.key(bytes)));
     }
 
-    /// Returns the messages of a range of records.
+    /// Returns the messages of the records with the given indexes.
     pub fn messages(&self, numbers: Range<usize>) -> impl Iterator<Item = Message<'_>> + Clone {
         numbers.map_while(|number| Some(self.get(number)?.message()))
     }
 
-    /// Returns the end of the sequence of records with the same key that begins at index `first`.
+    /// Returns the index after the last of the consecutive records that have the same key as the
+    /// record at index `first`.
     #[must_use]
     pub fn end_of_key(&self, first: usize) -> usize {
         let rest = &self.all[first..];

@@ -1,4 +1,4 @@
-//! Reading a few leaves of a run through the cache.
+//! Reads a few leaves of a run through the cache.
 
 use super::cursor::{LongKey, read_entries};
 use super::{HashRun, OwnedHashRecord};
@@ -10,12 +10,12 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{CacheRetention, Result};
 use std::ops::ControlFlow;
 
-/// Returns the last hash of a window of `leaves` leaves, starting with the leaf in which the
-/// records of `first` begin; the greatest hash if fewer leaves follow. Records of the returned hash
-/// may continue in the next leaf.
+/// Returns the last hash of a window of `leaves` leaves. The window starts with the leaf in which
+/// the records of hash `first` begin. Returns the greatest hash if the run has fewer leaves from
+/// there on. The records of the returned hash may continue in the next leaf.
 ///
 /// # Errors
-/// I/O errors; damage.
+/// I/O errors; damaged data.
 pub fn window_end(run: &HashRun, first: u64, leaves: u64, nodes: &dyn NodeReader) -> Result<u64> {
     assert!(leaves > 0, "a window has leaves");
     for number in run.leaves_of(first)?.start + leaves - 1..run.leaves() {
@@ -38,14 +38,14 @@ pub fn window_end(run: &HashRun, first: u64, leaves: u64, nodes: &dyn NodeReader
     Ok(u64::MAX)
 }
 
-/// Maximum number of leaves read together.
+/// Maximum number of leaves that are read in one batch.
 const TOGETHER: u64 = 64;
 
-/// Passes the records with hashes from `hashes.0` to `hashes.1` to `visit`, in order, until it
-/// breaks. Separate values are not loaded. Leaves are read in batches.
+/// Passes all records whose hashes are from `hashes.0` to `hashes.1` to `visit`, in order, until it
+/// breaks. Leaves are read in batches. Separately stored values are not loaded.
 ///
 /// # Errors
-/// I/O errors; damage.
+/// I/O errors; damaged data.
 pub fn read_window(
     run: &HashRun,
     hashes: (u64, u64),
@@ -83,7 +83,7 @@ pub fn read_window(
 /// Passes the key of each record of a leaf to `visit`.
 ///
 /// # Errors
-/// I/O errors; damage.
+/// I/O errors; damaged data.
 pub fn read_keys(store: &Store, run: &HashRun, leaf: u64, visit: &mut dyn FnMut(&[u8])) -> Result<()> {
     let guard = store.epochs().pin();
     let nodes = CachedNodeReader {
