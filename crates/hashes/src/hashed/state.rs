@@ -1,4 +1,5 @@
-//! A version of a hashed structure, as seen by readers, and the additional state of its writer.
+//! Versions of a hashed structure, which readers use, and the additional state of the structure's
+//! writer.
 
 use super::options::{HashedForm, HashedOptions};
 use super::policy::{BlockedMerges, HashStoreSummary, MergePolicyInput, PartitionSummary};
@@ -9,21 +10,22 @@ use alluvium_dictionary::versioned::{self, RootWriter, VersionStamp};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Position of a hash store in the order of age: a higher age is newer.
+/// Age of a hash store. A hash store that was created later has a greater age.
 pub(super) type HashStoreAge = u64;
 
-/// A hash store: the share of a memtable, with a filter.
+/// A hash store: a run with the records of one memtable's share, or of several joined hash stores,
+/// and a filter.
 #[derive(Clone, Debug)]
 pub(super) struct HashStore {
     pub(super) age: HashStoreAge,
     pub(super) run: HashRun,
 }
 
-/// A run written by a merge.
+/// A run of a level, which was written by a merge.
 #[derive(Clone, Debug)]
 pub(super) struct LevelRun {
-    /// The run contains the part's data of the hash stores below this age, from the `upto` of the
-    /// next older run on.
+    /// The run contains the part's data from hash stores with ages below this. Its oldest data
+    /// begins at the `upto` of the next older run.
     pub(super) upto: HashStoreAge,
     pub(super) run: HashRun,
 }
@@ -31,42 +33,43 @@ pub(super) struct LevelRun {
 /// A level of a part.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PartitionLevel {
-    /// Runs, oldest first. The filter refers to them by index.
+    /// The runs of the level, oldest first. The filter identifies a run by its index.
     pub(super) runs: Vec<LevelRun>,
-    /// Routing filter; without it every run may contain every hash.
+    /// The routing filter of the level. Without a filter, lookups read every run.
     pub(super) filter: Option<RoutingFilter>,
-    /// In a bundle of trees, the tree whose leaves are the runs.
+    /// In a bundle of trees, the routing tree whose leaves are the runs of the level.
     pub(super) tree: Option<LevelTree>,
 }
 
-/// A part: the hashes with the same first bits. In SILT's form it has one level with one run.
+/// A part: the data of all hashes that begin with the same bits. In SILT's form a part has one
+/// level with one run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HashPartition {
-    /// Levels, newest first (U1). The last level is not empty.
+    /// The levels, newest first (U1). The last level always has a run.
     pub(super) levels: Vec<PartitionLevel>,
-    /// The part contains the data of every hash store below this age for its hashes.
+    /// For its hashes, the part contains the data of every hash store with an age below this.
     pub(super) upto: HashStoreAge,
 }
 
 impl HashPartition {
-    /// Returns the runs, newest first.
+    /// Returns the runs of all levels, newest first.
     pub(super) fn runs(&self) -> impl DoubleEndedIterator<Item = &LevelRun> {
         self.levels.iter().flat_map(|level| level.runs.iter().rev())
     }
 
-    /// Returns the filters of the levels.
+    /// Returns the routing filters of the levels.
     pub(super) fn filters(&self) -> impl Iterator<Item = &RoutingFilter> {
         self.levels.iter().filter_map(|level| level.filter.as_ref())
     }
 
-    /// Removes empty levels at the end.
+    /// Removes levels without runs at the end, so that the last level has a run.
     pub(super) fn trim(&mut self) {
         while self.levels.last().is_some_and(|level| level.runs.is_empty()) {
             self.levels.pop();
         }
     }
 
-    /// Returns whether ages decrease from the newest run to the oldest (U1).
+    /// Returns whether the ages decrease from the newest run to the oldest (U1).
     fn is_ordered(&self) -> bool {
         let mut above = self.upto + 1;
         self.runs()
@@ -74,14 +77,14 @@ impl HashPartition {
     }
 }
 
-/// An immutable state of the structure (W1).
+/// A version: an immutable state of the structure (W1).
 #[derive(Clone, Debug, Default)]
 pub struct HashedVersion {
     pub(super) stamp: VersionStamp,
-    /// Hash stores that are not merged into all parts yet, newest first.
+    /// Hash stores that at least one part has not merged, newest first.
     pub(super) young: Vec<Arc<HashStore>>,
     pub(super) parts: Vec<Arc<HashPartition>>,
-    /// Age of the next hash store.
+    /// Age that the next hash store will have.
     pub(super) next_age: HashStoreAge,
 }
 
@@ -92,8 +95,9 @@ impl versioned::StructureVersion for HashedVersion {
 }
 
 impl HashedVersion {
-    /// Returns whether ages decrease from the newest hash store to the oldest (W2), whether every
-    /// hash store still waits for a part (W3), and whether the runs of all parts are ordered (U1).
+    /// Checks three invariants: the ages of hash stores decrease from the newest to the oldest
+    /// (W2), at least one part has not merged each hash store (W3), and the runs of every part are
+    /// ordered by age (U1).
     pub(super) fn is_ordered(&self) -> bool {
         let young = &self.young;
         let least = self.parts.iter().map(|part| part.upto).min().unwrap_or(0);
@@ -107,8 +111,8 @@ impl HashedVersion {
                 .all(|part| part.upto <= self.next_age && part.is_ordered())
     }
 
-    /// Returns the runs that may contain a hash, newest first: hash stores that are not merged into
-    /// the hash's part, then the runs of the part.
+    /// Returns the runs that may contain a hash, newest first: first the hash stores that the part
+    /// of the hash has not merged, then the runs of the part.
     #[inline]
     pub(super) fn runs_of(&self, hash: u64, options: &HashedOptions) -> impl Iterator<Item = &HashRun> {
         let part = &self.parts[options.part_of(hash)];
@@ -118,7 +122,8 @@ impl HashedVersion {
             .chain(part.runs().map(|run| &run.run))
     }
 
-    /// Returns the input of the policy.
+    /// Returns the input from which the policy chooses a merge. `wanted` tells for each part
+    /// whether a rewrite was requested.
     pub(super) fn view(&self, options: &HashedOptions, wanted: &[bool]) -> MergePolicyInput {
         let young = self.young.iter().map(|young| HashStoreSummary {
             age: young.age,
@@ -141,8 +146,8 @@ impl HashedVersion {
         }
     }
 
-    /// Returns whether a part has deletes outside its oldest run, including those in pending hash
-    /// stores. Deletes in the oldest run hide nothing.
+    /// Returns whether a part has deletes, in its pending hash stores or in its runs except the
+    /// oldest. Deletes in the oldest run hide nothing.
     pub(super) fn has_deletes_for(&self, part: &HashPartition) -> bool {
         let waiting = self.young.iter().filter(|young| young.age >= part.upto);
         let newer = part.runs().rev().skip(1).map(|run| &run.run);
@@ -150,7 +155,7 @@ impl HashedVersion {
         runs.any(|run| run.tombstones() > 0 || !run.range_deletes().is_empty())
     }
 
-    /// Returns the policy's view of the trees.
+    /// Summarises the parts of a bundle of trees for the policy.
     fn trees_of(&self, options: &HashedOptions) -> Vec<PartitionSummary> {
         let of = |part: &Arc<HashPartition>| {
             let waiting = self.young.iter().filter(|young| young.age >= part.upto);
@@ -165,8 +170,9 @@ impl HashedVersion {
         self.parts.iter().map(of).collect()
     }
 
-    /// Returns the hashes for which parts have not merged a hash store of this age yet, as
-    /// ascending inclusive ranges. Adjacent ranges are joined.
+    /// Returns the hashes for which a hash store of the given age is still needed, because their
+    /// part has not merged it. The result consists of ascending inclusive ranges; adjacent ranges
+    /// are joined.
     pub(super) fn waiting(&self, age: HashStoreAge, options: &HashedOptions) -> Vec<(u64, u64)> {
         let parts = self.parts.iter().enumerate();
         let waiting = parts.filter(|(_, part)| part.upto <= age);
@@ -180,7 +186,8 @@ impl HashedVersion {
         ranges
     }
 
-    /// Returns the hash stores with filters reduced to the hashes that are not merged yet.
+    /// Returns the hash stores with their filters reduced to the hashes that their part has not
+    /// merged.
     pub(super) fn trimmed(&self, options: &HashedOptions) -> Vec<Arc<HashStore>> {
         let trim = |young: &Arc<HashStore>| match young.run.trimmed(&self.waiting(young.age, options)) {
             None => Arc::clone(young),
@@ -195,7 +202,7 @@ impl HashedVersion {
         young.chain(parts.map(|run| &run.run))
     }
 
-    /// Returns all lists of trees.
+    /// Returns the nodes and digests of all routing trees.
     pub(super) fn lists(&self) -> Vec<&RoutingList> {
         let levels = self.parts.iter().flat_map(|part| &part.levels);
         let mut all = Vec::new();
@@ -205,9 +212,10 @@ impl HashedVersion {
         all
     }
 
-    /// Returns the bytes of all data at least as new as a level of a part, after a merge has
-    /// written `own` bytes to that level, and the bytes of all data. Parts at the same level count
-    /// in the order of their numbers, so that a tier receives as many of them as it has space for.
+    /// Returns two sums in bytes for placing the output of a merge, which will write `own` bytes to
+    /// a level of a part. The first is the size of all data at least as new as this level with the
+    /// output included; the second is the size of all data. Within a level, parts with lower
+    /// numbers are treated as newer, so that a tier receives as many parts as it has space for.
     pub(super) fn bytes_through(&self, part: usize, level: usize, own: u64) -> (u64, u64) {
         let young = self.young.iter().map(|young| young.run.device_bytes());
         let young: u64 = young.sum();
@@ -223,20 +231,20 @@ impl HashedVersion {
             }
         }
         let all = young + newer + older;
-        // Hash stores beyond this fraction are about to be merged into parts.
+        // If hash stores exceed this fraction of all data, they are about to be merged into parts.
         (newer + young.min(all / YOUNG), all)
     }
 
-    /// Returns all filters of levels.
+    /// Returns the routing filters of all levels.
     pub(super) fn filters(&self) -> impl Iterator<Item = &RoutingFilter> {
         self.parts.iter().flat_map(|part| part.filters())
     }
 }
 
-/// With steady merges, hash stores have 1 / `YOUNG` of all bytes.
+/// With steady merges, the hash stores have about 1 / `YOUNG` of all bytes.
 const YOUNG: u64 = 4;
 
-/// Returns the policy's view of a part's levels.
+/// Summarises the levels of a part for the policy.
 fn levels_of(part: &HashPartition) -> PartitionSummary {
     let newer = part.runs().rev().skip(1);
     PartitionSummary {
@@ -252,25 +260,26 @@ pub(super) struct ActiveMerge {
     pub(super) number: u64,
 }
 
-/// State that is changed under a lock.
+/// The state of the writer, which is protected by a lock.
 #[derive(Debug, Default)]
 pub(super) struct HashedWriterState {
     pub(super) root: RootWriter,
-    /// The merge in progress; only one at a time, so that free space for one part suffices.
+    /// The merge in progress, if any. Only one merge runs at a time, so that free space for one
+    /// part suffices.
     pub(super) job: Option<ActiveMerge>,
-    /// Number of the next merge.
+    /// Number that the next merge will have.
     pub(super) next_job: u64,
-    /// Whether a user has requested the rewrite of each part.
+    /// For each part, whether a user has requested that it be rewritten.
     pub(super) wanted: Vec<bool>,
-    /// Number of completed merges, and of the records that they have written.
+    /// Number of completed merges, and the number of records that they have written.
     pub(super) merged: (u64, u64),
-    /// Number of entries of routing trees' lists that merges have written.
+    /// Number of entries that merges have written to the lists of routing trees.
     pub(super) entries: u64,
-    /// Number of completed merges that have joined hash stores.
+    /// Number of completed joins of hash stores.
     pub(super) joins: u64,
-    /// Parts of which their last merge has left half or less, which may now belong on a faster
-    /// tier.
+    /// Parts that their last merge has reduced to half of their size or less. They may now belong
+    /// on a faster tier.
     pub(super) shrunk: BTreeSet<usize>,
-    /// Whether the last merge found no free space.
+    /// Whether the last merge failed because of insufficient free space.
     pub(super) lacks_merge_space: bool,
 }

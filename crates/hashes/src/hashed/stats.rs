@@ -1,41 +1,43 @@
-//! Statistics of a structure.
+//! Statistics of a hashed structure.
 
 use super::routing::RoutingFilter;
 use super::run::HashRun;
 use super::structure::HashedStructure;
 use super::trees::RoutingList;
 
-/// Current size of a hashed structure, and the work of merges since it was opened.
+/// Current size of a hashed structure, and what merges have written since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HashedStats {
-    /// Hash stores that are not yet merged into all parts.
+    /// Number of hash stores that at least one part has not merged.
     pub hash_stores: u64,
-    /// Records in hash stores; some parts may contain some of these already.
+    /// Number of records in hash stores. Some of these records may also be in parts that have
+    /// merged them.
     pub hash_store_records: u64,
-    /// Records in the sorted store or in the levels of a bundle.
+    /// Number of records in the sorted store or, for a bundle, in all levels.
     pub sorted_records: u64,
-    /// Runs written by merges; at most one per part in SILT's form.
+    /// Number of runs that merges have written and that are still in use. SILT's form has at most
+    /// one per part.
     pub runs: u64,
-    /// Maximum number of levels of a part; one in SILT's form.
+    /// Maximum number of levels in a part. In SILT's form it is at most one.
     pub levels: u64,
-    /// Bytes of routing filters or of routing trees' lists on the device.
+    /// Bytes that routing filters, or lists of routing trees, occupy on the device.
     pub filter_bytes: u64,
-    /// Tombstones among all records.
+    /// Number of tombstones among all records.
     pub tombstones: u64,
-    /// Memory in bytes for filters, indexes and checksums of leaves.
+    /// Memory in bytes that is used for filters, indexes and checksums of leaves.
     pub memory_bytes: u64,
-    /// Total bytes on the device.
+    /// Bytes of the structure on the device.
     pub device_bytes: u64,
-    /// Completed merges, including joins of hash stores.
+    /// Number of completed merges, including joins of hash stores.
     pub merges: u64,
     pub merged_records: u64,
-    /// Entries of routing trees' lists written by merges.
+    /// Number of entries that merges have written to lists of routing trees.
     pub merged_entries: u64,
 }
 
 impl HashedStructure {
-    /// Returns the statistics.
+    /// Returns the current statistics.
     ///
     /// ```
     /// # use alluvium_device::memory::MemoryDirectory;

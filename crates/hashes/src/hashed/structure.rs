@@ -1,4 +1,5 @@
-//! Front of a hashed structure: creation, opening, publishing versions, and checkpoints.
+//! Entry points of a hashed structure: creating and opening it, publishing versions, and writing
+//! its root for a checkpoint.
 
 use super::format::{HashedContents, LevelRunName};
 use super::options::HashedOptions;
@@ -24,11 +25,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Maximum bytes of contents stored inline in the root.
+/// Maximum size of contents that are stored inline in the root, in bytes. Larger contents are
+/// written to separate nodes.
 const INLINE: usize = 4 << 10;
 
-/// A hashed structure: hash stores, and a sorted store or bundle. All methods may be called from
-/// any thread; clones share the same structure.
+/// A hashed structure: hash stores, and below them a sorted store or a bundle. Clones share the
+/// same structure. All methods may be called from any thread.
 #[derive(Clone)]
 pub struct HashedStructure {
     pub(super) shared: Arc<HashedCore>,
@@ -39,7 +41,7 @@ pub(super) struct HashedCore {
     pub(super) options: HashedOptions,
     pub(super) versions: VersionCell<HashedVersion>,
     pub(super) kept: Mutex<HashedWriterState>,
-    /// Whether space is scarce, so that every merge may use the reserve.
+    /// Whether space is scarce. Every merge may then allocate from the reserve.
     pub(super) is_scarce: AtomicBool,
 }
 
@@ -55,8 +57,8 @@ impl fmt::Debug for HashedStructure {
 }
 
 impl HashedStructure {
-    /// Creates an empty structure whose cut is `cut`. No commit up to it may concern the
-    /// structure's keys.
+    /// Creates an empty structure that is up to date with all commits up to `cut`. None of these
+    /// commits may have changed a key of the structure.
     ///
     /// ```
     /// use alluvium_base::{Message, message::MAX_SEQUENCE};
@@ -138,11 +140,12 @@ impl HashedStructure {
         ))
     }
 
-    /// Opens the structure from its root, with every commit up to `cut`. The options marked
-    /// *Creation* are read from the root.
+    /// Opens a structure from the root that a checkpoint has returned. The structure then contains
+    /// every commit up to `cut`. Options marked *Creation* are read from the root, and their values
+    /// in `options` are ignored.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]; I/O errors.
+    /// [`Error::Corrupt`] if the data is damaged; I/O errors.
     pub fn open(
         home: StructureContext,
         options: &HashedOptions,
@@ -153,11 +156,13 @@ impl HashedStructure {
         Ok(HashedStructure::assemble(home, options, version, kept))
     }
 
-    /// As [`HashedStructure::open`], without the runs whose descriptions are damaged: [`survey`]
-    /// lists the data lost with them. The next checkpoint contains only what is left.
+    /// Opens a structure like [`HashedStructure::open`], but leaves out runs, filters and lists
+    /// whose descriptions are damaged. [`survey`] lists the data that is lost with them. The next
+    /// checkpoint contains only the remaining data.
     ///
     /// # Errors
-    /// The same as [`HashedStructure::open`], if the list of runs is damaged.
+    /// The same as for [`HashedStructure::open`], if the contents, which list the runs, are
+    /// damaged.
     ///
     /// [`survey`]: super::survey
     pub fn open_salvaged(
@@ -175,7 +180,7 @@ impl HashedStructure {
             other => Err(other),
         };
         let (home, options, mut version, kept) = read(home, options, root, cut, &mut lose)?;
-        // The root that was read does not describe these contents.
+        // Mark the contents as changed, because the root that was read does not match them.
         version.stamp.contents += u64::from(has_lost);
         Ok(HashedStructure::assemble(home, options, version, kept))
     }
@@ -213,7 +218,7 @@ impl HashedStructure {
         self.version().young.len()
     }
 
-    /// Returns the number of records below the hash stores.
+    /// Returns the number of records in all parts, without those in hash stores.
     #[must_use]
     pub fn sorted_records(&self) -> u64 {
         let version = self.version();
@@ -221,7 +226,7 @@ impl HashedStructure {
         runs.map(|run| run.run.records()).sum()
     }
 
-    /// Returns the hash by which a key is located.
+    /// Returns the hash that locates a key in this structure.
     #[must_use]
     #[inline]
     pub fn hash_of(&self, key: LookupKey<'_>) -> u64 {
@@ -236,8 +241,8 @@ impl HashedStructure {
         poison_on_error(&self.shared.home.store, result)
     }
 
-    /// Publishes a version with changed contents, and releases the extents that only the previous
-    /// version used. The caller holds the lock on `kept`.
+    /// Publishes a version with changed contents. Extents that only the previous version used are
+    /// released once no reader can reach them. The caller must hold the lock on `kept`.
     pub(super) fn publish(&self, _kept: &mut HashedWriterState, mut version: HashedVersion) {
         let old = self.version();
         assert!(version.next_age >= old.next_age, "ages rise (W2)");
@@ -257,7 +262,7 @@ impl HashedStructure {
         }
     }
 
-    /// Raises the cut and leaves the contents unchanged.
+    /// Raises the cut of the structure. Its contents do not change.
     pub(super) fn raise_cut(&self, cut: SequenceNumber) {
         let _kept = self.shared.kept.lock();
         let old = self.version();
@@ -267,8 +272,8 @@ impl HashedStructure {
         });
     }
 
-    /// Writes the root of the current contents, unless it is written already. They do not change
-    /// until the cut is dropped.
+    /// Writes the root for the current contents, unless it is already written. The returned value
+    /// pins the contents: they do not change until it is dropped.
     pub(super) fn write_checkpoint_root(&self) -> Result<CheckpointRoot<'_>> {
         let HashedCore { home, options, .. } = &*self.shared;
         let mut kept = self.shared.kept.lock();
@@ -282,7 +287,7 @@ impl HashedStructure {
     }
 }
 
-/// Returns the extents of each run, filter and list of a version, keyed by the location of its
+/// Returns the extents of each run, filter and list of a version. The key is the location of the
 /// description.
 fn places(version: &HashedVersion) -> Vec<((u8, u64, u32), Vec<Extent>)> {
     let place = |pointer: &ValuePointer| (pointer.node.tier, pointer.node.offset, pointer.at);
@@ -298,20 +303,22 @@ fn places(version: &HashedVersion) -> Vec<((u8, u64, u32), Vec<Extent>)> {
     lists.chain(filters).chain(runs).collect()
 }
 
-/// Returns the extents used by `old` but not by `new`.
+/// Returns the extents of all runs, filters and lists that `old` contains and `new` does not.
 fn released_extents(old: &HashedVersion, new: &HashedVersion) -> Vec<Extent> {
     let stay: BTreeSet<(u8, u64, u32)> = places(new).into_iter().map(|(place, _)| place).collect();
     let gone = places(old).into_iter().filter(|(place, _)| !stay.contains(place));
     gone.flat_map(|(_, extents)| extents).collect()
 }
 
-/// Handles a run, filter or list that cannot be read: an error aborts opening.
+/// Callback for a run, filter or list that cannot be read. If it returns an error, opening fails
+/// with that error.
 type LossHandler<'l> = dyn FnMut(ObjectName, Error) -> Result<()> + 'l;
 
-/// Components of an opened structure.
+/// The components from which an opened structure is assembled.
 type OpenedStructure = (StructureContext, HashedOptions, HashedVersion, HashedWriterState);
 
-/// Reads a structure. `lose` is called for each run, filter or list that cannot be read.
+/// Reads the contents of a structure from its root, and opens its runs, filters and lists. `lose`
+/// is called for each of them that cannot be read.
 fn read(
     home: StructureContext,
     options: &HashedOptions,
@@ -345,7 +352,8 @@ fn read(
     Ok((home, options, version, kept))
 }
 
-/// Opens the tree above the runs of a level. `lost` contains the indexes of the runs that are lost.
+/// Opens the routing tree of a level. `runs` are the runs that could be opened, and `lost` are the
+/// indexes of those that could not. Returns `None` if the level has no run left.
 fn open_level_tree(
     store: &Arc<Store>,
     contents: &HashedContents,
@@ -372,7 +380,7 @@ fn open_level_tree(
     }
 }
 
-/// Opens the runs and filters listed in the contents.
+/// Opens the runs and filters that the contents refer to.
 fn open_runs(
     store: &Arc<Store>,
     contents: &HashedContents,
@@ -397,8 +405,8 @@ fn open_runs(
         let kept = run.map(|run| Arc::new(HashStore { age: young.age, run }));
         version.young.extend(kept);
     }
-    // If a part has lost data, the data of its hashes in the remaining hash stores becomes visible
-    // again.
+    // If a run of a part is lost, the part no longer contains all data that it had merged. Lookups
+    // of its hashes then read all remaining hash stores again.
     let least = contents.parts.iter().map(|part| part.upto).min().unwrap_or(0);
     for (number, name) in contents.parts.iter().enumerate() {
         let (mut part, mut has_lost) = (HashPartition::default(), false);
@@ -415,7 +423,8 @@ fn open_runs(
                 let lose = &mut |error| lose(ObjectName::List(number), error);
                 level.tree = open_level_tree(store, contents, tree, (&level.runs, &lost), lose)?;
             }
-            // A filter refers to runs by their numbers, so it is unusable if one is lost.
+            // A filter refers to runs by their indexes, so it cannot be used if a run of its level
+            // is lost.
             let is_whole = level.runs.len() == named.runs.len();
             has_lost |= !is_whole;
             filters.extend(named.filter.filter(|_| is_whole).map(|filter| (place, filter)));
@@ -443,8 +452,8 @@ fn open_runs(
     Ok(version)
 }
 
-/// Returns the location of a structure's root, for errors. The root is stored by the owner of the
-/// structure.
+/// Returns the location of a structure's root, for error messages. The owner of the structure
+/// stores the root, so its real location is not known here.
 pub(super) fn place() -> DiskLocation {
     DiskLocation::new(OnDiskObject::Node, "the root of a hashed structure", 0)
 }

@@ -1,4 +1,5 @@
-//! Lookups in the trees of a part: level by level, from the newest leaf to the oldest.
+//! Lookups in the routing trees of a part. Levels are searched from the newest to the oldest, and
+//! the leaves of each level likewise.
 
 use super::run::{RunLookupKey, find};
 use super::state::{HashPartition, PartitionLevel};
@@ -11,23 +12,25 @@ use alluvium_storage::Result;
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
-/// Position of a search in a part's trees.
+/// Position of a lookup in the trees of a part, from which it continues after waiting for a node.
 #[derive(Debug, Default)]
 pub(super) struct TreeSearchPosition {
-    /// Number of levels that were searched completely.
+    /// Number of levels that have been searched completely.
     level: usize,
     descent: TreeDescent,
-    /// Result of the search in the level's tree, once known: the next leaf, or the end.
+    /// Result of the descent in the tree of the current level: the next leaf to read, or
+    /// `Some(None)` if there are no more. `None` if the result is not known yet.
     next: Option<Option<usize>>,
-    /// Number of the level's newest leaves whose range deletes were applied.
+    /// Number of the level's newest leaves whose range deletes have been applied.
     applied_leaves: usize,
-    /// Number of the next leaf's records already processed.
+    /// Number of records of the next leaf that have already been passed on.
     records: usize,
 }
 
 impl TreeSearchPosition {
-    /// Passes the records of a key in the leaves of a part to `gather`. If a node is missing, the
-    /// search is pending, and a further call continues at the same position.
+    /// Passes the records of a key in the leaves of a part to `gather`, newest first. If a node
+    /// must first be read from the device, the search is pending, and the next call continues at
+    /// the same position.
     pub(super) fn search<F: NodeFetch>(
         &mut self,
         part: &HashPartition,
@@ -80,8 +83,8 @@ impl TreeSearchPosition {
         }
     }
 
-    /// Applies the range deletes of leaves down to `until`, including leaves that do not contain
-    /// the key.
+    /// Applies the range deletes of all leaves from the newest down to index `until` that have not
+    /// been applied. This includes leaves that do not contain the key.
     fn apply_range_deletes(
         &mut self,
         level: &PartitionLevel,
@@ -108,7 +111,7 @@ impl TreeSearchPosition {
         fetch: &F,
     ) -> Poll<Result<()>> {
         let LookupState { operator, known } = gather;
-        // Skip records that were processed before a node was missing.
+        // Skip the records that an earlier call passed on before it had to wait for a node.
         let (mut taken, records) = (self.records, &mut self.records);
         let mut visit = |record: StoredRecord<'_>| {
             if taken > 0 {

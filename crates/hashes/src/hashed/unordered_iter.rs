@@ -1,11 +1,12 @@
-//! Scans over all keys in hash order, merged with the memtables above the structure.
+//! Scans over all keys in hash order. They merge the structure with the memtables that are newer
+//! than it.
 //!
 //! A scan proceeds through windows of hashes. A window ends with a leaf of the run that has the
 //! most leaves in the part. The first window spans one leaf of that run, and each following window
-//! twice as many, up to a limit, so that a longer scan reads leaves in batches. The keys of
-//! memtables are sorted by hash a limited number at a time, so that a scan uses little memory and a
-//! short scan little time. All data visible to the scan's reader was committed before the scan
-//! began, so later windows see the same state.
+//! spans twice as many, up to a limit. A long scan therefore reads leaves in batches. Memtable keys
+//! are sorted by hash in batches of limited size, so that a scan needs little memory and a short
+//! scan needs little time. All data visible to the scan was committed before the scan began, so all
+//! windows see the same state.
 
 use super::run::{HashRun, OwnedHashRecord, read_window, window_end};
 use super::structure::HashedStructure;
@@ -24,15 +25,15 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// A key with its hash; ordered by hash.
+/// A key with its hash. Ordered by hash, then by key.
 type OwnedHashedKey = (u64, Box<[u8]>);
 
-/// Maximum number of memtable keys held by a scan. Small in tests, so that scans process many
+/// Maximum number of memtable keys in a batch. It is small in tests, so that scans process many
 /// batches.
 const HELD: usize = if cfg!(test) { 8 } else { 16 << 10 };
 
-/// Memtable keys in the range of a scan, sorted by hash: all keys with hashes from the start of the
-/// batch up to `last`.
+/// A batch of memtable keys in the range of a scan, sorted by hash. It has all keys from the hash
+/// at which the batch starts up to and including hash `last`.
 #[derive(Debug)]
 struct MemtableKeyBatch {
     keys: Vec<OwnedHashedKey>,
@@ -40,7 +41,7 @@ struct MemtableKeyBatch {
 }
 
 impl MemtableKeyBatch {
-    /// Returns the keys of memtables and of `records` in a window of hashes, in order.
+    /// Returns the distinct keys of the batch and of `records` in a window of hashes, in order.
     fn with(&self, records: &[(usize, OwnedHashRecord)], (first, last): (u64, u64)) -> Vec<OwnedHashedKey> {
         let begin = self.keys.partition_point(|(hash, _)| *hash < first);
         let end = self.keys.partition_point(|(hash, _)| *hash <= last);
@@ -53,32 +54,36 @@ impl MemtableKeyBatch {
     }
 }
 
-/// Maximum number of leaves of one run in a window, and approximate maximum for all runs.
+/// A window has at most `MOST_AHEAD` leaves of one run, and about `MOST_TOGETHER` leaves of all
+/// runs.
 const MOST_AHEAD: u64 = 32;
 const MOST_TOGETHER: u64 = 2048;
-/// Bytes of decided values after which a window is cut short, because separate values may be far
-/// longer than a leaf. Small in tests, so that many windows are cut short.
+/// Maximum size of the resolved keys and values of a window, in bytes. A window ends early when it
+/// is reached, because separately stored values may be far longer than a leaf. It is small in
+/// tests, so that many windows end early.
 const MOST_DECIDED: usize = if cfg!(test) { 2 << 10 } else { 128 << 10 };
-/// Bytes of records of a run after which a window is cut short, because separate keys may be far
-/// longer than a leaf. Small in tests, so that many windows are cut short.
+/// Maximum size of the records of one run in a window, in bytes. A window ends early when it is
+/// reached, because separately stored keys may be far longer than a leaf. It is small in tests, so
+/// that many windows end early.
 const MOST_READ: usize = if cfg!(test) { 4 << 10 } else { 256 << 10 };
 
-/// A scan over the keys of a range that have a value, in hash order, for a reader at one sequence
-/// number. Between calls it holds its position, the batch of memtable keys, and the decided
-/// records.
+/// A scan, in hash order, over the keys of a range that have a value at a given sequence number.
+/// Between calls it retains its position, the batch of memtable keys, and the records whose values
+/// have been resolved.
 pub struct UnorderedIter {
     hashed: HashedStructure,
     memtables: Arc<dyn MemtableOwner>,
     range: KeyRange,
     at: SequenceNumber,
     now_ms: u64,
-    /// Batch of memtable keys; `None` before it is collected.
+    /// The batch of memtable keys; `None` before it is collected.
     above: Option<MemtableKeyBatch>,
-    /// First hash of the next window; `None` after the last.
+    /// First hash of the next window, or `None` after the last window.
     next: Option<u64>,
-    /// Number of leaves of a run in the next window.
+    /// Maximum number of leaves of a run in the next window.
     ahead: u64,
-    /// In the next window, keys with the first hash up to and including this key are skipped.
+    /// Among the keys with the first hash of the next window, those up to and including this key
+    /// are skipped, because they have been returned.
     from: Option<Box<[u8]>>,
     decided: VecDeque<(Box<[u8]>, Vec<u8>)>,
     current: (Box<[u8]>, Vec<u8>),
@@ -94,8 +99,8 @@ impl fmt::Debug for UnorderedIter {
     }
 }
 
-/// Returns the run with the most leaves for an inclusive range of hashes, if any run has leaves
-/// there.
+/// Returns the run that has the most leaves for an inclusive range of hashes. Returns `None` if no
+/// run has a leaf for it.
 fn densest<'r>(runs: &[&'r HashRun], hashes: (u64, u64)) -> Result<Option<&'r HashRun>> {
     let (mut most, mut densest) = (0, None);
     for run in runs {
@@ -109,8 +114,9 @@ fn densest<'r>(runs: &[&'r HashRun], hashes: (u64, u64)) -> Result<Option<&'r Ha
 }
 
 impl HashedStructure {
-    /// Starts a scan over a range in hash order, merged from the memtables and the structure, for a
-    /// reader at `at`. Puts that expire at or before `now_ms` are invisible to it.
+    /// Starts a scan over a range in hash order. It merges the memtables with the structure, and
+    /// sees the state at sequence number `at`. Records that expire at or before `now_ms` are
+    /// invisible.
     pub fn walk(
         &self,
         memtables: Arc<dyn MemtableOwner>,
@@ -136,9 +142,10 @@ impl HashedStructure {
 }
 
 impl UnorderedIter {
-    /// Collects the next memtable keys whose hashes are at least `first`.
+    /// Collects the next batch of memtable keys. Their hashes are at least `first`.
     fn collect(&self, first: u64) -> MemtableKeyBatch {
-        // More keys than the limit may have the same hash: retry with a higher limit.
+        // If more keys than the limit have the hash `first`, the limit is doubled until all of them
+        // fit.
         let mut most = HELD;
         loop {
             if let Some(above) = self.collect_at_most(first, most) {
@@ -148,13 +155,13 @@ impl UnorderedIter {
         }
     }
 
-    /// Collects at most `most` keys; returns `None` if these do not include all keys of the first
-    /// hash.
+    /// Collects at most `most` keys. Returns `None` if that is not enough for all keys with the
+    /// lowest hash.
     fn collect_at_most(&self, first: u64, most: usize) -> Option<MemtableKeyBatch> {
         let list = self.memtables.newest_first();
         let cut = self.hashed.shared.versions.cut();
         let mut lowest: BinaryHeap<OwnedHashedKey> = BinaryHeap::new();
-        // Lowest hash of an omitted key.
+        // Lowest hash of all keys that were left out for lack of space.
         let mut without = None;
         for memtable in above(Some(&list), cut, self.at) {
             let mut cursor = memtable.cursor();
@@ -182,14 +189,14 @@ impl UnorderedIter {
         Some(MemtableKeyBatch { keys, last })
     }
 
-    /// Decides the records of the next window.
+    /// Reads the next window and resolves the value of each key in it.
     fn fill(&mut self, first: u64) -> Result<()> {
         let hashed = self.hashed.clone();
         let store = &hashed.shared.home.store;
         let known = self.above.take().filter(|above| first <= above.last);
         let above_runs = known.unwrap_or_else(|| self.collect(first));
-        // Load the list before the version: memtables that leave the list afterwards are in the
-        // version.
+        // Load the list of memtables before the version. If a memtable leaves the list in between,
+        // its records are in the version.
         let list = self.memtables.newest_first();
         let guard = store.epochs().pin();
         let version = hashed.shared.versions.peek();
@@ -214,8 +221,8 @@ impl UnorderedIter {
         }
         records.retain(|(_, record)| record.hash <= last);
         let keys = above_runs.with(&records, (first, last));
-        // Order the records of each key newest first: sources are in that order, and so are the
-        // records within each.
+        // Order the records of each key newest first. The sources are numbered from the newest to
+        // the oldest, and each source already has this order.
         records.sort_by(|(one, a), (other, b)| (a.hash, &a.key, one).cmp(&(b.hash, &b.key, other)));
         let memtables: Vec<&Arc<Memtable>> = above(Some(&list), version.stamp.cut, self.at).collect();
         let mut decided = VecDeque::new();
@@ -247,15 +254,16 @@ impl UnorderedIter {
         self.decided = decided;
         self.above = Some(above_runs);
         match full {
-            // The values are long: continue after this key, with a window of one leaf.
+            // The window has reached the size limit, so its values are long. Continue after this
+            // key with a window of one leaf.
             Some((hash, key)) => (self.next, self.from, self.ahead) = (Some(hash), Some(key), 1),
             None => (self.next, self.from) = (last.checked_add(1), None),
         }
         Ok(())
     }
 
-    /// Adds the records of a run in a window, and returns the last hash of the window, which is
-    /// lowered if the records are long.
+    /// Adds the records that a run has in a window. Returns the last hash of the window, which is
+    /// lower than before if the records exceed the size limit.
     fn read_of(
         &self,
         run: &HashRun,
@@ -271,7 +279,8 @@ impl UnorderedIter {
             }
             bytes += record.key.len() + record.operand.len();
             if bytes >= MOST_READ {
-                // All records of a hash must be in the same window.
+                // End the window with this hash, not within it: all records with the same hash must
+                // be in one window.
                 last = record.hash;
             }
             if self.range.contains(&record.key) {
@@ -282,7 +291,7 @@ impl UnorderedIter {
         Ok(last)
     }
 
-    /// Returns the value of a key.
+    /// Returns the value of a key, or `None` if the key has no visible value.
     fn decide(
         &self,
         key: LookupKey<'_>,
@@ -325,14 +334,14 @@ impl UnorderedIter {
 
 #[cfg(test)]
 impl UnorderedIter {
-    /// Returns the bytes of the decided values.
+    /// Returns the total size in bytes of the values that have been resolved and not yet returned.
     pub(super) fn decided_bytes(&self) -> usize {
         self.decided.iter().map(|(_, value)| value.len()).sum()
     }
 }
 
 impl contract::DictionaryScan for UnorderedIter {
-    /// Positions the scan after `key` in hash order: at the key that follows it in a scan.
+    /// Positions the scan at the first key after `key` in hash order.
     fn seek(&mut self, key: &[u8]) {
         self.decided.clear();
         self.above = None;

@@ -1,4 +1,4 @@
-//! Building an index from records in any order.
+//! Builds an index from records that arrive in any order.
 
 use super::data::DataWriter;
 use super::error::{Error, Result};
@@ -11,10 +11,10 @@ use alluvium_filters::trie::TrieCodes;
 use alluvium_storage::sort::{EqualKeyPolicy, ExternalSorter, SortOptions, SortRecordLayout};
 use std::sync::Arc;
 
-/// Builds an index. An existing index with the same name is not changed until
-/// [`StaticIndexBuilder::finish`] has written everything.
+/// Builds an index. If an index with the same name exists, it remains in use until
+/// [`StaticIndexBuilder::finish`] has written the new one completely.
 ///
-/// If a key is pushed several times, the last value is used.
+/// If a key is pushed several times, the index contains only the value that was pushed last.
 #[derive(Debug)]
 pub struct StaticIndexBuilder {
     site: IndexFiles,
@@ -24,7 +24,8 @@ pub struct StaticIndexBuilder {
     record: Vec<u8>,
 }
 
-/// Returns the options of an index's sorter.
+/// Returns the options for sorting the records of an index. Among records with the same key, only
+/// the last one is kept.
 pub(super) fn sort_options(memory_bytes: usize, layout: SortRecordLayout) -> SortOptions {
     SortOptions {
         equal: EqualKeyPolicy::KeepLast,
@@ -34,10 +35,10 @@ pub(super) fn sort_options(memory_bytes: usize, layout: SortRecordLayout) -> Sor
 }
 
 impl StaticIndexBuilder {
-    /// Starts building the index with this name.
+    /// Starts building the index with the given name.
     ///
     /// # Errors
-    /// [`Error::BadOption`], and I/O errors.
+    /// [`Error::BadOption`] if an option is invalid; I/O errors.
     pub fn new(
         directory: Arc<dyn Directory>,
         name: &str,
@@ -63,7 +64,8 @@ impl StaticIndexBuilder {
     /// Adds a record.
     ///
     /// # Errors
-    /// [`Error::Length`], and errors of sorting.
+    /// [`Error::Length`] if the key or value does not have the index's fixed length; errors from
+    /// sorting.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         verify_key(&self.options, key)?;
         verify_value(&self.options, value)?;
@@ -76,12 +78,12 @@ impl StaticIndexBuilder {
         Ok(())
     }
 
-    /// Sorts the records, writes them and their index, and makes both durable. Returns the number
-    /// of records.
+    /// Sorts the records, writes the data file and the index file, and makes both durable. Returns
+    /// the number of records in the index.
     ///
     /// # Errors
-    /// [`Error::SameHash`], errors of sorting, and I/O errors. The previous index is then
-    /// unchanged.
+    /// [`Error::SameHash`], errors from sorting, and I/O errors. An existing index is unchanged in
+    /// these cases.
     pub fn finish(self) -> Result<u64> {
         let codes = TrieCodes::new(self.options.hmax);
         let mut sorted = self.sorter.finish()?;
@@ -118,7 +120,7 @@ pub(super) fn verify_value(options: &StaticIndexOptions, value: &[u8]) -> Result
     })
 }
 
-/// Writes records in hash order together with their index.
+/// Writes records that arrive in hash order, and builds their index at the same time.
 #[derive(Debug)]
 pub(super) struct IndexOutput<'s> {
     site: &'s IndexFiles,
@@ -149,7 +151,7 @@ impl<'s> IndexOutput<'s> {
         })
     }
 
-    /// Adds the next record: its key followed by its value.
+    /// Adds the next record, which consists of its key followed by its value.
     pub(super) fn push(&mut self, hash: [u8; HASH_BYTES], record: &[u8]) -> Result<()> {
         let (key, value) = record.split_at(self.options.shape.key_bytes as usize);
         match &mut self.last {
@@ -172,7 +174,8 @@ impl<'s> IndexOutput<'s> {
         self.data.push(key, value)
     }
 
-    /// Makes everything durable and renames the files.
+    /// Makes both files durable and renames them to their final names. Returns the number of
+    /// records.
     pub(super) fn finish(self) -> Result<u64> {
         assert!(self.data.records() < u64::MAX, "records were counted");
         let (records, id) = self.data.finish()?;
@@ -183,7 +186,7 @@ impl<'s> IndexOutput<'s> {
     }
 }
 
-/// Returns the header of an index.
+/// Returns the header of an index file. `data` is the ID of its data file.
 pub(super) fn header(options: &StaticIndexOptions, records: u64, data: u64) -> IndexFileHeader {
     IndexFileHeader {
         kind: options.kind,

@@ -1,4 +1,4 @@
-//! Check of an index: reads all records and compares them with the index.
+//! Consistency check of an index. It reads all records and compares them with the index.
 
 use super::data::DataReader;
 use super::error::{Error, Result};
@@ -7,7 +7,7 @@ use super::open::StaticIndex;
 use super::options::StaticIndexKind;
 use alluvium_filters::{pachash, trie};
 
-/// Amount of data read by a check.
+/// Number of records and blocks that a check has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexCheckTotals {
     pub records: u64,
@@ -15,11 +15,11 @@ pub struct IndexCheckTotals {
 }
 
 impl StaticIndex {
-    /// Reads every record and checks that its block is intact, that its hash is greater than the
-    /// previous one (I3), and that the index leads to its block.
+    /// Reads all records. Checks that each block is intact, that the hashes are ascending (I3), and
+    /// that the index locates each record in its block.
     ///
     /// # Errors
-    /// [`Error::Damaged`] or [`Error::Filter`] for the first violation.
+    /// [`Error::Damaged`] or [`Error::Filter`] for the first violation that is found.
     pub fn check(&self) -> Result<IndexCheckTotals> {
         let (header, file) = (&self.header, self.device.name());
         let per_block = header.shape.block_records();
@@ -62,7 +62,8 @@ impl StaticIndex {
         })
     }
 
-    /// Checks the internal consistency of the tries or the block index.
+    /// Checks that the tries, or the block index, are consistent in themselves. The records are not
+    /// read.
     fn check_index(&self) -> Result<()> {
         let violations: Vec<String> = match self.header.kind {
             StaticIndexKind::Blocks => {

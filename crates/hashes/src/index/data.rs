@@ -1,4 +1,4 @@
-//! Sequential writing and reading of the file of records.
+//! Sequential writer and reader of the data file, which contains the records of an index.
 
 use super::error::{Error, Result};
 use super::format::{begin_id, open_block, seal_block};
@@ -7,22 +7,24 @@ use alluvium_base::Purpose;
 use alluvium_device::{AlignedBuffer, Device, IoBatch, Ticket};
 use std::sync::Arc;
 
-/// Approximate bytes read or written at once.
+/// Approximate number of bytes that are written or read in one I/O operation.
 const AT_ONCE: usize = 1 << 20;
 
-/// Returns the bytes of the blocks read or written at once.
+/// Returns the number of bytes that are written or read in one I/O operation. It is a multiple of
+/// the block size.
 fn at_once(shape: &FixedRecordLayout) -> usize {
     let block = shape.block_bytes as usize;
     (AT_ONCE / block).max(1) * block
 }
 
-/// Writes records in hash order.
+/// Writes a data file from records that arrive in hash order.
 #[derive(Debug)]
 pub(super) struct DataWriter {
     device: Arc<dyn Device>,
     shape: FixedRecordLayout,
     buffer: AlignedBuffer,
-    /// Start of the current block in the buffer, and the bytes used in it.
+    /// `block_at` is the offset of the current block in the buffer, and `used` is the number of
+    /// bytes used in that block.
     block_at: usize,
     used: usize,
     pending: Option<Ticket>,
@@ -33,7 +35,7 @@ pub(super) struct DataWriter {
 }
 
 impl DataWriter {
-    /// Starts a file of about `expected` records, and reserves space for them.
+    /// Starts a data file that will have about `expected` records, and allocates space for them.
     pub(super) fn new(
         device: Arc<dyn Device>,
         seed: u64,
@@ -89,7 +91,8 @@ impl DataWriter {
         Ok(())
     }
 
-    /// Submits the filled blocks, and reuses the buffer of the previous ones.
+    /// Submits the completed blocks for writing, and continues with the buffer of the previous
+    /// write.
     fn flush(&mut self) -> Result<()> {
         if self.block_at == 0 {
             return Ok(());
@@ -120,8 +123,8 @@ impl DataWriter {
         Ok(ticket.take_buffers()?.pop())
     }
 
-    /// Writes the remaining data, makes it durable, and returns the number of records and the
-    /// file's id.
+    /// Writes the remaining records and makes the file durable. Returns the number of records and
+    /// the ID of the file.
     pub(super) fn finish(mut self) -> Result<(u64, u64)> {
         if self.used > 0 {
             self.close_block()?;
@@ -136,7 +139,7 @@ impl DataWriter {
     }
 }
 
-/// Reads records in hash order, with read-ahead.
+/// Reads the records of a data file in hash order, with read-ahead.
 #[derive(Debug)]
 pub(super) struct DataReader<'d> {
     device: &'d dyn Device,
@@ -144,9 +147,10 @@ pub(super) struct DataReader<'d> {
     records: u64,
     buffer: Option<AlignedBuffer>,
     coming: Option<Ticket>,
-    /// Bytes of the file requested so far.
+    /// Number of bytes of the file that have been requested.
     asked: u64,
-    /// Number of the next record, and of the first block in the buffer.
+    /// `next` is the number of the record that is returned next, and `first_block` is the number of
+    /// the first block in the buffer.
     next: u64,
     first_block: u64,
     id: u64,
@@ -174,7 +178,8 @@ impl<'d> DataReader<'d> {
         reader
     }
 
-    /// Returns the id of the blocks read so far; after the last record, that of the file.
+    /// Returns the ID computed from the blocks read so far. After the last record it is the ID of
+    /// the file.
     pub(super) fn id(&self) -> u64 {
         self.id
     }
@@ -194,7 +199,7 @@ impl<'d> DataReader<'d> {
         self.asked += len;
     }
 
-    /// Returns the next record; `None` after the last.
+    /// Returns the next record, or `None` after the last record.
     pub(super) fn next(&mut self) -> Result<Option<&[u8]>> {
         if self.next == self.records {
             return Ok(None);
@@ -211,7 +216,7 @@ impl<'d> DataReader<'d> {
         Ok(Some(&buffer[start..start + bytes]))
     }
 
-    /// Moves to a block and verifies it.
+    /// Makes a block the current one: waits until it is read, and verifies it.
     fn enter(&mut self, block: u64) -> Result<()> {
         let size = self.shape.block_bytes as usize;
         let has = |buffer: &AlignedBuffer| ((block - self.first_block) as usize) < buffer.len() / size;

@@ -1,11 +1,11 @@
-//! Errors of an index of static data.
+//! Errors of indexes of static data.
 
 use thiserror::Error;
 
-/// Result of building, updating or reading an index.
+/// Result of building, updating or reading an index of static data.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Error of building, updating or reading an index.
+/// Error of building, updating or reading an index of static data.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,20 +16,20 @@ pub enum Error {
     /// The tries or the block index are damaged or invalid.
     #[error(transparent)]
     Filter(#[from] alluvium_filters::Error),
-    /// Data read differs from data written.
+    /// The data that was read is not the data that was written.
     #[error(
         "damaged {file} at offset {offset}: expected {expected}, found {found}; rebuild the index from its source"
     )]
     Damaged {
         file: String,
-        /// Offset of the damaged data.
+        /// Offset of the damaged data in the file, in bytes.
         offset: u64,
-        /// Description of the expected data.
+        /// Description of the data that was expected.
         expected: String,
-        /// Description of the data found.
+        /// Description of the data that was found.
         found: String,
     },
-    /// The file has a newer format version.
+    /// The file was written by a newer version, in a format that this version does not know.
     #[error(
         "{file} has format version {found}, but this version of Alluvium reads versions up to {supported}: upgrade Alluvium"
     )]
@@ -38,10 +38,10 @@ pub enum Error {
         found: u32,
         supported: u32,
     },
-    /// A key or a value does not have the fixed length of the index.
+    /// A key or a value does not have the fixed length that the index requires.
     #[error("the {what} has {found} bytes, but the index needs {expected}")]
     Length {
-        /// `key` or `value`.
+        /// Either `key` or `value`.
         what: &'static str,
         expected: u32,
         found: usize,
@@ -49,20 +49,21 @@ pub enum Error {
     /// Two keys have the same 128-bit hash.
     #[error("the keys {one} and {other} have the same hash: build the index with another seed")]
     SameHash {
-        /// One key, in hexadecimal digits.
+        /// One of the two keys, in hexadecimal digits.
         one: String,
         other: String,
     },
     #[error("option {option}: {why}")]
     BadOption {
         option: &'static str,
-        /// What is wrong, and which values are valid.
+        /// The reason why the value is invalid, and which values are valid.
         why: String,
     },
 }
 
 impl Error {
-    /// Returns whether a resource was exhausted: space on the disk, open files, or memory.
+    /// Returns whether the operation failed because a resource was exhausted: disk space, open
+    /// files or memory.
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {
@@ -72,7 +73,7 @@ impl Error {
         }
     }
 
-    /// Returns whether the error is damage to stored data.
+    /// Returns whether the error reports damage to stored data.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         matches!(

@@ -46,9 +46,9 @@ use std::sync::Arc;
 /// Filter of a run. It returns false for most hashes that the run does not contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HashRunFilter {
-    /// Disjoint parts; a complete filter is a single part. Large parts are mapped instead of being
-    /// allocated on the heap: several megabytes come and go, and an allocator would retain a
-    /// multiple of the memory in use.
+    /// Disjoint parts of the filter; a complete filter has a single part. Large parts are mapped
+    /// memory instead of heap allocations, because filters of several megabytes are often created
+    /// and dropped, and an allocator would retain a multiple of the memory in use.
     parts: Arc<[listed::ListedFilter<ZeroedBuffer>]>,
 }
 

@@ -1,5 +1,5 @@
-//! Encoding of the lists of routing trees, version 1, and of trees in the contents of a structure.
-//! All integers are little-endian; a *varint* is LEB128 of at most 10 bytes.
+//! On-disk encoding of the lists of routing trees, version 1, and of the trees in the contents of a
+//! structure. All integers are little-endian; a *varint* is LEB128 of at most 10 bytes.
 //!
 //! The description of a list:
 //!
@@ -19,11 +19,12 @@
 //!     32        a listing of its pages: `hashed/lists/format.rs`
 //! ```
 //!
-//! The payload of a node's entry consists, from the lowest bit, of a check character, a next
-//! character and a child. The digest of a leaf has prefixes of 40 bits, the digest of a tree those
-//! of the next height; payloads are the bits that follow.
+//! The payload of an entry of a node consists of a check character, a next character and a child,
+//! from the lowest bit to the highest. The digest of a leaf has prefixes of 40 bits. The digest of
+//! a tree has prefixes as long as those of the next height. The payload of an entry of a digest
+//! consists of the bits of the hash that follow the prefix.
 //!
-//! The tree of a level in the contents of a structure:
+//! The tree of a level is encoded in the contents of a structure as follows:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -130,7 +131,7 @@ fn read(
     })
 }
 
-/// Decoder of optional pointers in a structure's contents.
+/// Callback that decodes an optional pointer in the contents of a structure.
 pub(in crate::hashed) type PointerDecoder<'p, E> =
     dyn Fn(&mut ByteReader<'_>) -> std::result::Result<Option<ValuePointer>, E> + 'p;
 
@@ -188,7 +189,7 @@ impl TreeName {
         self.root.encode(out);
     }
 
-    /// Decodes the tree of `runs` runs (V1).
+    /// Decodes the tree of a level with `runs` runs, and checks its shape (V1).
     pub(in crate::hashed) fn decode<E: From<TruncatedInput> + From<String>>(
         reader: &mut ByteReader<'_>,
         (skipped_bits, character_bits): (u8, u8),

@@ -1,19 +1,19 @@
-//! Division of a hash into the prefix of a height, its check character, and the character after its
-//! prefix.
+//! Division of a hash into the fields that a tree of a given height uses: the prefix, the check
+//! digit, and the next digit, which follows the prefix.
 
 use crate::hashed::lists;
 use alluvium_storage::{Error, Result};
 
-/// Maximum length of a prefix in bits.
+/// Maximum length of a prefix, in bits.
 pub(super) const MOST_PREFIX_BITS: u32 = lists::MOST_PREFIX_BITS as u32;
-/// Minimum bits of a prefix before its characters, so that at most 56 bits follow a prefix.
+/// Minimum value of `base_bits`. It ensures that at most 56 bits of a hash follow a prefix.
 const LEAST_BASE_BITS: u32 = 8;
 
-/// Logarithm of the number of lists merged at once. Small in tests, so that hashes are rewritten
-/// often.
+/// Base-2 logarithm of the number of lists that are merged at once. It is small in tests, so that
+/// hashes are rewritten often.
 const SOURCES_LOG: u8 = if cfg!(test) { 2 } else { 8 };
 
-/// How the hashes of a forest are cut.
+/// How the trees of a part divide hashes into fields. A *character* is a digit of a hash in base λ.
 ///
 /// ```
 /// use alluvium_hashes::hashed::trees::HashLayout;
@@ -27,16 +27,17 @@ const SOURCES_LOG: u8 = if cfg!(test) { 2 } else { 8 };
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashLayout {
-    /// Number of first bits of a hash, which are the same for the whole part.
+    /// Number of leading bits of a hash that are the same in the whole part and therefore ignored.
     pub skipped_bits: u8,
-    /// Bits of a prefix before the characters of its height: log2 of a leaf's records.
+    /// Length of the prefix at height 0, in bits: the base-2 logarithm of the number of records of
+    /// a leaf. The prefix is one character longer for each unit of height.
     pub base_bits: u8,
-    /// Bits of a character: log2 λ.
+    /// Length of a character, in bits: log2 λ.
     pub character_bits: u8,
 }
 
 impl HashLayout {
-    /// Returns the cut for a forest whose first leaf has about `records` records.
+    /// Returns the layout for new trees whose first leaf has about `records` records.
     #[must_use]
     pub fn of_leaf(skipped_bits: u8, character_bits: u8, records: u64) -> HashLayout {
         let log = 64 - records.max(1).saturating_sub(1).leading_zeros();
@@ -49,15 +50,15 @@ impl HashLayout {
         }
     }
 
-    /// Returns the length in bits of the prefix of a height.
+    /// Returns the length of the prefix at a height, in bits.
     #[must_use]
     #[inline]
     pub fn prefix_bits(&self, height: u8) -> u32 {
         u32::from(self.base_bits) + u32::from(height) * u32::from(self.character_bits)
     }
 
-    /// Returns whether a hash is long enough for a prefix, a next character and a check character
-    /// of a height that do not overlap.
+    /// Returns whether a hash has enough bits for the prefix, the next digit and the check digits
+    /// of a height without an overlap.
     #[must_use]
     pub fn fits(&self, height: u8) -> bool {
         let prefix = self.prefix_bits(height);
@@ -65,10 +66,10 @@ impl HashLayout {
         prefix <= MOST_PREFIX_BITS && u32::from(self.skipped_bits) + prefix + characters <= 64
     }
 
-    /// Checks that trees can have this height.
+    /// Checks that the layout is valid for trees of this height.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if they cannot.
+    /// [`Error::BadOption`] if it is not.
     pub fn validate(&self, height: u8) -> Result<()> {
         let is_one = self.skipped_bits <= 12
             && (1..=8).contains(&self.character_bits)
@@ -84,20 +85,20 @@ impl HashLayout {
         }
     }
 
-    /// Returns the number of bits of a hash after the skipped bits.
+    /// Returns the number of bits of a hash that follow the skipped bits.
     #[must_use]
     pub fn own_bits(&self) -> u32 {
         64 - u32::from(self.skipped_bits)
     }
 
-    /// Returns the first `bits` bits of a hash after the skipped bits.
+    /// Returns the first `bits` bits of a hash that follow the skipped bits.
     #[must_use]
     #[inline]
     pub fn first(&self, hash: u64, bits: u32) -> u64 {
         (hash << self.skipped_bits) >> (64 - bits)
     }
 
-    /// Returns the prefix of a height.
+    /// Returns the prefix of a hash at a height.
     #[must_use]
     #[inline]
     pub fn prefix(&self, hash: u64, height: u8) -> u64 {
@@ -108,7 +109,8 @@ impl HashLayout {
         (bits & ((1 << self.character_bits) - 1)) as u16
     }
 
-    /// Returns the check character of a height, counted from the end of the hash.
+    /// Returns the check digit of a hash at a height. Height 1 uses the last digit of the hash, and
+    /// each further height uses the digit before.
     #[must_use]
     #[inline]
     pub fn check(&self, hash: u64, height: u8) -> u16 {
@@ -116,15 +118,15 @@ impl HashLayout {
         self.character(hash.checked_shr(behind).unwrap_or(0))
     }
 
-    /// Returns the character after the prefix of a height.
+    /// Returns the next digit of a hash at a height: the digit that follows the prefix.
     #[must_use]
     #[inline]
     pub fn next(&self, hash: u64, height: u8) -> u16 {
         self.character(self.first(hash, self.prefix_bits(height) + u32::from(self.character_bits)))
     }
 
-    /// Returns the sketch of a height: the check character in the lower bits, the next character
-    /// above.
+    /// Returns the sketch of a hash at a height. The lower bits are the check digit, and the bits
+    /// above it are the next digit.
     #[must_use]
     #[inline]
     pub fn sketch(&self, hash: u64, height: u8) -> u64 {
@@ -136,15 +138,16 @@ impl HashLayout {
         1 << self.character_bits
     }
 
-    /// Returns β: at every β-th height, hashes are rewritten in the order of a longer prefix
-    /// (Conway §2.7). At most 256 lists, or λ, are merged at once.
+    /// Returns β. At every β-th height, hashes are rewritten in the order of a longer prefix
+    /// (Conway §2.7). β is chosen so that at most 256 lists, or λ lists if λ is greater, are merged
+    /// at once.
     #[must_use]
     pub fn beta(&self) -> u8 {
         (SOURCES_LOG / self.character_bits).max(1)
     }
 
-    /// Returns the height of the lists of hashes that a full tree of this height passes up; 0 is
-    /// that of leaves.
+    /// Returns the height of the digests from which the parent of a full tree of this height is
+    /// built. Height 0 stands for the digests of leaves.
     #[must_use]
     pub fn source_height(&self, height: u8) -> u8 {
         let beta = self.beta();
@@ -154,7 +157,7 @@ impl HashLayout {
         }
     }
 
-    /// Returns whether a full tree of a height writes its hashes to a single list.
+    /// Returns whether the hashes of a full tree of this height are rewritten to a single digest.
     #[must_use]
     pub fn is_queued(&self, height: u8) -> bool {
         height > 0 && height.is_multiple_of(self.beta())
@@ -174,8 +177,8 @@ mod tests {
                     cut.validate(1).unwrap();
                     for height in (1..40).take_while(|&height| cut.fits(height)) {
                         cut.validate(height).unwrap();
-                        // The prefix and the next character use the first bits; the check character
-                        // uses bits after all of these.
+                        // The prefix and the next digit are at the beginning of the hash. The check
+                        // digits are after them.
                         let first = cut.prefix_bits(height) + u32::from(character);
                         let behind = u32::from(height) * u32::from(character);
                         assert!(u32::from(skipped) + first + behind <= 64);

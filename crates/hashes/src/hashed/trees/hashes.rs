@@ -1,4 +1,5 @@
-//! Merges the hashes of several digests, ordered by prefix, then in log order.
+//! Merges the hashes of several digests. The result is ordered by prefix, and hashes with the same
+//! prefix stay in the order of their age.
 
 use super::{ListHeader, RoutingList, RoutingListCursor};
 use crate::hashed::lists::PageSource;
@@ -9,33 +10,34 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-/// Number of pages read ahead from all digests together.
+/// Total number of pages that are read ahead, over all digests.
 const AHEAD: u64 = 1024;
 
-/// A merge of digests, oldest first.
+/// A merge of several digests, which are given oldest first.
 #[derive(Debug)]
 pub(super) struct DigestMerger {
     sources: Vec<DigestSource>,
-    /// Next prefix of each source. Of equal prefixes, that of the older source comes first.
+    /// Priority queue of the next prefix of each source. Among equal prefixes, that of the older
+    /// source comes first.
     next: BinaryHeap<Reverse<(u64, usize)>>,
-    /// The kind that all sources have.
+    /// The header that all sources have in common.
     head: ListHeader,
-    /// Length in bits of the prefixes by which hashes are returned.
+    /// Length of the prefix by which the result is ordered, in bits.
     prefix_bits: u32,
-    /// Hashes with the same source prefix, in reverse order.
+    /// Hashes with the same prefix in the sources, in reverse order, which are returned next.
     group: Vec<u64>,
 }
 
 #[derive(Debug)]
 struct DigestSource {
     cursor: RoutingListCursor<'static>,
-    /// The hash whose prefix is in the heap.
+    /// The current hash of the source. Its prefix is in the priority queue.
     hash: u64,
 }
 
 impl DigestMerger {
-    /// Starts a merge of digests of the same kind. The digests of trees must be ordered by prefixes
-    /// no longer than `prefix_bits`.
+    /// Starts a merge of digests that have the same header. If they are digests of trees, they must
+    /// be ordered by a prefix of at most `prefix_bits` bits.
     pub(super) fn new(store: &Arc<Store>, digests: &[RoutingList], prefix_bits: u32) -> Result<DigestMerger> {
         let head = digests.first().expect("a tree has leaves").head();
         assert!(
@@ -69,13 +71,14 @@ impl DigestMerger {
         Ok(hashes)
     }
 
-    /// Returns the number of hashes.
+    /// Returns the number of hashes in all sources together.
     pub(super) fn len(&self) -> u64 {
         let entries = self.sources.iter().map(|source| source.cursor.of().entries());
         entries.sum()
     }
 
-    /// Returns the prefix by which sources are merged: the shorter of theirs and the requested one.
+    /// Returns the prefix of a hash by which the sources are merged. Its length is the smaller of
+    /// two: the length by which the sources are ordered, and the requested length.
     fn key(&self, hash: u64) -> u64 {
         let bits = self.prefix_bits.min(self.head.prefix_bits());
         self.head.cut.first(hash, bits)
@@ -92,7 +95,7 @@ impl DigestMerger {
         Ok(())
     }
 
-    /// Returns the next hash, without its skipped bits; `None` after the last.
+    /// Returns the next hash without its skipped bits, or `None` after the last hash.
     pub(super) fn next(&mut self) -> Result<Option<u64>> {
         if let Some(hash) = self.group.pop() {
             return Ok(Some(hash));
@@ -106,8 +109,9 @@ impl DigestMerger {
             self.advance(source)?;
             return Ok(Some(hash));
         }
-        // A longer prefix changes the order among hashes with the same shorter prefix. The sort is
-        // stable, so hashes with the same longer prefix stay in log order.
+        // The sources are ordered by a shorter prefix. Collect all hashes with this prefix and sort
+        // them by the longer prefix. The sort is stable, so hashes with the same longer prefix stay
+        // in the order of their age.
         while let Some(&Reverse((next, source))) = self.next.peek()
             && next == key
         {

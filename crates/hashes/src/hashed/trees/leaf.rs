@@ -1,5 +1,5 @@
-//! Writing the hashes of a run while a merge writes the run: the digest of a leaf, or the node
-//! above a settled run.
+//! Writes the list of a run's hashes while a merge writes the run. The list is the digest of a
+//! leaf, or the node above a settled run.
 
 use super::tree::{LevelTree, RoutingNode};
 use super::{HashLayout, ListHeader, RoutingListWriter, WrittenRoutingList};
@@ -9,7 +9,7 @@ use alluvium_storage::node::WriterOptions;
 use alluvium_storage::store::Store;
 use std::sync::Arc;
 
-/// Writer of distinct, ascending hashes.
+/// Writer of the hashes of a run, which arrive in ascending order.
 #[derive(Debug)]
 pub(in crate::hashed) struct LeafWriter {
     writer: RoutingListWriter,
@@ -17,7 +17,9 @@ pub(in crate::hashed) struct LeafWriter {
 }
 
 impl LeafWriter {
-    /// Starts the list for a run of about `records` records. `levels` are the levels of the part.
+    /// Starts the list for a run of about `records` records in a part with the given levels. If
+    /// `is_settled` is true, it is the node above a settled run; otherwise it is the digest of a
+    /// leaf.
     pub(in crate::hashed) fn new(
         store: &Arc<Store>,
         options: WriterOptions,
@@ -48,7 +50,7 @@ impl LeafWriter {
         self.writer.head().is_node()
     }
 
-    /// Adds the hash of a record.
+    /// Adds the hash of a record. A repeated hash is added only once.
     pub(in crate::hashed) fn push(&mut self, hash: u64) -> Result<()> {
         if self.last == Some(hash) {
             return Ok(());
@@ -64,20 +66,22 @@ impl LeafWriter {
     }
 }
 
-/// Returns the roots of a part's trees that accept leaves, starting with height 1.
+/// Returns the roots of the trees in a part that accept leaves. The first has height 1, and a level
+/// without a tree yields `None`.
 fn growing(levels: &[PartitionLevel]) -> impl Iterator<Item = Option<&RoutingNode>> {
     let trees = levels.iter().map(|level| level.tree.as_ref());
     let growing = trees.take_while(|tree| tree.is_none_or(|tree| !tree.is_settled));
     growing.map(|tree| tree.map(|tree: &LevelTree| &tree.root))
 }
 
-/// Returns the cut of the trees that accept leaves, if there are any.
+/// Returns the layout of the trees that accept leaves, or `None` if there are no such trees.
 fn growing_cut(levels: &[PartitionLevel]) -> Option<HashLayout> {
     growing(levels).flatten().map(|root| root.cut).next()
 }
 
-/// Returns whether the trees cannot accept another leaf of about `records` records, because hashes
-/// are too short for another level, or leaves were much smaller when the first one was added.
+/// Returns whether the trees cannot accept another leaf of about `records` records. This is the
+/// case if hashes have too few bits for another level, or if `records` is much larger than the
+/// first leaf was.
 pub(in crate::hashed) fn is_spent(levels: &[PartitionLevel], records: u64) -> bool {
     let Some(cut) = growing_cut(levels) else {
         return false;

@@ -1,4 +1,5 @@
-//! Writing a list: the sketches of a node, or the hashes of a leaf or a tree.
+//! Writer of a list of a routing tree: the sketches of a node, or a digest, which has the hashes of
+//! a leaf or of a tree.
 
 use super::hash_layout::MOST_PREFIX_BITS;
 use super::{HashLayout, RoutingListDescription, WrittenRoutingList};
@@ -8,36 +9,38 @@ use alluvium_storage::node::WriterOptions;
 use alluvium_storage::store::Store;
 use std::sync::Arc;
 
-/// The kind of a list, by which a reader checks that it is the expected one.
+/// Header of a list. It identifies the kind of the list, so that a reader can check that it has
+/// opened the expected list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListHeader {
-    /// How its hashes are cut.
+    /// How hashes are divided into fields.
     pub cut: HashLayout,
-    /// Height of its tree; 0 for the digest of a leaf.
+    /// Height of the tree to which the list belongs; 0 for the digest of a leaf.
     pub height: u8,
-    /// Number of children of a node; 0 for a digest.
+    /// Number of children of the node; 0 for a digest.
     pub children: u16,
 }
 
 impl ListHeader {
-    /// Returns whether the list is a node's.
+    /// Returns whether this is the list of a node and not a digest.
     #[must_use]
     pub fn is_node(&self) -> bool {
         self.children > 0
     }
 
-    /// Returns the length in bits of the prefix by which the list is ordered.
+    /// Returns the length in bits of the prefix by which the entries are ordered.
     #[must_use]
     pub fn prefix_bits(&self) -> u32 {
         match (self.is_node(), self.height) {
             (true, height) => self.cut.prefix_bits(height),
             (false, 0) => MOST_PREFIX_BITS,
-            // The length that the parent of the tree needs.
+            // A digest of a tree is ordered by the prefix that the parent of the tree uses.
             (false, height) => self.cut.prefix_bits(height + 1),
         }
     }
 
-    /// Returns the bits of a payload: a sketch and a child, or the rest of a hash.
+    /// Returns the length of a payload in bits. The payload of a node's entry is a sketch and a
+    /// child; that of a digest's entry is the rest of the hash.
     #[must_use]
     pub fn payload_bits(&self) -> u32 {
         match self.is_node() {
@@ -46,10 +49,10 @@ impl ListHeader {
         }
     }
 
-    /// Checks the validity of the fields.
+    /// Checks that the fields are valid and consistent.
     ///
     /// # Errors
-    /// [`alluvium_storage::Error::BadOption`] if they are invalid.
+    /// [`alluvium_storage::Error::BadOption`] if they are not.
     pub fn validate(&self) -> Result<()> {
         let above = u8::from(!self.is_node());
         self.cut.validate(self.height.saturating_add(above))?;
@@ -63,7 +66,8 @@ impl ListHeader {
         }
     }
 
-    /// Returns the entry of a hash. For a node, `child` is the child that contains the hash.
+    /// Returns the list entry for a hash. For a node, `child` is the index of the child that
+    /// contains the hash; for a digest it is ignored.
     #[must_use]
     pub fn entry(&self, hash: u64, child: usize) -> PrefixSketch {
         let prefix = self.cut.first(hash, self.prefix_bits());
@@ -74,14 +78,14 @@ impl ListHeader {
         PrefixSketch { prefix, payload }
     }
 
-    /// Returns the hash of a digest's entry, without the skipped bits.
+    /// Returns the hash, without its skipped bits, that an entry of a digest represents.
     #[must_use]
     pub fn hash(&self, entry: PrefixSketch) -> u64 {
         entry.prefix << self.payload_bits() | entry.payload
     }
 }
 
-/// Writer of a list. If it is dropped unfinished, its space is freed.
+/// Writer of a list. If it is dropped before it is finished, its space is freed.
 #[derive(Debug)]
 pub struct RoutingListWriter {
     store: Arc<Store>,
@@ -91,10 +95,11 @@ pub struct RoutingListWriter {
 }
 
 impl RoutingListWriter {
-    /// Starts a list of about `expected` entries.
+    /// Starts a list that will have about `expected` entries.
     ///
     /// # Errors
-    /// If the store accepts no changes.
+    /// If the header is invalid, or if the store accepts no changes because an earlier I/O error
+    /// has poisoned it.
     pub fn new(
         store: &Arc<Store>,
         options: WriterOptions,
@@ -111,19 +116,19 @@ impl RoutingListWriter {
         })
     }
 
-    /// Returns the kind of the list.
+    /// Returns the header of the list.
     #[must_use]
     pub fn head(&self) -> ListHeader {
         self.head
     }
 
-    /// Returns the number of entries.
+    /// Returns the number of entries appended.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.sketches.entries()
     }
 
-    /// Appends an entry. Prefixes must be ascending.
+    /// Appends an entry. Its prefix must not be less than the previous prefix.
     ///
     /// # Errors
     /// A full disk; I/O errors.
@@ -131,7 +136,8 @@ impl RoutingListWriter {
         self.sketches.push(entry)
     }
 
-    /// Writes the remaining data and the description.
+    /// Writes the remaining entries and the description. `hidden` is the number of entries that
+    /// probably belong to superseded records.
     ///
     /// # Errors
     /// A full disk; I/O errors.

@@ -1,4 +1,4 @@
-//! Trees as represented in the contents of a structure.
+//! Encoded references to the lists of routing trees, as stored in the contents of a structure.
 
 use super::tree::{LevelTree, RoutingChild, RoutingNode};
 use super::{HashLayout, ListHeader, RoutingList};
@@ -6,48 +6,50 @@ use alluvium_dictionary::value_log::ValuePointer;
 use alluvium_storage::Result;
 use std::sync::Arc;
 
-/// The tree of a level in the contents.
+/// Encoded references to the lists of a level's tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeName {
-    /// Whether its run was written by a rebuild.
+    /// Whether the run of the level was written by a rebuild of the part.
     pub is_settled: bool,
-    /// Bits of a prefix before the characters of its height.
+    /// Length of the prefix at height 0, in bits.
     pub base_bits: u8,
     pub height: u8,
     pub root: NodeName,
 }
 
-/// A node in the contents.
+/// Encoded references to the lists of a node and of everything below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeName {
-    /// Pointer to the description of its list, if it has one.
+    /// Pointer to the description of the node's list, if the node has one.
     pub node: Option<ValuePointer>,
-    /// Pointer to the description of its digest, if it has one.
+    /// Pointer to the description of the node's digest, if the node has one.
     pub digest: Option<ValuePointer>,
-    /// Children, oldest first.
+    /// The children of the node, oldest first.
     pub children: Vec<ChildName>,
 }
 
-/// A child in the contents.
+/// Encoded references to the lists of a child of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChildName {
-    /// A run, with the pointer to the description of its digest.
+    /// A run. The pointer leads to the description of its digest, if it has one.
     Leaf(Option<ValuePointer>),
     Node(NodeName),
 }
 
-/// A list in the contents, with its expected kind.
+/// A reference to a list, with the header that the list must have.
 #[derive(Clone, Debug)]
 pub(in crate::hashed) struct ListName {
     pub(in crate::hashed) pointer: ValuePointer,
     pub(in crate::hashed) head: ListHeader,
-    /// Indexes of the runs below it in the level, each with the child that contains it.
+    /// The runs below the list. Each is given by its index in the level and the index of the child
+    /// that contains it.
     pub(in crate::hashed) runs: Vec<(usize, usize)>,
-    /// Whether it is useless if one of these runs is lost.
+    /// Whether the list is unusable if any of the runs below it is lost.
     pub(in crate::hashed) needs_all: bool,
 }
 
-/// Opens or drops a list in the contents.
+/// Callback that opens a list, given its pointer and the header that it must have. Returns `None`
+/// to drop the list.
 pub(in crate::hashed) type ListOpener<'o> =
     dyn FnMut(&ValuePointer, ListHeader) -> Result<Option<RoutingList>> + 'o;
 
@@ -113,7 +115,8 @@ impl NodeName {
         })
     }
 
-    /// Appends the lists of the node and of those below. `first` is the index of its first run.
+    /// Appends the references to all lists of the node and below it. `first` is the index in the
+    /// level of the first run below the node.
     fn lists(&self, cut: HashLayout, height: u8, first: usize, all: &mut Vec<ListName>) {
         let (mut runs, mut next) = (Vec::new(), first);
         for (number, child) in self.children.iter().enumerate() {
@@ -149,7 +152,7 @@ impl NodeName {
                 pointer,
                 head,
                 runs: runs.clone(),
-                // The list refers to runs by their numbers.
+                // The list of a node at height 1 refers to runs by their numbers.
                 needs_all: head.is_node() && height == 1,
             }));
         }
@@ -175,7 +178,7 @@ impl TreeName {
         }
     }
 
-    /// Opens the lists of the tree; `open` opens or drops each.
+    /// Opens the lists of the tree by calling `open` for each, which may also drop a list.
     pub(in crate::hashed) fn open(
         &self,
         skipped_bits: u8,
@@ -186,7 +189,7 @@ impl TreeName {
             .open(self.cut(skipped_bits, character_bits), self.height, open)
     }
 
-    /// Returns the lists of the tree.
+    /// Returns the references to all lists of the tree.
     pub(in crate::hashed) fn lists(&self, skipped_bits: u8, character_bits: u8) -> Vec<ListName> {
         let mut all = Vec::new();
         let cut = self.cut(skipped_bits, character_bits);

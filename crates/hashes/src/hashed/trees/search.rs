@@ -1,10 +1,12 @@
-//! Search in a tree, from the newest leaf that may contain a hash to the oldest.
+//! Search in a routing tree. It returns the leaves that may contain a hash, from the newest to the
+//! oldest.
 //!
-//! A node yields all entries with the hash's prefix. In a root, entries whose check character
-//! matches the hash are alive. In a lower node, the entries that continue like the hash correspond
-//! one to one, in the same order, to the parent's entries for this node (V2). Such an entry is
-//! alive if the parent's entry is alive and its own check character matches. The parent passes down
-//! dead entries as well, because otherwise the lists would not align.
+//! In each node, the search reads all entries whose prefix matches the hash. In the root, an entry
+//! is *alive* if its check digit also matches. In a lower node, the entries whose next digit
+//! matches as well correspond one to one, in the same order, to the entries of the parent that
+//! refer to this node (V2). Such an entry is alive if the corresponding entry of the parent is
+//! alive and its own check digit matches. The parent therefore also passes down the entries that
+//! are not alive; without them the two lists would not align.
 
 use super::HashLayout;
 use super::tree::{RoutingChild, RoutingNode};
@@ -15,17 +17,18 @@ use std::task::{Poll, ready};
 /// A node on the search path.
 #[derive(Debug)]
 struct SearchFrame {
-    /// Index of the node among its parent's children.
+    /// Index of the node among the children of its parent.
     number: usize,
-    /// Number of children not visited yet, which are the oldest ones.
+    /// Number of children that have not been visited. They are the oldest ones.
     left: usize,
-    /// Entries of the hash, each as a child and whether it is alive. `None` if the node was
-    /// dropped.
+    /// The entries of the node whose prefix matches the hash: for each, the child and whether the
+    /// entry is alive. `None` if the node was dropped, in which case all children are visited.
     entries: Option<Vec<(usize, bool)>>,
 }
 
 impl SearchFrame {
-    /// Returns the newest unvisited child that may contain the hash.
+    /// Returns the newest child that has not been visited and may contain the hash, if there is
+    /// one.
     fn next(&self) -> Option<usize> {
         match &self.entries {
             None => self.left.checked_sub(1),
@@ -38,7 +41,8 @@ impl SearchFrame {
         }
     }
 
-    /// Returns the flags of the entries of a child.
+    /// Returns, for each entry that refers to a child, whether the entry is alive. Returns `None`
+    /// if the node was dropped.
     fn flags(&self, child: usize) -> Option<Vec<bool>> {
         let entries = self.entries.as_ref()?.iter();
         let of_child = entries.filter(|(of, _)| *of == child);
@@ -46,25 +50,26 @@ impl SearchFrame {
     }
 }
 
-/// Position of a search. Valid only with one tree and one hash.
+/// Position of a search, from which it continues after waiting for a page. It is valid only with
+/// one tree and one hash.
 #[derive(Debug, Default)]
 pub(in crate::hashed) struct TreeDescent {
-    /// Search path, from the root down.
+    /// The nodes on the search path, starting with the root.
     frames: Vec<SearchFrame>,
     is_begun: bool,
-    /// Number of nodes whose lists were read.
+    /// Number of nodes whose lists have been read.
     nodes: u32,
 }
 
 impl TreeDescent {
-    /// Returns the number of lists read.
+    /// Returns the number of nodes whose lists have been read.
     #[cfg(test)]
     pub(in crate::hashed) fn nodes(&self) -> u32 {
         self.nodes
     }
 
-    /// Returns the index of the next leaf that may contain the hash; `None` after the last. Pending
-    /// if a page is missing.
+    /// Returns the index in the level of the next leaf that may contain the hash, or `None` if
+    /// there are no more. Pending if a page must first be read from the device.
     pub(in crate::hashed) fn next<F: NodeFetch>(
         &mut self,
         root: &RoutingNode,
@@ -104,7 +109,8 @@ impl TreeDescent {
         }
     }
 
-    /// Returns the current tree, and the index of its first leaf.
+    /// Returns the tree at the end of the search path, and the index in the level of its first
+    /// leaf.
     fn place<'t>(&self, root: &'t RoutingNode) -> Option<(&'t RoutingNode, usize)> {
         let (mut tree, mut first) = (root, 0);
         let (_, below) = self.frames.split_first()?;
@@ -119,7 +125,7 @@ impl TreeDescent {
         Some((tree, first))
     }
 
-    /// Reads the entries of a node.
+    /// Reads the matching entries of a node and returns the frame for it.
     fn enter<F: NodeFetch>(
         &mut self,
         tree: &RoutingNode,
@@ -151,8 +157,9 @@ impl TreeDescent {
     }
 }
 
-/// Returns the entries of a node with their flags; `None` if their number differs from that of the
-/// parent's entries.
+/// Returns the matching entries of a node: for each, the child and whether the entry is alive.
+/// Returns `None` if the entries do not correspond to those of the parent, because their numbers
+/// differ.
 fn alive(
     cut: HashLayout,
     height: u8,
@@ -168,7 +175,7 @@ fn alive(
         let is_checked = payload & mask == u64::from(check);
         let is_alive = match &mut flags {
             None => is_checked,
-            // Entries with a different next character do not belong to the parent's prefix.
+            // An entry with a different next digit corresponds to no entry of the parent.
             Some(_) if payload >> bits & mask != u64::from(next) => false,
             Some(flags) => *flags.next()? && is_checked,
         };
@@ -191,7 +198,7 @@ fn no_child(tree: &RoutingNode, number: usize) -> Error {
 mod tests {
     use super::*;
 
-    /// Encodes an entry of a child with its next and its check character.
+    /// Encodes the payload of an entry from a child, a next digit and a check digit.
     fn entry(child: u64, next: u64, check: u64) -> u64 {
         child << 4 | next << 2 | check
     }
@@ -199,7 +206,8 @@ mod tests {
     #[test]
     fn entries_that_are_not_alive_keep_lists_aligned() {
         let cut = HashLayout::of_leaf(0, 2, 100);
-        // At height 2, the check character is the second from the end: 1. The next character is 3.
+        // At height 2, the check digit is the second digit from the end, which is 1. The next digit
+        // is 3.
         let hash = u64::from(0b11u8) << (62 - cut.prefix_bits(2)) | 0b0110;
         assert_eq!((cut.check(hash, 2), cut.next(hash, 2)), (1, 3));
         let list = [entry(0, 3, 1), entry(0, 1, 1), entry(1, 3, 0), entry(2, 3, 1)];

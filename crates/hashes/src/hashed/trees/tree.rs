@@ -1,4 +1,4 @@
-//! Trees: their lists, and the runs of a level below each.
+//! Routing trees in memory: the lists of each node, and the runs of the level that are the leaves.
 
 use super::{HashLayout, RoutingList};
 use crate::hashed::state::LevelRun;
@@ -6,10 +6,11 @@ use alluvium_dictionary::read::DataFiles;
 use alluvium_storage::Result;
 use std::sync::Arc;
 
-/// A child of a node.
+/// A child of a node: a leaf or another node.
 #[derive(Clone, Debug)]
 pub(in crate::hashed) enum RoutingChild {
-    /// A run, with the digest of its hashes until a tree above has rewritten them.
+    /// A run with its digest. The digest is dropped once the hashes have been rewritten to the
+    /// digest of a tree above the run.
     Leaf(Option<RoutingList>),
     Node(Arc<RoutingNode>),
 }
@@ -33,17 +34,17 @@ fn keep(
     }
 }
 
-/// A tree. Its leaves are consecutive runs of a level, oldest first.
+/// A node with everything below it. The leaves are consecutive runs of a level, oldest first.
 #[derive(Clone, Debug)]
 pub(in crate::hashed) struct RoutingNode {
     pub(in crate::hashed) cut: HashLayout,
     pub(in crate::hashed) height: u8,
-    /// List of the root node; `None` if it could not be read, in which case all children are
-    /// searched.
+    /// The list of the node. `None` if it could not be read, in which case a search visits all
+    /// children.
     pub(in crate::hashed) node: Option<RoutingList>,
-    /// Digest of all leaves, once the hashes were rewritten.
+    /// The digest of all leaves below the node, if the hashes have been rewritten for this node.
     pub(in crate::hashed) digest: Option<RoutingList>,
-    /// Children, oldest first.
+    /// The children of the node, oldest first.
     pub(in crate::hashed) children: Vec<RoutingChild>,
     pub(in crate::hashed) leaves: usize,
 }
@@ -65,7 +66,7 @@ impl RoutingNode {
         }
     }
 
-    /// Passes every list to `visit`.
+    /// Passes every list of the tree to `visit`.
     pub(in crate::hashed) fn each_list<'t>(&'t self, visit: &mut dyn FnMut(&'t RoutingList)) {
         self.node.iter().chain(&self.digest).for_each(&mut *visit);
         for child in &self.children {
@@ -94,7 +95,7 @@ impl RoutingNode {
         })
     }
 
-    /// Returns the tree without unreadable lists, and their number.
+    /// Returns the tree without the lists that cannot be read, and the number of these lists.
     pub(in crate::hashed) fn readable(&self, files: DataFiles<'_>) -> Result<(RoutingNode, u64)> {
         let mut left = 0;
         let tree = self.filtered(&mut |list| {
@@ -105,14 +106,16 @@ impl RoutingNode {
         Ok((tree, left))
     }
 
-    /// Returns the tree without digests, because a tree above has the hashes.
+    /// Returns the tree without any digests. They are no longer needed once a new digest above has
+    /// all of their hashes.
     pub(super) fn without_digests(&self) -> RoutingNode {
         let all = self.filtered(&mut |list| Ok(list.head().is_node()));
         all.expect("nothing is read")
     }
 
-    /// Returns the tree without a leaf whose run is lost. The node above it is dropped, since it
-    /// refers to its children by number. Other nodes keep entries of lost hashes (V4).
+    /// Returns the tree without a leaf whose run is lost. The list of the leaf's parent is dropped,
+    /// because it refers to its children by index. Higher lists may keep entries for lost hashes
+    /// (V4).
     pub(in crate::hashed) fn without_leaf(&self, leaf: usize) -> RoutingNode {
         assert!(leaf < self.leaves, "a leaf of the tree");
         let (mut changed, mut first) = (self.clone(), 0);
@@ -137,7 +140,8 @@ impl RoutingNode {
         changed
     }
 
-    /// Returns the digests at a height below, oldest first; `None` if one is missing.
+    /// Returns the digests at a lower height, oldest first. Returns `None` if one of them is
+    /// missing or there are none.
     pub(super) fn digests(&self, height: u8) -> Option<Vec<RoutingList>> {
         if self.height == height {
             return self.digest.clone().map(|digest| vec![digest]);
@@ -149,24 +153,25 @@ impl RoutingNode {
                 RoutingChild::Node(tree) => all.extend(tree.digests(height)?),
             }
         }
-        // A tree that has lost all of its runs has no hashes to pass up.
+        // If the tree has lost all of its runs, there are no hashes to pass up.
         (!all.is_empty()).then_some(all)
     }
 
-    /// Returns the number of entries of the root node that probably belong to older records of a
+    /// Returns how many entries of the node's list probably belong to superseded records of their
     /// key.
     pub(in crate::hashed) fn hidden(&self) -> u64 {
         self.node.as_ref().map_or(0, RoutingList::hidden)
     }
 }
 
-/// The tree above a level's runs.
+/// The routing tree of a level.
 #[derive(Clone, Debug)]
 pub(in crate::hashed) struct LevelTree {
     pub(in crate::hashed) root: RoutingNode,
-    /// Whether its run was written by a rebuild; such a tree accepts no further leaf.
+    /// Whether the run of the level was written by a rebuild of the part. The tree then accepts no
+    /// further leaf.
     pub(in crate::hashed) is_settled: bool,
-    /// Indexes of the runs with range deletes, ascending.
+    /// Indexes in the level of the runs that have range deletes, ascending.
     pub(in crate::hashed) deleting: Box<[usize]>,
 }
 

@@ -1,6 +1,7 @@
-//! Adding a leaf to the tree of the first level. A root that reaches λ children becomes a child of
-//! the next level's root unchanged; only a new root is written there, from the hashes in the
-//! digests below.
+//! Adds a leaf to the tree of the first level. If the root of a level then has λ children, it
+//! becomes a child of the root of the next level. It is not changed by this: only the root of the
+//! next level is rewritten, from its old entries and from the hashes in the digests below the new
+//! child.
 
 use super::hashes::DigestMerger;
 use super::tree::{LevelTree, RoutingChild, RoutingNode};
@@ -14,10 +15,10 @@ use alluvium_storage::store::Store;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Number of pages of an old root read together.
+/// Number of pages of the old root that are read in one batch.
 const AHEAD: u64 = 16;
 
-/// Result of adding a leaf: the leaf's lists and those above it are written, but not yet part of a
+/// The tree that results from adding a leaf. Its new lists are written but not yet part of a
 /// structure.
 #[derive(Debug)]
 pub(in crate::hashed) struct RoutingTree {
@@ -27,7 +28,8 @@ pub(in crate::hashed) struct RoutingTree {
 }
 
 impl RoutingTree {
-    /// Returns the tree of a run that a rebuild has written.
+    /// Returns the tree of a settled run, which a rebuild of the part has written. `node` is the
+    /// node above the run.
     pub(in crate::hashed) fn settled(node: WrittenRoutingList) -> RoutingTree {
         let head = node.stored().head();
         let list = node.stored().clone();
@@ -38,7 +40,7 @@ impl RoutingTree {
         }
     }
 
-    /// Returns the number of list entries written.
+    /// Returns the number of entries in the lists that were written.
     pub(in crate::hashed) fn entries(&self) -> u64 {
         self.written
             .iter()
@@ -47,47 +49,49 @@ impl RoutingTree {
     }
 }
 
-/// Adds a leaf to the trees. If it is dropped unfinished, its space is freed.
+/// Adds a leaf to the trees of a part. If it is dropped before it is finished, the space of the new
+/// lists is freed.
 #[derive(Debug)]
 pub(in crate::hashed) struct RoutingTreeBuilder {
     store: Arc<Store>,
     options: WriterOptions,
     cut: HashLayout,
-    /// Previous roots; that of level i has height i + 1.
+    /// Previous roots of the trees. The root with index i has height i + 1.
     roots: Vec<Option<RoutingNode>>,
-    /// Height of the root being written.
+    /// Height of the root that is being written.
     height: u8,
-    /// The new child of that root.
+    /// The new child of the root that is being written.
     child: RoutingChild,
     root: Option<Box<RootBuilder>>,
     written: Vec<WrittenRoutingList>,
 }
 
-/// Writes a new root from the entries of the old one and the hashes of a new child.
+/// Writes a new root by merging the entries of the old root with the hashes of a new child.
 #[derive(Debug)]
 struct RootBuilder {
     old: Option<RoutingListCursor<'static>>,
-    /// Next entry of the old root.
+    /// Next entry of the old root, or `None` after the last entry.
     head: Option<PrefixSketch>,
     hashes: DigestMerger,
-    /// Next hash of the new child.
+    /// Next hash of the new child, if it has been read.
     arriving: Option<u64>,
     node: RoutingListWriter,
-    /// New digest of the child, if its hashes are rewritten.
+    /// Writer of a new digest of the child. `None` unless the hashes are rewritten at this height.
     digest: Option<RoutingListWriter>,
     child: usize,
     twins: DuplicateEstimator,
     hidden: u64,
 }
 
-/// Counts keys that also have a record in an older child.
+/// Estimates how many keys of the new child also have a record in an older child.
 ///
-/// Entries with the same prefix and the same sketch usually belong to the same key. The expected
-/// number of random matches is computed and subtracted.
+/// Two entries with the same prefix and the same sketch usually belong to the same key, so such
+/// matches are counted. The number of matches that are expected by chance is subtracted.
 #[derive(Debug, Default)]
 struct DuplicateEstimator {
     prefix: u64,
-    /// Number of entries of the old root with the prefix, by sketch.
+    /// For each sketch, the number of entries of the old root that have the current prefix and this
+    /// sketch.
     sketches: BTreeMap<u64, u64>,
     entries: u64,
     found: u64,
@@ -116,14 +120,15 @@ impl DuplicateEstimator {
         self.pairs += self.entries.saturating_sub(same);
     }
 
-    /// Returns the estimated number of such keys, for sketches with two characters of `bits` bits.
+    /// Returns the estimated number of keys that also have a record in an older child. A sketch has
+    /// two characters of `bits` bits each.
     fn count(&self, bits: u8) -> u64 {
         self.found.saturating_sub(self.pairs >> (2 * bits))
     }
 }
 
 impl RootBuilder {
-    /// Writes up to `most` entries. Returns whether all are written.
+    /// Writes up to `most` entries. Returns whether all entries are written.
     fn go_on(&mut self, most: usize) -> Result<bool> {
         for _ in 0..most {
             if self.arriving.is_none() {
@@ -132,7 +137,8 @@ impl RootBuilder {
             let head = self.node.head();
             let entry = self.arriving.map(|hash| head.entry(hash, self.child));
             match (self.head, entry) {
-                // The old root's entries of a prefix are older, and precede the new ones (V2).
+                // The old root's entries with a prefix are older than the new entries with this
+                // prefix, so they come first (V2).
                 (Some(old), entry) if entry.is_none_or(|entry| old.prefix <= entry.prefix) => {
                     self.take_old(old)?;
                 }
@@ -143,7 +149,8 @@ impl RootBuilder {
         Ok(false)
     }
 
-    /// Writes the entry of the new child's next hash, and the hash to the digest.
+    /// Writes the entry for the next hash of the new child, and also adds the hash to the new
+    /// digest if there is one.
     fn take(&mut self, entry: PrefixSketch) -> Result<()> {
         let hash = self.arriving.take().expect("the entry is of a hash");
         self.twins
@@ -171,7 +178,8 @@ impl RootBuilder {
 }
 
 impl RoutingTreeBuilder {
-    /// Starts adding a leaf with this digest to the trees of the levels.
+    /// Starts adding a leaf, which has the given digest, to the trees of a part with the given
+    /// levels.
     pub(in crate::hashed) fn new(
         store: &Arc<Store>,
         options: WriterOptions,
@@ -198,7 +206,8 @@ impl RoutingTreeBuilder {
         self.roots.get_mut(usize::from(self.height) - 1)?.take()
     }
 
-    /// Returns the digests with the hashes of the new child.
+    /// Returns the digests from which the hashes of the new child are read. Returns `None` if a
+    /// digest is missing.
     fn sources(&self) -> Option<Vec<RoutingList>> {
         match &self.child {
             RoutingChild::Leaf(digest) => digest.clone().map(|digest| vec![digest]),
@@ -206,7 +215,8 @@ impl RoutingTreeBuilder {
         }
     }
 
-    /// Starts the root of a height. It has no node if one of its inputs is missing.
+    /// Starts writing the root of the current height. If a list needed for it is missing, the root
+    /// gets no list.
     fn begin(&mut self) -> Result<()> {
         let old = self
             .roots
@@ -268,10 +278,10 @@ impl RoutingTreeBuilder {
         Ok(())
     }
 
-    /// Writes up to `most` entries. Returns the result once it is complete.
+    /// Writes up to `most` entries. Returns the new tree once it is complete, and `None` before.
     ///
     /// # Errors
-    /// A full disk; I/O errors; damage of the input.
+    /// A full disk; I/O errors; damage to the lists that are read.
     pub(in crate::hashed) fn go_on(&mut self, most: usize) -> Result<Option<RoutingTree>> {
         if let Some(root) = &mut self.root
             && !root.go_on(most)?
@@ -299,7 +309,8 @@ impl RoutingTreeBuilder {
         Ok(None)
     }
 
-    /// Finishes a root. If its child's hashes were rewritten, the digests below are dropped.
+    /// Completes the list of a root, and returns it. If the hashes of the child were rewritten, the
+    /// child gets the new digest and the digests below the child are dropped.
     fn end(&mut self, root: RootBuilder) -> Result<RoutingList> {
         let hidden = root.hidden + root.twins.count(self.cut.character_bits);
         let node = root.node.finish(hidden)?;
@@ -320,8 +331,8 @@ impl RoutingTreeBuilder {
     }
 }
 
-/// Returns the levels of a part with an additional run, and installs the data written for it in the
-/// generation in progress. Existing lists and runs are not rewritten.
+/// Returns the levels of a part with an additional run, and records the extents of the run's new
+/// lists as used in the current generation. Existing lists and runs are not rewritten.
 pub(in crate::hashed) fn install(
     levels: &[PartitionLevel],
     run: LevelRun,
@@ -334,7 +345,7 @@ pub(in crate::hashed) fn install(
     } = grown;
     let mut kept: Vec<&RoutingList> = Vec::new();
     root.each_list(&mut |list| kept.push(list));
-    // A digest that was replaced by a higher one in the same step is discarded.
+    // Discard a new digest that was already replaced by a higher one in the same step.
     let stays = |written: &WrittenRoutingList| {
         kept.iter()
             .any(|list| list.pointer() == written.stored().pointer())
