@@ -1,4 +1,4 @@
-//! Dictionaries without key order.
+//! Dictionaries that locate records by a hash of the key and do not maintain key order.
 //!
 //! *Scope*: how records are located by a hash of their key, in memory and on a device.
 //!
@@ -6,9 +6,9 @@
 //!
 //! Invariants:
 //!
-//! - **H1** Data read from a device is verified before it is used. Damage is an error with its
-//!   location.
-//! - **H2** Nothing here spawns a thread or reads a clock.
+//! - **H1** Data read from a device is verified before it is used. Damaged data is reported as an
+//!   error with its location.
+//! - **H2** No function spawns a thread or reads a clock.
 
 pub mod hashed;
 pub mod index;

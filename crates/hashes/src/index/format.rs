@@ -1,6 +1,7 @@
-//! Encoding of an index of static data, version 1. Integers are little-endian, except for hashes.
+//! On-disk encoding of an index of static data, version 1. Integers are little-endian, except for
+//! hashes.
 //!
-//! The file of an index:
+//! The index file is encoded as follows:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -22,7 +23,7 @@
 //! 80 + n     –  zero, up to a multiple of 512
 //! ```
 //!
-//! The file of records is a sequence of blocks, all full except the last:
+//! The data file is a sequence of blocks. All blocks are full, except possibly the last:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -31,18 +32,19 @@
 //!  b - 8     8  XXH3-64 of everything before, with the block's number as seed
 //! ```
 //!
-//! The hash of a record consists of two XXH3-64 hashes of its key, with the seed and with the seed
-//! plus one, each in big-endian order. The id of a file of records is computed from the lengths and
-//! the seed, and then from the checksum of each block.
+//! The hash of a record consists of two XXH3-64 hashes of its key. The first uses the seed and the
+//! second uses the seed plus one; each is in big-endian order. The ID of a data file is first
+//! computed from the record and block lengths and the seed, and then updated with the checksum of
+//! each block.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::options::{FixedRecordLayout, StaticIndexKind};
 use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum::{seeded, seeded_parts};
 
-/// The newest version that this code reads, and the one that it writes.
+/// The format version that this code writes, which is also the newest version that it reads.
 pub const FORMAT_VERSION: u32 = 1;
-/// Bytes before the tries or the block index.
+/// Size of the header, which precedes the tries or the block index, in bytes.
 pub const HEADER_BYTES: usize = 80;
 /// Length of a hash in bytes.
 pub const HASH_BYTES: usize = 16;
@@ -52,34 +54,35 @@ pub const SUM_BYTES: usize = 8;
 const MAGIC: &[u8; 8] = b"ALLUINDX";
 const SUMMED: usize = 72;
 
-/// Header of the file of an index.
+/// Header of an index file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexFileHeader {
     pub kind: StaticIndexKind,
-    /// Seed of key hashes.
+    /// Seed with which keys are hashed.
     pub seed: u64,
-    /// Lengths of records and blocks.
+    /// Lengths of records and of blocks.
     pub shape: FixedRecordLayout,
-    /// Average number of keys per trie.
+    /// Average number of keys in a trie.
     pub keys_per_bucket: u32,
-    /// Maximum number of keys of a Huffman-coded trie.
+    /// Maximum number of keys up to which a trie is Huffman-coded.
     pub hmax: u32,
     pub records: u64,
-    /// Id of the file of records.
+    /// ID of the data file, which is part of its name.
     pub data: u64,
 }
 
-/// Reason why bytes are not a valid index.
+/// Reason why bytes are not a valid index file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexFormatError {
-    /// A format version above the newest supported one.
+    /// The file has this format version, which is newer than the supported ones.
     Newer(u32),
-    /// Damage: offset, expected data, and data found.
+    /// The file is damaged: the offset in bytes, the data expected there, and the data found.
     Damaged(u64, String, String),
 }
 
 impl IndexFileHeader {
-    /// Encodes the file, without the zeros at its end.
+    /// Encodes an index file that has this header. The zeros that pad the file to a multiple of 512
+    /// bytes are left out.
     #[must_use]
     pub fn encode(&self, index: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_BYTES + index.len());
@@ -107,10 +110,10 @@ impl IndexFileHeader {
         out
     }
 
-    /// Decodes the file of an index: its header, and its tries or block index.
+    /// Decodes an index file. Returns its header, and its encoded tries or block index.
     ///
     /// # Errors
-    /// [`IndexFormatError`] if the bytes are not a valid index.
+    /// [`IndexFormatError`] if the bytes are not a valid index file.
     pub fn decode(bytes: &[u8]) -> Result<(IndexFileHeader, &[u8]), IndexFormatError> {
         let bad =
             |at, expected: &str, found: String| IndexFormatError::Damaged(at, expected.to_owned(), found);
@@ -174,20 +177,20 @@ impl IndexFileHeader {
     }
 }
 
-/// Returns the hash by which a key is sorted and located.
+/// Returns the hash by which the record of a key is sorted and located.
 #[must_use]
 pub fn hash_of(seed: u64, key: &[u8]) -> [u8; HASH_BYTES] {
     let (first, second) = (seeded(seed, key), seeded(seed.wrapping_add(1), key));
     (u128::from(first) << 64 | u128::from(second)).to_be_bytes()
 }
 
-/// Returns the first half of a hash as an integer.
+/// Returns the first 64 bits of a hash as an integer.
 #[must_use]
 pub fn head_of(hash: &[u8; HASH_BYTES]) -> u64 {
     (u128::from_be_bytes(*hash) >> 64) as u64
 }
 
-/// Returns the initial id of a file of records.
+/// Returns the initial ID of a data file, to which no block has been added yet.
 #[must_use]
 pub fn begin_id(seed: u64, shape: &FixedRecordLayout) -> u64 {
     let mut bytes = Vec::with_capacity(12);
@@ -198,8 +201,8 @@ pub fn begin_id(seed: u64, shape: &FixedRecordLayout) -> u64 {
     seeded(seed, &bytes)
 }
 
-/// Fills a block after its first `used` bytes with zeros and a checksum. Returns the id updated
-/// with the block.
+/// Completes block number `number`: fills it with zeros after its first `used` bytes, and writes
+/// its checksum. Returns the ID of the data file updated with this block.
 pub fn seal_block(number: u64, block: &mut [u8], used: usize, id: u64) -> u64 {
     let end = block.len().saturating_sub(SUM_BYTES);
     if let Some(space) = block.get_mut(used..end) {
@@ -212,10 +215,11 @@ pub fn seal_block(number: u64, block: &mut [u8], used: usize, id: u64) -> u64 {
     seeded(id, &sum)
 }
 
-/// Verifies a block. Returns the id updated with the block.
+/// Verifies the checksum of block number `number`. Returns the ID of the data file updated with
+/// this block.
 ///
 /// # Errors
-/// The expected checksum, and the checksum found.
+/// If the checksum is wrong, descriptions of the expected and of the found data.
 pub fn open_block(number: u64, block: &[u8], id: u64) -> Result<u64, (String, String)> {
     let Some((body, sum)) = block.split_last_chunk::<SUM_BYTES>() else {
         return Err(("a block".to_owned(), format!("{} bytes", block.len())));

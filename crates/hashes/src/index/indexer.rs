@@ -1,4 +1,4 @@
-//! Building the tries or the block index of records in hash order.
+//! Builds the tries or the block index from records in hash order.
 
 use super::data::DataReader;
 use super::error::Result;
@@ -8,8 +8,9 @@ use alluvium_device::Device;
 use alluvium_filters::trie::TrieCodes;
 use alluvium_filters::{pachash, trie};
 
-/// Builds the index while records are written. The number of records must be given in advance; if
-/// it turns out to be wrong, the index is built from the file afterwards.
+/// Builds an index while its records are written. The number of records must be given in advance.
+/// If it turns out to be wrong and the index depends on it, the index is built again from the data
+/// file.
 #[derive(Debug)]
 pub(super) struct Indexer<'c> {
     options: StaticIndexOptions,
@@ -22,11 +23,11 @@ pub(super) struct Indexer<'c> {
 enum IndexerState<'c> {
     Trie(Box<trie::TrieIndexBuilder<'c>>),
     Blocks(Box<pachash::BlockIndexBuilder>),
-    /// There are more records than expected.
+    /// More records were added than expected, so the index being built was discarded.
     Over,
 }
 
-/// Returns the shape of tries for a file of records.
+/// Returns the shape of the tries for an index with these options.
 pub(super) fn trie_shape(options: &StaticIndexOptions) -> trie::TrieShape {
     trie::TrieShape {
         hmax: options.hmax,
@@ -39,8 +40,8 @@ pub(super) fn trie_shape(options: &StaticIndexOptions) -> trie::TrieShape {
     }
 }
 
-/// Returns the shape of a block index. It counts only the bytes of records, so that blocks are
-/// full.
+/// Returns the shape of the block index. It is computed from the bytes of records alone, without
+/// padding and checksums, so that blocks count as full.
 fn pachash_shape(options: &StaticIndexOptions, records: u64) -> Result<pachash::BlockIndexShape> {
     let record = options.shape.record_bytes() as u64;
     let block = record * options.shape.block_records();
@@ -51,7 +52,7 @@ fn pachash_shape(options: &StaticIndexOptions, records: u64) -> Result<pachash::
 }
 
 impl<'c> Indexer<'c> {
-    /// Starts the index of `expected` records.
+    /// Starts an index that will have `expected` records.
     pub(super) fn new(
         codes: &'c TrieCodes,
         options: StaticIndexOptions,
@@ -91,8 +92,8 @@ impl<'c> Indexer<'c> {
         Ok(())
     }
 
-    /// Returns the index; `None` if the expected number of records was wrong and the shape depends
-    /// on it.
+    /// Returns the encoded index. Returns `None` if the number of records was not the expected one
+    /// and the shape of the index depends on this number.
     fn finish(self) -> Result<Option<Vec<u8>>> {
         Ok(match self.building {
             IndexerState::Trie(builder) => {
@@ -105,7 +106,8 @@ impl<'c> Indexer<'c> {
         })
     }
 
-    /// Returns the index of the records in a file, which were pushed.
+    /// Returns the encoded index of the records that were pushed. They must be in the data file
+    /// `device`, from which the index is built if necessary.
     pub(super) fn finish_for(self, device: &dyn Device, codes: &TrieCodes) -> Result<Vec<u8>> {
         let (options, records) = (self.options, self.pushed);
         match self.finish()? {
@@ -115,7 +117,7 @@ impl<'c> Indexer<'c> {
     }
 }
 
-/// Builds the index of a file of records.
+/// Builds an index by reading its data file.
 pub(super) fn from_file(
     device: &dyn Device,
     codes: &TrieCodes,

@@ -1,4 +1,4 @@
-//! Names of an index's files, and the order in which they are created (I2).
+//! Names of the files of an index, and the order in which they are created and renamed (I2).
 
 use super::error::{Error, Result};
 use super::format::{FORMAT_VERSION, IndexFileHeader, IndexFormatError};
@@ -6,10 +6,10 @@ use alluvium_base::Purpose;
 use alluvium_device::{AlignedBuffer, BLOCK, Device, Directory, DirectoryLock, FileOptions, IoBatch};
 use std::sync::Arc;
 
-/// Approximate bytes of an index read or written at once.
+/// Approximate number of bytes of an index file that are read or written in one I/O operation.
 const AT_ONCE: u64 = 1 << 20;
 
-/// Exclusive access to the files of an index, while it lives.
+/// Exclusive access to the files of an index. The lock is released on drop.
 #[derive(Debug)]
 pub(super) struct IndexFiles {
     pub(super) directory: Arc<dyn Directory>,
@@ -17,13 +17,13 @@ pub(super) struct IndexFiles {
     _lock: DirectoryLock,
 }
 
-/// Returns the name of a file of records.
+/// Returns the name of the data file with an ID.
 pub(super) fn data_name(name: &str, id: u64) -> String {
     format!("{name}.{id:016x}.data")
 }
 
 impl IndexFiles {
-    /// Locks an index, and removes files left by an earlier build.
+    /// Locks an index for writing, and removes files that an earlier, unfinished build has left.
     pub(super) fn new(directory: Arc<dyn Directory>, name: &str) -> Result<IndexFiles> {
         let lock = directory.lock(&format!("{name}.lock"))?;
         let site = IndexFiles {
@@ -34,7 +34,7 @@ impl IndexFiles {
         let kept = match read_header(&*site.directory, name) {
             Ok((header, _)) => Some(header.data),
             Err(Error::Device(alluvium_device::Error::NotFound { .. })) => None,
-            // A damaged index may still name its records, so nothing is removed.
+            // A damaged index file may still contain the name of its data file, so remove nothing.
             Err(_) => return Ok(site),
         };
         site.clear(kept)?;
@@ -48,7 +48,7 @@ impl IndexFiles {
         ]
     }
 
-    /// Removes all files of records except one, and unfinished files.
+    /// Removes unfinished files, and all data files except the one with the ID `kept`.
     fn clear(&self, kept: Option<u64>) -> Result<()> {
         let kept = kept.map(|id| data_name(&self.name, id));
         for file in self.directory.list()? {
@@ -68,7 +68,7 @@ impl IndexFiles {
         Ok(())
     }
 
-    /// Creates the file for new records.
+    /// Creates a data file under its temporary name.
     pub(super) fn create_data(&self) -> Result<Arc<dyn Device>> {
         let [_, data] = self.building();
         match self.directory.remove(&data) {
@@ -78,14 +78,14 @@ impl IndexFiles {
         Ok(self.directory.create(&data, FileOptions::DIRECT)?)
     }
 
-    /// Renames the finished file of records to its final name.
+    /// Renames the finished data file to its final name, which contains its ID.
     pub(super) fn name_data(&self, id: u64) -> Result<()> {
         let [_, data] = self.building();
         Ok(self.directory.rename(&data, &data_name(&self.name, id))?)
     }
 
-    /// Writes the file of the index and makes it current. The file of its records must have its
-    /// final name already.
+    /// Writes the index file and makes it the current one by renaming it. The data file must
+    /// already have its final name. Older data files are removed.
     pub(super) fn install(&self, header: &IndexFileHeader, index: &[u8]) -> Result<()> {
         let [building, _] = self.building();
         match self.directory.remove(&building) {
@@ -102,7 +102,8 @@ impl IndexFiles {
             device.write_at(offset, AlignedBuffer::padded(piece), Purpose::Other)?;
         }
         device.sync(Purpose::Other)?;
-        // The name of the file of records must be durable before the index refers to it.
+        // Make the name of the data file durable before the index file that refers to it gets its
+        // final name.
         self.directory.sync()?;
         self.directory.rename(&building, &self.name)?;
         self.directory.sync()?;
@@ -110,7 +111,7 @@ impl IndexFiles {
     }
 }
 
-/// Reads the file of an index.
+/// Reads and decodes an index file. Returns its header, and its encoded tries or block index.
 pub(super) fn read_header(directory: &dyn Directory, name: &str) -> Result<(IndexFileHeader, Vec<u8>)> {
     let device = directory.open(name, FileOptions::DIRECT.read_only())?;
     let whole = device.len() / BLOCK * BLOCK;

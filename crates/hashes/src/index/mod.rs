@@ -1,8 +1,8 @@
-//! Static data located by hash: sorted records in one file, and an index of 0.3 to 2.6 bits per key
-//! in another.
+//! Indexes of static data, located by hash. The records are in a data file, in hash order. An index
+//! file, which is loaded into memory, needs 0.3 to 2.6 bits per key.
 //!
-//! *Scope*: how records are hashed, sorted and written; how tries or a block index locate them with
-//! one read; how a batch updates both files; in which order files are renamed.
+//! *Scope*: how records are hashed, sorted and written; how tries or a block index locate a record
+//! with one read; how a batch updates both files; in which order files are renamed.
 //!
 //! *Must not depend on*: threads, clocks, the meaning of keys and values.
 //!
@@ -25,18 +25,18 @@
 //! # Ok::<(), alluvium_hashes::index::Error>(())
 //! ```
 //!
-//! Lim, "Resource-Efficient Data-Intensive System Designs for High Performance and Capacity",
-//! 2015, chapter 3; Kurpicz, Lehmann and Sanders, "PaCHash" (2023) for the block index.
+//! Sources: Lim, "Resource-Efficient Data-Intensive System Designs for High Performance and
+//! Capacity", 2015, chapter 3; for the block index, Kurpicz, Lehmann and Sanders, "PaCHash" (2023).
 //!
 //! Invariants:
 //!
-//! - **I1** The bytes of both files depend only on the records and the options, not on whether an
-//!   update or a build wrote them.
-//! - **I2** The file of an index names the file of its records. After both files are durable,
-//!   renaming the index file commits an update.
-//! - **I3** Records are in hash order, and every block except the last is full.
-//! - **I4** A lookup reads one block, whether or not the key is present; none if the index excludes
-//!   the key.
+//! - **I1** The contents of both files depend only on the records and the options. A build and an
+//!   update that result in the same records write the same bytes.
+//! - **I2** The index file contains the name of its data file. An update is committed by renaming
+//!   the new index file, after both new files are durable.
+//! - **I3** Records are in hash order. Every block except the last is full.
+//! - **I4** A lookup reads one block, whether or not the key is present. It reads no block if the
+//!   index shows that the key is absent.
 
 mod build;
 mod check;

@@ -1,4 +1,4 @@
-//! Lookups in an index.
+//! Lookups in an index of static data.
 
 use super::build::verify_key;
 use super::error::{Error, Result};
@@ -12,10 +12,11 @@ use alluvium_filters::{pachash, trie};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Number of retries to open the files if an update replaces them concurrently.
+/// Maximum number of retries when opening the files fails because an update replaces them
+/// concurrently.
 const TRIES: u32 = 10;
 
-/// An open index with its records. Any number of threads may use it concurrently.
+/// An open index of static data. Any number of threads may use it concurrently.
 #[derive(Debug)]
 pub struct StaticIndex {
     pub(super) header: IndexFileHeader,
@@ -27,22 +28,22 @@ pub struct StaticIndex {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StaticIndexStats {
     pub kind: StaticIndexKind,
-    /// Lengths of records and blocks.
+    /// Lengths of records and of blocks.
     pub shape: FixedRecordLayout,
-    /// Seed of key hashes.
+    /// Seed with which keys are hashed.
     pub seed: u64,
     pub records: u64,
     pub blocks: u64,
-    /// Bytes of the file of records.
+    /// Size of the data file, in bytes.
     pub data_bytes: u64,
-    /// Bytes of the index, which is in memory.
+    /// Size of the tries or the block index, which are in memory, in bytes.
     pub index_bytes: u64,
     /// Size of the index in bits per key.
     pub bits_per_key: f64,
 }
 
 impl StaticIndex {
-    /// Opens an index, and reads its tries or its block index into memory.
+    /// Opens an index. Loads its tries or its block index into memory, and opens its data file.
     ///
     /// # Errors
     /// [`Error::Damaged`], [`Error::NewerFormat`], and I/O errors.
@@ -53,7 +54,7 @@ impl StaticIndex {
             let file = data_name(name, header.data);
             match directory.open(&file, FileOptions::DIRECT.read_only()) {
                 Ok(device) => return StaticIndex::with(name, header, bytes, device),
-                // An update has just replaced both files.
+                // An update has just replaced both files, so read the new index file.
                 Err(alluvium_device::Error::NotFound { .. }) if tries < TRIES => tries += 1,
                 Err(error) => return Err(error.into()),
             }
@@ -133,7 +134,7 @@ impl StaticIndex {
         }
     }
 
-    /// Returns the value of a key, if it is present.
+    /// Returns the value of a key, or `None` if the index does not contain the key.
     ///
     /// # Errors
     /// [`Error::Length`], [`Error::Damaged`], and I/O errors.
@@ -152,11 +153,11 @@ impl StaticIndex {
         Ok(None)
     }
 
-    /// Returns the only possible location of a key without reading records: the blocks, and the
-    /// index of the record in the block if it is known.
+    /// Returns where the record of a key must be if the key is present, without reading records.
+    /// The result is a range of blocks and, if it is known, the index of the record in its block.
     ///
     /// # Errors
-    /// [`Error::Length`]; [`Error::Filter`] if the index is damaged.
+    /// [`Error::Length`]; [`Error::Filter`] if the tries or the block index are damaged.
     pub fn locate(&self, key: &[u8]) -> Result<(Range<u64>, Option<usize>)> {
         verify_key(&self.options(), key)?;
         let hash = hash_of(self.header.seed, key);
@@ -190,10 +191,11 @@ impl StaticIndex {
         Ok((blocks, record))
     }
 
-    /// Returns the value of a key by binary search over the blocks, without the index.
+    /// Returns the value of a key by binary search over the blocks, without using the tries or the
+    /// block index.
     ///
     /// # Errors
-    /// The same as [`StaticIndex::get`].
+    /// The errors of [`StaticIndex::get`].
     pub fn search(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         verify_key(&self.options(), key)?;
         let hash = hash_of(self.header.seed, key);
@@ -214,14 +216,14 @@ impl StaticIndex {
         Ok(None)
     }
 
-    /// Returns the number of records in a block, at least one.
+    /// Returns the number of records in a block, but at least one.
     pub(super) fn records_of(&self, block: u64) -> usize {
         let per_block = self.header.shape.block_records();
         let left = self.header.records - (block * per_block).min(self.header.records);
         left.clamp(1, per_block) as usize
     }
 
-    /// Returns the key and the value of a record in a block.
+    /// Returns the key and the value of the record with index `record` in a block.
     fn record_at<'b>(&self, block: &'b [u8], record: usize) -> (&'b [u8], &'b [u8]) {
         let bytes = self.header.shape.record_bytes();
         block[record * bytes..(record + 1) * bytes].split_at(self.header.shape.key_bytes as usize)
@@ -232,7 +234,7 @@ impl StaticIndex {
         (found == key).then(|| value.to_vec())
     }
 
-    /// Reads and verifies a block.
+    /// Reads a block and verifies its checksum.
     fn read(&self, block: u64) -> Result<alluvium_device::AlignedBuffer> {
         let size = self.header.shape.block_bytes;
         let offset = block * u64::from(size);

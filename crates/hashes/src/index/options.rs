@@ -1,4 +1,4 @@
-//! Options of an index, set when it is built.
+//! Options of an index of static data. They are fixed when it is built.
 
 use super::error::{Error, Result};
 use super::format::SUM_BYTES;
@@ -7,46 +7,47 @@ use alluvium_filters::trie::{DEFAULT_HMAX, DEFAULT_KEYS_PER_BUCKET, MAX_HMAX};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaticIndexKind {
-    /// Tries that locate a record: 2.5 bits per key.
+    /// Tries that locate each record. They need about 2.5 bits per key.
     Dense,
-    /// Tries that locate a block of records: less than 1 bit per key if blocks have 16 or more
-    /// records.
+    /// Tries that locate the block of each record. They need less than 1 bit per key if blocks have
+    /// 16 or more records.
     Sparse,
-    /// The first bin of every block: 5 bits per block. A lookup occasionally reads a second block.
+    /// A block index that stores the first bin of every block. It needs about 5 bits per block. A
+    /// lookup occasionally has to read a second block.
     Blocks,
 }
 
 /// Lengths of records and of the blocks that contain them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedRecordLayout {
-    /// Length of a key in bytes.
+    /// Length of every key, in bytes.
     pub key_bytes: u32,
-    /// Length of a value in bytes.
+    /// Length of every value, in bytes.
     pub value_bytes: u32,
-    /// Length of a block in bytes, the unit of reads: a multiple of 512.
+    /// Length of a block, in bytes. A block is the unit of reads; its length is a multiple of 512.
     pub block_bytes: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StaticIndexOptions {
-    /// Lengths of records and blocks.
+    /// Lengths of records and of blocks.
     pub shape: FixedRecordLayout,
     pub kind: StaticIndexKind,
-    /// Seed of key hashes.
+    /// Seed with which keys are hashed.
     pub seed: u64,
-    /// Average number of keys per trie.
+    /// Average number of keys in a trie.
     pub keys_per_bucket: u32,
-    /// Tries with at most this number of keys are Huffman-coded.
+    /// Maximum number of keys up to which a trie is Huffman-coded.
     pub hmax: u32,
-    /// Memory for sorting, in bytes.
+    /// Maximum memory for sorting records, in bytes.
     pub memory_bytes: usize,
 }
 
-/// Maximum length of a record, in bytes.
+/// Maximum length of a record, which is a key with its value, in bytes.
 const LONGEST: u64 = 1 << 19;
 /// Maximum length of a block, in bytes.
 const LONGEST_BLOCK: u64 = 1 << 20;
-/// Default length of a block, unless records are longer.
+/// Default length of a block in bytes. Blocks are longer by default only if a record does not fit.
 const DEFAULT_BLOCK: u64 = 4096;
 
 impl FixedRecordLayout {
@@ -62,13 +63,13 @@ impl FixedRecordLayout {
         (self.block_bytes as usize).saturating_sub(SUM_BYTES) as u64 / self.record_bytes().max(1) as u64
     }
 
-    /// Returns the number of blocks for a number of records.
+    /// Returns the number of blocks that are needed for `records` records.
     #[must_use]
     pub fn blocks(&self, records: u64) -> u64 {
         records.div_ceil(self.block_records().max(1))
     }
 
-    /// Checks that the lengths are valid.
+    /// Checks that the lengths are within their limits.
     pub(super) fn verify(&self) -> Result<()> {
         let bad = |option, why| Err(Error::BadOption { option, why });
         let record = u64::from(self.key_bytes) + u64::from(self.value_bytes);
@@ -91,8 +92,8 @@ impl FixedRecordLayout {
 }
 
 impl StaticIndexOptions {
-    /// Returns the default options for records with these lengths: a dense index, and blocks of
-    /// 4 KiB, or longer if a record needs it.
+    /// Returns the default options for records with these lengths: a dense index, and blocks of 4
+    /// KiB. Blocks are longer if a record does not fit into 4 KiB.
     #[must_use]
     pub fn new(key_bytes: u32, value_bytes: u32) -> StaticIndexOptions {
         let needed = u64::from(key_bytes) + u64::from(value_bytes) + SUM_BYTES as u64;
@@ -111,7 +112,7 @@ impl StaticIndexOptions {
         }
     }
 
-    /// Checks that all options are valid.
+    /// Checks that every option is within its limits.
     pub(super) fn verify(&self) -> Result<()> {
         self.shape.verify()?;
         let bad = |option, why| Err(Error::BadOption { option, why });

@@ -1,4 +1,5 @@
-//! Updating an index by a batch, and rebuilding the index of the same records with another kind.
+//! Applies a batch of changes to an index of static data. Also replaces the tries or the block
+//! index of an index by those of another kind, for the same records.
 
 use super::build::{IndexOutput, header, sort_options, verify_key, verify_value};
 use super::data::DataReader;
@@ -14,14 +15,15 @@ use alluvium_storage::sort::{ExternalSorter, SortRecord, SortRecordLayout};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// First byte of the value of a sorted change.
+/// First byte of a sorted change, which tells whether the change puts or deletes the key.
 const PUT: u8 = 1;
 const DELETED: u8 = 0;
 
-/// Updates an index by a batch of changes, which are sorted and merged with the existing records.
-/// The existing index is not changed until [`IndexUpdater::finish`] has written everything.
+/// Applies a batch of changes to an index. The changes are sorted and merged with the existing
+/// records. The existing index remains in use until [`IndexUpdater::finish`] has written the new
+/// one completely.
 ///
-/// If a key is changed several times, the last change is used.
+/// If a key is changed several times in the batch, only the last change takes effect.
 #[derive(Debug)]
 pub struct IndexUpdater {
     site: IndexFiles,
@@ -34,11 +36,11 @@ pub struct IndexUpdater {
 }
 
 impl IndexUpdater {
-    /// Opens the index with this name for a batch, which is sorted in `memory_bytes` bytes of
-    /// memory.
+    /// Opens the index with the given name for a batch of changes. Sorting the changes uses at most
+    /// `memory_bytes` bytes of memory.
     ///
     /// # Errors
-    /// The same as [`StaticIndex::open`], and [`Error::BadOption`] through [`Error::Sort`].
+    /// The errors of [`StaticIndex::open`], and [`Error::BadOption`] through [`Error::Sort`].
     pub fn new(directory: Arc<dyn Directory>, name: &str, memory_bytes: usize) -> Result<IndexUpdater> {
         let site = IndexFiles::new(Arc::clone(&directory), name)?;
         let old = StaticIndex::open(&*directory, name)?;
@@ -58,20 +60,21 @@ impl IndexUpdater {
         })
     }
 
-    /// Sets the value of a key.
+    /// Adds a change that sets a key to a value.
     ///
     /// # Errors
-    /// [`Error::Length`], and errors of sorting.
+    /// [`Error::Length`] if the key or value does not have the index's fixed length; errors from
+    /// sorting.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         verify_value(&self.options, value)?;
         self.puts += 1;
         self.change(key, PUT, value)
     }
 
-    /// Deletes a key, if it is present.
+    /// Adds a change that deletes a key. It has no effect if the index does not contain the key.
     ///
     /// # Errors
-    /// [`Error::Length`], and errors of sorting.
+    /// [`Error::Length`] if the key does not have the index's fixed length; errors from sorting.
     pub fn delete(&mut self, key: &[u8]) -> Result<()> {
         self.change(key, DELETED, &[])
     }
@@ -88,12 +91,13 @@ impl IndexUpdater {
         Ok(self.sorter.push(&self.sorted_key, &self.sorted_value)?)
     }
 
-    /// Writes the records and their index with the changes applied, and makes both durable. Returns
-    /// the number of records. The bytes equal those of a build from the same records (I1).
+    /// Merges the changes with the records, writes a new data file and a new index file, and makes
+    /// both durable. Returns the number of records. The files are identical to those that a build
+    /// from the resulting records would write (I1).
     ///
     /// # Errors
-    /// [`Error::Damaged`], [`Error::SameHash`], errors of sorting, and I/O errors. The previous
-    /// index is then unchanged.
+    /// [`Error::Damaged`], [`Error::SameHash`], errors from sorting, and I/O errors. The existing
+    /// index is unchanged in these cases.
     pub fn finish(self) -> Result<u64> {
         let header = self.old.header;
         let mut changes = self.sorter.finish()?;
@@ -158,7 +162,7 @@ impl SortedChange {
         }
     }
 
-    /// Compares the change with an existing record, by hash and key.
+    /// Compares the change with an existing record, by hash and then by key.
     fn order(&self, hash: &[u8; HASH_BYTES], key: &[u8]) -> Ordering {
         let order = self.hash.cmp(hash);
         order.then_with(|| self.record[..self.key_bytes].cmp(key))
@@ -172,11 +176,12 @@ impl SortedChange {
     }
 }
 
-/// Rebuilds the index with another kind; the records are not changed. Returns the number of
-/// records.
+/// Builds the tries or the block index of an index again, as those of another kind, and replaces
+/// the index file. The data file is not changed. Returns the number of records.
 ///
 /// # Errors
-/// The same as [`StaticIndex::open`], and I/O errors. The previous index is then unchanged.
+/// The errors of [`StaticIndex::open`], and I/O errors. The existing index is unchanged in these
+/// cases.
 pub fn reindex(directory: Arc<dyn Directory>, name: &str, kind: StaticIndexKind) -> Result<u64> {
     let site = IndexFiles::new(directory, name)?;
     let old = StaticIndex::open(&*site.directory, name)?;

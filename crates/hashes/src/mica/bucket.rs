@@ -1,4 +1,5 @@
-//! A bucket of the index: fifteen entries, a version, and a link to the next bucket.
+//! A bucket of the index. It has fifteen entries, a version, and a link to the next bucket of its
+//! chain.
 //!
 //! ```text
 //!   OFFSET  SIZE  MEANING
@@ -8,7 +9,8 @@
 //! ```
 //!
 //! An entry of zero is empty; a tag is never zero (Lim 2015, §5.3.3). The lowest two bits of an
-//! entry are free, because items are aligned to words; S3-FIFO uses them to count accesses.
+//! entry are not needed for the location, because items are aligned to words. S3-FIFO uses these
+//! bits to count accesses.
 
 use super::mode::ConcurrencyMode;
 use super::sync::{AtomicU32, AtomicU64, Latch, LatchGuard, Ordering, fence, spin};
@@ -16,13 +18,13 @@ use super::sync::{AtomicU32, AtomicU64, Latch, LatchGuard, Ordering, fence, spin
 /// Number of entries in a bucket.
 pub(super) const WAYS: usize = if cfg!(alluvium_model_check) { 2 } else { 15 };
 
-/// Number of bits of an entry for the place of the item.
+/// Number of bits of an entry that store the location of the item.
 pub(super) const PLACE_BITS: u32 = 48;
 const PLACE: u64 = (1 << PLACE_BITS) - 1;
-/// Bits of an entry that count accesses.
+/// Bit mask of the access count in an entry.
 const ACCESSES: u64 = 3;
 
-/// A bucket, two cache lines long.
+/// A bucket, which occupies two cache lines.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct IndexBucket {
@@ -34,7 +36,7 @@ pub struct IndexBucket {
 #[cfg(not(alluvium_model_check))]
 const _: () = assert!(size_of::<IndexBucket>() == 128);
 
-/// A non-empty entry: the tag of a key and the place of its item.
+/// A non-empty entry: the tag of a key and the location of its item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BucketEntry(pub(super) u64);
 
@@ -55,13 +57,13 @@ impl BucketEntry {
         self.0 & PLACE & !ACCESSES
     }
 
-    /// Returns the number of accesses to the item, at most three.
+    /// Returns the access count of the item, from 0 to 3.
     #[inline(always)]
     pub(super) fn accesses(self) -> u64 {
         self.0 & ACCESSES
     }
 
-    /// Returns the entry with the given access count.
+    /// Returns the entry with another access count.
     #[inline(always)]
     pub(super) fn with_accesses(self, accesses: u64) -> BucketEntry {
         debug_assert!(accesses <= ACCESSES);
@@ -69,20 +71,22 @@ impl BucketEntry {
     }
 }
 
-/// Returns the tag of a key: the lowest 16 bits of its hash, with zero mapped to one.
+/// Returns the tag of a key: the lowest 16 bits of its hash. A tag of zero is replaced by one.
 #[inline(always)]
 pub(super) fn tag(hash: u64) -> u64 {
     (hash & 0xffff).max(1)
 }
 
-/// Returns the bucket of a key among `buckets`, from bits 16 to 47 of its hash. The partition is
-/// determined by the upper 16 bits, so the slices are independent (M1).
+/// Returns the index of a key's bucket in a partition with `buckets` buckets. It is computed from
+/// bits 16 to 47 of the hash. The partition is computed from the upper 16 bits, so the two are
+/// independent (M1).
 #[inline(always)]
 pub(super) fn number(hash: u64, buckets: usize) -> usize {
     (((hash >> 16 & 0xffff_ffff) * buckets as u64) >> 32) as usize
 }
 
-/// Returns the partition of a key among `partitions`, from the upper 16 bits of its hash (M1).
+/// Returns the index of a key's partition among `partitions`, computed from the upper 16 bits of
+/// its hash (M1).
 #[must_use]
 #[inline(always)]
 pub fn partition(hash: u64, partitions: usize) -> usize {
@@ -91,7 +95,7 @@ pub fn partition(hash: u64, partitions: usize) -> usize {
 }
 
 impl IndexBucket {
-    /// Prefetches the bucket's two cache lines.
+    /// Prefetches both cache lines of the bucket.
     #[inline(always)]
     pub(super) fn prefetch(&self) {
         alluvium_base::prefetch_line(&self.version);
@@ -104,20 +108,20 @@ impl IndexBucket {
         (entry != 0).then_some(BucketEntry(entry))
     }
 
-    /// Replaces the entry of a slot. The caller has locked the bucket.
+    /// Replaces the entry in a slot. The caller must have locked the bucket.
     #[inline(always)]
     pub(super) fn replace(&self, slot: usize, entry: Option<BucketEntry>) {
         let (at, entry) = (&self.entries[slot], entry.map_or(0, |entry| entry.0));
         // A concurrent exchange that has read the previous entry is ordered before this store. The
-        // model checker knows this only of a swap.
+        // model checker recognises this order only for a swap.
         #[cfg(alluvium_model_check)]
         at.swap(entry, Ordering::Relaxed);
         #[cfg(not(alluvium_model_check))]
         at.store(entry, Ordering::Relaxed);
     }
 
-    /// Replaces an entry if it is still `old`. May be called by any thread without a lock. The
-    /// caller must not depend on the outcome.
+    /// Replaces the entry in a slot if it is still `old`. Any thread may call this without a lock.
+    /// The caller must not rely on whether the entry was replaced.
     #[inline]
     pub(super) fn exchange<M: ConcurrencyMode>(
         &self,
@@ -134,7 +138,7 @@ impl IndexBucket {
         }
     }
 
-    /// Returns a bit mask of the slots whose entries have the given tag.
+    /// Returns the slots whose entries have the given tag, as a bit mask.
     #[inline(always)]
     pub(super) fn matches(&self, tag: u64) -> u32 {
         let mut mask = 0;
@@ -145,20 +149,21 @@ impl IndexBucket {
         mask
     }
 
-    /// Returns the number of the next bucket of the chain.
+    /// Returns the number of the next bucket in the chain, or `None` if this is the last one.
     #[inline(always)]
     pub(super) fn next(&self) -> Option<usize> {
         (self.next.load(Ordering::Relaxed) as usize).checked_sub(1)
     }
 
-    /// Sets the next bucket. The caller has locked the chain.
+    /// Sets the next bucket in the chain. The caller must have locked the chain.
     pub(super) fn link(&self, next: Option<usize>) {
         let next = next.map_or(0, |next| next + 1);
         let next = u32::try_from(next).expect("an index has fewer buckets");
         self.next.store(next, Ordering::Relaxed);
     }
 
-    /// Begins a read: waits until no writer changes the bucket, and returns the version.
+    /// Begins a read. Waits until no writer is changing the bucket, and returns the bucket's
+    /// version.
     #[inline(always)]
     pub(super) fn begin_read<M: ConcurrencyMode>(&self) -> u32 {
         if !M::SHARED {
@@ -175,21 +180,22 @@ impl IndexBucket {
         }
     }
 
-    /// Ends a read: returns whether no writer has changed the bucket since `version` (M4). Offsets
-    /// loaded afterwards are at least as new as the data read before.
+    /// Ends a read. Returns whether no writer has changed the bucket since the read began and
+    /// returned `version` (M4). Log offsets that the caller loads afterwards are at least as new as
+    /// the data that it has read.
     #[inline(always)]
     pub(super) fn end_read<M: ConcurrencyMode>(&self, version: u32) -> bool {
         if !M::SHARED {
             return true;
         }
-        // Pairs with the fence before a writer's words: if one of them was read, the new version is
-        // visible.
+        // Pairs with the fence that a writer executes before it writes words. If the reader has
+        // read one of these words, it sees the new version here.
         fence(Ordering::Acquire);
         self.version.load(Ordering::Relaxed) == version
     }
 
-    /// Locks the bucket: new readers wait, and current readers restart. The caller has excluded
-    /// other writers and has not locked this bucket yet.
+    /// Locks the bucket. New readers wait, and readers that have begun will retry. The caller must
+    /// have excluded other writers, and must not have locked this bucket already.
     #[inline(always)]
     pub(super) fn lock<M: ConcurrencyMode>(&self) -> BucketGuard<'_, M> {
         let mode = std::marker::PhantomData;
@@ -203,7 +209,7 @@ impl IndexBucket {
     }
 }
 
-/// A locked bucket; unlocked when dropped.
+/// Lock on a bucket. The bucket is unlocked on drop.
 pub(super) struct BucketGuard<'a, M: ConcurrencyMode> {
     bucket: &'a IndexBucket,
     mode: std::marker::PhantomData<M>,
@@ -221,15 +227,16 @@ impl<M: ConcurrencyMode> Drop for BucketGuard<'_, M> {
     }
 }
 
-/// Locks held by a writer: the bucket, which is released first, and the partition if there are
-/// several writers.
+/// The locks of a writer: the lock on the bucket, which is released first, and the latch of the
+/// partition in a mode with several writers.
 pub(super) struct BucketWriteGuard<'a, M: ConcurrencyMode> {
     _bucket: BucketGuard<'a, M>,
     _partition: Option<LatchGuard<'a>>,
 }
 
 impl<'a, M: ConcurrencyMode> BucketWriteGuard<'a, M> {
-    /// Excludes other writers of the partition, and readers of the bucket.
+    /// Excludes other writers of the partition, and readers of the bucket, until the guard is
+    /// dropped.
     #[inline(always)]
     pub(super) fn begin(latch: &'a Latch, bucket: &'a IndexBucket) -> BucketWriteGuard<'a, M> {
         let partition = M::LOCKED.then(|| latch.lock());
@@ -239,7 +246,8 @@ impl<'a, M: ConcurrencyMode> BucketWriteGuard<'a, M> {
         }
     }
 
-    /// As [`BucketWriteGuard::begin`], but returns `None` if another writer is active.
+    /// Like [`BucketWriteGuard::begin`], but returns `None` instead of waiting if another writer is
+    /// active.
     #[inline(always)]
     pub(super) fn try_begin(latch: &'a Latch, bucket: &'a IndexBucket) -> Option<BucketWriteGuard<'a, M>> {
         let partition = if M::LOCKED { Some(latch.try_lock()?) } else { None };

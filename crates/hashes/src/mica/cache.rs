@@ -1,4 +1,4 @@
-//! An in-memory cache for any number of threads.
+//! An in-memory cache that any number of threads can use concurrently.
 
 use super::bucket;
 use super::content::CacheUsage;
@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Size and eviction policy of a [`Cache`].
+/// Options of a [`Cache`]: its size and its eviction policy.
 ///
 /// ```
 /// use alluvium_hashes::{Cache, CacheOptions};
@@ -27,22 +27,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct CacheOptions {
-    /// Maximum memory in bytes, including the index.
+    /// Maximum memory of the cache in bytes, including its index.
     pub bytes: usize,
-    /// Average length of a key and its value in bytes, which determines the size of the index. If
-    /// items are much shorter, the index is too small, and items are evicted although there is
-    /// memory for them.
+    /// Average total length of a key and its value, in bytes. The size of the index is computed
+    /// from it. If items are much shorter on average, the index is too small for them, and items
+    /// are evicted although there is free memory in the log.
     pub item_bytes: usize,
-    /// Number of partitions, each with its own log. Two threads that write to the same partition
-    /// wait for each other. An item has at most a sixteenth of a partition.
+    /// Number of partitions. Each partition has its own log and its own latch, so two threads that
+    /// write to the same partition wait for each other. The maximum size of an item is a sixteenth
+    /// of a partition.
     pub partitions: usize,
     pub eviction: CacheEviction,
-    /// Seed of key hashes. A random seed prevents clients from choosing keys that collide.
+    /// Seed with which keys are hashed. If it is random, clients cannot choose keys that collide.
     pub seed: u64,
 }
 
 impl CacheOptions {
-    /// Returns the options of a cache of `bytes` bytes: items of 256 bytes, 8 partitions, S3-FIFO.
+    /// Returns the options of a cache of `bytes` bytes, for items of 256 bytes on average, with 8
+    /// partitions and S3-FIFO eviction.
     #[must_use]
     pub fn new(bytes: usize) -> CacheOptions {
         CacheOptions {
@@ -55,10 +57,11 @@ impl CacheOptions {
     }
 }
 
-/// An in-memory cache with a bounded number of bytes. Clones are handles to the same cache, for any
-/// thread.
+/// An in-memory cache with a maximum size in bytes. Clones are handles to the same cache and may be
+/// used by any thread.
 ///
-/// A key that was set has its last value, or no value once it was evicted. Readers take no lock.
+/// A lookup returns the value that was set last, or no value if the key was evicted. Readers take
+/// no lock.
 ///
 /// ```
 /// use alluvium_hashes::{Cache, CacheOptions};
@@ -92,23 +95,25 @@ impl fmt::Debug for Cache {
     }
 }
 
-/// Maximum number of buckets, and of sets, for which all buckets are visited to count items: few
-/// items are counted exactly, regardless of the size of the cache.
+/// Limits up to which [`Cache::content`] visits every bucket, so that small contents are counted
+/// exactly. The first is the number of buckets. The second is the number of items that were ever
+/// set; if it is not exceeded, the number of buckets does not matter.
 const MOST_COUNTED: usize = 1 << 16;
 const FEW_SETS: u64 = 1 << 16;
 
-/// Number of buckets that are sampled otherwise.
+/// Number of buckets that are sampled if these limits are exceeded.
 const SAMPLED: usize = 1 << 14;
 
-/// Maximum size of an item: this fraction of a partition.
+/// Maximum size of an item, as a fraction of its partition: an item may have 1 / `LONGEST_PART` of
+/// the bytes.
 const LONGEST_PART: usize = 16;
 
 impl Cache {
     /// Creates an empty cache.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if a size is invalid, [`Error::Memory`] if the system does not provide
-    /// the memory.
+    /// [`Error::BadOption`] if an option is invalid; [`Error::Memory`] if the operating system
+    /// cannot provide the memory.
     pub fn new(options: &CacheOptions) -> Result<Cache> {
         let bad = |option, why: String| Err(Error::BadOption { option, why });
         if !(1..=1 << 16).contains(&options.partitions) {
@@ -142,20 +147,21 @@ impl Cache {
         Ok(cache)
     }
 
-    /// Returns the value of a key.
+    /// Returns the value of a key, or `None` if the cache has none.
     #[must_use]
     pub fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
         let mut value = Vec::new();
         self.get_into(key, &mut value).then_some(value)
     }
 
-    /// Copies the value of a key to `value`, whose allocation is reused. Returns whether the key
-    /// has a value; if not, the content of `value` is unspecified.
+    /// Copies the value of a key to `value`, reusing its allocation. Returns whether the key has a
+    /// value. If it has none, the contents of `value` are unspecified.
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> bool {
         self.read(key, value).is_some()
     }
 
-    /// As [`Cache::get_into`], but returns the expiry time of the item, or [`NEVER`].
+    /// Copies the value of a key to `value`, like [`Cache::get_into`]. Returns the time at which
+    /// the item expires, or [`NEVER`]; returns `None` if the key has no value.
     ///
     /// ```
     /// use alluvium_hashes::{Cache, CacheOptions};
@@ -176,8 +182,8 @@ impl Cache {
         Some(hit.expires_at)
     }
 
-    /// Prefetches the memory that lookups and sets of these keys access: first all buckets, then
-    /// the items that they lead to.
+    /// Prefetches the memory that operations on these keys will access: first the buckets of all
+    /// keys, and then the items to which the entries in these buckets point.
     pub fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         let ask = |key| {
             let key = self.hashed(key);
@@ -190,9 +196,9 @@ impl Cache {
         }
     }
 
-    /// Looks up many keys in order, and passes each value with the index of its key to `respond`.
-    /// While one key is looked up, the memory of later ones is prefetched. This takes a third of
-    /// the time of single lookups if the cache is larger than the processor's caches.
+    /// Looks up many keys in order. Passes each value, with the index of its key, to `respond`.
+    /// While one key is looked up, the memory for later keys is prefetched. If the cache is larger
+    /// than the processor's caches, this takes a third of the time of separate lookups.
     ///
     /// ```
     /// use alluvium_hashes::{Cache, CacheOptions};
@@ -213,24 +219,24 @@ impl Cache {
         );
     }
 
-    /// Sets a key to a value.
+    /// Sets a key to a value that never expires.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] if the key or the value is longer than the cache accepts.
+    /// [`Error::TooLarge`] if the key or the item is longer than the cache accepts.
     pub fn set(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.set_until(key, value, NEVER)
     }
 
-    /// Sets a key to a value that expires at the time `expires_at`.
+    /// Sets a key to a value that expires at time `expires_at`, in the unit of [`Cache::tick`].
     ///
     /// # Errors
-    /// The same as [`Cache::set`].
+    /// The errors of [`Cache::set`].
     pub fn set_until(&self, key: &[u8], value: &[u8], expires_at: u64) -> Result<()> {
         let key = self.hashed(key);
         self.table(key).set(key, value, expires_at, self.now())
     }
 
-    /// Sets many keys to values, in order, and passes each result with the index of its key to
+    /// Sets many keys to values, in order. Passes each result, with the index of its key, to
     /// `respond`.
     ///
     /// ```
@@ -248,13 +254,14 @@ impl Cache {
         set_many::<LossyTable<Crcw>, _>(&self.0.partitions, &items, self.now(), respond);
     }
 
-    /// Deletes a key. Returns whether it had a value.
+    /// Deletes a key. Returns whether the key had a value.
     pub fn delete(&self, key: &[u8]) -> bool {
         let key = self.hashed(key);
         self.table(key).delete(key, self.now())
     }
 
-    /// Deletes all keys. Keys that other threads set concurrently may or may not be deleted.
+    /// Deletes all keys. If other threads set keys concurrently, these keys may or may not be
+    /// deleted.
     ///
     /// ```
     /// use alluvium_hashes::{Cache, CacheOptions};
@@ -269,8 +276,9 @@ impl Cache {
         self.0.partitions.iter().for_each(LossyTable::clear);
     }
 
-    /// Returns the number of keys with a value, including expired ones that were not dropped yet.
-    /// It scans the index, which takes tenths of a second for tens of gigabytes.
+    /// Returns the number of keys that have a value, including expired keys whose items are still
+    /// in the cache. The function scans the whole index, which takes tenths of a second for a cache
+    /// of tens of gigabytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.partitions.iter().map(LossyTable::count).sum()
@@ -282,8 +290,8 @@ impl Cache {
         self.len() == 0
     }
 
-    /// Returns the number of items that have not expired and their bytes, estimated from a sample
-    /// if the index has many buckets.
+    /// Returns the number of items that have not expired, and their total size. If the index has
+    /// many buckets, both are estimated from a sample.
     #[must_use]
     pub fn content(&self) -> CacheUsage {
         let partitions = &self.0.partitions;
@@ -298,20 +306,22 @@ impl Cache {
         sum
     }
 
-    /// Advances the time, in the caller's unit. It never decreases.
+    /// Advances the current time to `now`, in a unit that the caller chooses. An earlier time has
+    /// no effect.
     pub fn tick(&self, now: u64) {
         self.0.now.fetch_max(now, Ordering::Relaxed);
     }
 
-    /// Sets the time back if it is ahead of `now` by more than `most`, because the clock used for
-    /// an earlier [`Cache::tick`] was wrong. Items that expired by it may become visible again.
+    /// Sets the current time back to `now` if it is later by more than `most`. This corrects an
+    /// earlier [`Cache::tick`] with a wrong clock. Items that expired because of the wrong time may
+    /// become visible again.
     pub fn correct_time(&self, now: u64, most: u64) {
         if self.now().saturating_sub(now) > most {
             self.0.now.store(now, Ordering::Relaxed);
         }
     }
 
-    /// Returns the statistics of all partitions.
+    /// Returns the sum of the statistics of all partitions.
     #[must_use]
     pub fn stats(&self) -> TableStats {
         let mut sum = TableStats::default();
@@ -322,7 +332,7 @@ impl Cache {
         sum
     }
 
-    /// Returns the maximum memory of the cache, in bytes.
+    /// Returns the maximum memory that the cache can use, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.0.partitions.iter().map(LossyTable::memory_bytes).sum()
@@ -341,11 +351,11 @@ impl Cache {
     }
 }
 
-/// Divides the bytes of a partition: first the memory after the ends of the logs, then log and
-/// index in the proportion required for items of the average length.
+/// Divides the memory of a partition. First reserves the memory after the end of each log. Then
+/// divides the rest between log and index, in the proportion that items of the average length need.
 fn partition_options(options: &CacheOptions, bytes: usize) -> LossyOptions {
     let longest = bytes / LONGEST_PART;
-    // The memory after the end of each of two logs, and the cost of rounding.
+    // The memory after the end of each of the two logs, and what rounding may cost.
     let rest = bytes - 2 * longest - 2 * size_of::<bucket::IndexBucket>();
     let item = options.item_bytes + WORD;
     let buckets = rest / (item * ITEMS_PER_BUCKET + size_of::<bucket::IndexBucket>());

@@ -1,25 +1,28 @@
-//! Chains of buckets: a lossless index.
+//! A lossless index: chains of buckets.
 //!
-//! A full bucket is extended by a spare one, and so on (bulk chaining: Lim 2015, §5.3.4). With 11
-//! items per bucket, a tenth of spare buckets suffices, and 98 in 100 items are in the first bucket
-//! of their chain. With 13 items, a quarter is needed, and 95 in 100 are.
+//! When a bucket is full, a spare bucket is appended to it, and so on (bulk chaining: Lim 2015,
+//! §5.3.4). With 11 items per bucket on average, spare buckets are needed for a tenth of the
+//! buckets, and 98 of 100 items are in the first bucket of their chain. With 13 items per bucket,
+//! spare buckets are needed for a quarter, and 95 of 100 items are in the first bucket.
 
 use super::bucket::{self, BucketEntry, IndexBucket, WAYS};
 use super::memory::BucketArray;
 use super::mode::ConcurrencyMode;
 use super::sync::{AtomicU64, Ordering};
 
-/// The buckets of a table in store mode.
+/// The buckets of a table in store mode, organised in chains.
 #[derive(Debug)]
 pub(super) struct BucketChains<M> {
     buckets: BucketArray<M>,
-    /// Number of first buckets of chains. The spare buckets follow them.
+    /// Number of buckets that are the first bucket of a chain. The spare buckets follow them in the
+    /// array.
     main: usize,
-    /// First spare bucket that was never used.
+    /// Number of the first spare bucket that was never used.
     fresh: AtomicU64,
-    /// Head of the list of returned buckets, as bucket number plus one; 0 for none.
+    /// Head of the free list of spare buckets: the number of a bucket plus one, or 0 if the list is
+    /// empty.
     returned: AtomicU64,
-    /// Number of spare buckets in use.
+    /// Number of spare buckets that are in use.
     spare_used: AtomicU64,
 }
 
@@ -30,7 +33,7 @@ pub(super) struct ChainSlot {
 }
 
 impl<M: ConcurrencyMode> BucketChains<M> {
-    /// Creates empty chains: `main` first buckets, and `spare` buckets by which they can grow.
+    /// Creates `main` empty chains, and `spare` buckets by which the chains can grow.
     pub(super) fn new(main: usize, spare: usize) -> super::Result<BucketChains<M>> {
         Ok(BucketChains {
             buckets: BucketArray::reserve(main + spare)?,
@@ -41,7 +44,7 @@ impl<M: ConcurrencyMode> BucketChains<M> {
         })
     }
 
-    /// Returns the first bucket of a key's chain.
+    /// Returns the number of the first bucket in a key's chain.
     #[inline(always)]
     pub(super) fn first(&self, hash: u64) -> usize {
         bucket::number(hash, self.main)
@@ -52,18 +55,19 @@ impl<M: ConcurrencyMode> BucketChains<M> {
         &self.buckets.all()[number]
     }
 
-    /// Returns the number of spare buckets: the total, and those in use.
+    /// Returns the total number of spare buckets, and how many of them are in use.
     pub(super) fn spare(&self) -> (usize, usize) {
         let used = self.spare_used.load(Ordering::Relaxed) as usize;
         (self.buckets.all().len() - self.main, used)
     }
 
-    /// Returns the bytes of all buckets.
+    /// Returns the size of all buckets, in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(self.buckets.all())
     }
 
-    /// Passes the entries of a chain with the given tag to `wanted`, until it returns a result.
+    /// Calls `wanted` for each entry of a chain that has the given tag, until it returns `Some`.
+    /// Returns this result.
     #[inline(always)]
     pub(super) fn find<T>(
         &self,
@@ -72,7 +76,8 @@ impl<M: ConcurrencyMode> BucketChains<M> {
         mut wanted: impl FnMut(ChainSlot, BucketEntry) -> Option<T>,
     ) -> Option<T> {
         let mut number = first;
-        // A reader may see a chain that is being changed; the bound ensures termination.
+        // A reader may see a chain while it is being changed, even with a cycle. The loop therefore
+        // has a limit.
         for _ in 0..=self.buckets.all().len() - self.main {
             let bucket = self.bucket(number);
             let mut slots = bucket.matches(tag);
@@ -90,8 +95,8 @@ impl<M: ConcurrencyMode> BucketChains<M> {
         None
     }
 
-    /// Returns an empty slot of a chain, after appending a spare bucket if necessary. `None` if no
-    /// spare bucket is left. The caller has locked the chain.
+    /// Returns an empty slot of a chain. If all buckets of the chain are full, appends a spare
+    /// bucket. Returns `None` if no spare bucket is left. The caller must have locked the chain.
     pub(super) fn empty_slot(&self, first: usize) -> Option<ChainSlot> {
         let mut number = first;
         loop {
@@ -113,8 +118,9 @@ impl<M: ConcurrencyMode> BucketChains<M> {
         }
     }
 
-    /// Removes an entry by moving the last entry of the chain to its slot. A bucket that becomes
-    /// empty is returned to the spare ones. The caller has locked the chain.
+    /// Removes an entry, and moves the last entry of the chain to its slot. If a spare bucket
+    /// becomes empty, it is removed from the chain and put on the free list. The caller must have
+    /// locked the chain.
     pub(super) fn remove(&self, first: usize, at: ChainSlot) {
         let (mut before, mut last) = (None, first);
         while let Some(next) = self.bucket(last).next() {

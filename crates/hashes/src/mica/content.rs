@@ -1,4 +1,4 @@
-//! Content of a cache: counting and clearing.
+//! Operations on the whole content of a cache: counting and clearing.
 
 use super::bucket::{BucketWriteGuard, IndexBucket, WAYS};
 use super::item::{self, ItemHeaderWord};
@@ -10,9 +10,9 @@ use std::ops::AddAssign;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUsage {
-    /// Items that have not expired.
+    /// Number of items that have not expired.
     pub items: u64,
-    /// Bytes of their headers, keys and values.
+    /// Total size of the headers, keys and values of these items, in bytes.
     pub bytes: u64,
 }
 
@@ -24,7 +24,8 @@ impl AddAssign for CacheUsage {
 }
 
 impl<M: ConcurrencyMode> LossyTable<M> {
-    /// Deletes all items, bucket by bucket. A concurrent set may be deleted or not.
+    /// Deletes all items, bucket by bucket. If an item is set concurrently, it may or may not be
+    /// deleted.
     pub(super) fn clear(&self) {
         for bucket in self.buckets.all() {
             if (0..WAYS).all(|slot| bucket.entry(slot).is_none()) {
@@ -42,7 +43,7 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         }
     }
 
-    /// Returns the number of items that the index leads to.
+    /// Returns the number of items that can be found through the index.
     pub(super) fn count(&self) -> usize {
         let count = |bucket: &IndexBucket| {
             let entries = (0..WAYS).filter_map(|slot| bucket.entry(slot));
@@ -53,8 +54,9 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         self.buckets.all().iter().map(count).sum()
     }
 
-    /// Estimates the number and bytes of items that have not expired at the time `now`, from at
-    /// most `most` buckets. Concurrent writes of headers only make the result inexact.
+    /// Estimates the number and the total size of the items that have not expired at time `now`.
+    /// Visits at most `most` buckets. If headers are written concurrently, the result is only less
+    /// exact.
     pub(super) fn content(&self, most: usize, now: u64) -> CacheUsage {
         let buckets = self.buckets.all();
         let step = buckets.len().div_ceil(most).max(1);
@@ -97,7 +99,7 @@ mod tests {
         }
         cache.set(&7_u32.to_ne_bytes(), &[8; 60]).unwrap();
         assert!(cache.delete(&9_u32.to_ne_bytes()));
-        // One word of header, one of key, and fifteen of value.
+        // An item has one word of header, one word of key, and fifteen words of value.
         assert_eq!((cache.len(), cache.content().items), (999, 999));
         assert_eq!(cache.content().bytes, 999 * 68);
         cache.set_until(b"soon", b"gone", 5).unwrap();

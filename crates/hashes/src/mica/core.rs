@@ -1,4 +1,5 @@
-//! Common interface of lossy and lossless tables, and the synchronisation of readers with writers.
+//! Interface that lossy and lossless tables have in common, and the protocol by which readers
+//! detect concurrent writers.
 
 use super::bucket::{BucketEntry, IndexBucket};
 use super::error::Result;
@@ -10,14 +11,15 @@ use super::stats::TableCounters;
 use super::sync::spin;
 
 pub(super) mod sealed {
-    /// Prevents other implementations: a handle relies on exclusive ownership of its table.
+    /// Prevents implementations outside this crate, because handles rely on exclusive ownership of
+    /// their table.
     pub trait SealedTable {}
 }
 
-/// An item found in a table.
+/// Location of an item that was found in a table.
 #[derive(Clone, Copy, Debug)]
 pub struct ItemLocation {
-    /// Bucket that contains the item's entry, and the slot in it.
+    /// Number of the bucket that contains the entry of the item, and the slot of the entry in it.
     pub(super) bucket: usize,
     pub(super) slot: usize,
     pub(super) entry: BucketEntry,
@@ -25,16 +27,16 @@ pub struct ItemLocation {
     pub(super) header: ItemHeaderWord,
 }
 
-/// An item found and copied by a reader.
+/// An item whose value a reader has found and copied.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ItemHit {
     pub(super) found: ItemLocation,
-    /// Expiry time of the item, or [`item::NEVER`].
+    /// Time at which the item expires, or [`item::NEVER`].
     pub(super) expires_at: u64,
 }
 
-/// A table: [`super::LossyTable`] or [`super::LosslessTable`]. Its methods are called through
-/// handles, which determine who may call them.
+/// A table: either [`super::LossyTable`] or [`super::LosslessTable`]. Its methods are called
+/// through handles, which ensure that only permitted threads call them.
 pub trait TableCore: Sized + sealed::SealedTable {
     type Mode: ConcurrencyMode;
 
@@ -42,31 +44,34 @@ pub trait TableCore: Sized + sealed::SealedTable {
     fn words(&self) -> &ItemWords<Self::Mode>;
     #[doc(hidden)]
     fn tally(&self) -> &TableCounters;
-    /// Returns the bucket whose version changes when a key changes.
+    /// Returns the bucket whose version changes whenever a key with this hash is changed.
     #[doc(hidden)]
     fn bucket(&self, hash: u64) -> &IndexBucket;
-    /// Prefetches the item that a key probably has. The bucket should be in the processor's cache.
+    /// Prefetches the item that the index probably has for a key. The bucket should already be in
+    /// the processor's cache.
     #[doc(hidden)]
     fn prefetch_item(&self, key: HashedKey<'_>);
-    /// Returns the item of a key. In shared modes the result is unverified until M4 is checked.
+    /// Returns the location of a key's item. In shared modes, the result is not valid until the
+    /// caller has checked M4.
     #[doc(hidden)]
     fn find(&self, key: HashedKey<'_>) -> Option<ItemLocation>;
-    /// Returns whether an item was not overwritten.
+    /// Returns whether the item has not been overwritten in its log.
     #[doc(hidden)]
     fn holds(&self, found: ItemLocation) -> bool;
-    /// Records an access. Returns the current location of the item.
+    /// Records an access to an item, which may move it. Returns the current location of the item.
     #[doc(hidden)]
     fn touch(&self, key: HashedKey<'_>, found: ItemLocation, now: u64) -> ItemLocation;
     #[doc(hidden)]
     fn set(&self, key: HashedKey<'_>, value: &[u8], expires_at: u64, now: u64) -> Result<()>;
     #[doc(hidden)]
     fn delete(&self, key: HashedKey<'_>, now: u64) -> bool;
-    /// Frees expired items in the next buckets. Returns their number.
+    /// Frees expired items in the next `buckets` buckets. Returns the number of items freed.
     #[doc(hidden)]
     fn reclaim(&self, now: u64, buckets: usize) -> usize;
 }
 
-/// Copies the value of a key while others may write. Returns the item once the copy is consistent.
+/// Copies the value of a key to `value` while other threads may write. Retries until the copy is
+/// consistent. Returns `None` if the key has no value or has expired.
 pub(super) fn read<C: TableCore>(
     table: &C,
     key: HashedKey<'_>,
@@ -87,8 +92,9 @@ pub(super) fn read<C: TableCore>(
             value.resize(found.header.value_len(), 0);
             table.words().read(found.at + found.header.value_at(), value);
         }
-        // The bucket's version does not change when an append for another bucket overwrites the
-        // item. Therefore the offset is checked again after the words were copied.
+        // The version of the bucket does not change if an append for a key of another bucket
+        // overwrites the item. Therefore also check, after the words were copied, that the item is
+        // still in the log.
         let is_whole = bucket.end_read::<C::Mode>(version) && found.is_none_or(|found| table.holds(found));
         if is_whole {
             return live;

@@ -1,56 +1,56 @@
-//! Errors of an in-memory table.
+//! Errors of in-memory tables.
 
 use alluvium_base::ErrorKind;
 
-/// The result of an operation on a table.
+/// Result of an operation on an in-memory table.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Error of an operation on a table.
+/// Error of an operation on an in-memory table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A key or an item is longer than the table accepts.
+    /// A key, a value or an item is longer than the table accepts.
     #[error(
         "{what} of {bytes} bytes is too long: the table accepts at most {most} bytes; store it elsewhere, or make the log larger"
     )]
     TooLarge {
-        /// The object: a key, a value or an item.
+        /// Which object is too long: a key, a value or an item.
         what: &'static str,
         bytes: usize,
         most: usize,
     },
-    /// A lossless table has no memory left for an item.
+    /// A lossless table has not enough free memory for an item.
     #[error(
         "no space for an item of {bytes} bytes in a store of {capacity}: delete items, or make the store larger"
     )]
     OutOfSpace {
-        /// Bytes needed for the item.
+        /// Number of bytes that the item needs.
         bytes: usize,
-        /// Capacity of the store in bytes.
+        /// Capacity of the table, in bytes.
         capacity: usize,
     },
-    /// A lossless table has no bucket left.
+    /// A lossless table has no free bucket to extend a chain.
     #[error("all {spare} spare buckets are in use: delete items, or give the index more buckets")]
     OutOfBuckets {
-        /// Number of spare buckets, all of which are in use.
+        /// Total number of spare buckets, all of which are in use.
         spare: usize,
     },
     #[error("option {option}: {why}")]
     BadOption {
         option: &'static str,
-        /// What is wrong, and which values are valid.
+        /// The reason why the value is invalid, and which values are valid.
         why: String,
     },
-    /// The system does not provide the memory.
+    /// The operating system cannot provide the memory.
     #[error("the system provides no memory for a table: {why}; make the table smaller")]
     Memory {
-        /// The error that the system returned.
+        /// The error that the operating system has returned.
         why: String,
     },
 }
 
 impl Error {
-    /// Returns the kind of error, for matching by programs.
+    /// Returns the kind of error, by which programs can distinguish errors.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {

@@ -1,4 +1,4 @@
-//! Handles to a table, which determine who may call which operation.
+//! Handles to tables. The type of a handle determines which threads may call which operations.
 
 use super::core::{ItemLocation, TableCore, read};
 use super::error::Result;
@@ -11,7 +11,7 @@ use std::borrow::Borrow;
 use std::slice::from_ref;
 use std::sync::Arc;
 
-/// A table that is used by a single thread (EREW).
+/// Handle to a table that only one thread uses at a time (EREW).
 ///
 /// ```
 /// use alluvium_hashes::mica::{ExclusiveTable, HashedKey, LossyTable, LossyOptions, NEVER};
@@ -24,11 +24,11 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct ExclusiveTable<C>(C);
 
-/// A request in a burst.
+/// A request in a burst, which is a sequence of requests that are executed together.
 #[derive(Clone, Copy, Debug)]
 pub enum BurstRequest<'a> {
     Get(HashedKey<'a>),
-    /// Sets a key to a value with an expiry time, or [`super::NEVER`].
+    /// Sets a key to a value. The last field is the time at which it expires, or [`super::NEVER`].
     Set(HashedKey<'a>, &'a [u8], u64),
 }
 
@@ -41,29 +41,29 @@ impl<'a> BurstRequest<'a> {
     }
 }
 
-/// The response to a request in a burst.
+/// Response to a request in a burst.
 #[derive(Debug, PartialEq, Eq)]
 pub enum BurstResponse<'a> {
-    /// The value of the key, if it has one.
+    /// The value of the key, or `None` if it has none.
     Value(Option<&'a [u8]>),
-    /// Result of setting the key.
+    /// The result of setting the key.
     Set(Result<()>),
 }
 
 impl<C: TableCore<Mode = Erew>> ExclusiveTable<C> {
-    /// Creates the handle of a table.
+    /// Creates a handle that owns a table.
     #[must_use]
     pub fn new(table: C) -> ExclusiveTable<C> {
         ExclusiveTable(table)
     }
 
-    /// Returns the table, for its statistics.
+    /// Returns the table, from which statistics can be read.
     #[must_use]
     pub fn table(&self) -> &C {
         &self.0
     }
 
-    /// Returns the value of a key at the time `now`.
+    /// Returns the value of a key at time `now`, or `None` if it has none.
     #[inline]
     pub fn get(&mut self, key: HashedKey<'_>, now: u64) -> Option<&[u8]> {
         let found = self.look_up(key, now);
@@ -82,8 +82,9 @@ impl<C: TableCore<Mode = Erew>> ExclusiveTable<C> {
     fn value(&self, found: ItemLocation) -> &[u8] {
         let at = found.at + found.header.value_at();
         #[cfg(not(alluvium_model_check))]
-        // SAFETY: the mode is exclusive, and the table is borrowed as long as the slice lives:
-        // everything that writes takes it mutably.
+        // SAFETY: the mode is exclusive, and the slice borrows the table for its whole lifetime.
+        // Every method that writes needs a mutable borrow of the table, so nothing is written while
+        // the slice is alive.
         unsafe {
             self.0.words().bytes(at, found.header.value_len())
         }
@@ -91,30 +92,30 @@ impl<C: TableCore<Mode = Erew>> ExclusiveTable<C> {
         unreachable!("no model has one thread: {at}")
     }
 
-    /// Sets a key to a value that expires at the time `expires_at`.
+    /// Sets a key to a value that expires at time `expires_at`.
     ///
     /// # Errors
-    /// [`super::Error::TooLarge`]; for a lossless table also [`super::Error::OutOfSpace`] and
-    /// [`super::Error::OutOfBuckets`], in which case the key keeps its previous value.
+    /// [`super::Error::TooLarge`]; in a lossless table also [`super::Error::OutOfSpace`] and
+    /// [`super::Error::OutOfBuckets`], in which case the key retains its previous value.
     #[inline]
     pub fn set(&mut self, key: HashedKey<'_>, value: &[u8], expires_at: u64, now: u64) -> Result<()> {
         self.0.set(key, value, expires_at, now)
     }
 
-    /// Deletes a key. Returns whether it had a value.
+    /// Deletes a key. Returns whether the key had a value.
     pub fn delete(&mut self, key: HashedKey<'_>, now: u64) -> bool {
         self.0.delete(key, now)
     }
 
-    /// Frees items that have expired by `now`, in the next `buckets` buckets of a lossless table.
-    /// Returns the number of items freed. A lossy table has nothing to free, because its log drops
-    /// the oldest items.
+    /// Frees the items in the next `buckets` buckets of a lossless table that have expired at time
+    /// `now`. Returns the number of items freed. Does nothing for a lossy table, because its log
+    /// drops expired items when they are the oldest.
     pub fn reclaim(&mut self, now: u64, buckets: usize) -> usize {
         self.0.reclaim(now, buckets)
     }
 
-    /// Executes requests in order, and passes each response with the index of its request to
-    /// `respond`. While one request is executed, the memory of later ones is prefetched.
+    /// Executes requests in order. Passes each response, with the index of its request, to
+    /// `respond`. While one request is executed, the memory for later requests is prefetched.
     pub fn burst(
         &mut self,
         requests: &[BurstRequest<'_>],
@@ -149,7 +150,7 @@ impl<C: TableCore<Mode = Erew>> ExclusiveTable<C> {
     }
 }
 
-/// A burst on an exclusive table.
+/// A burst of requests that is being executed on an exclusive table.
 struct ExclusiveBurst<'a, 'b, C, E> {
     table: &'a mut ExclusiveTable<C>,
     requests: &'a [BurstRequest<'b>],
@@ -175,7 +176,7 @@ impl<C: TableCore<Mode = Erew>, E: FnMut(&mut ExclusiveTable<C>, usize)> Pipelin
     }
 }
 
-/// The writer of a table that others read concurrently (CREW).
+/// Handle to the only writer of a table that other threads may read concurrently (CREW).
 ///
 /// ```
 /// use alluvium_hashes::mica::{HashedKey, LossyTable, LossyOptions, NEVER, TableWriter};
@@ -191,7 +192,7 @@ impl<C: TableCore<Mode = Erew>, E: FnMut(&mut ExclusiveTable<C>, usize)> Pipelin
 #[derive(Debug)]
 pub struct TableWriter<C>(Arc<C>);
 
-/// A reader of a table that another thread may write concurrently (CREW).
+/// Handle to a reader of a table that another thread may write concurrently (CREW).
 #[derive(Debug)]
 pub struct TableReader<C>(Arc<C>);
 
@@ -208,42 +209,42 @@ impl<C> Clone for TableReader<C> {
 }
 
 impl<C: TableCore<Mode = Crew>> TableWriter<C> {
-    /// Creates the writer of a table.
+    /// Creates the writer's handle for a table.
     #[must_use]
     pub fn new(table: C) -> TableWriter<C> {
         TableWriter(Arc::new(table))
     }
 
-    /// Returns the table, for its statistics.
+    /// Returns the table, from which statistics can be read.
     #[must_use]
     pub fn table(&self) -> &C {
         &self.0
     }
 
-    /// Creates a reader, for any thread.
+    /// Creates a reader's handle, which may be used by any thread.
     #[must_use]
     pub fn reader(&self) -> TableReader<C> {
         TableReader(Arc::clone(&self.0))
     }
 
-    /// Copies the value of a key to `value`. Returns whether there was one. Accesses by the writer
-    /// influence eviction, those by readers do not.
+    /// Copies the value of a key to `value`. Returns whether the key has a value. An access by the
+    /// writer influences which items are evicted; an access by a reader does not.
     #[inline]
     pub fn get(&mut self, key: HashedKey<'_>, now: u64, value: &mut Vec<u8>) -> bool {
         get_and_touch(&*self.0, key, now, value)
     }
 
-    /// Sets a key to a value that expires at the time `expires_at`.
+    /// Sets a key to a value that expires at time `expires_at`.
     ///
     /// # Errors
-    /// The same as [`ExclusiveTable::set`].
+    /// The errors of [`ExclusiveTable::set`].
     #[inline]
     pub fn set(&mut self, key: HashedKey<'_>, value: &[u8], expires_at: u64, now: u64) -> Result<()> {
         self.0.set(key, value, expires_at, now)
     }
 
-    /// Sets keys to values, in order, and passes each result with the index of its key to
-    /// `respond`. While one key is set, the memory of later ones is prefetched.
+    /// Sets keys to values, in order. Passes each result, with the index of its key, to `respond`.
+    /// While one key is set, the memory for later keys is prefetched.
     pub fn set_many(
         &mut self,
         items: &[(HashedKey<'_>, &[u8])],
@@ -253,21 +254,21 @@ impl<C: TableCore<Mode = Crew>> TableWriter<C> {
         set_many::<C, _>(from_ref(&*self.0), items, now, respond);
     }
 
-    /// Deletes a key. Returns whether it had a value.
+    /// Deletes a key. Returns whether the key had a value.
     pub fn delete(&mut self, key: HashedKey<'_>, now: u64) -> bool {
         self.0.delete(key, now)
     }
 
-    /// Frees items that have expired by `now`, in the next `buckets` buckets of a lossless table.
-    /// Returns the number of items freed. A lossy table has nothing to free, because its log drops
-    /// the oldest items.
+    /// Frees the items in the next `buckets` buckets of a lossless table that have expired at time
+    /// `now`. Returns the number of items freed. Does nothing for a lossy table, because its log
+    /// drops expired items when they are the oldest.
     pub fn reclaim(&mut self, now: u64, buckets: usize) -> usize {
         self.0.reclaim(now, buckets)
     }
 }
 
 impl<C: TableCore<Mode = Crew>> TableReader<C> {
-    /// Copies the value of a key to `value`. Returns whether there was one.
+    /// Copies the value of a key to `value`. Returns whether the key has a value.
     #[inline]
     pub fn get(&self, key: HashedKey<'_>, now: u64, value: &mut Vec<u8>) -> bool {
         let hit = read(&*self.0, key, now, value);
@@ -275,14 +276,14 @@ impl<C: TableCore<Mode = Crew>> TableReader<C> {
         hit.is_some()
     }
 
-    /// Looks up keys in order, and passes each value with the index of its key to `respond`. While
-    /// one key is looked up, the memory of later ones is prefetched.
+    /// Looks up keys in order. Passes each value, with the index of its key, to `respond`. While
+    /// one key is looked up, the memory for later keys is prefetched.
     pub fn get_many(&self, keys: &[HashedKey<'_>], now: u64, respond: impl FnMut(usize, Option<&[u8]>)) {
         get_many::<C, _>(from_ref(&*self.0), keys, (now, AccessCounting::Ignored), respond);
     }
 
-    /// As [`TableReader::get_many`], for keys of several partitions. [`super::partition`] returns
-    /// the partition of a key.
+    /// Looks up keys like [`TableReader::get_many`], in several partitions. `readers` must have one
+    /// reader for each partition, in the order of the numbers that [`super::partition`] returns.
     pub fn get_many_of(
         readers: &[TableReader<C>],
         keys: &[HashedKey<'_>],
@@ -293,7 +294,7 @@ impl<C: TableCore<Mode = Crew>> TableReader<C> {
     }
 }
 
-/// A table that all threads read and write (CRCW).
+/// Handle to a table that all threads may read and write (CRCW).
 ///
 /// ```
 /// use alluvium_hashes::mica::{HashedKey, LossyTable, LossyOptions, NEVER, SharedTable};
@@ -321,32 +322,32 @@ impl<C> Clone for SharedTable<C> {
 }
 
 impl<C: TableCore<Mode = Crcw>> SharedTable<C> {
-    /// Creates the handle of a table.
+    /// Creates the first handle for a table. Its clones are handles to the same table.
     #[must_use]
     pub fn new(table: C) -> SharedTable<C> {
         SharedTable(Arc::new(table))
     }
 
-    /// Returns the table, for its statistics.
+    /// Returns the table, from which statistics can be read.
     #[must_use]
     pub fn table(&self) -> &C {
         &self.0
     }
 
-    /// Copies the value of a key to `value`. Returns whether there was one.
+    /// Copies the value of a key to `value`. Returns whether the key has a value.
     #[inline]
     pub fn get(&self, key: HashedKey<'_>, now: u64, value: &mut Vec<u8>) -> bool {
         get_and_touch(&*self.0, key, now, value)
     }
 
-    /// Looks up keys in order, and passes each value with the index of its key to `respond`. While
-    /// one key is looked up, the memory of later ones is prefetched.
+    /// Looks up keys in order. Passes each value, with the index of its key, to `respond`. While
+    /// one key is looked up, the memory for later keys is prefetched.
     pub fn get_many(&self, keys: &[HashedKey<'_>], now: u64, respond: impl FnMut(usize, Option<&[u8]>)) {
         get_many::<C, _>(from_ref(&*self.0), keys, (now, AccessCounting::Counted), respond);
     }
 
-    /// As [`SharedTable::get_many`], for keys of several partitions. [`super::partition`] returns
-    /// the partition of a key.
+    /// Looks up keys like [`SharedTable::get_many`], in several partitions. `tables` must have one
+    /// table for each partition, in the order of the numbers that [`super::partition`] returns.
     pub fn get_many_of(
         tables: &[SharedTable<C>],
         keys: &[HashedKey<'_>],
@@ -356,17 +357,17 @@ impl<C: TableCore<Mode = Crcw>> SharedTable<C> {
         get_many::<C, _>(tables, keys, (now, AccessCounting::Counted), respond);
     }
 
-    /// Sets a key to a value that expires at the time `expires_at`.
+    /// Sets a key to a value that expires at time `expires_at`.
     ///
     /// # Errors
-    /// The same as [`ExclusiveTable::set`].
+    /// The errors of [`ExclusiveTable::set`].
     #[inline]
     pub fn set(&self, key: HashedKey<'_>, value: &[u8], expires_at: u64, now: u64) -> Result<()> {
         self.0.set(key, value, expires_at, now)
     }
 
-    /// Sets keys to values, in order, and passes each result with the index of its key to
-    /// `respond`. While one key is set, the memory of later ones is prefetched.
+    /// Sets keys to values, in order. Passes each result, with the index of its key, to `respond`.
+    /// While one key is set, the memory for later keys is prefetched.
     pub fn set_many(
         &self,
         items: &[(HashedKey<'_>, &[u8])],
@@ -376,8 +377,8 @@ impl<C: TableCore<Mode = Crcw>> SharedTable<C> {
         set_many::<C, _>(from_ref(&*self.0), items, now, respond);
     }
 
-    /// As [`SharedTable::set_many`], for keys of several partitions. [`super::partition`] returns
-    /// the partition of a key.
+    /// Sets keys like [`SharedTable::set_many`], in several partitions. `tables` must have one
+    /// table for each partition, in the order of the numbers that [`super::partition`] returns.
     pub fn set_many_of(
         tables: &[SharedTable<C>],
         items: &[(HashedKey<'_>, &[u8])],
@@ -387,14 +388,14 @@ impl<C: TableCore<Mode = Crcw>> SharedTable<C> {
         set_many::<C, _>(tables, items, now, respond);
     }
 
-    /// Deletes a key. Returns whether it had a value.
+    /// Deletes a key. Returns whether the key had a value.
     pub fn delete(&self, key: HashedKey<'_>, now: u64) -> bool {
         self.0.delete(key, now)
     }
 
-    /// Frees items that have expired by `now`, in the next `buckets` buckets of a lossless table.
-    /// Returns the number of items freed. A lossy table has nothing to free, because its log drops
-    /// the oldest items.
+    /// Frees the items in the next `buckets` buckets of a lossless table that have expired at time
+    /// `now`. Returns the number of items freed. Does nothing for a lossy table, because its log
+    /// drops expired items when they are the oldest.
     pub fn reclaim(&self, now: u64, buckets: usize) -> usize {
         self.0.reclaim(now, buckets)
     }

@@ -1,9 +1,11 @@
-//! Segregated fits: an allocator for items of any length in a single region.
+//! Allocator with segregated fits. It allocates memory for items of any length from a single
+//! region.
 //!
-//! Free blocks are in lists by size: one list for every 8 bytes up to the longest item, and one for
-//! all larger blocks (Lim 2015, §5.3.4; Wilson et al. 1995). An allocation uses the smallest block
-//! that fits and returns the rest. A freed block is joined with its free neighbours, which are
-//! found by boundary tags. No size class owns memory, so none needs rebalancing.
+//! Free blocks are in lists by size: there is one list for every multiple of 8 bytes up to the
+//! longest item, and one list for all larger blocks (Lim 2015, §5.3.4; Wilson et al. 1995). An
+//! allocation uses the smallest free block that fits, and frees the remainder. When a block is
+//! freed, it is joined with its free neighbours, which are found by boundary tags. Memory does not
+//! belong to a size class, so size classes need no rebalancing.
 //!
 //! ```text
 //!   UNITS  a block, in units of 8 bytes
@@ -20,42 +22,46 @@ use super::mode::ConcurrencyMode;
 use super::sync::{AtomicU32, AtomicU64, Ordering};
 use std::marker::PhantomData;
 
-/// Words per unit; blocks are measured in units.
+/// Number of words in a unit. Blocks consist of whole units.
 const UNIT: usize = 2;
-/// Minimum units of a block: header, links and tag need four words.
+/// Minimum number of units in a block, because the header, two links and the boundary tag need four
+/// words.
 const LEAST: usize = 2;
-/// Words of a used block before its content.
+/// Number of words in a block in use that precede its contents.
 pub(super) const LEAD: usize = 1;
 
 const USED: u32 = 1 << 30;
 const BEFORE_USED: u32 = 1 << 31;
 const UNITS: u32 = USED - 1;
 
-/// The lists of free blocks of a region. Used only by writers, which exclude each other.
+/// The lists of free blocks in a region. Only writers use them, and writers exclude each other.
 #[derive(Debug)]
 pub(super) struct SegregatedHeap<M> {
-    /// First block of each list, in units; 0 for none. The last list contains all larger blocks.
+    /// First block of each list, as a unit number; 0 for an empty list. The last list contains all
+    /// larger blocks.
     lists: Box<[AtomicU32]>,
-    /// Bitmap of the non-empty lists.
+    /// Bitmap of the lists that are not empty.
     occupied: Box<[AtomicU64]>,
-    /// Size of the region in units.
+    /// Size of the region, in units.
     units: usize,
-    /// Units of the blocks in use.
+    /// Total size of the blocks in use, in units.
     used: AtomicU64,
     mode: PhantomData<M>,
 }
 
 impl<M: ConcurrencyMode> SegregatedHeap<M> {
-    /// Returns the number of words of a heap with `bytes` bytes for blocks.
+    /// Returns the number of words that a heap needs for `bytes` bytes of blocks.
     pub(super) fn words(bytes: usize) -> usize {
-        // The first unit is reserved, so that zero can mean none. The last one stops coalescing.
+        // The first unit is reserved, so that a link of zero can mean "none". The last unit is
+        // always marked as in use, so that blocks are not joined beyond the end.
         (bytes / (UNIT * WORD) + 2) * UNIT
     }
 
-    /// Creates a heap with a single free block, for items of at most `longest` words.
+    /// Creates a heap with a single free block. It can allocate items of at most `longest` words.
     ///
     /// # Panics
-    /// If there are more words than a block can represent, or fewer than one block needs.
+    /// If the region has more units than the size field of a block can represent, or fewer than one
+    /// block needs.
     pub(super) fn new(words: &ItemWords<M>, longest: usize) -> SegregatedHeap<M> {
         let units = words.len() / UNIT - 2;
         assert!(
@@ -75,14 +81,14 @@ impl<M: ConcurrencyMode> SegregatedHeap<M> {
         heap
     }
 
-    /// Returns the total bytes of all blocks, and the bytes in use.
+    /// Returns the total size of all blocks, and the size of the blocks in use, both in bytes.
     pub(super) fn bytes(&self) -> (usize, usize) {
         let used = self.used.load(Ordering::Relaxed) as usize;
         (self.units * UNIT * WORD, used * UNIT * WORD)
     }
 
-    /// Allocates `count` words and returns the first of them, or `None` if no block is large
-    /// enough.
+    /// Allocates `count` words. Returns the index of the first of these words, or `None` if no free
+    /// block is large enough.
     pub(super) fn allocate(&self, words: &ItemWords<M>, count: usize) -> Option<usize> {
         let wanted = units_for(count);
         let block = self.smallest(wanted)?;
@@ -106,7 +112,7 @@ impl<M: ConcurrencyMode> SegregatedHeap<M> {
         Some(block * UNIT + LEAD)
     }
 
-    /// Frees the allocation at the word `at`.
+    /// Frees the allocation that begins at word `at`.
     pub(super) fn free(&self, words: &ItemWords<M>, at: usize) {
         let block = (at - LEAD) / UNIT;
         let header = words.load(block * UNIT);
@@ -132,7 +138,7 @@ impl<M: ConcurrencyMode> SegregatedHeap<M> {
         self.put(words, start, units, before);
     }
 
-    /// Returns the number of words allocated at the word `at`.
+    /// Returns the number of words in the allocation that begins at word `at`.
     pub(super) fn allocated(&self, words: &ItemWords<M>, at: usize) -> usize {
         (words.load(at - LEAD) & UNITS) as usize * UNIT - LEAD
     }
@@ -142,13 +148,13 @@ impl<M: ConcurrencyMode> SegregatedHeap<M> {
         self.used.store(used, Ordering::Relaxed);
     }
 
-    /// Returns the list for blocks of `units` units.
+    /// Returns the number of the list for free blocks of `units` units.
     fn list(&self, units: usize) -> usize {
         units.min(self.lists.len() - 1)
     }
 
-    /// Returns a block from the first non-empty list whose blocks are large enough. This includes
-    /// the last list, because it begins above the longest item.
+    /// Returns a block from the first non-empty list whose blocks all have at least `wanted` units.
+    /// The last list can be used, too, because its blocks are larger than the longest item.
     fn smallest(&self, wanted: usize) -> Option<usize> {
         assert!(
             wanted < self.lists.len() - 1,
@@ -183,7 +189,7 @@ impl<M: ConcurrencyMode> SegregatedHeap<M> {
         }
     }
 
-    /// Adds a free block to its list, and updates the flag in the next block.
+    /// Adds a free block to its list, and marks in the next block that its predecessor is free.
     fn put(&self, words: &ItemWords<M>, block: usize, units: usize, before: u32) {
         let list = self.list(units);
         let next = self.lists[list].load(Ordering::Relaxed);
@@ -202,7 +208,7 @@ impl<M: ConcurrencyMode> SegregatedHeap<M> {
     }
 }
 
-/// Returns the units of a block for `words` words.
+/// Returns the number of units in a block with space for `words` words.
 fn units_for(words: usize) -> usize {
     (words + LEAD).div_ceil(UNIT).max(LEAST)
 }
@@ -212,7 +218,7 @@ mod tests {
     use super::super::mode::Erew;
     use super::*;
 
-    /// Iterates over all blocks. Returns the sizes of the free ones.
+    /// Checks the headers of all blocks. Returns the sizes of the free blocks.
     fn walk(heap: &SegregatedHeap<Erew>, words: &ItemWords<Erew>) -> Vec<usize> {
         let (mut at, mut before_used, mut free) = (1, true, Vec::new());
         let mut used = 0;

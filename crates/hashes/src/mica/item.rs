@@ -1,4 +1,5 @@
-//! Layout of an item in memory: a header of one word, followed by optional fields, key and value.
+//! Layout of an item in memory. It begins with a header of one word, followed by optional fields,
+//! the key and the value.
 //!
 //! ```text
 //!   WORDS   MEANING
@@ -9,9 +10,9 @@
 //!   0 or 1  slack: how many words from here on are left of what was allocated, this one counted
 //! ```
 //!
-//! The header in the thesis also contains the key hash and the allocated size. The first can be
-//! computed from the key, and the second is needed only if it differs from the size needed, so the
-//! header takes 4 bytes instead of 24.
+//! The header in the thesis also contains the hash of the key and the allocated size. Here, the
+//! hash is computed from the key, and the allocated size is stored only if it differs from the size
+//! that the item needs. The header therefore occupies 4 bytes instead of 24.
 
 use super::error::{Error, Result};
 use super::key::HashedKey;
@@ -31,15 +32,15 @@ const EXPIRES: u32 = 1 << 30;
 const SLACK: u32 = 1 << 31;
 const _: () = assert!(VALUE_BITS + KEY_BITS == 30);
 
-/// Maximum number of words of an item.
+/// Maximum number of words in an item.
 pub(super) const MAX_WORDS: usize = 3 + MAX_KEY_BYTES.div_ceil(WORD) + MAX_VALUE_BYTES.div_ceil(WORD);
 
-/// The first word of an item.
+/// The header of an item, which is its first word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ItemHeaderWord(u32);
 
 impl ItemHeaderWord {
-    /// Returns the header of an item without slack.
+    /// Creates the header of an item that needs all words allocated for it.
     ///
     /// # Errors
     /// [`Error::TooLarge`] if the key or the value is too long.
@@ -74,13 +75,13 @@ impl ItemHeaderWord {
         if self.0 & EXPIRES == 0 { 1 } else { 3 }
     }
 
-    /// Returns the offset of the key from the header, in words.
+    /// Returns the offset of the key from the beginning of the item, in words.
     #[inline(always)]
     pub(super) fn key_at(self) -> usize {
         self.lead()
     }
 
-    /// Returns the offset of the value from the header, in words.
+    /// Returns the offset of the value from the beginning of the item, in words.
     #[inline(always)]
     pub(super) fn value_at(self) -> usize {
         self.lead() + self.key_len().div_ceil(WORD)
@@ -103,7 +104,7 @@ fn too_large(key: usize, value: usize) -> Error {
     Error::TooLarge { what, bytes, most }
 }
 
-/// Returns the header of the item at `at` if the item has the given key.
+/// Returns the header of the item at word `at`, or `None` if the item has another key.
 #[inline(always)]
 pub(super) fn header_of<M: ConcurrencyMode>(
     words: &ItemWords<M>,
@@ -111,7 +112,7 @@ pub(super) fn header_of<M: ConcurrencyMode>(
     key: HashedKey<'_>,
 ) -> Option<ItemHeaderWord> {
     let header = ItemHeaderWord::load(words, at);
-    // Another thread may be overwriting the item, in which case the header may be invalid.
+    // Another thread may be overwriting the item, so the lengths in the header may be invalid.
     if M::SHARED && at + header.needed() > words.len() {
         return None;
     }
@@ -119,7 +120,7 @@ pub(super) fn header_of<M: ConcurrencyMode>(
     is_same.then_some(header)
 }
 
-/// Returns the number of words allocated for the item at `at`.
+/// Returns the number of words that are allocated for the item at word `at`.
 #[inline]
 pub(super) fn allocated<M: ConcurrencyMode>(words: &ItemWords<M>, at: usize) -> usize {
     let header = ItemHeaderWord::load(words, at);
@@ -131,7 +132,7 @@ pub(super) fn allocated<M: ConcurrencyMode>(words: &ItemWords<M>, at: usize) -> 
     }
 }
 
-/// Writes an item into `allocated` words.
+/// Writes an item at word `at`, where `allocated` words are allocated for it.
 #[inline]
 pub(super) fn write<M: ConcurrencyMode>(
     words: &ItemWords<M>,
@@ -155,7 +156,7 @@ pub(super) fn write<M: ConcurrencyMode>(
     words.write(at + header.value_at(), value);
 }
 
-/// Returns the expiry time of the item, or [`NEVER`].
+/// Returns the time at which the item expires, or [`NEVER`].
 #[inline(always)]
 pub(super) fn expires_at<M: ConcurrencyMode>(words: &ItemWords<M>, at: usize, header: ItemHeaderWord) -> u64 {
     if header.0 & EXPIRES == 0 {
@@ -165,7 +166,7 @@ pub(super) fn expires_at<M: ConcurrencyMode>(words: &ItemWords<M>, at: usize, he
     }
 }
 
-/// Returns whether the item has expired by `now`.
+/// Returns whether the item has expired at time `now`.
 #[inline]
 pub(super) fn has_expired<M: ConcurrencyMode>(
     words: &ItemWords<M>,

@@ -2,7 +2,7 @@
 
 use alluvium_base::checksum::seeded;
 
-/// A key with its hash, computed once: by a client, or on receipt of a request.
+/// A key with its hash. The hash is computed only once, by a client or when a request is received.
 ///
 /// ```
 /// use alluvium_hashes::mica::HashedKey;
@@ -17,7 +17,7 @@ pub struct HashedKey<'a> {
 }
 
 impl<'a> HashedKey<'a> {
-    /// Computes the hash of a key under a table's seed.
+    /// Creates a key and computes its hash under the seed of the table.
     #[must_use]
     #[inline]
     pub fn new(seed: u64, bytes: &'a [u8]) -> HashedKey<'a> {
@@ -25,8 +25,9 @@ impl<'a> HashedKey<'a> {
         HashedKey { hash, bytes }
     }
 
-    /// Creates a key from a hash that a client has computed under the table's seed. With a
-    /// different hash, the key is located only by that hash, and S3-FIFO evicts it early.
+    /// Creates a key with a hash that a client has computed under the seed of the table. If the
+    /// client sends another hash, the key can be found only with that hash, and S3-FIFO evicts it
+    /// early.
     #[must_use]
     #[inline]
     pub fn received(hash: u64, bytes: &'a [u8]) -> HashedKey<'a> {

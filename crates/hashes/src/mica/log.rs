@@ -1,44 +1,47 @@
-//! A circular log of items: new items are appended at its tail, the oldest are dropped at its head.
+//! A circular log of items. New items are appended at the tail, and the oldest items are dropped at
+//! the head.
 //!
-//! Offsets count from the first append and wrap around after `offset_bits` bits (Lim 2015, §5.3.2).
-//! The lower bits of an offset are the position in memory, the upper bits count the rounds. The
-//! length of a log need not be a power of two: positions from its length up to the next power of
-//! two are skipped, so that lookups need no division.
+//! An offset is the number of bytes that were appended before, and it wraps around after
+//! `offset_bits` bits (Lim 2015, §5.3.2). The lower bits of an offset are a position in memory, and
+//! the upper bits count how often the log was filled. The length of a log need not be a power of
+//! two: positions from the length up to the next power of two are skipped, so that lookups need no
+//! division.
 //!
-//! An item is never split at the end of memory: the memory continues after the last position for
-//! the length of the longest item. The thesis maps the first pages again after the last. This is
-//! equivalent for readers, and works with huge pages everywhere, unlike pages of a shared file.
+//! An item is never split at the end of the memory. Instead, the memory of the log continues after
+//! the last position for the length of the longest item. The thesis maps the first pages a second
+//! time after the last page. For readers both are equivalent. The method used here works with huge
+//! pages on all systems, unlike shared mappings of a file.
 
 use super::memory::WORD;
 use super::mode::ConcurrencyMode;
 use super::sync::{AtomicU64, Ordering, fence};
 use std::marker::PhantomData;
 
-/// The bounds of a log. The words of the items are owned by the caller.
+/// The bounds of a log. The words of the items belong to the caller.
 #[derive(Debug)]
 pub(super) struct CircularLog<M> {
-    /// First word of the log.
+    /// Index of the first word of the log.
     base: usize,
-    /// Capacity of the log in bytes.
+    /// Capacity of the log, in bytes.
     len: u64,
-    /// Number of lower bits of an offset that are a position.
+    /// Number of lower bits of an offset that are the position in memory.
     position_bits: u32,
-    /// Bit mask of an offset.
+    /// Bit mask with as many bits as an offset.
     mask: u64,
-    /// Offset of the oldest item. Used only by writers.
+    /// Offset of the oldest item. Only writers access it.
     head: AtomicU64,
-    /// Offset after the newest item, including an item being written.
+    /// Offset after the newest item. An item that is being written is included.
     tail: AtomicU64,
-    /// Bytes from head to tail. Used only by writers.
+    /// Number of bytes from head to tail. Only writers access it.
     used: AtomicU64,
     mode: PhantomData<M>,
 }
 
 impl<M: ConcurrencyMode> CircularLog<M> {
-    /// Creates an empty log of `len` bytes whose memory begins at the word `base`.
+    /// Creates an empty log of `len` bytes. Its memory begins at word `base`.
     ///
     /// # Panics
-    /// If offsets do not have at least twice as many values as there are positions.
+    /// If there are fewer than twice as many offsets as positions.
     pub(super) fn new(base: usize, len: usize, offset_bits: u32) -> CircularLog<M> {
         let position_bits = len.next_power_of_two().ilog2();
         assert!(
@@ -58,39 +61,39 @@ impl<M: ConcurrencyMode> CircularLog<M> {
         }
     }
 
-    /// Returns the capacity in bytes.
+    /// Returns the capacity of the log, in bytes.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Returns the number of bytes from head to tail.
+    /// Returns the number of bytes in use, from head to tail.
     #[inline]
     pub(super) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed) as usize
     }
 
-    /// Returns the first word of the item at `offset`.
+    /// Returns the index of the first word of the item at `offset`.
     #[inline(always)]
     pub(super) fn word(&self, offset: u64) -> usize {
         self.base + (offset & ((1 << self.position_bits) - 1)) as usize / WORD
     }
 
-    /// Returns the distance of the item at `offset` from the tail, in bytes including gaps. It
-    /// orders items by age.
+    /// Returns the age of the item at `offset`: its distance from the tail in bytes, including
+    /// skipped positions. An older item has a greater age.
     #[inline(always)]
     pub(super) fn age(&self, offset: u64) -> u64 {
         self.tail.load(Ordering::Relaxed).wrapping_sub(offset) & self.mask
     }
 
-    /// Returns whether the item at `offset` was not overwritten (M3).
+    /// Returns whether the item at `offset` has not been overwritten (M3).
     #[inline(always)]
     pub(super) fn holds(&self, offset: u64) -> bool {
         self.age(offset) <= 1 << self.position_bits
     }
 
-    /// Returns whether the item at `offset` is in the older half, closer to the head than to the
-    /// tail.
+    /// Returns whether the item at `offset` is in the older half of the log, which means that it is
+    /// closer to the head than to the tail.
     #[inline]
     pub(super) fn is_in_older_half(&self, offset: u64) -> bool {
         let (tail, mask) = (self.tail.load(Ordering::Relaxed), (1 << self.position_bits) - 1);
@@ -109,13 +112,13 @@ impl<M: ConcurrencyMode> CircularLog<M> {
         (self.used() > 0).then(|| self.head.load(Ordering::Relaxed))
     }
 
-    /// Returns whether an item of `words` words can be appended now.
+    /// Returns whether an item of `words` words can be appended without dropping items.
     #[inline(always)]
     pub(super) fn has_space(&self, words: usize) -> bool {
         self.used() + words * WORD <= self.len()
     }
 
-    /// Drops the oldest item, which has `words` words.
+    /// Drops the oldest item, which must have `words` words.
     #[inline]
     pub(super) fn drop_oldest(&self, words: usize) {
         let (head, used, bytes) = (self.head.load(Ordering::Relaxed), self.used(), words * WORD);
@@ -125,8 +128,8 @@ impl<M: ConcurrencyMode> CircularLog<M> {
         self.used.store((used - bytes) as u64, Ordering::Relaxed);
     }
 
-    /// Allocates words at the tail and returns their offset. From now on readers treat the previous
-    /// content as overwritten.
+    /// Allocates words at the tail and returns their offset. From now on, readers treat the
+    /// previous contents of these words as overwritten.
     #[inline]
     pub(super) fn append(&self, words: usize) -> u64 {
         assert!(self.has_space(words), "{words} words, {} bytes used", self.used());
@@ -134,14 +137,14 @@ impl<M: ConcurrencyMode> CircularLog<M> {
         self.tail.store(self.advance(offset, bytes), Ordering::Relaxed);
         self.used.store(self.used() as u64 + bytes, Ordering::Relaxed);
         if M::SHARED {
-            // The tail is stored before the words: a reader that sees one of them sees the new tail
-            // after its own fence.
+            // The tail is stored before the words are written. A reader that sees one of these
+            // words therefore also sees the new tail after the fence that it executes.
             fence(Ordering::Release);
         }
         offset
     }
 
-    /// Returns the offset `bytes` bytes later.
+    /// Returns the offset that is `bytes` bytes after `offset`, plus the skipped positions.
     #[inline]
     fn advance(&self, offset: u64, bytes: u64) -> u64 {
         let position = (offset & ((1 << self.position_bits) - 1)) + bytes;
@@ -160,7 +163,7 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// Appends items of random lengths, and compares the log with a queue.
+    /// Appends items of random lengths, and compares the log with a queue of the same items.
     #[test]
     fn an_offset_is_held_until_it_is_written_over_also_when_offsets_wrap() {
         for (seed, len) in [(1, 1000), (2, 1024), (3, 4096), (4, 3004), (5, 16_000)] {
@@ -189,7 +192,7 @@ mod tests {
                     ages.all(|age| std::mem::replace(&mut last, age) > age),
                     "ages fall"
                 );
-                // Overwritten items are not held.
+                // Items that were overwritten are no longer in the log.
                 let (start, end) = (log.word(offset), log.word(offset) + words);
                 while let Some(&(old, _)) = dropped.front()
                     && dropped.len() > 4 * len / 100

@@ -1,8 +1,9 @@
-//! Store mode: no item is evicted, and a set that does not fit is rejected.
+//! Tables in store mode. They evict no item, and reject an item for which there is no space.
 //!
-//! Items are in a heap with segregated fits and are located by chains of buckets (Lim 2015,
-//! §5.3.4). The version of a chain's first bucket covers the whole chain. Freed memory is
-//! overwritten only after that version was incremented, so that no reader returns overwritten data.
+//! The items are in a heap with segregated fits, and chains of buckets locate them (Lim 2015,
+//! §5.3.4). The version of the first bucket of a chain protects the whole chain. When an item is
+//! freed, its memory is not overwritten until this version has been incremented, so that no reader
+//! returns overwritten data.
 
 use super::bucket::{self, BucketEntry, BucketWriteGuard, IndexBucket};
 use super::chain::{BucketChains, ChainSlot};
@@ -18,19 +19,19 @@ use super::sync::{AtomicU64, Latch, Ordering};
 
 #[derive(Clone, Copy, Debug)]
 pub struct LosslessOptions {
-    /// Bytes of items, including headers.
+    /// Memory for items, including their headers, in bytes.
     pub heap_bytes: usize,
-    /// Number of first buckets of chains, with 15 entries and 128 bytes each.
+    /// Number of chains. The first bucket of each chain has 15 entries and 128 bytes.
     pub buckets: usize,
-    /// Number of buckets by which chains can grow.
+    /// Number of additional buckets by which chains can grow.
     pub spare_buckets: usize,
-    /// Seed of key hashes.
+    /// Seed with which keys are hashed.
     pub seed: u64,
 }
 
 impl LosslessOptions {
-    /// Returns the options of a store for `items` items whose keys and values have `item_bytes`
-    /// bytes: 11 items per bucket, and a tenth of spare buckets.
+    /// Returns the options of a table for `items` items, whose keys and values have `item_bytes`
+    /// bytes together. There are 11 items per bucket, and a tenth as many spare buckets as buckets.
     ///
     /// ```
     /// use alluvium_hashes::mica::LosslessOptions;
@@ -49,10 +50,11 @@ impl LosslessOptions {
     }
 }
 
-/// Items per bucket for which a tenth of spare buckets suffices.
+/// Average number of items per bucket, for which spare buckets are needed for a tenth of the
+/// buckets.
 const ITEMS_PER_BUCKET: usize = 11;
 
-/// Maximum bytes of a heap.
+/// Maximum size of a heap, in bytes.
 const MOST_BYTES: usize = 4 << 30;
 
 /// A partition in store mode.
@@ -64,7 +66,7 @@ pub struct LosslessTable<M> {
     seed: u64,
     most_words: usize,
     typical_words: usize,
-    /// Next bucket to search for expired items.
+    /// Number of the bucket from which the next search for expired items starts.
     next: AtomicU64,
     buckets: usize,
     items: AtomicU64,
@@ -73,11 +75,11 @@ pub struct LosslessTable<M> {
 }
 
 impl<M: ConcurrencyMode> LosslessTable<M> {
-    /// Creates an empty store.
+    /// Creates an empty table.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if a size is invalid, [`Error::Memory`] if the system does not provide
-    /// the memory.
+    /// [`Error::BadOption`] if an option is invalid; [`Error::Memory`] if the operating system
+    /// cannot provide the memory.
     pub fn new(options: &LosslessOptions) -> Result<LosslessTable<M>> {
         let bad = |option, why: String| Err(Error::BadOption { option, why });
         if !(1..=1 << 31).contains(&options.buckets) || options.spare_buckets > 1 << 31 {
@@ -107,7 +109,7 @@ impl<M: ConcurrencyMode> LosslessTable<M> {
         })
     }
 
-    /// Returns the seed of key hashes.
+    /// Returns the seed with which keys are hashed.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
@@ -118,25 +120,25 @@ impl<M: ConcurrencyMode> LosslessTable<M> {
         self.tally.stats()
     }
 
-    /// Returns the number of items, including expired ones.
+    /// Returns the number of items, including expired items that were not freed yet.
     #[must_use]
     pub fn items(&self) -> usize {
         self.items.load(Ordering::Relaxed) as usize
     }
 
-    /// Returns the bytes of the heap: the total, and those in use.
+    /// Returns the total size of the heap, and the size of the part in use, both in bytes.
     #[must_use]
     pub fn heap_bytes(&self) -> (usize, usize) {
         self.heap.bytes()
     }
 
-    /// Returns the number of spare buckets: the total, and those in use.
+    /// Returns the total number of spare buckets, and how many of them are in use.
     #[must_use]
     pub fn spare_buckets(&self) -> (usize, usize) {
         self.chains.spare()
     }
 
-    /// Returns the maximum memory of the store, in bytes.
+    /// Returns the maximum memory that the table can use, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.words.len() * WORD + self.chains.bytes()
@@ -161,7 +163,8 @@ impl<M: ConcurrencyMode> LosslessTable<M> {
         })
     }
 
-    /// Allocates and writes an item. The caller has locked its chain.
+    /// Allocates memory for an item and writes it. Returns the entry for the index. The caller must
+    /// have locked the chain of the key.
     fn write(
         &self,
         key: HashedKey<'_>,
@@ -177,7 +180,7 @@ impl<M: ConcurrencyMode> LosslessTable<M> {
         Ok(BucketEntry::new(bucket::tag(key.hash()), (at * WORD) as u64))
     }
 
-    /// Removes an item from its chain and frees it. The caller has locked the chain.
+    /// Removes an item from its chain and frees its memory. The caller must have locked the chain.
     fn remove(&self, first: usize, at: ChainSlot, entry: BucketEntry) {
         self.chains.remove(first, at);
         self.heap.free(&self.words, Self::word(entry));
@@ -185,7 +188,7 @@ impl<M: ConcurrencyMode> LosslessTable<M> {
             .store(self.items.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
     }
 
-    /// Returns an expired item of a chain.
+    /// Returns an item of a chain that has expired at time `now`, or `None` if there is none.
     fn expired(&self, first: usize, now: u64) -> Option<(ChainSlot, BucketEntry)> {
         let mut number = Some(first);
         while let Some(bucket) = number {
@@ -240,7 +243,7 @@ impl<M: ConcurrencyMode> TableCore for LosslessTable<M> {
         self.find_in(self.chains.first(key.hash()), key)
     }
 
-    /// Always true, because the version of the chain alone detects changes.
+    /// Always returns true. The version of the chain already detects all changes to an item.
     #[inline(always)]
     fn holds(&self, _found: ItemLocation) -> bool {
         true

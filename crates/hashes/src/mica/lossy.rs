@@ -1,8 +1,8 @@
-//! Cache mode: items in a circular log, with a lossy index.
+//! Tables in cache mode. Their items are in a circular log, and their index is lossy.
 //!
-//! A set uses only the slots of its key's bucket: if all are occupied, the entry of another item is
-//! replaced, and that item can no longer be found (Lim 2015, §5.3.3). Entries of items that are no
-//! longer in the log are recognised by their offset.
+//! An operation that sets a key uses only the slots of the key's bucket. If all slots are occupied,
+//! it replaces the entry of another item, which can then no longer be found (Lim 2015, §5.3.3).
+//! Entries whose items are no longer in the log are recognised by their offsets.
 
 use super::bucket::{self, BucketEntry, BucketWriteGuard, IndexBucket};
 use super::core::{ItemLocation, TableCore};
@@ -17,27 +17,27 @@ use super::stats::{TableCounters, TableEvent, TableStats};
 use super::sweep::SweepSchedule;
 use super::sync::Latch;
 
-/// Size and eviction policy of a cache.
+/// Options of a table in cache mode: its size and its eviction policy.
 #[derive(Clone, Copy, Debug)]
 pub struct LossyOptions {
-    /// Bytes of items, including headers.
+    /// Memory for items, including their headers, in bytes.
     pub log_bytes: usize,
-    /// Number of buckets of the index, with 15 entries and 128 bytes each.
+    /// Number of buckets in the index. Each bucket has 15 entries and 128 bytes.
     pub buckets: usize,
-    /// Maximum bytes of an item, including its header. The log has that many unused bytes after its
-    /// end.
+    /// Maximum size of an item, including its header, in bytes. The memory of a log continues after
+    /// its end for this number of bytes.
     pub longest_item_bytes: usize,
     pub eviction: CacheEviction,
-    /// Bits of an offset: at most 48, or 47 for S3-FIFO. Smaller values make offsets wrap around
-    /// early, for tests.
+    /// Number of bits in an offset: at most 48, or 47 for S3-FIFO. With fewer bits, offsets wrap
+    /// around earlier, which tests use.
     pub offset_bits: u32,
-    /// Seed of key hashes.
+    /// Seed with which keys are hashed.
     pub seed: u64,
 }
 
 impl LossyOptions {
-    /// Returns the options of a cache for `log_bytes` bytes of items whose keys and values have
-    /// `item_bytes` bytes on average.
+    /// Returns the options of a table with `log_bytes` bytes for items, whose keys and values have
+    /// `item_bytes` bytes together on average.
     ///
     /// ```
     /// use alluvium_hashes::mica::LossyOptions;
@@ -58,14 +58,15 @@ impl LossyOptions {
     }
 }
 
-/// Average number of items per bucket. With this number an item costs 16 bytes in addition to key
-/// and value, and 3 in 100 items are displaced prematurely by another item of their bucket.
+/// Average number of items per bucket. With this number, an item needs 16 bytes in addition to its
+/// key and its value, and 3 of 100 items are lost early because another item replaces their entry
+/// in the bucket.
 pub(super) const ITEMS_PER_BUCKET: usize = 12;
 
-/// Fraction of the memory used for S3-FIFO's small log.
+/// Size of S3-FIFO's small log: it has 1 / `SMALL_PART` of the memory.
 const SMALL_PART: usize = 10;
 
-/// Minimum number of words of a log.
+/// Minimum number of words in a log.
 const LEAST_WORDS: usize = if cfg!(alluvium_model_check) { 8 } else { 64 };
 
 /// A partition in cache mode.
@@ -75,14 +76,16 @@ pub struct LossyTable<M> {
     pub(super) buckets: BucketArray<M>,
     pub(super) logs: [CircularLog<M>; 2],
     pub(super) eviction: CacheEviction,
-    /// Bit of a place that selects the log; beyond the last bit if there is only one log.
+    /// Number of the bit of a location that selects the log. If there is only one log, it is above
+    /// all bits of an offset, and thus always 0.
     ring_bit: u32,
-    /// Maximum age at which an entry of each log is retained.
+    /// For each log, the maximum age in bytes at which an entry is retained in the index.
     pub(super) worth: [u64; 2],
     pub(super) seed: u64,
-    /// Maximum number of words of an item.
+    /// Maximum number of words in an item.
     most_words: usize,
-    /// Number of words of an item for which log and index are balanced.
+    /// Number of words in an item of average length, for which the sizes of log and index are
+    /// balanced.
     typical_words: usize,
     pub(super) sweep: SweepSchedule,
     pub(super) latch: Latch,
@@ -90,11 +93,11 @@ pub struct LossyTable<M> {
 }
 
 impl<M: ConcurrencyMode> LossyTable<M> {
-    /// Creates an empty cache.
+    /// Creates an empty table.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if the sizes are inconsistent, [`Error::Memory`] if the system does not
-    /// provide the memory.
+    /// [`Error::BadOption`] if the sizes are inconsistent; [`Error::Memory`] if the operating
+    /// system cannot provide the memory.
     pub fn new(options: &LossyOptions) -> Result<LossyTable<M>> {
         let has_two = options.eviction == CacheEviction::S3Fifo;
         let shares = shares(options, has_two)?;
@@ -103,7 +106,8 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         let worth = [span(shares[0]) + ghosts, span(shares[1])];
         let most_words = most_words(options, shares[usize::from(has_two)]);
         let sweep = SweepSchedule::new(options, worth[0].max(worth[1]), most_words * WORD)?;
-        // After each log there is space for the rest of an item that begins before its end.
+        // After the end of each log there is space for the rest of an item that begins before the
+        // end.
         let words = shares.map(|share| share / WORD + most_words.min(share / 2 / WORD));
         let log = |base, at: usize| CircularLog::new(base, shares[at], options.offset_bits);
         Ok(LossyTable {
@@ -122,7 +126,7 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         })
     }
 
-    /// Returns the seed of key hashes.
+    /// Returns the seed with which keys are hashed.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
@@ -133,7 +137,7 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         self.tally.stats()
     }
 
-    /// Returns the maximum memory of the cache, in bytes.
+    /// Returns the maximum memory that the table can use, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.words.len() * WORD + size_of_val(self.buckets.all())
@@ -153,7 +157,7 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         &self.logs[(entry.place() >> self.ring_bit) as usize]
     }
 
-    /// Returns the entry of a new item at `offset`.
+    /// Returns the entry for a new item at `offset` of the log `ring`.
     #[inline]
     pub(super) fn entry(&self, tag: u64, ring: LogRole, offset: u64) -> BucketEntry {
         let place = offset
@@ -197,8 +201,8 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         None
     }
 
-    /// Records an access to an item. The caller has excluded other writers and locked the bucket.
-    /// Returns the current location of the item.
+    /// Records an access to an item, which may move the item to the tail. Returns the current
+    /// location of the item. The caller must have excluded other writers and locked the bucket.
     fn accessed(&self, found: ItemLocation, now: u64) -> ItemLocation {
         let bucket = &self.buckets.all()[found.bucket];
         let moves = match self.eviction {
@@ -223,7 +227,7 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         ItemLocation { entry, at, ..found }
     }
 
-    /// Counts an access in the entry. The bucket need not be locked.
+    /// Increments the access count in an entry, unless it is 3. The bucket need not be locked.
     #[inline]
     fn count_access(&self, bucket: &IndexBucket, found: ItemLocation) {
         let accesses = found.entry.accesses();
@@ -233,8 +237,8 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         }
     }
 
-    /// Removes a ghost of the key, if there is one: an entry with the key's tag whose item was
-    /// dropped from the small log recently. Returns whether there was one.
+    /// If the bucket has a ghost of a key with this tag, removes the ghost and returns true. A
+    /// ghost is an entry whose item was recently dropped from the small log.
     fn take_ghost(&self, bucket: &IndexBucket, tag: u64) -> bool {
         if self.eviction != CacheEviction::S3Fifo {
             return false;
@@ -254,7 +258,8 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         false
     }
 
-    /// Returns the slot for a new entry, and whether its present entry leads to an item.
+    /// Returns the slot to use for a new entry, and whether the current entry of the slot belongs
+    /// to an item that can still be found.
     fn choose_slot(&self, bucket: &IndexBucket) -> (usize, bool) {
         let mut best = (0, 0, false);
         for slot in 0..bucket::WAYS {
@@ -277,7 +282,8 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         (best.1, best.2)
     }
 
-    /// Writes a new item. The caller has excluded other writers and locked the bucket.
+    /// Writes a new item and its entry. The caller must have excluded other writers and locked the
+    /// bucket.
     fn insert(
         &self,
         number: usize,
@@ -361,12 +367,12 @@ impl<M: ConcurrencyMode> TableCore for LossyTable<M> {
             CacheEviction::Lru | CacheEviction::ApproximateLru => {
                 let number = self.number(key.hash());
                 let bucket = &self.buckets.all()[number];
-                // If another thread is writing, the access is not recorded, so that readers do not
-                // wait; recorded accesses are then a sample.
+                // If another thread is writing, do not record the access, so that readers never
+                // wait. The recorded accesses are then a sample.
                 let Some(_writing) = BucketWriteGuard::<M>::try_begin(&self.latch, bucket) else {
                     return found;
                 };
-                // The item may have been moved or dropped in the meantime.
+                // Search again, because the item may have been moved or dropped since it was found.
                 match self.find_in(number, key) {
                     Some(found) => self.accessed(found, now),
                     None => found,
@@ -414,18 +420,19 @@ impl<M: ConcurrencyMode> TableCore for LossyTable<M> {
         was_live
     }
 
-    /// Frees nothing, because expired items leave the log when they are the oldest.
+    /// Frees nothing, because an expired item leaves the log when it is the oldest one.
     fn reclaim(&self, _now: u64, _buckets: usize) -> usize {
         0
     }
 }
 
-/// Returns the maximum words of an item: the larger log must hold at least two items.
+/// Returns the maximum number of words in an item. The larger log must have space for at least two
+/// items.
 fn most_words(options: &LossyOptions, log_bytes: usize) -> usize {
     (options.longest_item_bytes.min(log_bytes / 2) / WORD).min(item::MAX_WORDS)
 }
 
-/// Returns the bytes of the first and of the main log.
+/// Returns the sizes of the first log and of the main log, in bytes.
 fn shares(options: &LossyOptions, has_two: bool) -> Result<[usize; 2]> {
     let bad = |option, why: String| Err(Error::BadOption { option, why });
     let most_bits = bucket::PLACE_BITS - u32::from(has_two);

@@ -1,4 +1,4 @@
-//! Operations on many keys, in partitions that other threads use concurrently.
+//! Operations on many keys at a time, in partitions that other threads may use concurrently.
 
 use super::bucket::partition;
 use super::core::{TableCore, read};
@@ -9,14 +9,14 @@ use super::pipeline::{self, PipelineStages};
 use std::borrow::Borrow;
 use std::marker::PhantomData;
 
-/// Whether lookups count as accesses, which delay an item's eviction.
+/// Whether a lookup is recorded as an access, which delays the eviction of the item.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum AccessCounting {
     Counted,
     Ignored,
 }
 
-/// Looks up keys in a pipeline, each in its partition.
+/// Looks up keys in a pipeline, each in its own partition.
 pub(super) fn get_many<C: TableCore, T: Borrow<C>>(
     tables: &[T],
     keys: &[HashedKey<'_>],
@@ -35,17 +35,18 @@ pub(super) fn get_many<C: TableCore, T: Borrow<C>>(
         table,
     };
     pipeline::run(&mut lookups, keys.len());
-    // Only sums over partitions are reported.
+    // Statistics are reported only as sums over all partitions, so one partition can count all
+    // lookups.
     tables[0].borrow().tally().read(keys.len() as u64, lookups.hits);
 }
 
-/// Returns the partition of a key.
+/// Returns the partition to which a hash belongs.
 #[inline(always)]
 pub(super) fn table<C, T: Borrow<C>>(tables: &[T], hash: u64) -> &C {
     tables[partition(hash, tables.len())].borrow()
 }
 
-/// A burst of lookups in shared partitions.
+/// A burst of lookups that is being executed in shared partitions.
 struct LookupBurst<'a, 'b, C, T, R> {
     tables: &'a [T],
     keys: &'a [HashedKey<'b>],
@@ -87,7 +88,7 @@ impl<C: TableCore, T: Borrow<C>, R: FnMut(usize, Option<&[u8]>)> PipelineStages
     }
 }
 
-/// Sets keys to values in a pipeline, each in its partition.
+/// Sets keys to values in a pipeline, each in its own partition.
 pub(super) fn set_many<C: TableCore, T: Borrow<C>>(
     tables: &[T],
     items: &[(HashedKey<'_>, &[u8])],
@@ -106,7 +107,7 @@ pub(super) fn set_many<C: TableCore, T: Borrow<C>>(
     );
 }
 
-/// A burst of sets in shared partitions.
+/// A burst of set operations that is being executed in shared partitions.
 struct SetBurst<'a, 'b, C, T, R> {
     tables: &'a [T],
     items: &'a [(HashedKey<'b>, &'b [u8])],

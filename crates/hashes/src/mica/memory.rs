@@ -1,9 +1,10 @@
-//! The memory of a partition, and all pointers into it: words for items, buckets for the index.
+//! The memory of a partition: words for the items, and buckets for the index. All pointers into
+//! this memory are used here.
 //!
-//! Both are anonymous memory, in huge pages if the system has them. In shared modes every access is
-//! atomic, word by word. Readers may see a mixture of old and new words, and detect that by the
-//! surrounding versions and offsets (M4). In exclusive mode the same words are accessed as plain
-//! memory.
+//! The memory is anonymous, and consists of huge pages if the system provides them. In shared
+//! modes, every access is atomic for each word. A reader may see a mixture of old and new words; it
+//! detects this by checking versions and offsets (M4). In exclusive mode, the same words are
+//! accessed as ordinary memory.
 
 use super::bucket::IndexBucket;
 #[cfg(not(alluvium_model_check))]
@@ -16,20 +17,20 @@ use std::marker::PhantomData;
 #[cfg(not(alluvium_model_check))]
 use alluvium_storage::memory::AnonymousMemory;
 
-/// Bytes of a word, the alignment of items.
+/// Size of a word in bytes. Items are aligned to words.
 pub(super) const WORD: usize = size_of::<u32>();
 
-/// Up to this number of bytes, data is copied and compared word by word in every mode, because a
-/// call costs more.
+/// Maximum number of bytes that are copied or compared word by word in every mode, because a call
+/// of a copy function would cost more.
 const SHORT: usize = 32;
 
-/// Words of a cache line of 64 bytes.
+/// Number of words in a cache line of 64 bytes.
 const LINE: usize = 16;
 
-/// Maximum number of words prefetched of an item.
+/// Maximum number of words of an item that are prefetched.
 const MOST_PREFETCHED: usize = 4 * LINE;
 
-/// Words for items, initially zero.
+/// Words for items. All words are initially zero.
 #[derive(Debug)]
 pub struct ItemWords<M> {
     #[cfg(not(alluvium_model_check))]
@@ -57,9 +58,10 @@ impl<M: ConcurrencyMode> ItemWords<M> {
     #[cfg(not(alluvium_model_check))]
     #[inline(always)]
     fn all(&self) -> &[AtomicU32] {
-        // SAFETY: the reservation has `len` bytes, is aligned to a page, initialised (zero at
-        // first), and lives as long as `self`. Words are reached as atomics, or as plain memory
-        // where one thread alone reaches them (exclusive mode, which is not `Sync`).
+        // SAFETY: the reservation has `len` bytes, is aligned to a page, is initialised to zeros,
+        // and lives as long as `self`. The words are accessed as atomics. They are accessed as
+        // ordinary memory only in exclusive mode, which is not `Sync`, so that only one thread
+        // accesses them.
         unsafe { std::slice::from_raw_parts(self.memory.start().as_ptr().cast(), self.memory.len() / WORD) }
     }
 
@@ -73,40 +75,40 @@ impl<M: ConcurrencyMode> ItemWords<M> {
         self.all().len()
     }
 
-    /// Returns the word at `at`.
+    /// Returns the word with index `at`.
     #[inline(always)]
     pub(super) fn load(&self, at: usize) -> u32 {
         self.all()[at].load(Ordering::Relaxed)
     }
 
-    /// Writes the word at `at`.
+    /// Writes the word with index `at`.
     #[inline(always)]
     pub(super) fn store(&self, at: usize, word: u32) {
         self.all()[at].store(word, Ordering::Relaxed);
     }
 
-    /// Returns two words at `at` as an integer, lower half first.
+    /// Returns the two words from index `at` as an integer. The first word is the lower half.
     #[inline]
     pub(super) fn load_pair(&self, at: usize) -> u64 {
         u64::from(self.load(at)) | u64::from(self.load(at + 1)) << 32
     }
 
-    /// Writes an integer as two words at `at`, lower half first.
+    /// Writes an integer to the two words from index `at`. The first word is the lower half.
     #[inline]
     pub(super) fn store_pair(&self, at: usize, pair: u64) {
         self.store(at, pair as u32);
         self.store(at + 1, (pair >> 32) as u32);
     }
 
-    /// Writes bytes starting at the word `at`. The remaining bytes of the last word are
-    /// unspecified.
+    /// Writes bytes to the words from index `at`. If the last word is not filled, its remaining
+    /// bytes are unspecified.
     #[inline]
     pub(super) fn write(&self, at: usize, bytes: &[u8]) {
         let words = &self.all()[at..at + bytes.len().div_ceil(WORD)];
         if !M::SHARED && bytes.len() > SHORT {
-            // SAFETY: the words are inside the reservation, and this thread alone reaches them:
-            // the mode is exclusive. `bytes` is no part of them: no reference to them is handed
-            // out while the partition can be written (`ItemWords::bytes`).
+            // SAFETY: the words are inside the reservation. The mode is exclusive, so only this
+            // thread accesses them. `bytes` does not overlap them, because no reference to the
+            // words is handed out while the partition can be written (`ItemWords::bytes`).
             unsafe {
                 let target = words.as_ptr().cast::<u8>().cast_mut();
                 target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -122,8 +124,8 @@ impl<M: ConcurrencyMode> ItemWords<M> {
         }
     }
 
-    /// Copies bytes starting at the word `at`. In shared modes the result may be a mixture of old
-    /// and new data.
+    /// Reads bytes from the words that begin at index `at`. In shared modes, the result may be a
+    /// mixture of old and new data.
     #[inline]
     pub(super) fn read(&self, at: usize, bytes: &mut [u8]) {
         let words = &self.all()[at..at + bytes.len().div_ceil(WORD)];
@@ -137,7 +139,7 @@ impl<M: ConcurrencyMode> ItemWords<M> {
         }
     }
 
-    /// Returns whether the bytes starting at the word `at` equal `bytes`.
+    /// Returns whether the words from index `at` contain `bytes`.
     #[inline]
     pub(super) fn equals(&self, at: usize, bytes: &[u8]) -> bool {
         let words = &self.all()[at..at + bytes.len().div_ceil(WORD)];
@@ -150,7 +152,7 @@ impl<M: ConcurrencyMode> ItemWords<M> {
                 || words[whole.len()].load(Ordering::Relaxed).to_ne_bytes()[..rest.len()] == *rest)
     }
 
-    /// Copies words. The ranges may overlap if the target is before the source.
+    /// Copies `count` words. The two ranges may overlap if the target is before the source.
     #[inline]
     pub(super) fn copy(&self, from: usize, to: usize, count: usize) {
         let (source, target) = (&self.all()[from..from + count], &self.all()[to..to + count]);
@@ -159,21 +161,22 @@ impl<M: ConcurrencyMode> ItemWords<M> {
         }
     }
 
-    /// Returns a reference to bytes in place.
+    /// Returns a reference to `len` bytes that begin at word `at`, without copying them.
     ///
     /// # Safety
-    /// The mode is exclusive, and nothing is written while the slice lives.
+    /// The mode must be exclusive, and nothing may be written while the slice is alive.
     #[cfg(not(alluvium_model_check))]
     #[inline]
     pub(super) unsafe fn bytes(&self, at: usize, len: usize) -> &[u8] {
         const { assert!(!M::SHARED, "only an exclusive partition hands out its memory") };
         let words = &self.all()[at..at + len.div_ceil(WORD)];
-        // SAFETY: inside the reservation; not written meanwhile, as the caller promises.
+        // SAFETY: the bytes are inside the reservation, and the caller ensures that they are not
+        // written while the slice is alive.
         unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), len) }
     }
 
-    /// Prefetches the words starting at `at`. For long items, the hardware prefetcher fetches the
-    /// rest.
+    /// Prefetches the words from index `at`. For long items only the first words are prefetched,
+    /// because the hardware prefetcher then fetches the rest.
     #[inline(always)]
     pub(super) fn prefetch(&self, at: usize, count: usize) {
         let last = count.clamp(1, MOST_PREFETCHED) - 1;
@@ -185,7 +188,7 @@ impl<M: ConcurrencyMode> ItemWords<M> {
     }
 }
 
-/// Returns a partial word, padded with zeros.
+/// Returns the word that contains fewer than four bytes, padded with zeros.
 #[inline]
 fn partial(rest: &[u8]) -> u32 {
     let mut last = [0; WORD];
@@ -193,7 +196,7 @@ fn partial(rest: &[u8]) -> u32 {
     u32::from_ne_bytes(last)
 }
 
-/// Buckets of an index, initially empty.
+/// Buckets of an index. All buckets are initially empty.
 #[derive(Debug)]
 pub(super) struct BucketArray<M> {
     #[cfg(not(alluvium_model_check))]
@@ -222,7 +225,7 @@ impl<M: ConcurrencyMode> BucketArray<M> {
     #[inline(always)]
     pub(super) fn all(&self) -> &[IndexBucket] {
         // SAFETY: the reservation has `len` bytes, is aligned to a page, and lives as long as
-        // `self`. A bucket is made of atomics only, for which zeros are valid.
+        // `self`. A bucket consists only of atomics, for which zeros are valid values.
         unsafe {
             std::slice::from_raw_parts(
                 self.memory.start().as_ptr().cast(),
@@ -237,7 +240,7 @@ impl<M: ConcurrencyMode> BucketArray<M> {
     }
 }
 
-/// Reserves memory, preferably in huge pages.
+/// Reserves anonymous memory, and asks the system to use huge pages for it.
 #[cfg(not(alluvium_model_check))]
 fn reserve(len: Option<usize>) -> Result<AnonymousMemory> {
     let refused = |why: String| Error::Memory { why };
@@ -286,7 +289,7 @@ mod tests {
         assert!((0..20).all(|at| words.load(at + 1) == at as u32));
         words.store_pair(40, u64::MAX - 6);
         assert_eq!(words.load_pair(40), u64::MAX - 6);
-        // SAFETY: exclusive, and nothing is written meanwhile.
+        // SAFETY: the mode is exclusive, and nothing is written while the slice is alive.
         assert_eq!(unsafe { words.bytes(1, 8) }, [0, 0, 0, 0, 1, 0, 0, 0]);
     }
 

@@ -1,4 +1,4 @@
-//! Access modes of a partition, chosen at compile time.
+//! Access modes of a partition. The mode is chosen at compile time.
 
 use std::cell::Cell;
 use std::fmt::Debug;
@@ -10,22 +10,22 @@ mod sealed {
 
 /// An access mode of a partition (Lim 2015, §5.3.1).
 pub trait ConcurrencyMode: sealed::SealedMode + Debug + Send + 'static {
-    /// Whether threads read while another thread writes.
+    /// Whether threads may read while another thread writes.
     const SHARED: bool;
-    /// Whether several threads write, and therefore exclude each other (M6).
+    /// Whether there may be several writers, which must then exclude each other (M6).
     const LOCKED: bool;
 }
 
-/// Exclusive read, exclusive write: only one thread uses the partition at a time, without
-/// synchronisation.
+/// Exclusive read, exclusive write: only one thread uses the partition at a time, so no
+/// synchronisation is needed.
 #[derive(Debug)]
 pub struct Erew(PhantomData<Cell<()>>);
 
-/// Concurrent read, exclusive write: all threads read, one writes.
+/// Concurrent read, exclusive write: all threads may read, and one thread may write.
 #[derive(Debug)]
 pub struct Crew;
 
-/// Concurrent read, concurrent write: all threads read and write.
+/// Concurrent read, concurrent write: all threads may read and write.
 #[derive(Debug)]
 pub struct Crcw;
 

@@ -1,13 +1,14 @@
-//! Readers and writers under the model checker, which runs a test under every schedule and
-//! every value that the memory model lets a load return, up to its preemption bound:
+//! Tests of readers and writers under a model checker. It runs each test with every schedule and
+//! with every value that the memory model allows a load to return, up to a limit on the number of
+//! preemptions:
 //!
 //! ```text
 //! RUSTFLAGS="--cfg alluvium_model_check" CARGO_TARGET_DIR=target/model LOOM_MAX_PREEMPTIONS=3 \
 //!     cargo test -p alluvium-hashes --lib --release model_check
 //! ```
 //!
-//! The tables are the real ones, with two entries per bucket and a log of two items, so that a
-//! single append overwrites an item that a reader copies.
+//! The tests use the real tables, but with two entries per bucket and a log of two items, so that a
+//! single append overwrites an item that a reader is copying.
 
 use super::core::TableCore;
 use super::mode::{Crcw, Crew};
@@ -17,7 +18,8 @@ use super::{
 };
 use loom::thread;
 
-/// Keys in different buckets of two, with different tags.
+/// Three keys with different tags. There are two buckets; the first key is in one of them, and the
+/// others are in the other one.
 const KEYS: [(u64, [u8; 4]); 3] = [(1, *b"aaaa"), (1 << 47 | 2, *b"bbbb"), (1 << 47 | 3, *b"cccc")];
 
 fn key(number: usize) -> HashedKey<'static> {
@@ -25,14 +27,14 @@ fn key(number: usize) -> HashedKey<'static> {
     HashedKey::received(*hash, bytes)
 }
 
-/// A value of two words, which differ from those of any other value.
+/// Returns a value of two words. Both words differ from those of any other version.
 fn value(version: u8) -> [u8; 8] {
     [version; 8]
 }
 
 fn lossy(eviction: CacheEviction) -> LossyOptions {
     LossyOptions {
-        // Two items of four words each.
+        // The log has space for two items of four words each.
         log_bytes: 32,
         buckets: 2,
         longest_item_bytes: usize::MAX,
@@ -55,7 +57,8 @@ where
     LosslessTable::new(&options).unwrap()
 }
 
-/// Reads a key once, concurrently with `write`. Returns the version in the value, if there is one.
+/// Reads a key once, while another thread executes `write`. Returns the version in the value, or
+/// `None` if the key has no value.
 fn read_beside<C>(
     mut writer: TableWriter<C>,
     write: impl FnOnce(&mut TableWriter<C>) + Send + 'static,
@@ -83,7 +86,7 @@ fn a_reader_never_returns_what_an_append_for_another_bucket_writes() {
         let mut writer = TableWriter::new(LossyTable::<Crew>::new(&lossy(CacheEviction::Fifo)).unwrap());
         writer.set(key(0), &value(1), NEVER, 0).unwrap();
         writer.set(key(1), &value(2), NEVER, 0).unwrap();
-        // The log is full, so this overwrites the first item.
+        // The log is full, so this write overwrites the first item.
         let read = read_beside(writer, |writer| writer.set(key(2), &value(3), NEVER, 0).unwrap());
         assert!(matches!(read, None | Some(1)), "{read:?}");
     });
@@ -105,7 +108,7 @@ fn a_reader_finds_an_item_that_its_writer_moves() {
         let mut writer = TableWriter::new(LossyTable::<Crew>::new(&lossy(CacheEviction::Lru)).unwrap());
         writer.set(key(0), &value(1), NEVER, 0).unwrap();
         writer.set(key(1), &value(2), NEVER, 0).unwrap();
-        // The item is the oldest, and is moved to its own position.
+        // The item is the oldest one, so the access moves it to the position that it already has.
         let read = read_beside(writer, |writer| {
             assert!(writer.get(key(0), 0, &mut Vec::new()));
         });

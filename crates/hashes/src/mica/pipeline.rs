@@ -1,5 +1,5 @@
-//! Pipelined execution of a burst of requests: while one request is executed, the memory of later
-//! ones is prefetched.
+//! Pipelined execution of a burst of requests. While one request is executed, the memory for later
+//! requests is prefetched.
 //!
 //! ```text
 //!   step      1   2   3   4   5
@@ -8,21 +8,23 @@
 //!   group 2           B   I   E        E  executes
 //! ```
 //!
-//! The thesis uses groups of two (Lim 2015, §5.3.3). Current processors support more outstanding
-//! cache misses, so a group has [`WIDTH`] requests.
+//! The thesis uses groups of two requests (Lim 2015, §5.3.3). Current processors support more
+//! outstanding cache misses, so a group has [`WIDTH`] requests here.
 
-/// Requests per group. A lookup among items of 96 MiB takes 84 ns of processor time with groups of
-/// 2, 57 ns with 4, 47 ns with 8 and with 16, and 210 ns without a pipeline (`benches/mica`).
+/// Number of requests in a group. A lookup among items of 96 MiB takes 84 ns of processor time with
+/// groups of 2, 57 ns with groups of 4, 47 ns with groups of 8 and of 16, and 210 ns without a
+/// pipeline (`benches/mica`).
 pub(super) const WIDTH: usize = 8;
 
-/// The stages of each request, in this order. Requests are identified by their index.
+/// The stages of a request, in the order of their execution. A request is identified by its index
+/// in the burst.
 pub(super) trait PipelineStages {
     fn prefetch_bucket(&mut self, number: usize);
     fn prefetch_item(&mut self, number: usize);
     fn execute(&mut self, number: usize);
 }
 
-/// Runs a burst of `count` requests, and executes them in order.
+/// Executes a burst of `count` requests in order.
 #[inline]
 pub(super) fn run(burst: &mut impl PipelineStages, count: usize) {
     let group = |number: usize| (number * WIDTH).min(count)..((number + 1) * WIDTH).min(count);

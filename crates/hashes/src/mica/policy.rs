@@ -1,59 +1,63 @@
-//! Eviction policy of a cache: pure decisions.
+//! Eviction policy of a cache, as functions without side effects.
 //!
-//! S3-FIFO (Yang et al., SOSP 2023) on circular logs: new items are appended to a small log, a
-//! tenth of the memory. Items accessed at least twice in it move to the main log. Others leave a
-//! ghost, an entry in the index that leads to no item, by which an early return of the key is
-//! recognised. Items accessed in the main log go around once more per access, up to three times.
+//! S3-FIFO (Yang et al., SOSP 2023) on circular logs. New items are appended to a small log, which
+//! has a tenth of the memory. An item that is accessed at least twice while it is in the small log
+//! moves to the main log. Any other item is dropped and leaves a ghost: an index entry without an
+//! item. If a key returns soon, it is recognised by its ghost. An item in the main log that has
+//! been accessed is appended again instead of being dropped, once for each access, at most three
+//! times.
 
 /// Order in which a cache evicts items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheEviction {
-    /// The oldest item first, however often it is accessed.
+    /// Evicts the oldest item first, regardless of how often it was accessed.
     Fifo,
-    /// The least recently accessed item first: every access copies the item to the tail.
+    /// Evicts the least recently accessed item first. Every access copies the item to the tail of
+    /// the log.
     Lru,
-    /// Approximately LRU: an access copies the item only if it is closer to the head than to the
-    /// tail.
+    /// Approximates LRU. An access copies the item to the tail only if the item is closer to the
+    /// head than to the tail.
     ApproximateLru,
-    /// Items accessed only once before others: an access increments a counter and copies nothing.
+    /// Evicts items that were accessed only once before other items. An access increments a counter
+    /// and copies nothing.
     #[default]
     S3Fifo,
 }
 
-/// One of a cache's logs.
+/// Identifies one of the logs of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogRole {
-    /// The only log, or in S3-FIFO the small log for new items.
+    /// The only log or, for S3-FIFO, the small log for new items.
     First,
-    /// The log of S3-FIFO for items that were accessed.
+    /// For S3-FIFO, the log for items that were accessed repeatedly.
     Main,
 }
 
-/// Decision about the oldest item of a log.
+/// What to do with the oldest item of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EvictionDecision {
-    /// Drop the item and do not append it again.
+    /// Drop the item.
     Drop,
-    /// Move the item to the tail of the main log, with this access count.
+    /// Move the item to the tail of the main log, and set its access count to `accesses`.
     Move { accesses: u64 },
 }
 
-/// Whether the main log can accept an item without dropping one.
+/// Whether the main log has space for an item, or another item must be dropped first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MainLog {
     HasSpace,
     IsFull,
 }
 
-/// Maximum number of moves during one append; afterwards items are dropped even if they were
-/// accessed.
+/// Maximum number of items that one append may move. Beyond this number, items are dropped even if
+/// they were accessed.
 pub(super) const MOST_MOVES: u32 = 64;
 
-/// Number of accesses at which an item of the small log moves to the main log.
+/// Minimum number of accesses with which an item of the small log moves to the main log.
 const PROMOTED: u64 = 2;
 
-/// Decides about the oldest item under S3-FIFO. While the main log has free space, it accepts all
-/// items that are pushed out of the small log.
+/// Decides what S3-FIFO does with the oldest item of a log. As long as the main log has free space,
+/// all items that leave the small log move to it.
 pub(super) fn decide_eviction(ring: LogRole, accesses: u64, moves: u32, main: MainLog) -> EvictionDecision {
     match ring {
         LogRole::First if main == MainLog::HasSpace => EvictionDecision::Move { accesses: 0 },
@@ -66,19 +70,21 @@ pub(super) fn decide_eviction(ring: LogRole, accesses: u64, moves: u32, main: Ma
     }
 }
 
-/// State of an entry that may be replaced when a bucket needs a slot.
+/// Properties of an entry that may be replaced because its bucket needs a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReplacementCandidate {
     pub(super) ring: LogRole,
-    /// Whether the entry leads to an item.
+    /// Whether the item of the entry is still in its log.
     pub(super) leads_to_item: bool,
     pub(super) accesses: u64,
     pub(super) age: u64,
 }
 
-/// Returns the priority for replacing a slot; the greatest is replaced. Entries that lead to no
-/// item come first, oldest first, with ghosts after others. Then come the entries with the fewest
-/// accesses, oldest first.
+/// Returns the priority with which an entry is replaced. The entry with the greatest priority is
+/// replaced first. Entries without an item have the highest priority: first those of the main log,
+/// then ghosts, each of them from the oldest to the newest. Among the other entries, those with
+/// fewer accesses come first, and entries with the same access count are ordered from the oldest to
+/// the newest.
 pub(super) fn replacement_priority(candidate: ReplacementCandidate) -> u64 {
     debug_assert!(candidate.age < 1 << 48 && candidate.accesses <= 3);
     match candidate {

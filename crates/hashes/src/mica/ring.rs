@@ -1,23 +1,23 @@
-//! A ring of frames between two threads, which passes requests to the thread of their partition.
+//! A ring of frames, by which a thread sends requests to the thread that owns a partition.
 //!
-//! One thread writes requests, the other replaces each by its reply in the same frame, and the
-//! first consumes the replies. Two counters determine the owner of a frame. Each is written by a
-//! single thread, once per burst:
+//! One thread writes requests to frames. The other thread replaces each request by its reply, in
+//! the same frame. The first thread then consumes the replies. Two counters determine which thread
+//! owns a frame. Only one thread writes each counter, once per burst:
 //!
 //! ```text
 //!   answered         asked         answered + frames
 //!      ├── answerer's ──┼── asker's ────┤      what it has asked, and not taken, is behind `answered`
 //! ```
 //!
-//! - **M8** A frame is accessed by a single thread: by the responder (answerer) from `answered` up
-//!   to but excluding `asked`, otherwise by the requester (asker). Incrementing a counter transfers
-//!   frames and their contents.
+//! - **M8** Only one thread at a time accesses a frame. The responder (answerer) owns the frames
+//!   from number `answered` up to but excluding number `asked`; the requester (asker) owns all
+//!   others. Incrementing a counter transfers the ownership of frames and of their contents.
 
 use super::sync::{AtomicU64, HandoffCell, Ordering};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// The bytes of a request, or of the reply to it.
+/// A buffer that contains a request or, later, the reply to it.
 #[derive(Debug)]
 pub struct RingFrame {
     bytes: Box<[u8]>,
@@ -25,28 +25,29 @@ pub struct RingFrame {
 }
 
 impl RingFrame {
-    /// Returns the contents, up to the length that was set.
+    /// Returns the contents of the frame, up to the length that was set.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 
-    /// Returns the whole buffer, to be filled before [`RingFrame::set_length`].
+    /// Returns the whole buffer. The caller writes the contents to it and then calls
+    /// [`RingFrame::set_length`].
     pub fn buffer(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
 
-    /// Sets the length of the contents.
+    /// Sets the length of the contents, in bytes.
     ///
     /// # Panics
-    /// If it exceeds the size of the buffer.
+    /// If the length exceeds the size of the buffer.
     pub fn set_length(&mut self, bytes: usize) {
         assert!(bytes <= self.bytes.len(), "{bytes} of {}", self.bytes.len());
         self.length = bytes;
     }
 }
 
-/// A counter on its own cache line.
+/// A counter that has a cache line to itself.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct CacheLineCounter(AtomicU64);
@@ -54,11 +55,11 @@ struct CacheLineCounter(AtomicU64);
 #[derive(Debug)]
 struct FrameRing {
     frames: Box<[HandoffCell<RingFrame>]>,
-    /// Number of frames sent so far. Written by the requester.
+    /// Total number of requests sent. Only the requester writes it.
     asked: CacheLineCounter,
-    /// Number of frames answered so far. Written by the responder.
+    /// Total number of replies sent. Only the responder writes it.
     answered: CacheLineCounter,
-    /// Whether one of the two ends was dropped.
+    /// Whether the requester or the responder was dropped.
     is_disconnected: AtomicBool,
 }
 
@@ -68,28 +69,28 @@ impl FrameRing {
     }
 }
 
-/// The end of a ring that sends requests.
+/// The end of a ring that sends requests and receives replies.
 #[derive(Debug)]
 pub struct RingRequester {
     ring: Arc<FrameRing>,
-    /// Number of frames written so far, including unsent ones.
+    /// Total number of requests written, including those that have not been sent.
     written: u64,
-    /// Number of replies consumed; at most `answered`.
+    /// Total number of replies consumed. It never exceeds `answered`.
     taken: u64,
-    /// The last value seen of the ring's `answered`.
+    /// Value of the ring's counter `answered` when it was last loaded.
     answered: u64,
 }
 
-/// The end of a ring that sends replies.
+/// The end of a ring that receives requests and sends replies.
 #[derive(Debug)]
 pub struct RingResponder {
     ring: Arc<FrameRing>,
     answered: u64,
-    /// The last value seen of the ring's `asked`.
+    /// Value of the ring's counter `asked` when it was last loaded.
     asked: u64,
 }
 
-/// Creates a ring of `frames` frames of `bytes` bytes each, and returns its ends.
+/// Creates a ring with `frames` frames of `bytes` bytes each. Returns the two ends of the ring.
 ///
 /// ```
 /// use alluvium_hashes::mica::ring;
@@ -137,25 +138,27 @@ pub fn ring(frames: usize, bytes: usize) -> (RingRequester, RingResponder) {
 }
 
 impl RingRequester {
-    /// Returns the number of free frames.
+    /// Returns the number of frames to which a request can be written.
     #[must_use]
     pub fn free(&self) -> usize {
         self.ring.frames.len() - (self.written - self.taken) as usize
     }
 
-    /// Returns the next frame to write, if one is free. The next [`RingRequester::send`] sends it.
+    /// Returns a free frame to which the caller writes a request, or `None` if no frame is free.
+    /// The next [`RingRequester::send`] sends the request.
     pub fn next_frame(&mut self) -> Option<&mut RingFrame> {
         if self.free() == 0 {
             return None;
         }
         let number = self.written;
         self.written += 1;
-        // SAFETY: the frame's last answer was taken, and it is not handed over before `send`, which
-        // takes `self` mutably: the requester alone reaches it (M8).
+        // SAFETY: the previous reply in this frame was consumed. The frame is not passed to the
+        // responder before `send`, which needs a mutable borrow of `self`. Until then only the
+        // requester accesses it (M8).
         Some(unsafe { self.ring.cell(number).reach_mut() })
     }
 
-    /// Reverts the last [`RingRequester::next_frame`], before the frame is sent.
+    /// Reverts the last [`RingRequester::next_frame`]. The frame must not have been sent.
     ///
     /// # Panics
     /// If all frames were sent.
@@ -165,12 +168,12 @@ impl RingRequester {
         self.written -= 1;
     }
 
-    /// Sends all frames that were written.
+    /// Sends all requests that were written since the last call.
     pub fn send(&mut self) {
         self.ring.asked.0.store(self.written, Ordering::Release);
     }
 
-    /// Returns the number of replies that were not consumed yet.
+    /// Returns the number of replies that have arrived and were not consumed.
     pub fn poll(&mut self) -> usize {
         self.answered = self.ring.answered.0.load(Ordering::Acquire);
         assert!(
@@ -180,7 +183,8 @@ impl RingRequester {
         (self.answered - self.taken) as usize
     }
 
-    /// Returns the reply at `index` among those counted by [`RingRequester::poll`].
+    /// Returns the reply with number `index` among those that the last [`RingRequester::poll`] has
+    /// counted.
     ///
     /// # Panics
     /// If `index` is out of range.
@@ -188,15 +192,16 @@ impl RingRequester {
     pub fn reply(&self, index: usize) -> &[u8] {
         let number = self.taken + index as u64;
         assert!(number < self.answered, "{index} is no answer");
-        // SAFETY: it was answered, and is not written again before `take`, which takes `self`
-        // mutably: nothing changes it (M8).
+        // SAFETY: the responder has passed back the frame, and the requester does not write it
+        // again before `take`, which needs a mutable borrow of `self`. So nothing changes it during
+        // the borrow (M8).
         unsafe { self.ring.cell(number).reach() }.bytes()
     }
 
-    /// Consumes the first `count` replies and frees their frames.
+    /// Consumes the first `count` replies, and frees their frames.
     ///
     /// # Panics
-    /// If there are fewer replies.
+    /// If fewer than `count` replies have arrived.
     pub fn take(&mut self, count: usize) {
         assert!(self.taken + count as u64 <= self.answered, "{count} answers");
         self.taken += count as u64;
@@ -210,7 +215,7 @@ impl RingRequester {
 }
 
 impl RingResponder {
-    /// Returns the number of frames that wait for a reply.
+    /// Returns the number of requests that have arrived and were not answered.
     pub fn poll(&mut self) -> usize {
         self.asked = self.ring.asked.0.load(Ordering::Acquire);
         let waiting = self.asked - self.answered;
@@ -224,30 +229,34 @@ impl RingResponder {
         self.ring.cell(number)
     }
 
-    /// Returns the contents of the frame at `index` among those counted by [`RingResponder::poll`].
+    /// Returns the request with number `index` among those that the last [`RingResponder::poll`]
+    /// has counted.
     ///
     /// # Panics
     /// If `index` is out of range.
     #[must_use]
     pub fn bytes(&self, index: usize) -> &[u8] {
-        // SAFETY: it was asked and not answered: the responder alone reaches it (M8).
+        // SAFETY: the request was sent and is not answered, so only the responder accesses the
+        // frame (M8).
         unsafe { self.cell(index).reach() }.bytes()
     }
 
-    /// Returns the frame at `index` among those counted by [`RingResponder::poll`].
+    /// Returns the frame with number `index` among those that the last [`RingResponder::poll`] has
+    /// counted.
     ///
     /// # Panics
     /// If `index` is out of range.
     pub fn frame(&mut self, index: usize) -> &mut RingFrame {
-        // SAFETY: it was asked and not answered, and `self` is borrowed as long as the frame: the
-        // responder alone reaches it (M8).
+        // SAFETY: the request was sent and is not answered, so only the responder accesses the
+        // frame (M8). `self` is mutably borrowed as long as the returned reference, so there is no
+        // second reference.
         unsafe { self.cell(index).reach_mut() }
     }
 
-    /// Returns the first `count` frames to the requester, as replies.
+    /// Sends the first `count` frames back to the requester, as replies.
     ///
     /// # Panics
-    /// If fewer frames are waiting.
+    /// If fewer than `count` requests are waiting.
     pub fn publish(&mut self, count: usize) {
         let answered = self.answered + count as u64;
         assert!(answered <= self.asked, "{count} frames were not asked");
@@ -383,8 +392,8 @@ mod model_check {
     use super::*;
     use loom::thread;
 
-    /// Two frames go around three times. The model checker's cells detect two threads that access
-    /// the same frame.
+    /// Passes two frames around the ring until three requests are answered. The cells of the model
+    /// checker detect it if two threads access the same frame.
     #[test]
     fn a_frame_has_one_thread_at_a_time() {
         loom::model(|| {

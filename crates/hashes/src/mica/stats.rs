@@ -3,27 +3,31 @@
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters since a table was created.
+/// Counters of events since a table was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableStats {
     pub gets: u64,
-    /// Lookups that found the key.
+    /// Number of lookups that found the key.
     pub hits: u64,
-    /// Items written, in place or not.
+    /// Number of items that were written, including those that overwrote their previous value in
+    /// place.
     pub sets: u64,
     pub updates_in_place: u64,
     pub deletes: u64,
-    /// Items that left a log at its head, live or not.
+    /// Number of items that were dropped at the head of a log, whether or not they could still be
+    /// found.
     pub dropped: u64,
-    /// Of these, items that were live until then. Counted only under S3-FIFO.
+    /// Number of dropped items that could still be found and had not expired. Counted only under
+    /// S3-FIFO.
     pub evicted: u64,
-    /// Items copied to the tail of a log because of accesses.
+    /// Number of items that were copied to the tail of a log because they had been accessed.
     pub moved: u64,
-    /// Items whose index entry was replaced by another.
+    /// Number of items that were lost because the entry of another item replaced theirs.
     pub displaced: u64,
-    /// Sets of keys that were evicted recently (S3-FIFO).
+    /// Number of times that a key was set shortly after it had been evicted. Counted only under
+    /// S3-FIFO.
     pub returned: u64,
-    /// Stale entries cleared by sweeps.
+    /// Number of stale entries that sweeps have cleared.
     pub swept: u64,
 }
 
@@ -43,7 +47,7 @@ impl AddAssign for TableStats {
     }
 }
 
-/// An event counted by a writer.
+/// Kind of event that writers count.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TableEvent {
     Set,
@@ -58,7 +62,8 @@ pub(super) enum TableEvent {
 }
 
 const EVENTS: usize = TableEvent::Sweep as usize + 1;
-/// Number of read counters. Threads use different cache lines, so that they do not contend for one.
+/// Number of stripes of the lookup counters. Stripes are on different cache lines, so that threads
+/// do not contend for one cache line.
 const STRIPES: usize = 16;
 
 #[derive(Debug, Default)]
@@ -68,14 +73,14 @@ struct CounterStripe {
     hits: AtomicU64,
 }
 
-/// The counters of a table.
+/// The event counters of a table.
 #[derive(Debug, Default)]
 pub struct TableCounters {
     events: [AtomicU64; EVENTS],
     reads: [CounterStripe; STRIPES],
 }
 
-/// Returns the index of this thread's stripe.
+/// Returns the index of the stripe that the current thread uses.
 fn stripe() -> usize {
     static THREADS: AtomicU64 = AtomicU64::new(0);
     thread_local! {
@@ -84,7 +89,7 @@ fn stripe() -> usize {
     STRIPE.with(|stripe| *stripe)
 }
 
-/// Adds to a counter that has a single writer at a time.
+/// Adds to a counter that only one thread at a time writes.
 #[inline(always)]
 fn add(counter: &AtomicU64, count: u64) {
     counter.store(
@@ -94,20 +99,20 @@ fn add(counter: &AtomicU64, count: u64) {
 }
 
 impl TableCounters {
-    /// Counts an event of a writer that excludes other writers.
+    /// Counts an event. The caller must be a writer that excludes other writers.
     #[inline(always)]
     pub(super) fn count(&self, event: TableEvent) {
         add(&self.events[event as usize], 1);
     }
 
-    /// Counts lookups of the only thread.
+    /// Counts lookups in a table that only one thread uses.
     #[inline(always)]
     pub(super) fn read_alone(&self, gets: u64, hits: u64) {
         add(&self.reads[0].gets, gets);
         add(&self.reads[0].hits, hits);
     }
 
-    /// Counts lookups of one of several threads.
+    /// Counts lookups in a table that several threads use.
     #[inline]
     pub(super) fn read(&self, gets: u64, hits: u64) {
         let stripe = &self.reads[stripe()];

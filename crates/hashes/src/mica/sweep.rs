@@ -1,32 +1,32 @@
-//! Schedule of sweeps, which clear stale entries before the offsets wrap around.
+//! Schedule of sweeps, which clear stale index entries before the offsets wrap around.
 //!
-//! Offsets wrap around: after 2⁴⁸ bytes, an entry of an item that was dropped long ago would lead
-//! to another item. Each append pays for a part of a sweep, so that all buckets are swept before an
-//! entry can be that old (Lim 2015, §5.3.3).
+//! Offsets wrap around after 2⁴⁸ bytes. From then on, an entry whose item was dropped long ago
+//! would refer to another item. Each append therefore performs a part of a sweep, so that all
+//! buckets are swept before an entry can become that old (Lim 2015, §5.3.3).
 
 use super::error::{Error, Result};
 use super::lossy::LossyOptions;
 use super::sync::{AtomicU64, Ordering};
 
-/// State of a sweep. Used only by writers.
+/// State of the current sweep. Only writers access it.
 #[derive(Debug)]
 pub(super) struct SweepSchedule {
-    /// Number of appended bytes per bucket swept.
+    /// Number of appended bytes after which one bucket is swept.
     bytes_per_bucket: u64,
     next: AtomicU64,
     credit: AtomicU64,
 }
 
 impl SweepSchedule {
-    /// Schedules sweeps for entries that are retained up to the age `worth`, and items of at most
-    /// `most_bytes` bytes.
+    /// Schedules sweeps for a table that retains entries up to the age `worth`, in bytes, and whose
+    /// items have at most `most_bytes` bytes.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if offsets have too few bits for that.
+    /// [`Error::BadOption`] if offsets have too few bits to sweep all buckets in time.
     pub(super) fn new(options: &LossyOptions, worth: u64, most_bytes: usize) -> Result<SweepSchedule> {
         let turn = 1_u64 << options.offset_bits;
-        // Gaps in the offsets at most double the bytes. A sweep is completed in half of the
-        // available time.
+        // Skipped positions at most double the number of bytes by which offsets advance. The sweep
+        // is scheduled so that it is complete after half of the available time.
         let left = turn.saturating_sub(worth + 2 * most_bytes as u64);
         let bytes_per_bucket = left / 4 / options.buckets as u64;
         if bytes_per_bucket == 0 {
@@ -44,7 +44,7 @@ impl SweepSchedule {
         })
     }
 
-    /// Sweeps the number of buckets that `bytes` appended bytes pay for.
+    /// Sweeps as many buckets as are due after `bytes` bytes were appended.
     #[inline]
     pub(super) fn after(&self, bytes: usize, buckets: usize, mut sweep: impl FnMut(usize)) {
         let mut credit = self.credit.load(Ordering::Relaxed) + bytes as u64;

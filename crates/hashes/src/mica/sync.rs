@@ -1,5 +1,5 @@
-//! Atomics of the tables: those of the standard library, or those of the model checker under
-//! `--cfg alluvium_model_check`.
+//! Atomics and locks of the tables. The atomics are those of the standard library or, under `--cfg
+//! alluvium_model_check`, those of the model checker.
 
 #[cfg(alluvium_model_check)]
 mod chosen {
@@ -14,20 +14,22 @@ mod chosen {
             HandoffCell(loom::cell::UnsafeCell::new(value))
         }
 
-        /// As in the other implementation.
+        /// Like the method of the other implementation.
         pub(crate) unsafe fn reach(&self) -> &T {
-            // SAFETY: the caller promises it, and the model checker looks whether it is so.
+            // SAFETY: the caller ensures that no thread changes the value during the borrow, and
+            // the model checker verifies it.
             self.0.with(|value| unsafe { &*value })
         }
 
-        /// As in the other implementation.
+        /// Like the method of the other implementation.
         pub(crate) unsafe fn reach_mut(&self) -> &mut T {
-            // SAFETY: the caller promises it, and the model checker looks whether it is so.
+            // SAFETY: the caller ensures that no other thread accesses the value during the borrow,
+            // and the model checker verifies it.
             self.0.with_mut(|value| unsafe { &mut *value })
         }
     }
 
-    /// Yields instead of spinning, so that the model checker schedules another thread.
+    /// Yields instead of spinning, so that the model checker runs another thread.
     pub(crate) fn spin(_turns: u32) {
         loom::thread::yield_now();
     }
@@ -46,30 +48,33 @@ mod chosen {
             HandoffCell(std::cell::UnsafeCell::new(value))
         }
 
-        /// Returns a reference to the value. No thread may change it during the borrow.
+        /// Returns a reference to the value. The caller must ensure that no thread changes the
+        /// value during the borrow.
         #[inline]
         pub(crate) unsafe fn reach(&self) -> &T {
-            // SAFETY: the caller promises it.
+            // SAFETY: the caller ensures that no thread changes the value during the borrow.
             unsafe { &*self.0.get() }
         }
 
-        /// Returns a mutable reference to the value. No other thread may access it during the
-        /// borrow.
+        /// Returns a mutable reference to the value. The caller must ensure that no other thread
+        /// accesses the value during the borrow.
         #[inline]
         #[allow(
             clippy::mut_from_ref,
             reason = "the caller promises that it is the only reference"
         )]
         pub(crate) unsafe fn reach_mut(&self) -> &mut T {
-            // SAFETY: the caller promises it.
+            // SAFETY: the caller ensures that no other thread accesses the value during the borrow.
             unsafe { &mut *self.0.get() }
         }
     }
 
-    /// Number of spins before a thread yields the processor, because the holder may be descheduled.
+    /// Number of times that a waiting thread spins before it yields the processor. The thread that
+    /// it waits for may not be running.
     const SPINS: u32 = 64;
 
-    /// Waits briefly for another thread; `turns` is the number of previous waits.
+    /// Waits briefly for another thread. `turns` is the number of times that the caller has already
+    /// waited.
     #[cold]
     pub(crate) fn spin(turns: u32) {
         if turns < SPINS {
@@ -82,19 +87,20 @@ mod chosen {
 
 pub(crate) use chosen::{AtomicU32, AtomicU64, HandoffCell, Ordering, fence, spin};
 
-// SAFETY: a cell gives its value out only to callers that promise that no two threads reach it at
-// once, one of them to change it.
+// SAFETY: the value is reachable only through methods whose callers ensure that no thread accesses
+// the value while another thread changes it.
 unsafe impl<T: Send> Sync for HandoffCell<T> {}
 
-/// A lock held for the duration of an append. It has no queue, because holders are few and fast.
+/// A lock that is held for the duration of an append. It has no queue of waiting threads, because
+/// few threads hold it, and only briefly.
 #[derive(Debug, Default)]
 pub(crate) struct Latch(AtomicU32);
 
-/// Holds a [`Latch`] until dropped.
+/// A locked [`Latch`]. The latch is released on drop.
 pub(crate) struct LatchGuard<'a>(&'a Latch);
 
 impl Latch {
-    /// Acquires the latch, waiting until no other thread holds it.
+    /// Acquires the latch. Waits while another thread holds it.
     pub(crate) fn lock(&self) -> LatchGuard<'_> {
         let mut turns = 0;
         loop {
@@ -106,7 +112,7 @@ impl Latch {
         }
     }
 
-    /// Acquires the latch, unless a thread holds it.
+    /// Acquires the latch, or returns `None` if another thread holds it.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<LatchGuard<'_>> {
         let taken = self

@@ -116,8 +116,9 @@ pub struct HashRunCursor {
     /// Number of leaves that are read in one batch.
     ahead: u64,
     records: HashRecordBuffer,
-    /// Pointer to the separate key of each record. The key is read only when its record is
-    /// consumed, so that the keys of many leaves are not in memory together.
+    /// For each record, the pointer to its key if the key is stored separately. The key is read
+    /// only when its record is consumed, so that the keys of a whole batch of leaves are not in
+    /// memory together.
     keys_apart: Vec<Option<ValuePointer>>,
     /// Index of the current record.
     at: usize,
