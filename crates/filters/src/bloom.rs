@@ -1,10 +1,11 @@
-//! An in-memory Bloom filter in which all bits of a key are in one block, so that a lookup reads
+//! In-memory Bloom filters in which all bits of a key are in one block, so that a lookup reads only
 //! one cache line.
 //!
 //! Blocked Bloom filters: Putze, Sanders and Singler, "Cache-, hash- and space-efficient Bloom
-//! filters", 2007. A block is one word ([`WordBlock`]), so that an insertion is one atomic
-//! instruction, or a cache line ([`LineBlock`]), which has fewer false positives for its size. Any
-//! number of threads may query and add concurrently; keys are never removed (F8).
+//! filters", 2007. A block is either a word or a cache line. With a word ([`WordBlock`]), an
+//! insertion is one atomic instruction. With a cache line ([`LineBlock`]), there are fewer false
+//! positives for the same size. Any number of threads may query and add keys concurrently; keys are
+//! never removed (F8).
 //!
 //! ```text
 //!   hash      high half: number of the block · low bits (mixed again for a line): the bits within it
@@ -16,28 +17,29 @@ use crate::sync::{AtomicU64, Ordering};
 use alluvium_base::prefetch_line;
 use std::fmt;
 
-/// A block of a [`BloomFilter`].
+/// Kind of block that a [`BloomFilter`] consists of.
 pub trait BloomBlock: Default {
     /// Number of bits in a block.
     const BITS: u32;
-    /// Number of bits set per key; some may coincide.
+    /// Number of bits that are set for each key. Some of them may coincide.
     const PROBES: u32;
 
-    /// Returns the part of a hash that selects the bits.
+    /// Returns the part of a hash from which the bits of a key are selected.
     fn choose(hash: u64) -> u64;
 
-    /// Returns the selected bits: indices of words within the block, with masks.
+    /// Returns the selected bits. Each item is the index of a word in the block, and a mask of bits
+    /// in that word.
     fn parts(chosen: u64) -> impl Iterator<Item = (usize, u64)>;
 
-    /// Returns the words of the block.
+    /// Returns the words of which the block consists.
     fn words(&self) -> &[AtomicU64];
 }
 
-/// A block of one word.
+/// A block that consists of one word.
 #[derive(Debug, Default)]
 pub struct WordBlock([AtomicU64; 1]);
 
-/// A block of one cache line.
+/// A block that consists of one cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct LineBlock([AtomicU64; 8]);
@@ -46,7 +48,7 @@ pub struct LineBlock([AtomicU64; 8]);
 const _: () = assert!(size_of::<WordBlock>() * 8 == WordBlock::BITS as usize);
 #[cfg(not(alluvium_model_check))]
 const _: () = assert!(size_of::<LineBlock>() * 8 == LineBlock::BITS as usize);
-// A hash has enough bits to select all bits of a key.
+// A hash must have enough bits to select all bits of a key.
 const _: () = assert!(
     WordBlock::PROBES * WordBlock::BITS.ilog2() <= 32 && LineBlock::PROBES * LineBlock::BITS.ilog2() <= 64
 );
@@ -94,7 +96,7 @@ impl BloomBlock for LineBlock {
     }
 }
 
-/// A blocked in-memory Bloom filter.
+/// An in-memory Bloom filter that consists of blocks.
 ///
 /// ```
 /// use alluvium_filters::{BloomFilter, LineBlock, hash};
@@ -107,7 +109,7 @@ pub struct BloomFilter<B> {
     blocks: Box<[B]>,
 }
 
-/// The position of a hash's bits in a filter.
+/// Location of a key's bits in a filter.
 #[derive(Debug)]
 pub struct BloomPosition<'f, B> {
     block: &'f B,
@@ -123,10 +125,10 @@ impl<B> Clone for BloomPosition<'_, B> {
 impl<B> Copy for BloomPosition<'_, B> {}
 
 impl<B: BloomBlock> BloomFilter<B> {
-    /// Creates an empty filter of `blocks` blocks, and at least one.
+    /// Creates an empty filter with `blocks` blocks, but at least one.
     ///
     /// # Panics
-    /// If there are 2³² blocks or more: half of a hash selects the block.
+    /// If there are 2³² blocks or more, because only half of a hash selects the block.
     #[must_use]
     pub fn new(blocks: usize) -> BloomFilter<B> {
         assert!(blocks < 1 << 32, "a filter of {blocks} blocks");
@@ -149,7 +151,7 @@ impl<B: BloomBlock> BloomFilter<B> {
         size_of_val(&*self.blocks)
     }
 
-    /// Locates the bits of a hash. Both halves of the hash must be well mixed.
+    /// Returns the location of the bits for a hash. Both halves of the hash must be well mixed.
     #[must_use]
     #[inline]
     pub fn of(&self, hash: u64) -> BloomPosition<'_, B> {
@@ -160,8 +162,9 @@ impl<B: BloomBlock> BloomFilter<B> {
         }
     }
 
-    /// Returns the false-positive rate of a filter of `blocks` blocks with `keys` keys: the mean
-    /// over the number of keys per block, which follows a Poisson distribution.
+    /// Returns the expected false-positive rate of a filter that has `blocks` blocks and contains
+    /// `keys` keys. It is the mean over the number of keys per block, which follows a Poisson
+    /// distribution.
     #[must_use]
     pub fn false_positive_rate(blocks: usize, keys: u64) -> f64 {
         let mean = keys as f64 / blocks.max(1) as f64;
@@ -189,14 +192,14 @@ impl<B> fmt::Debug for BloomFilter<B> {
 }
 
 impl<B: BloomBlock> BloomPosition<'_, B> {
-    /// Prefetches the cache line of the key's block.
+    /// Prefetches the cache line that contains the key's block.
     #[inline]
     pub fn prefetch(self) {
         prefetch_line(self.block);
     }
 
-    /// Returns whether the key may have been added. A thread that has learnt that the key was added
-    /// sees its bits (F8).
+    /// Returns whether the key may have been added. If another thread has added the key and the
+    /// current thread has learnt of this, the result is true (F8).
     #[must_use]
     #[inline]
     pub fn may_contain(self) -> bool {
@@ -204,7 +207,7 @@ impl<B: BloomBlock> BloomPosition<'_, B> {
         B::parts(self.chosen).all(|(at, mask)| words[at].load(Ordering::Relaxed) & mask == mask)
     }
 
-    /// Adds the key. Other threads may add concurrently.
+    /// Adds the key. Other threads may add keys concurrently.
     #[inline]
     pub fn add(self) {
         if !self.may_contain() {
@@ -215,8 +218,8 @@ impl<B: BloomBlock> BloomPosition<'_, B> {
         }
     }
 
-    /// Adds the key without an atomic instruction. No other thread may add concurrently, or its key
-    /// may be lost.
+    /// Adds the key without atomic read-modify-write instructions. No other thread may add a key
+    /// concurrently, because one of the two keys might be lost.
     #[inline]
     pub fn add_alone(self) {
         let words = self.block.words();
@@ -235,7 +238,7 @@ mod tests {
         hash(0, &number.to_le_bytes())
     }
 
-    /// Adds some keys, and compares the share of unknown keys that pass with the theory.
+    /// Adds some keys, and compares the measured false-positive rate with the theoretical one.
     fn answers_as_computed<B: BloomBlock>(blocks: usize, keys: u64) {
         let filter: BloomFilter<B> = BloomFilter::new(blocks);
         for number in 0..keys {

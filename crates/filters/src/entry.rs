@@ -1,12 +1,12 @@
-//! The entries of a filter: fingerprints with small values.
+//! Entries of filters. An entry is a fingerprint with a small value.
 
 use std::fmt;
 
-/// Maximum length of a fingerprint in bits. The other bits of a [`FilterEntry`]'s 64 hold the
-/// value.
+/// Maximum length of a fingerprint, in bits. The remaining bits of the 64 in a [`FilterEntry`]
+/// contain the value.
 pub const MAX_FINGERPRINT_BITS: u32 = 48;
 
-/// Maximum length of a value in bits.
+/// Maximum length of a value, in bits.
 pub const MAX_VALUE_BITS: u32 = 16;
 
 const _: () = assert!(
@@ -14,8 +14,9 @@ const _: () = assert!(
     "an entry is one word"
 );
 
-/// The highest bits of a key's hash, left-aligned in a word. Their number is fixed for a store, so
-/// filters can be merged without their keys: merging never lengthens a fingerprint.
+/// The leading bits of a key's hash, left-aligned in a word. All fingerprints of a store have the
+/// same length, so filters can be merged without the keys: a merge never needs more bits of a hash
+/// than its input has.
 ///
 /// ```
 /// use alluvium_filters::Fingerprint;
@@ -27,7 +28,7 @@ const _: () = assert!(
 pub struct Fingerprint(pub(crate) u64);
 
 impl Fingerprint {
-    /// Returns the first `bits` bits of a hash.
+    /// Returns the fingerprint that consists of the first `bits` bits of a hash.
     ///
     /// # Panics
     /// If `bits` is 0 or above [`MAX_FINGERPRINT_BITS`].
@@ -41,7 +42,7 @@ impl Fingerprint {
         Fingerprint(hash & u64::MAX << (64 - bits))
     }
 
-    /// Returns the fingerprint with `bits` bits whose value is this number.
+    /// Returns the fingerprint of `bits` bits that represents `number`.
     ///
     /// # Panics
     /// If `bits` is 0 or above [`MAX_FINGERPRINT_BITS`], or if the number needs more bits.
@@ -55,7 +56,7 @@ impl Fingerprint {
         Fingerprint(number << (64 - bits))
     }
 
-    /// Returns the fingerprint as a number of `bits` bits.
+    /// Returns the number that a fingerprint of `bits` bits represents.
     #[must_use]
     #[inline]
     pub fn number(self, bits: u32) -> u64 {
@@ -69,8 +70,9 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// A fingerprint and its value in one word. Entries sort by fingerprint, and for equal fingerprints
-/// by descending value: runs are numbered from the oldest, so the newest run sorts first.
+/// A fingerprint and its value, stored in one word. Entries are ordered by fingerprint. Entries
+/// with equal fingerprints are ordered by descending value: runs are numbered from the oldest to
+/// the newest, so the newest run comes first.
 ///
 /// ```
 /// use alluvium_filters::{FilterEntry, Fingerprint};
@@ -102,14 +104,15 @@ impl FilterEntry {
         !(self.0 as u16)
     }
 
-    /// Returns an entry with the same fingerprint and another value.
+    /// Returns the entry with the same fingerprint and another value.
     #[must_use]
     #[inline]
     pub fn with_value(self, value: u16) -> FilterEntry {
         FilterEntry::new(self.fingerprint(), value)
     }
 
-    /// Returns the word, whose order is the order of entries. For error messages and radix sorts.
+    /// Returns the entry as a word. Words have the same order as entries. Used for error messages
+    /// and radix sorts.
     #[must_use]
     #[inline]
     pub fn bits(self) -> u64 {

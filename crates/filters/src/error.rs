@@ -1,79 +1,81 @@
-//! Errors of building, reading and writing filters.
+//! Errors from building, reading and writing filters.
 
 use alluvium_base::bytes::TruncatedInput;
 use thiserror::Error;
 
-/// The result of a function that may encounter invalid bytes or arguments.
+/// Result of a function that may receive invalid bytes or arguments.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a filter could not be built, read or written.
+/// The reason why a filter could not be built, read or written.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Error {
-    /// The requested shape is not supported.
+    /// The requested parameters are not supported.
     #[error("a filter cannot have this shape: {what}; choose {instead}")]
     Shape {
         what: String,
-        /// The supported alternatives, as the object of "choose".
+        /// The supported alternatives, as an object of the verb "choose".
         instead: String,
     },
-    /// The content of a page contradicts its format.
+    /// The contents of a page violate the format.
     #[error("page {page}: {what} should be {expected}, found {found}; rebuild the filter from its run")]
     Corrupt {
-        /// Number of the page within its filter.
+        /// Number of the page in its filter.
         page: u32,
-        /// The wrong field or structure.
+        /// The field or structure that is wrong.
         what: &'static str,
         expected: String,
         found: String,
     },
-    /// A structure without pages is corrupt.
+    /// The contents of a structure that does not consist of pages violate the format.
     #[error("{structure}, byte {at}: {what} should be {expected}, found {found}; rebuild it from its store")]
     Damaged {
         structure: &'static str,
-        /// Byte offset in the structure.
+        /// Byte offset in the structure at which the error was found.
         at: u64,
-        /// The wrong field or violated rule.
+        /// The field that is wrong or the rule that is violated.
         what: &'static str,
         expected: String,
         found: String,
     },
-    /// A list or a routing filter is corrupt.
+    /// A list or a routing filter violates the format.
     #[error("bit {bit}: {what} should be {expected}, found {found}; rebuild the filter from its runs")]
     DamagedBits {
-        /// Bit offset in the bytes that were read.
+        /// Offset at which the error was found, in bits from the beginning of the bytes that were
+        /// read.
         bit: u64,
-        /// The wrong field or structure.
+        /// The field or structure that is wrong.
         what: &'static str,
         expected: String,
         found: String,
     },
-    /// An entry was added out of order, or after the filter's last page was written.
+    /// An entry was added out of order, or after the last page of the filter was written.
     #[error("entry {entry:016x} came after {last:016x}: sort the entries before building")]
     Order {
-        /// Bits of the entry that came too late.
+        /// The entry that was added too late, as a word.
         entry: u64,
-        /// Bits of the greatest earlier entry.
+        /// The greatest entry that was added before, as a word.
         last: u64,
     },
-    /// A value has more bits than the filter's geometry allows.
+    /// A value has more bits than the geometry of the filter allows.
     #[error("value {value} does not fit {bits} bits: give the geometry more value bits")]
     Value {
         value: u16,
-        /// Number of value bits of the filter.
+        /// Number of bits that the filter stores for each value.
         bits: u32,
     },
-    /// Filters with different fingerprint lengths cannot be merged, compared, or resized into one
-    /// another.
+    /// The filters have different fingerprint lengths. Such filters cannot be merged, compared, or
+    /// converted into each other.
     #[error("fingerprints have {found} bits instead of {expected}: the length is fixed for a store")]
     FingerprintBits {
-        /// Length in bits that the operation requires.
+        /// Fingerprint length that the operation requires, in bits.
         expected: u32,
         found: u32,
     },
-    /// A (fingerprint, value) pair occurs more often than its counter can represent.
+    /// An entry, which is a pair of a fingerprint and a value, occurs more often than its counter
+    /// can represent.
     #[error("entry {entry:016x} would occur more than {max} times", max = u32::MAX)]
     Count {
-        /// Fingerprint and value of the entry, as one word.
+        /// The entry, as a word.
         entry: u64,
     },
 }

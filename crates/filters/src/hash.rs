@@ -1,12 +1,12 @@
-//! Hashes the bytes of a key to the 64 bits that every filter uses.
+//! Hash function that maps a key to the 64 bits from which every filter computes its bits.
 
 use alluvium_base::checksum::seeded;
 
-/// Returns the hash of `key` under a store's seed: XXH3-64.
+/// Returns the XXH3-64 hash of `key` under the seed of a store.
 ///
-/// A filter never sees keys, only these hashes; a [`crate::Fingerprint`] consists of a hash's
-/// highest bits. The seed is drawn once per store, so that a client that does not know it cannot
-/// choose colliding keys.
+/// Filters receive only these hashes and no keys; a [`crate::Fingerprint`] is the leading part of a
+/// hash. The seed should be chosen at random for each store, so that clients, which do not know it,
+/// cannot choose keys that collide.
 ///
 /// ```
 /// use alluvium_filters::hash;

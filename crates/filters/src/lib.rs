@@ -1,29 +1,34 @@
-//! Compact approximate-membership filters and hash indexes: may a key be present, and where.
+//! Compact filters, which tell whether a key may be present, and hash indexes, which tell where it
+//! is stored.
 //!
-//! *Scope*: fingerprints of hashed keys, and how to pack them with small values into pages, look
-//! them up, merge them and check them. Other structures over hashes: indexes of entropy-coded tries
-//! over sorted hashes ([`trie`]), block indexes of packed stores ([`pachash`]), and immutable
-//! filters ([`listed`]). All are functions of byte slices, which the owner reads, caches and
-//! writes, except the Bloom filters, which live in memory.
+//! *Scope*: fingerprints of hashed keys, and how to pack fingerprints with small values into pages,
+//! look them up, merge them and check them. Other structures over hashes: indexes of entropy-coded
+//! tries over sorted hashes ([`trie`]), block indexes of packed stores ([`pachash`]), and immutable
+//! filters ([`listed`]). All of these are functions of byte slices, which the caller reads, caches
+//! and writes. The exceptions are the Bloom filters, which exist only in memory.
 //!
 //! *Must not depend on*: keys (except for hashing them), the meaning of values, the location of
 //! pages, caches, devices, threads, clocks.
 //!
 //! Invariants:
 //!
-//! - **F1** No I/O, no threads, no clock: the same arguments give the same bytes.
-//! - **F2** A fingerprint that was added more often than removed is found.
-//! - **F3** No input bytes make a reader panic, read outside its slice, loop forever or allocate
-//!   more than a page's entries. Wrong bytes give an error or a wrong answer.
-//! - **F4** A filter's bytes depend only on its entries and its geometry, not on their order or
-//!   origin: bulk building, inserting, removing, merging and resizing yield the same bytes.
-//! - **F5** A page holds all entries of its range of fingerprints, except the runs that spilled,
-//!   which it identifies. A lookup reads one page, and rarely a second.
-//! - **F6** Merging, dropping and resizing need no keys and preserve every bit of a fingerprint.
-//! - **F7** Entries are sorted in ascending order: by fingerprint, then from the newest (greatest)
-//!   value to the oldest.
-//! - **F8** A Bloom filter finds every added key, even in a thread that learns of it while other
-//!   threads add keys.
+//! - **F1** There is no I/O, no thread and no clock: the same arguments always result in the same
+//!   bytes.
+//! - **F2** A fingerprint that was added more often than it was removed is found.
+//! - **F3** For any input bytes, a reader does not panic, read outside of its slice, loop forever,
+//!   or allocate memory for more than the entries of a page. Invalid bytes result in an error or in
+//!   a wrong answer.
+//! - **F4** The bytes of a filter depend only on its entries and its geometry, not on the order or
+//!   origin of the entries. Bulk building, inserting, removing, merging and resizing all result in
+//!   the same bytes.
+//! - **F5** A page contains all entries in its range of fingerprints, except for runs that spilled.
+//!   The page identifies these runs. A lookup reads one page, and rarely a second one.
+//! - **F6** Merging filters, dropping entries and resizing need no keys and preserve every bit of a
+//!   fingerprint.
+//! - **F7** Entries are sorted by ascending fingerprint. Entries with the same fingerprint are
+//!   sorted from the newest value, which is the greatest, to the oldest.
+//! - **F8** A Bloom filter finds every key that was added. This holds also in a thread that learns
+//!   that a key was added while other threads add keys.
 
 pub mod bits;
 pub mod bloom;

@@ -1,5 +1,5 @@
-//! The atomics of this crate: the standard ones, or the model checker's under
-//! `--cfg alluvium_model_check`.
+//! Atomics of this crate: those of the standard library or, under `--cfg alluvium_model_check`,
+//! those of the model checker.
 
 #[cfg(alluvium_model_check)]
 pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering};

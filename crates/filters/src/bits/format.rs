@@ -1,4 +1,4 @@
-//! The bytes of a stream of bits, version 1.
+//! Encoding of a stream of bits in bytes, version 1.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -7,14 +7,15 @@
 //!    8·w     8  zeros: a load of 8 bytes at the last bit stays inside
 //! ```
 //!
-//! A number of n bits is written with its lowest bit first, so it equals the bits of a
-//! little-endian load.
+//! The lowest bit of a number is written first. A little-endian load therefore returns the bits of
+//! the number in the right order.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-/// Number of zero bytes at the end of a stream.
+/// Number of zero bytes that follow the last word of a stream.
 pub const TAIL_BYTES: usize = 8;
 
-/// Loads at least 57 bits of a stream from a bit offset. Bits past the end of the bytes are zero.
+/// Loads at least 57 bits of a stream, starting at a bit offset. Bits after the end of `bytes` are
+/// zero.
 #[inline(always)]
 pub fn peek(bytes: &[u8], bit: u64) -> u64 {
     let at = (bit >> 3) as usize;
@@ -34,18 +35,18 @@ fn peek_at_the_end(bytes: &[u8], at: usize) -> u64 {
         .fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
-/// Returns the number in `count` (at most 57) bits at a bit offset.
+/// Returns the number that is stored in `count` bits, at most 57, starting at a bit offset.
 #[inline(always)]
 pub fn take(bytes: &[u8], bit: u64, count: u32) -> u64 {
     debug_assert!(count <= 57, "one load brings 57 bits");
     peek(bytes, bit) & ((1 << count) - 1)
 }
 
-/// Appends numbers of up to 64 bits.
+/// Writer of a stream of bits. Each call appends a number of up to 64 bits.
 #[derive(Clone, Debug, Default)]
 pub struct BitWriter {
     bytes: Vec<u8>,
-    /// Bits that do not fill a word yet.
+    /// Bits at the end of the stream that do not fill a word yet.
     bits: u64,
     held: u32,
 }
@@ -55,7 +56,7 @@ impl BitWriter {
         BitWriter::default()
     }
 
-    /// Returns the number of bits appended.
+    /// Returns the number of bits in the stream.
     #[inline]
     #[must_use]
     pub fn len(&self) -> u64 {
@@ -68,7 +69,8 @@ impl BitWriter {
         self.len() == 0
     }
 
-    /// Appends a number of `count` (at most 64) bits.
+    /// Appends the lowest `count` bits of a number, at most 64. The other bits of the number must
+    /// be zero.
     #[inline]
     pub fn push(&mut self, number: u64, count: u32) {
         assert!(
@@ -86,7 +88,7 @@ impl BitWriter {
         self.held = total - 64;
     }
 
-    /// Appends `count` zeros and a one.
+    /// Appends `count` zeros, followed by a one.
     #[inline]
     pub fn push_unary(&mut self, count: u64) {
         for _ in 0..count / 32 {
@@ -96,7 +98,7 @@ impl BitWriter {
         self.push(1 << rest, rest + 1);
     }
 
-    /// Returns the bytes: whole words, then the tail of zeros.
+    /// Returns the bytes of the stream: complete words, followed by [`TAIL_BYTES`] zeros.
     pub fn finish(mut self) -> Vec<u8> {
         if self.held > 0 {
             self.bytes.extend_from_slice(&self.bits.to_le_bytes());

@@ -1,6 +1,6 @@
-//! Bit streams in bytes, as used by tries, block indexes and listed filters.
+//! Streams of bits that are stored in bytes. Tries, block indexes and listed filters use them.
 //!
-//! *Scope*: the order of bits in bytes; how to append a few bits, and how to load 57 of them.
+//! *Scope*: the order of bits in bytes; how to append a few bits; how to load 57 bits.
 //!
 //! *Must not depend on*: the meaning of the bits; codes; headers.
 

@@ -1,10 +1,11 @@
-//! Arithmetic modulo the Mersenne prime 2^127 − 1, the field of the fingerprints' polynomials.
+//! Arithmetic in the field of integers modulo the Mersenne prime 2^127 − 1. The polynomials that
+//! compute fingerprints are over this field.
 
 pub(super) const MODULUS: u128 = (1 << 127) - 1;
 
 const LOW: u128 = (1 << 64) - 1;
 
-/// Returns `value` modulo the prime.
+/// Returns the remainder of `value` modulo the prime.
 pub(super) fn reduce(value: u128) -> u128 {
     let folded = (value & MODULUS) + (value >> 127);
     if folded >= MODULUS {
@@ -14,19 +15,19 @@ pub(super) fn reduce(value: u128) -> u128 {
     }
 }
 
-/// Returns the sum of two elements.
+/// Returns the sum of two field elements.
 pub(super) fn add(a: u128, b: u128) -> u128 {
     reduce(a + b)
 }
 
-/// Returns the product of two elements.
+/// Returns the product of two field elements.
 pub(super) fn mul(a: u128, b: u128) -> u128 {
     let (a1, a0, b1, b0) = (a >> 64, a & LOW, b >> 64, b & LOW);
     let (low, left, right, high) = (a0 * b0, a1 * b0, a0 * b1, a1 * b1);
     let middle = (low >> 64) + (left & LOW) + (right & LOW);
     let bottom = (middle << 64) | (low & LOW);
     let top = high + (left >> 64) + (right >> 64) + (middle >> 64);
-    // 2^128 is congruent to 2, so bits above 127 are folded into the low bits.
+    // 2^128 is congruent to 2, so the bits above bit 127 are added to the low bits.
     reduce(((top << 1) | (bottom >> 127)) + (bottom & MODULUS))
 }
 
@@ -34,7 +35,7 @@ pub(super) fn mul(a: u128, b: u128) -> u128 {
 mod tests {
     use super::*;
 
-    /// Multiplies by doubling and adding.
+    /// Computes the product by doubling and adding, as a reference.
     fn slow(a: u128, b: u128) -> u128 {
         let mut sum = 0;
         for bit in (0..127).rev() {
@@ -61,7 +62,8 @@ mod tests {
 
     #[test]
     fn every_element_but_zero_has_its_inverse() {
-        // Fermat: a^(p−2) is the inverse; p − 2 has ones everywhere but at bit 1.
+        // By Fermat's little theorem, a^(p−2) is the inverse of a. All bits of p − 2 are ones,
+        // except bit 1.
         for a in [2u128, 3, 12345, 1 << 100, MODULUS - 1] {
             let mut power = 1;
             for bit in (0..127).rev() {

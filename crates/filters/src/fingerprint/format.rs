@@ -1,4 +1,4 @@
-//! The bytes of a fingerprint function, version 1. All integers little-endian.
+//! Encoding of a fingerprint function, version 1. All integers are little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -17,10 +17,10 @@ use alluvium_base::bytes::{ByteReader, ByteWriter};
 const VERSION: u8 = 1;
 
 impl FingerprintFamily {
-    /// Length of an encoded function in bytes.
+    /// Length of an encoded fingerprint function, in bytes.
     pub const BYTES: usize = 24;
 
-    /// Encodes the function.
+    /// Encodes the fingerprint function.
     ///
     /// ```
     /// use alluvium_filters::fingerprint::{FingerprintFamily, HashIndependence};
@@ -43,10 +43,10 @@ impl FingerprintFamily {
         bytes
     }
 
-    /// Decodes a function.
+    /// Decodes a fingerprint function.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if the bytes are not a valid function.
+    /// [`Error::Damaged`] if the bytes are not a valid fingerprint function.
     pub fn decode(bytes: &[u8]) -> Result<FingerprintFamily> {
         let mut reader = ByteReader::new(bytes);
         let (version, width, words, zero, seed) = (

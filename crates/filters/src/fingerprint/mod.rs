@@ -1,13 +1,14 @@
-//! Fingerprints with proven independence, read as strings of characters.
+//! Fingerprints whose independence is proved. They are interpreted as strings of characters.
 //!
-//! *Scope*: how a seed and a key yield 8 to 128 uniform bits, and how prefixes, check characters
-//! and next characters are extracted from them (Conway §2.2).
+//! *Scope*: how 8 to 128 uniformly distributed bits are computed from a seed and a key; how
+//! prefixes, check characters and next characters are extracted from these bits (Conway §2.2).
 //!
 //! *Must not depend on*: how fingerprints are used; who draws and stores the seed.
 //!
-//! - **F9** The fingerprints of any `k` keys are independent for `HashIndependence::Words(k)`: a
-//!   polynomial of degree k − 1 over the field of 2^127 − 1 elements, with coefficients drawn from
-//!   the seed. Two keys collide before the polynomial with probability at most length / 2^127.
+//! - **F9** With `HashIndependence::Words(k)`, the fingerprints of any `k` keys are independent.
+//!   They are values of a polynomial of degree k − 1 over the field of 2^127 − 1 elements, whose
+//!   coefficients are drawn from the seed. The polynomial is evaluated at a field element computed
+//!   from the key. Two keys have the same element with probability at most length / 2^127.
 
 mod field;
 mod format;
@@ -17,20 +18,21 @@ mod tests;
 use crate::{Error, Result};
 use alluvium_base::checksum::seeded;
 
-/// The independence of the fingerprints of different keys.
+/// How many keys have independent fingerprints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashIndependence {
-    /// Any set of this number of keys has independent fingerprints. One gives the constant
-    /// function, under which all keys collide; tests use it.
+    /// Any set of this number of keys has independent fingerprints. With 1 the function is
+    /// constant, so that all keys collide, which tests use.
     Words(u16),
-    /// XXH3, which is faster; its independence is assumed and not proved.
+    /// Fingerprints are computed by XXH3, which is faster. Their independence is assumed and not
+    /// proved.
     Assumed,
 }
 
-/// Maximum independence: the number of coefficients of the polynomial.
+/// Maximum independence, which is the number of coefficients of the polynomial.
 pub const MAX_INDEPENDENCE: u16 = 1024;
 
-/// A fingerprint function: seed, length and independence.
+/// A fingerprint function, defined by a seed, a fingerprint length and an independence.
 ///
 /// ```
 /// use alluvium_filters::fingerprint::{FingerprintAlphabet, FingerprintFamily, HashIndependence};
@@ -51,10 +53,10 @@ pub struct FingerprintFamily {
 }
 
 impl FingerprintFamily {
-    /// Creates the function for a seed, with fingerprints of `width` bits.
+    /// Creates the function for a seed. Its fingerprints have `width` bits.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the width is not 8 to 128 or the independence exceeds
+    /// [`Error::Shape`] if the width is not from 8 to 128, or if the independence is 0 or exceeds
     /// [`MAX_INDEPENDENCE`].
     pub fn new(seed: u128, width: u32, independence: HashIndependence) -> Result<FingerprintFamily> {
         if !(8..=128).contains(&width) {
@@ -82,7 +84,7 @@ impl FingerprintFamily {
         })
     }
 
-    /// Returns the independence required for `entries` keys: Θ(log N), at least 16.
+    /// Returns the independence that `entries` keys require: Θ(log N), but at least 16.
     #[must_use]
     pub fn independence_for(entries: u64) -> HashIndependence {
         HashIndependence::Words((2 * (64 - entries.leading_zeros()) as u16).max(16))
@@ -93,7 +95,7 @@ impl FingerprintFamily {
         self.seed
     }
 
-    /// Returns the length of a fingerprint in bits.
+    /// Returns the length of a fingerprint, in bits.
     #[must_use]
     pub fn width(&self) -> u32 {
         self.width
@@ -128,8 +130,9 @@ impl FingerprintFamily {
         WideFingerprint(bits >> (128 - self.width) << (128 - self.width))
     }
 
-    /// Maps a key to a field element: a polynomial evaluated at the seed's point, with the key's
-    /// length and its pieces of 15 bytes as coefficients.
+    /// Maps a key to a field element. The element is the value of a polynomial at a point drawn
+    /// from the seed. The coefficients of the polynomial are the length of the key and its pieces
+    /// of 15 bytes.
     fn element(&self, key: &[u8]) -> u128 {
         key.chunks(15).fold(key.len() as u128, |sum, piece| {
             let piece = piece
@@ -141,7 +144,7 @@ impl FingerprintFamily {
     }
 }
 
-/// Draws a field element from a seed.
+/// Computes a pseudo-random field element from a seed and a number.
 fn draw(seed: u128, number: u64) -> u128 {
     let word = |part: u8| {
         let text: [u8; 9] = std::array::from_fn(|at| if at < 8 { (number >> (8 * at)) as u8 } else { part });
@@ -150,13 +153,13 @@ fn draw(seed: u128, number: u64) -> u128 {
     field::reduce(u128::from(word(1)) << 64 | u128::from(word(2)))
 }
 
-/// A fingerprint of up to 128 bits; its first bit is the highest.
+/// A fingerprint of up to 128 bits, left-aligned: its first bit is the highest bit of the number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WideFingerprint(pub u128);
 
-/// Reads fingerprints as strings of characters of log2 λ bits.
+/// Interprets fingerprints as strings of characters, each of which has log2 λ bits.
 ///
-/// Prefix lengths are counted in bits, so a prefix need not end at a character boundary.
+/// Lengths of prefixes are given in bits, so a prefix need not end at the end of a character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FingerprintAlphabet {
     width: u32,
@@ -164,10 +167,11 @@ pub struct FingerprintAlphabet {
 }
 
 impl FingerprintAlphabet {
-    /// Creates the alphabet of `characters` (λ) characters for fingerprints of `width` bits.
+    /// Creates the alphabet of λ = `characters` characters for fingerprints of `width` bits.
     ///
     /// # Errors
-    /// [`Error::Shape`] if λ is not a power of two from 2 to 256, or the width is not 8 to 128.
+    /// [`Error::Shape`] if λ is not a power of two from 2 to 256, or if the width is not from 8 to
+    /// 128.
     pub fn new(width: u32, characters: u32) -> Result<FingerprintAlphabet> {
         if !characters.is_power_of_two() || !(2..=256).contains(&characters) {
             return Err(Error::shape(
@@ -187,7 +191,7 @@ impl FingerprintAlphabet {
         })
     }
 
-    /// Returns the length of a character in bits.
+    /// Returns the length of a character, in bits.
     #[must_use]
     pub fn character_bits(&self) -> u32 {
         self.character_bits
@@ -198,20 +202,20 @@ impl FingerprintAlphabet {
         1 << self.character_bits
     }
 
-    /// Returns the length of a fingerprint in bits.
+    /// Returns the length of a fingerprint, in bits.
     #[must_use]
     pub fn width(&self) -> u32 {
         self.width
     }
 
-    /// Returns whether a prefix of `prefix_bits` and the first `checks` check characters do not
-    /// overlap.
+    /// Returns whether a fingerprint has enough bits for a prefix of `prefix_bits` bits and for
+    /// `checks` check characters without an overlap.
     #[must_use]
     pub fn fits(&self, prefix_bits: u32, checks: u32) -> bool {
         prefix_bits <= 63 && prefix_bits + checks * self.character_bits <= self.width
     }
 
-    /// Returns the first `bits` (at most 63) bits of a fingerprint.
+    /// Returns the first `bits` bits of a fingerprint, at most 63, as a number.
     #[must_use]
     pub fn prefix(&self, fingerprint: WideFingerprint, bits: u32) -> u64 {
         if bits == 0 {
@@ -221,14 +225,14 @@ impl FingerprintAlphabet {
         }
     }
 
-    /// Returns the character that follows a prefix of `prefix_bits`.
+    /// Returns the character that follows a prefix of `prefix_bits` bits.
     #[must_use]
     pub fn next(&self, fingerprint: WideFingerprint, prefix_bits: u32) -> u32 {
         ((fingerprint.0 << prefix_bits) >> (128 - self.character_bits)) as u32
     }
 
-    /// Returns the check character of a level: the `level`-th character from the end, counted from
-    /// one.
+    /// Returns the check character for a level. It is the character with number `level` from the
+    /// end, where the last character has number 1.
     #[must_use]
     pub fn check(&self, fingerprint: WideFingerprint, level: u32) -> u32 {
         let from_end = 128 - self.width + (level - 1) * self.character_bits;

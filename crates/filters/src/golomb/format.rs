@@ -1,11 +1,12 @@
-//! The bit format of delta lists, version 1: how integers are packed into bytes, and the header of
-//! a list.
+//! Encoding of lists of differences as bits, version 1. It defines how integers are packed into
+//! bytes, and the header of a list.
 //!
-//! Bits fill each byte from the lowest up; an integer is written with its lowest bit first. A delta
-//! d with parameter k is ⌊d / 2^k⌋ ones, a zero, then the k lowest bits of d. An entry's payload
-//! follows its delta. The last byte is padded with zeros.
+//! The bits of a byte are used from the lowest to the highest, and the lowest bit of an integer is
+//! written first. With parameter k, a difference d is encoded as ⌊d / 2^k⌋ ones, a zero, and the k
+//! lowest bits of d. The payload of an entry follows its difference. The last byte is padded with
+//! zeros.
 //!
-//! A self-contained list:
+//! A self-contained list is encoded as follows:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -26,12 +27,12 @@ use alluvium_base::bytes::{ByteReader, ByteWriter};
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 16;
 
-/// The source of a bit reader's bytes: a slice, or a stream that is read block by block.
+/// Source of the bytes that a bit reader reads: a slice, or a stream that is read block by block.
 pub trait ByteSource {
-    /// The error of reading, or of invalid bits.
+    /// Error for bytes that cannot be read or bits that are invalid.
     type Error: From<Error>;
 
-    /// Returns the next byte, or `None` at the end.
+    /// Returns the next byte, or `None` at the end of the source.
     ///
     /// # Errors
     /// If the byte cannot be read.
@@ -50,7 +51,7 @@ impl ByteSource for &[u8] {
     }
 }
 
-/// Appends bits to a buffer whose complete bytes can be taken at any time.
+/// Writer of bits. Its complete bytes can be taken at any time.
 #[derive(Clone, Debug, Default)]
 pub struct StreamBitWriter {
     bytes: Vec<u8>,
@@ -65,7 +66,7 @@ impl StreamBitWriter {
         StreamBitWriter::default()
     }
 
-    /// Appends the `bits` (at most 56) lowest bits of `value`.
+    /// Appends the lowest `bits` bits of `value`, at most 56.
     #[inline]
     pub fn put(&mut self, value: u64, bits: u32) {
         debug_assert!(bits <= 56, "{bits} bits");
@@ -79,7 +80,7 @@ impl StreamBitWriter {
         }
     }
 
-    /// Appends the `bits` (at most 128) lowest bits of `value`.
+    /// Appends the lowest `bits` bits of `value`, at most 128.
     #[inline]
     pub fn put_wide(&mut self, value: u128, bits: u32) {
         let mut done = 0;
@@ -90,7 +91,7 @@ impl StreamBitWriter {
         }
     }
 
-    /// Appends `count` ones and a zero.
+    /// Appends `count` ones, followed by a zero.
     #[inline]
     pub fn unary(&mut self, mut count: u64) {
         while count >= 32 {
@@ -100,24 +101,25 @@ impl StreamBitWriter {
         self.put((1 << count) - 1, count as u32 + 1);
     }
 
-    /// Returns the number of bits appended.
+    /// Returns the number of bits that were appended.
     #[must_use]
     pub fn bits(&self) -> u64 {
         self.bits
     }
 
-    /// Returns the number of complete bytes that can be taken.
+    /// Returns the number of complete bytes that have not been taken.
     #[must_use]
     pub fn ready(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Takes the complete bytes and keeps the bits after them.
+    /// Returns the complete bytes and removes them from the writer. The bits of the last, partial
+    /// byte stay in the writer.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }
 
-    /// Pads the last byte with zeros and takes the remaining bytes.
+    /// Pads the last byte with zeros, and returns all bytes that have not been taken.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         if self.filled > 0 {
@@ -127,7 +129,7 @@ impl StreamBitWriter {
     }
 }
 
-/// Reads bits from a source of bytes.
+/// Reader of bits from a source of bytes.
 #[derive(Clone, Debug)]
 pub struct BitReader<S> {
     source: S,
@@ -137,7 +139,7 @@ pub struct BitReader<S> {
 }
 
 impl<S: ByteSource> BitReader<S> {
-    /// Creates a reader; the first bit of the source has position zero.
+    /// Creates a reader at bit 0 of the source.
     pub fn new(source: S) -> BitReader<S> {
         BitReader {
             source,
@@ -147,16 +149,16 @@ impl<S: ByteSource> BitReader<S> {
         }
     }
 
-    /// Returns the number of bits read.
+    /// Returns the number of bits that were read.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Reads `bits` (at most 56) bits.
+    /// Reads `bits` bits, at most 56, as a number.
     ///
     /// # Errors
-    /// If the source ends or cannot be read.
+    /// If the source has fewer bits left or cannot be read.
     #[inline]
     pub fn get(&mut self, bits: u32) -> std::result::Result<u64, S::Error> {
         debug_assert!(bits <= 56, "{bits} bits");
@@ -175,10 +177,10 @@ impl<S: ByteSource> BitReader<S> {
         Ok(value)
     }
 
-    /// Reads `bits` (at most 128) bits.
+    /// Reads `bits` bits, at most 128, as a number.
     ///
     /// # Errors
-    /// As [`BitReader::get`].
+    /// The errors of [`BitReader::get`].
     #[inline]
     pub fn get_wide(&mut self, bits: u32) -> std::result::Result<u128, S::Error> {
         let (mut value, mut done) = (0, 0);
@@ -190,10 +192,10 @@ impl<S: ByteSource> BitReader<S> {
         Ok(value)
     }
 
-    /// Reads ones up to a zero and returns their number.
+    /// Reads ones up to and including the next zero. Returns the number of ones.
     ///
     /// # Errors
-    /// As [`BitReader::get`], and if there are more than `most` ones.
+    /// The errors of [`BitReader::get`], and an error if there are more than `most` ones.
     #[inline]
     pub fn unary(&mut self, most: u64) -> std::result::Result<u64, S::Error> {
         let mut count = 0;
@@ -228,7 +230,7 @@ impl<S: ByteSource> BitReader<S> {
     }
 }
 
-/// Encodes sorted entries with payloads as a self-contained list.
+/// Encodes entries and their payloads as a self-contained list. The entries must be sorted.
 ///
 /// ```
 /// use alluvium_filters::golomb::{decode, encode};
@@ -237,7 +239,7 @@ impl<S: ByteSource> BitReader<S> {
 /// ```
 ///
 /// # Panics
-/// If the entries are not sorted or exceed the universe, or if a payload has more bits.
+/// If the entries are not sorted, or if an entry or a payload has too many bits.
 #[must_use]
 pub fn encode(universe_bits: u32, payload_bits: u32, entries: &[(u64, u128)]) -> Vec<u8> {
     assert!(
@@ -270,7 +272,7 @@ pub fn encode(universe_bits: u32, payload_bits: u32, entries: &[(u64, u128)]) ->
     bytes
 }
 
-/// Decodes a self-contained list.
+/// Decodes a self-contained list. Returns its entries and their payloads.
 ///
 /// # Errors
 /// [`Error::Damaged`] if the bytes are not a valid list.

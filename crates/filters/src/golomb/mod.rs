@@ -1,13 +1,14 @@
-//! Sorted lists of integers as Golomb–Rice coded differences.
+//! Sorted lists of integers, stored as differences in a Golomb–Rice code.
 //!
-//! *Scope*: bit packing, the parameter for a density, and the maximum size of a list in bits
-//! (Conway §2.2, Lemma 2).
+//! *Scope*: how bits are packed; the best parameter for the density of a list; the maximum size of
+//! a list in bits (Conway §2.2, Lemma 2).
 //!
 //! *Must not depend on*: the meaning of entries and payloads; the location of the bytes.
 //!
-//! - **F10** A list of n entries from a universe of 2^u, with payloads of p bits, occupies at most
-//!   n (1 + k + p) + 2^(u − k) bits for any distribution of the entries: all deltas together have
-//!   at most as many ones as the universe has steps of 2^k.
+//! - **F10** A list of n entries from a universe of 2^u integers, with payloads of p bits, has at
+//!   most n (1 + k + p) + 2^(u − k) bits, for any distribution of the entries. The reason is that
+//!   all differences together have at most 2^(u − k) ones, because each one stands for a step of
+//!   2^k in the universe.
 
 mod format;
 #[cfg(test)]
@@ -17,7 +18,7 @@ pub use format::{BitReader, ByteSource, StreamBitWriter, decode, encode};
 
 use crate::Error;
 
-/// The parameter of a Golomb–Rice code: the number of low bits of a difference that are stored
+/// A Golomb–Rice code. Its parameter is the number of low bits of a difference that are stored
 /// verbatim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RiceCode {
@@ -26,8 +27,8 @@ pub struct RiceCode {
 }
 
 impl RiceCode {
-    /// Creates the code for `entries` from a universe of 2^`universe_bits`: ⌊log2(1 / density)⌋ low
-    /// bits, and none for a density of one or more.
+    /// Returns the best code for a list of `entries` entries from a universe of 2^`universe_bits`
+    /// integers. Its parameter is ⌊log2(1 / density)⌋, or 0 if the density is one or more.
     #[must_use]
     pub fn new(entries: u64, universe_bits: u32) -> RiceCode {
         let log = 64 - entries.saturating_sub(1).leading_zeros();
@@ -37,7 +38,8 @@ impl RiceCode {
         }
     }
 
-    /// Returns the code with a stored parameter, limited to the universe's bits.
+    /// Returns the code with a parameter that was read from a list, reduced to `universe_bits` if
+    /// it is greater.
     #[must_use]
     pub fn with_parameter(parameter: u32, universe_bits: u32) -> RiceCode {
         RiceCode {
@@ -46,13 +48,13 @@ impl RiceCode {
         }
     }
 
-    /// Returns the number of low bits.
+    /// Returns the parameter, which is the number of low bits stored verbatim.
     #[must_use]
     pub fn parameter(&self) -> u32 {
         self.parameter
     }
 
-    /// Returns the maximum number of bits in a list of `entries` (F10).
+    /// Returns the maximum number of bits in a list of `entries` entries (F10).
     ///
     /// ```
     /// use alluvium_filters::golomb::RiceCode;
@@ -67,7 +69,7 @@ impl RiceCode {
     }
 }
 
-/// The state of encoding or decoding a list: its code and the previous entry.
+/// State of encoding or decoding a list: the code and the previous entry.
 #[derive(Clone, Copy, Debug)]
 pub struct DeltaCoder {
     rice: RiceCode,
@@ -75,13 +77,14 @@ pub struct DeltaCoder {
 }
 
 impl DeltaCoder {
-    /// Starts a list, or restarts at `base`, from which the next difference is counted.
+    /// Starts a list, or continues one at a known position. The next difference is relative to
+    /// `base`.
     #[must_use]
     pub fn new(rice: RiceCode, base: u64) -> DeltaCoder {
         DeltaCoder { rice, last: base }
     }
 
-    /// Appends an entry.
+    /// Appends an entry as the difference from the previous one.
     ///
     /// # Panics
     /// If the entry is less than the previous one.
@@ -94,10 +97,10 @@ impl DeltaCoder {
         self.last = entry;
     }
 
-    /// Reads the next entry.
+    /// Reads the next entry. It may be at most `most`.
     ///
     /// # Errors
-    /// If the bits end, cannot be read, or yield an entry above `most`.
+    /// If the bits end, cannot be read, or represent an entry greater than `most`.
     #[inline]
     pub fn read<S: ByteSource>(&mut self, bits: &mut BitReader<S>, most: u64) -> Result<u64, S::Error> {
         let k = self.rice.parameter;

@@ -1,16 +1,16 @@
-//! Builds a filter from hashes in ascending order.
+//! Builds a filter from hashes that arrive in ascending order.
 
 use super::format::{ListedHeader, append_page};
 use super::shape::ListedShape;
 use crate::packed::put_checksum;
 use crate::{Error, Result};
 
-/// Writes the filter of ascending hashes into `space` and returns its length in bytes.
-/// [`ListedShape::most_bytes`] is always enough space.
+/// Writes the filter of ascending hashes to `space`, and returns its length in bytes. `space` is
+/// long enough if it has [`ListedShape::most_bytes`] bytes.
 ///
 /// # Errors
-/// [`Error::Order`] if a hash is less than the previous one; [`Error::Shape`] if there are
-/// more fingerprints than the shape allows, or if `space` is too short.
+/// [`Error::Order`] if a hash is less than the previous one; [`Error::Shape`] if there are more
+/// distinct fingerprints than the shape allows, or if `space` is too short.
 pub fn write(shape: ListedShape, hashes: impl IntoIterator<Item = u64>, space: &mut [u8]) -> Result<usize> {
     let header = ListedHeader {
         shape,
@@ -33,7 +33,7 @@ pub fn write(shape: ListedShape, hashes: impl IntoIterator<Item = u64>, space: &
     pages.finish()
 }
 
-/// Returns the filter of ascending hashes.
+/// Returns the encoded filter of ascending hashes.
 ///
 /// ```
 /// use alluvium_filters::listed::{ListedFilter, ListedShape, encode};
@@ -44,7 +44,7 @@ pub fn write(shape: ListedShape, hashes: impl IntoIterator<Item = u64>, space: &
 /// ```
 ///
 /// # Errors
-/// As [`write()`].
+/// The errors of [`write()`].
 pub fn encode(shape: ListedShape, hashes: impl IntoIterator<Item = u64>) -> Result<Vec<u8>> {
     let mut bytes = vec![0; shape.most_bytes()];
     let len = write(shape, hashes, &mut bytes)?;
@@ -52,20 +52,21 @@ pub fn encode(shape: ListedShape, hashes: impl IntoIterator<Item = u64>) -> Resu
     Ok(bytes)
 }
 
-/// Writes the pages of a list to `space`, one after another.
+/// Writes the pages of a filter to `space`, one after the other.
 pub(super) struct ListedPageWriter<'s> {
     header: ListedHeader,
     space: &'s mut [u8],
-    /// End of the written bytes.
+    /// Number of bytes of `space` that have been written.
     at: usize,
-    /// The next page, counted from the header's first, and its fingerprints.
+    /// `page` is the number of the next page, relative to the first page in the header;
+    /// `fingerprints` are the fingerprints of this page.
     page: u32,
     fingerprints: Vec<u64>,
     bytes: Vec<u8>,
 }
 
 impl<'s> ListedPageWriter<'s> {
-    /// Starts the pages described by the header.
+    /// Starts writing the pages that the header describes.
     pub(super) fn new(header: ListedHeader, space: &'s mut [u8]) -> Result<ListedPageWriter<'s>> {
         header.put(space).ok_or_else(short)?;
         Ok(ListedPageWriter {
@@ -78,7 +79,8 @@ impl<'s> ListedPageWriter<'s> {
         })
     }
 
-    /// Adds a fingerprint that is not less than the previous one. Returns whether it is new.
+    /// Adds a fingerprint, which must not be less than the previous one. Returns false if it equals
+    /// the previous one, in which case it is added only once.
     pub(super) fn push(&mut self, fingerprint: u64) -> Result<bool> {
         if self.fingerprints.last() == Some(&fingerprint) {
             return Ok(false);
@@ -110,7 +112,8 @@ impl<'s> ListedPageWriter<'s> {
         put.ok_or_else(short)
     }
 
-    /// Writes the remaining pages and returns the total number of bytes.
+    /// Writes the remaining pages, the directory and the checksum. Returns the total number of
+    /// bytes.
     pub(super) fn finish(mut self) -> Result<usize> {
         while self.page < self.header.pages {
             self.end_page()?;

@@ -1,4 +1,4 @@
-//! A filter, or part of one, in bytes of any owner.
+//! Queries of a filter, or of a part of one, whose bytes belong to any owner.
 
 use super::format::ListedHeader;
 use super::shape::ListedShape;
@@ -6,7 +6,8 @@ use crate::Result;
 use crate::packed::put_checksum;
 use std::ops::{Deref, DerefMut, Range};
 
-/// A filter in bytes, or some of its pages. Any number of threads may query it concurrently.
+/// A filter whose bytes are in memory, or a part that has only some of its pages. Any number of
+/// threads may query it concurrently.
 #[derive(Clone, Debug)]
 pub struct ListedFilter<B> {
     pub(super) header: ListedHeader,
@@ -14,10 +15,11 @@ pub struct ListedFilter<B> {
 }
 
 impl<B: Deref<Target = [u8]>> ListedFilter<B> {
-    /// Opens a filter: reads its header and directory. [`ListedFilter::check`] checks the rest.
+    /// Opens a filter by reading its header and its directory. Use [`ListedFilter::check`] to check
+    /// the rest.
     ///
     /// # Errors
-    /// [`crate::Error::Damaged`] if the bytes are not a filter or the length is wrong.
+    /// [`crate::Error::Damaged`] if the bytes are not a filter or have the wrong length.
     pub fn open(bytes: B) -> Result<ListedFilter<B>> {
         let header = ListedHeader::read(&bytes)?;
         Ok(ListedFilter { header, bytes })
@@ -28,26 +30,26 @@ impl<B: Deref<Target = [u8]>> ListedFilter<B> {
         &self.bytes
     }
 
-    /// Returns the shape of the whole filter.
+    /// Returns the shape of the complete filter.
     #[must_use]
     pub fn shape(&self) -> ListedShape {
         self.header.shape
     }
 
-    /// Returns the range of pages that this filter contains.
+    /// Returns the numbers of the pages that are present, as a range.
     #[must_use]
     pub fn pages(&self) -> Range<u32> {
         self.header.first..self.header.first + self.header.pages
     }
 
-    /// Returns whether the filter contains all pages.
+    /// Returns whether all pages of the filter are present.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.pages() == (0..self.header.shape.pages())
     }
 
-    /// Returns whether a hash may have been added; always true if the filter does not contain the
-    /// hash's page (F13).
+    /// Returns whether a hash may have been added. Returns true if the page for the hash is not
+    /// present (F13).
     ///
     /// # Errors
     /// [`crate::Error::Damaged`] if the bytes are not a valid filter.
@@ -69,8 +71,9 @@ impl<B: Deref<Target = [u8]>> ListedFilter<B> {
         Ok(false)
     }
 
-    /// Returns a filter with some of the pages, in bytes allocated by `zeroed`. Returns `None` if
-    /// the range is empty or not contained in this filter.
+    /// Copies some pages to a new, smaller filter. `zeroed` allocates zeroed memory for it, given
+    /// the number of bytes. Returns `None` if the range is empty or if one of its pages is not
+    /// present.
     #[must_use]
     pub fn part<T>(&self, pages: Range<u32>, zeroed: impl FnOnce(usize) -> T) -> Option<ListedFilter<T>>
     where

@@ -1,4 +1,4 @@
-//! The format of a filter of listed fingerprints, version 1. All integers little-endian.
+//! Encoding of a filter of listed fingerprints, version 1. All integers are little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -17,7 +17,7 @@
 //!      …     8  XXH3-64 of everything before
 //! ```
 //!
-//! A page covers the fingerprints from its number times 2^(b + 10) on, in 64 buckets:
+//! Page number i covers 2^(b + 10) fingerprints, starting with i · 2^(b + 10), in 64 buckets:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -28,8 +28,8 @@
 //!               zeros up to the next step; after the last, up to the next byte
 //! ```
 //!
-//! The fingerprint of a hash is the number formed by its first k bits, times n · 2^b / 2^k, rounded
-//! down.
+//! The fingerprint of a hash is computed from the number that its first k bits represent: this
+//! number is multiplied by n · 2^b / 2^k and rounded down.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::shape::{BUCKETS, ListedShape, MOST_ONES};
@@ -46,39 +46,40 @@ const FRAME: PackedFrame = PackedFrame {
     version: 1,
 };
 const HEADER_BYTES: u64 = 24;
-/// Length of a page's directory entry, in bytes.
+/// Length of a page's entry in the directory, in bytes.
 const ENTRY_BYTES: u64 = 8;
-/// Offset of the lists in a page, in bytes.
+/// Number of bytes in a page that precede its lists.
 const PLACES_BYTES: u64 = 2 * (BUCKETS as u64 + 1);
-/// Number of bits of a directory entry that encode the step size.
+/// Number of bits in a directory entry that store the logarithm of the step size.
 const STEP_BITS: u32 = 6;
-/// Maximum logarithm of a step size.
+/// Maximum base-2 logarithm of the step size.
 const MOST_STEP: u32 = 24;
 
-/// The header of a filter.
+/// Header of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ListedHeader {
     pub(super) shape: ListedShape,
-    /// Number of the first page in this filter.
+    /// Number of the first page that is present.
     pub(super) first: u32,
-    /// Number of pages in this filter.
+    /// Number of pages that are present.
     pub(super) pages: u32,
 }
 
-/// Returns the error for corrupt bytes.
+/// Returns the error for bytes that violate the format.
 #[cold]
 pub(super) fn damaged(at: u64, what: &'static str, expected: impl Into<String>, found: u64) -> Error {
     FRAME.damaged(at, what, expected, found.to_string())
 }
 
-/// Returns the maximum number of bytes outside of lists, for a filter of this number of pages.
+/// Returns the maximum number of bytes outside of lists in a filter of `pages` pages.
 pub(super) fn most_overhead(pages: u32) -> u64 {
     let each = ENTRY_BYTES + PLACES_BYTES + 1;
     HEADER_BYTES + ENTRY_BYTES + u64::from(pages) * each + CHECKSUM_BYTES
 }
 
 impl ListedHeader {
-    /// Reads the header and the directory, and checks that the pages are consecutive up to the end.
+    /// Reads the header and the directory. Checks that the pages follow each other without gaps up
+    /// to the end.
     pub(super) fn read(bytes: &[u8]) -> Result<ListedHeader> {
         let ([bits, known, zero], hashes, first, pages) = FRAME.open(bytes, |reader| {
             let small = [reader.u8()?, reader.u8()?, reader.u8()?];
@@ -120,7 +121,7 @@ impl ListedHeader {
         FRAME.check_len(bytes, Some(end))
     }
 
-    /// Writes the header; `None` if `space` is too short.
+    /// Writes the header to `space`. Returns `None` if `space` is too short.
     pub(super) fn put(&self, space: &mut [u8]) -> Option<()> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES as usize);
         FRAME.begin(&mut bytes);
@@ -135,7 +136,9 @@ impl ListedHeader {
         Some(())
     }
 
-    /// Writes the offset of a page (numbered within this filter) and the logarithm of its steps.
+    /// Writes the directory entry of a page: its byte offset, and the logarithm of its step size.
+    /// `page` is relative to the first page that is present. Returns `None` if `space` is too
+    /// short.
     pub(super) fn put_entry(&self, space: &mut [u8], page: u32, byte: u64, step: u32) -> Option<()> {
         let entry = byte << STEP_BITS | u64::from(step);
         let place = space.get_mut(entry_at(page) as usize..)?;
@@ -143,7 +146,8 @@ impl ListedHeader {
         Some(())
     }
 
-    /// Returns the offset of a page (numbered within this filter) and the logarithm of its steps.
+    /// Returns the directory entry of a page: its byte offset, and the logarithm of its step size.
+    /// `page` is relative to the first page that is present.
     #[inline]
     pub(super) fn entry(&self, bytes: &[u8], page: u32) -> Option<(u64, u32)> {
         let entry = bytes.get(entry_at(page) as usize..)?.first_chunk()?;
@@ -151,14 +155,14 @@ impl ListedHeader {
         Some((entry >> STEP_BITS, (entry & ((1 << STEP_BITS) - 1)) as u32))
     }
 
-    /// Returns the offset of the first page in bytes.
+    /// Returns the byte offset at which the first page begins.
     #[inline]
     pub(super) fn first_byte(&self) -> u64 {
         entry_at(self.pages) + ENTRY_BYTES
     }
 
-    /// Returns the bytes of a range of pages of this filter, or an empty slice if the range is
-    /// invalid.
+    /// Returns the bytes of a range of pages, which are numbered relative to the first page that is
+    /// present. Returns an empty slice if the range is invalid.
     pub(super) fn pages_in<'b>(&self, bytes: &'b [u8], pages: Range<u32>) -> &'b [u8] {
         let at = |page| Some((self.first_byte() + self.entry(bytes, page)?.0) as usize);
         let range = at(pages.start).zip(at(pages.end));
@@ -166,7 +170,8 @@ impl ListedHeader {
         found.unwrap_or_default()
     }
 
-    /// Returns the list of a bucket in a page of this filter.
+    /// Returns the list of a bucket in a page. `page` is relative to the first page that is
+    /// present.
     #[inline]
     pub(super) fn list<'b>(&self, bytes: &'b [u8], page: u32, bucket: usize) -> Result<FingerprintList<'b>> {
         let list = self.entry(bytes, page).and_then(|(byte, step)| {
@@ -195,18 +200,20 @@ impl ListedHeader {
     }
 }
 
-/// Returns the offset of a page's directory entry.
+/// Returns the byte offset of a page's directory entry.
 #[inline]
 fn entry_at(page: u32) -> u64 {
     HEADER_BYTES + ENTRY_BYTES * u64::from(page)
 }
 
-/// The fingerprints of a bucket, relative to the smallest that it covers. Zeros that pad to the
-/// next step decode as repetitions of the last fingerprint.
+/// Decoder of the fingerprints in a bucket. They are relative to the smallest fingerprint that the
+/// bucket covers. The zeros that pad a list to the next step are decoded as repetitions of the last
+/// fingerprint.
 #[derive(Debug)]
 pub(super) struct FingerprintList<'b> {
     bytes: &'b [u8],
-    /// Bit offsets of the next fingerprint and of the end.
+    /// `at` is the bit offset of the next fingerprint, and `end` is the bit offset of the end of
+    /// the list.
     at: u64,
     end: u64,
     low_bits: u32,
@@ -214,7 +221,7 @@ pub(super) struct FingerprintList<'b> {
 }
 
 impl FingerprintList<'_> {
-    /// Returns the next fingerprint, or `None` at the end.
+    /// Returns the next fingerprint, or `None` at the end of the list.
     #[inline(always)]
     pub(super) fn read(&mut self) -> Result<Option<u64>> {
         if self.at + u64::from(self.low_bits) >= self.end {
@@ -239,7 +246,8 @@ impl FingerprintList<'_> {
     }
 }
 
-/// Appends a page with these fingerprints and returns the logarithm of its steps.
+/// Appends the encoded page of these fingerprints to `out`. Returns the logarithm of the page's
+/// step size.
 pub(super) fn append_page(shape: ListedShape, page: u32, fingerprints: &[u64], out: &mut Vec<u8>) -> u32 {
     let mut lists: [(Range<usize>, u64); BUCKETS] = std::array::from_fn(|_| (0..0, 0));
     for (index, &fingerprint) in fingerprints.iter().enumerate() {

@@ -1,15 +1,16 @@
-//! An immutable filter: sorted fingerprints, stored as coded differences.
+//! Immutable filters. A filter consists of sorted fingerprints that are stored as encoded
+//! differences.
 //!
-//! *Scope*: how many bits of a hash form a fingerprint; how fingerprints are listed, found and
-//! checked; the format of a whole filter and of a filter with some of its pages.
+//! *Scope*: how many bits of a hash a fingerprint needs; how fingerprints are stored, found and
+//! checked; the format of a complete filter, and of a filter that has only some of its pages.
 //!
 //! *Must not depend on*: keys; the location of its bytes; which pages are still queried.
 //!
 //! # How it works
 //!
-//! A filter of n hashes with a false-positive rate of 2^-b has n · 2^b possible fingerprints; a
-//! hash is mapped to one of them in proportion to its position between 0 and 2^64. A *bucket*
-//! covers 16 · 2^b of them, so it contains 16 on average, and a *page* covers 64 buckets:
+//! A filter of n hashes with a false-positive rate of 2^-b has n · 2^b possible fingerprints. A
+//! hash is mapped to a fingerprint in proportion to its position between 0 and 2^64. A *bucket*
+//! covers 16 · 2^b possible fingerprints, so it contains 16 on average. A *page* covers 64 buckets:
 //!
 //! ```text
 //! page      0                                    1 …    its first byte: in a directory
@@ -17,24 +18,25 @@
 //! lists     +3 +9   +40 +1 +7      +5 +80 …      …      differences, Golomb–Rice coded
 //! ```
 //!
-//! A lookup adds up the differences of one bucket until it reaches or passes its fingerprint: eight
-//! of them on average. Coded differences need 1.42 bits more than b, and locating the bucket needs
-//! 1.08.
+//! A lookup adds up the differences in one bucket until the sum is at least the fingerprint that it
+//! looks for; these are eight differences on average. An encoded difference needs 1.42 bits more
+//! than b, and the bit offsets of buckets need 1.08 bits per fingerprint.
 //!
-//! Where hashes are clustered, the bit offsets within a page may not fit into 16 bits. They are
-//! then counted in steps of two bits, or four, and so on; lists begin at such a step and are padded
-//! with zeros. The rest of the format is unchanged.
+//! If hashes are clustered, the bit offsets in a page may not fit into 16 bits. The offsets are
+//! then given in steps of two, four, or more bits. Each list begins at a multiple of the step size,
+//! and lists are padded with zeros. Otherwise the format is the same.
 //!
-//! Comparison with the quotient filter: 12.5 bits per hash at a false-positive rate of 1 in 1,024,
-//! compared with up to 18; 60 ns per lookup from the core's cache, compared with 7; no values,
-//! counts or changes.
+//! Compared with the quotient filter, at a false-positive rate of 1 in 1,024: a listed filter needs
+//! 12.5 bits per hash instead of up to 18. A lookup takes 60 ns instead of 7 if the filter is in
+//! the core's cache. A listed filter has no values and no counts, and it cannot be changed.
 //!
 //! # Invariants
 //!
-//! - **F13** An added hash is always found, for any distribution of hashes.
-//! - **F14** A list's fingerprints are strictly ascending and belong to its bucket.
-//! - **F15** The bytes depend only on the fingerprints and the shape. A part has the same bytes for
-//!   its pages as the whole filter.
+//! - **F13** A hash that was added is always found, for any distribution of hashes.
+//! - **F14** The fingerprints of a list are strictly ascending and belong to the bucket of the
+//!   list.
+//! - **F15** The bytes depend only on the fingerprints and the shape. In a part of a filter, a page
+//!   has the same bytes as in the complete filter.
 
 mod build;
 mod check;

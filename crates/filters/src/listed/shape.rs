@@ -1,24 +1,26 @@
-//! How a hash is mapped to a fingerprint, and the fingerprint to its place.
+//! Parameters of a filter. They define how a hash is mapped to a fingerprint, and a fingerprint to
+//! its page and bucket.
 
 use crate::{Error, Result};
 
 /// Maximum number of hashes in a filter.
 pub const MOST_HASHES: u64 = 1 << 36;
 
-/// Maximum negative logarithm of the false-positive rate: one in 2^24 lookups.
+/// Maximum number of bits b, for which the false-positive rate is 2^-b.
 pub const MOST_BITS: u32 = 24;
 
-/// Logarithm of the average number of hashes per bucket.
+/// Base-2 logarithm of the average number of hashes in a bucket.
 const BUCKET_LOG: u32 = 4;
 
-/// Logarithm of the number of buckets per page.
+/// Base-2 logarithm of the number of buckets in a page.
 const PAGE_LOG: u32 = 6;
 
 /// Number of buckets per page.
 pub(super) const BUCKETS: usize = 1 << PAGE_LOG;
 
-/// Additional bits of a hash used to form a fingerprint. With two, some fingerprints are a quarter
-/// more likely than others, which increases the false-positive rate by at most 1.6 %.
+/// Number of additional bits of a hash from which its fingerprint is computed. With two additional
+/// bits, some fingerprints are a quarter more likely than others. This increases the false-positive
+/// rate by at most 1.6 %.
 const SPARE_BITS: u32 = 2;
 
 /// The parameters of a filter.
@@ -39,12 +41,12 @@ pub struct ListedShape {
 }
 
 impl ListedShape {
-    /// Returns the shape of a filter of this number of hashes with a false-positive rate of
+    /// Returns the shape of a filter of `hashes` hashes that has a false-positive rate of
     /// 2^-`bits`.
     ///
     /// # Errors
-    /// [`Error::Shape`] if there are more than [`MOST_HASHES`] hashes, or if `bits` is 0 or
-    /// above [`MOST_BITS`].
+    /// [`Error::Shape`] if there are more than [`MOST_HASHES`] hashes, or if `bits` is 0 or greater
+    /// than [`MOST_BITS`].
     pub fn new(hashes: u64, bits: u32) -> Result<ListedShape> {
         if hashes > MOST_HASHES {
             let instead = format!("at most {MOST_HASHES}");
@@ -63,7 +65,7 @@ impl ListedShape {
     }
 
     /// Returns the same shape for hashes of which only the first `bits` bits are known. If the
-    /// shape needs more bits, the false-positive rate increases.
+    /// shape would use more bits of each hash, the false-positive rate increases.
     ///
     /// # Panics
     /// If `bits` is 0.
@@ -76,7 +78,7 @@ impl ListedShape {
         }
     }
 
-    /// Returns the number of leading bits of a hash that form its fingerprint.
+    /// Returns the number of leading bits of a hash from which its fingerprint is computed.
     #[must_use]
     pub fn known_bits(&self) -> u32 {
         self.known
@@ -88,20 +90,20 @@ impl ListedShape {
         self.hashes.max(1).div_ceil(1 << (BUCKET_LOG + PAGE_LOG)) as u32
     }
 
-    /// Returns the page of a hash.
+    /// Returns the number of the page to which a hash belongs.
     #[must_use]
     pub fn page_of(&self, hash: u64) -> u32 {
         self.page(self.fingerprint(hash))
     }
 
-    /// Returns the maximum length of a filter of this shape, in bytes.
+    /// Returns the maximum length in bytes of any filter of this shape.
     #[must_use]
     pub fn most_bytes(&self) -> usize {
-        // The differences of a bucket together have fewer than 2^(BUCKET_LOG + 1) ones.
+        // The differences in a bucket together have fewer than 2^(BUCKET_LOG + 1) ones.
         let buckets = self.hashes.max(1).div_ceil(1 << BUCKET_LOG);
         let ones = buckets << (BUCKET_LOG + 1);
         let bits = self.hashes * u64::from(self.low_bits() + 1) + ones;
-        // One five-hundredth more, for the padding of lists to steps.
+        // One five-hundredth is added for the zeros that pad lists to the step size.
         let bytes = bits / 8 + bits / 4000 + super::format::most_overhead(self.pages());
         bytes as usize
     }
@@ -112,21 +114,21 @@ impl ListedShape {
         self.hashes.max(1) << self.bits
     }
 
-    /// Returns the fingerprint of a hash. The mapping is monotonic.
+    /// Returns the fingerprint of a hash. A greater hash never has a smaller fingerprint.
     #[inline]
     pub(super) fn fingerprint(&self, hash: u64) -> u64 {
         let first = u128::from(hash >> (u64::BITS - self.known));
         ((first * u128::from(self.universe())) >> self.known) as u64
     }
 
-    /// Returns the page of a fingerprint.
+    /// Returns the number of the page to which a fingerprint belongs.
     #[inline]
     pub(super) fn page(&self, fingerprint: u64) -> u32 {
         (fingerprint >> (self.bits + BUCKET_LOG + PAGE_LOG)) as u32
     }
 
-    /// Returns the place of a fingerprint within its page: its bucket, and its distance from the
-    /// smallest fingerprint of the bucket.
+    /// Returns the location of a fingerprint in its page: the bucket, and the distance from the
+    /// smallest fingerprint that the bucket covers.
     #[inline]
     pub(super) fn place(&self, fingerprint: u64) -> (usize, u64) {
         let bits = self.bits + BUCKET_LOG;
@@ -134,25 +136,26 @@ impl ListedShape {
         (bucket, fingerprint & ((1 << bits) - 1))
     }
 
-    /// Returns the smallest fingerprint that a bucket covers.
+    /// Returns the smallest fingerprint that a bucket of a page covers.
     pub(super) fn base(&self, page: u32, bucket: usize) -> u64 {
         (u64::from(page) << PAGE_LOG | bucket as u64) << (self.bits + BUCKET_LOG)
     }
 
-    /// Returns the number of fingerprints that a bucket covers.
+    /// Returns the number of possible fingerprints that a bucket covers.
     pub(super) fn bucket_range(&self) -> u64 {
         1 << (self.bits + BUCKET_LOG)
     }
 
-    /// Returns the number of bits of a difference that are not coded in unary.
+    /// Returns the number of low bits of a difference that are stored verbatim.
     #[inline]
     pub(super) fn low_bits(&self) -> u32 {
         self.bits - 1
     }
 }
 
-/// Maximum number of ones of a difference, which is less than a bucket's range.
+/// Maximum number of ones in an encoded difference. A difference is less than the number of
+/// fingerprints that a bucket covers.
 pub(super) const MOST_ONES: u32 = (1 << (BUCKET_LOG + 1)) - 1;
 
-// One load returns 57 bits.
+// One load returns 57 bits, in which a whole encoded difference must fit.
 const _: () = assert!(MOST_ONES + 1 + (MOST_BITS - 1) <= 57);

@@ -1,11 +1,11 @@
-//! Builds an index while its store is written.
+//! Builds a block index while the packed store is written.
 
 use super::format::{BlockIndexHeader, encode};
 use super::sequence::SequenceWriter;
 use super::shape::BlockIndexShape;
 use crate::{Error, Result};
 
-/// Builds the index of a store whose objects are added in hash order.
+/// Builds the index of a packed store whose objects are added in hash order.
 ///
 /// ```
 /// use alluvium_filters::pachash::{BlockIndexBuilder, BlockIndex, BlockIndexShape};
@@ -39,11 +39,11 @@ impl BlockIndexBuilder {
         }
     }
 
-    /// Adds the next object, with a length of `bytes` bytes.
+    /// Adds the next object, which has `bytes` bytes.
     ///
     /// # Errors
-    /// [`Error::Order`] if the hash is less than the previous one; [`Error::Shape`] if
-    /// the object is empty or longer than the remaining bytes.
+    /// [`Error::Order`] if the hash is less than the previous one; [`Error::Shape`] if the object
+    /// is empty, or if it is longer than the bytes of the shape that are left.
     pub fn push(&mut self, hash: u64, bytes: u64) -> Result<()> {
         if hash < self.last {
             return Err(Error::Order {
@@ -75,10 +75,10 @@ impl BlockIndexBuilder {
         Ok(())
     }
 
-    /// Returns the encoded index.
+    /// Completes the index and returns its bytes.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the objects have fewer bytes than the shape.
+    /// [`Error::Shape`] if the objects together have fewer bytes than the shape.
     pub fn finish(mut self) -> Result<Vec<u8>> {
         if self.position != self.shape.bytes {
             let what = format!(

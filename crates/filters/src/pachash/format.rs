@@ -1,4 +1,4 @@
-//! The format of a block index, version 1. All integers little-endian.
+//! Encoding of a block index, version 1. All integers are little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -18,8 +18,8 @@
 //!      …     8  XXH3-64 of everything before
 //! ```
 //!
-//! The bin of a hash is `hash · bins / 2^64`, rounded down, with bins = blocks · 2^logarithm. Its
-//! upper part is the bin without its lower bits.
+//! The bin of a hash is `hash · bins / 2^64`, rounded down, where bins = blocks · 2^logarithm. The
+//! upper part of a bin consists of all bits except the lower bits.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::sequence::{self, EliasFanoSequence, SAMPLED};
@@ -38,14 +38,14 @@ pub(super) const FRAME: PackedFrame = PackedFrame {
 const HEADER_BYTES: u64 = 32;
 const SAMPLE_BYTES: u64 = 8;
 
-/// The header of an index.
+/// Header of a block index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockIndexHeader {
     pub(super) shape: BlockIndexShape,
     pub(super) objects: u64,
 }
 
-/// Encodes an index from its header and its complete sequence.
+/// Encodes an index from its header and the complete sequence of first bins.
 pub(super) fn encode(header: &BlockIndexHeader, sequence: sequence::SequenceWriter) -> Vec<u8> {
     let shape = &header.shape;
     let mut bytes = Vec::with_capacity(header.len() as usize);
@@ -68,7 +68,7 @@ pub(super) fn encode(header: &BlockIndexHeader, sequence: sequence::SequenceWrit
 }
 
 impl BlockIndexHeader {
-    /// Reads the header and checks it against the number of bytes.
+    /// Reads the header and checks that the number of bytes matches it.
     pub(super) fn read(bytes: &[u8]) -> Result<BlockIndexHeader> {
         let (bins_log, zero, [block_bytes, also_zero], [object_bytes, objects]) =
             FRAME.open(bytes, |reader| {
@@ -87,7 +87,7 @@ impl BlockIndexHeader {
         Ok(header)
     }
 
-    /// Returns the length of the index in bytes.
+    /// Returns the length of the whole index, in bytes.
     fn len(&self) -> u64 {
         let lower = stream(self.shape.blocks() * u64::from(self.shape.bins_log));
         self.lower_at() + lower + CHECKSUM_BYTES
@@ -105,7 +105,7 @@ impl BlockIndexHeader {
         self.upper_at() + stream(2 * self.shape.blocks())
     }
 
-    /// Returns the sequence of the blocks' first bins.
+    /// Returns the decoder of the sequence of the blocks' first bins.
     pub(super) fn sequence<'b>(&self, bytes: &'b [u8]) -> EliasFanoSequence<'b> {
         let (upper, lower) = (self.upper_at() as usize, self.lower_at() as usize);
         let end = bytes.len().saturating_sub(CHECKSUM_BYTES as usize);
@@ -117,7 +117,8 @@ impl BlockIndexHeader {
         }
     }
 
-    /// Returns the sample for a bin.
+    /// Returns the sample from which the search for a bin starts, or `None` if the bytes end
+    /// before.
     #[inline]
     pub(super) fn sample(&self, bytes: &[u8], bin: u64) -> Option<u64> {
         let at = HEADER_BYTES + (bin >> self.shape.bins_log) / SAMPLED * SAMPLE_BYTES;
@@ -125,7 +126,7 @@ impl BlockIndexHeader {
     }
 }
 
-/// Returns the length of a bit stream in bytes.
+/// Returns the length of a stream of `bits` bits, in bytes.
 fn stream(bits: u64) -> u64 {
     bits.div_ceil(64) * 8 + TAIL_BYTES as u64
 }
@@ -138,7 +139,8 @@ mod tests {
 
     #[test]
     fn the_bytes_of_an_index_are_these() {
-        // Four blocks of 10 bytes with 8 bins each: the bin is the five highest bits of a hash.
+        // There are four blocks of 10 bytes with 8 bins each, so a bin consists of the five highest
+        // bits of a hash.
         let mut builder = BlockIndexBuilder::new(BlockIndexShape::new(40, 10).unwrap());
         for (bin, bytes) in [(0, 4), (1, 6), (7, 3), (9, 20), (31, 7)] {
             builder.push(bin << 59, bytes).unwrap();
@@ -147,11 +149,12 @@ mod tests {
         let mut expected = b"APCH\x01\x03\0\0\x0a\0\0\0\0\0\0\0".to_vec();
         expected.extend([40, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
         expected.extend([0; 8]);
-        // First bins: 0; 2, the smallest above 1, because an object starts at the block boundary;
-        // 9; 9. Their upper parts: two of 0, two of 1, none of 2, none of 3.
+        // The first bins are 0; 2, which is the smallest bin above 1, because an object starts at
+        // the block boundary; 9; and 9. Two of them have upper part 0, two have 1, and none has 2
+        // or 3.
         expected.extend([0b0001_1011, 0, 0, 0, 0, 0, 0, 0]);
         expected.extend([0; 8]);
-        // Their lower bits: 0, 2, 1, 1.
+        // The lower bits of the first bins are 0, 2, 1 and 1.
         expected.extend([0b0101_0000, 0b0000_0010, 0, 0, 0, 0, 0, 0]);
         expected.extend([0; 8]);
         expected.extend(checksum(&expected).to_le_bytes());

@@ -1,4 +1,4 @@
-//! A block index in bytes: maps a hash to blocks.
+//! Queries of a block index: maps a hash to blocks.
 
 use super::format::{BlockIndexHeader, FRAME};
 use super::sequence::EliasFanoSequence;
@@ -6,7 +6,8 @@ use super::shape::BlockIndexShape;
 use crate::Result;
 use std::ops::Range;
 
-/// The index of a packed store in bytes. Any number of threads may query it concurrently.
+/// The index of a packed store, whose bytes are in memory. Any number of threads may query it
+/// concurrently.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockIndex<'b> {
     pub(super) header: BlockIndexHeader,
@@ -15,8 +16,8 @@ pub struct BlockIndex<'b> {
 }
 
 impl<'b> BlockIndex<'b> {
-    /// Opens an index: reads its header and checks the number of bytes against it.
-    /// [`BlockIndex::check`] verifies the checksum.
+    /// Opens an index by reading its header and checking that the number of bytes matches it. The
+    /// checksum is verified only by [`BlockIndex::check`].
     ///
     /// # Errors
     /// [`Error::Damaged`](crate::Error::Damaged) if the header or the length is invalid.
@@ -35,17 +36,18 @@ impl<'b> BlockIndex<'b> {
         self.header.shape
     }
 
-    /// Returns the number of objects.
+    /// Returns the number of objects in the packed store.
     #[must_use]
     pub fn objects(&self) -> u64 {
         self.header.objects
     }
 
-    /// Returns the consecutive blocks that contain all objects with this hash, if there are any
-    /// (B1). They can be read with one request. The range is empty for an empty store.
+    /// Returns the range of blocks that contains all objects with this hash, if there are any (B1).
+    /// The blocks are consecutive, so one request can read them. The range is empty if the store is
+    /// empty.
     ///
     /// # Errors
-    /// [`Error::Damaged`](crate::Error::Damaged) if the index is corrupt.
+    /// [`Error::Damaged`](crate::Error::Damaged) if the index is invalid.
     #[inline]
     pub fn blocks(&self, hash: u64) -> Result<Range<u64>> {
         let shape = &self.header.shape;

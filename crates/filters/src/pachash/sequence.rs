@@ -1,25 +1,27 @@
-//! An Elias–Fano coded ascending sequence.
+//! Elias–Fano code of an ascending sequence of numbers.
 //!
-//! Upper parts are written in unary: for each value of the upper part in turn, a one for every
-//! number that has it, then a zero. Lower bits are written consecutively.
+//! Each number is split into an upper part and lower bits. Upper parts are written in unary: for
+//! each value of the upper part, from 0, there is a one for every number with this value, followed
+//! by a zero. The lower bits of all numbers are written one after the other.
 
 use crate::bits::{BitWriter, peek, take};
 
-/// Number of zeros between samples.
+/// Number of zeros from one sample to the next.
 pub(super) const SAMPLED: u64 = 512;
 
-/// Number of bits in a load.
+/// Number of bits that one load returns.
 const LOAD: u32 = 57;
 
-/// Writes the parts of an [`EliasFanoSequence`].
+/// Encoder that writes the two streams and the samples of an [`EliasFanoSequence`].
 #[derive(Debug)]
 pub(super) struct SequenceWriter {
     pub(super) upper: BitWriter,
     pub(super) lower: BitWriter,
-    /// Bit offsets of the first number with upper part 0, [`SAMPLED`], twice that, …
+    /// Bit offsets in the upper stream at which the numbers with upper parts 0, [`SAMPLED`], 2 ·
+    /// [`SAMPLED`], and so on begin.
     pub(super) samples: Vec<u64>,
     lower_bits: u32,
-    /// The upper part whose numbers are being written.
+    /// Upper part of the numbers that are being written.
     at: u64,
 }
 
@@ -34,7 +36,7 @@ impl SequenceWriter {
         }
     }
 
-    /// Appends a number that is not less than the previous one.
+    /// Appends a number, which must not be less than the previous one.
     pub(super) fn push(&mut self, number: u64) {
         self.advance(number >> self.lower_bits);
         self.upper.push(1, 1);
@@ -42,7 +44,7 @@ impl SequenceWriter {
             .push(number & ((1 << self.lower_bits) - 1), self.lower_bits);
     }
 
-    /// Advances to the numbers with upper part `upper`.
+    /// Advances to the numbers whose upper part is `upper`.
     pub(super) fn advance(&mut self, upper: u64) {
         assert!(upper >= self.at, "B2: numbers rise");
         while self.at < upper {
@@ -55,7 +57,7 @@ impl SequenceWriter {
     }
 }
 
-/// A sequence in untrusted bytes.
+/// Decoder of a sequence, whose bytes may be invalid.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EliasFanoSequence<'b> {
     pub(super) upper: &'b [u8],
@@ -65,9 +67,10 @@ pub(super) struct EliasFanoSequence<'b> {
 }
 
 impl EliasFanoSequence<'_> {
-    /// Returns how many elements are less than `number`, and how many are not greater. `sample` is
-    /// the bit offset of the first element whose upper part is the multiple of [`SAMPLED`] at or
-    /// below the number's. Returns `None` if the bytes are not a valid sequence.
+    /// Returns how many elements are less than `number`, and how many are at most `number`.
+    /// `sample` is the bit offset at which the numbers with a certain upper part begin: the
+    /// multiple of [`SAMPLED`] at or below the upper part of `number`. Returns `None` if the bytes
+    /// are not a valid sequence.
     #[inline]
     pub(super) fn rank(&self, number: u64, sample: u64) -> Option<(u64, u64)> {
         let (upper, lower) = (number >> self.lower_bits, number & ((1 << self.lower_bits) - 1));
@@ -82,7 +85,7 @@ impl EliasFanoSequence<'_> {
         Some((before + less, before + not_greater))
     }
 
-    /// Returns the bit offset after a number of zeros.
+    /// Returns the bit offset after the next `zeros` zeros, starting at offset `bit`.
     #[inline]
     fn skip_zeros(&self, bit: u64, mut zeros: u32) -> Option<u64> {
         let mut at = bit;
@@ -101,7 +104,7 @@ impl EliasFanoSequence<'_> {
         Some(at)
     }
 
-    /// Returns the number of consecutive ones from a bit on.
+    /// Returns the number of consecutive ones that begin at offset `bit`.
     #[inline]
     fn run(&self, bit: u64) -> u64 {
         let mut at = bit;
@@ -114,8 +117,8 @@ impl EliasFanoSequence<'_> {
         }
     }
 
-    /// Returns the first element of a run whose lower bits satisfy the predicate, which must then
-    /// hold for all later ones.
+    /// Returns the index of the first element of a run whose lower bits satisfy the predicate. All
+    /// later elements of the run must satisfy it, too.
     #[inline]
     fn first(&self, begin: u64, run: u64, is_so: impl Fn(u64) -> bool) -> u64 {
         let (mut low, mut high) = (0, run);
@@ -138,7 +141,7 @@ impl EliasFanoSequence<'_> {
         )
     }
 
-    /// Returns all elements; their number is the number of ones in the upper bits.
+    /// Returns all elements. There are as many as there are ones in the upper stream.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
         let bits = self.upper.len() as u64 * 8;
         let set = (0..bits).filter(|&bit| take(self.upper, bit, 1) == 1);
@@ -148,8 +151,8 @@ impl EliasFanoSequence<'_> {
     }
 }
 
-/// Returns the position of the set bit with this index, counted from 0. The word must have more set
-/// bits than that.
+/// Returns the position of the set bit with index `number`, where the lowest set bit has index 0.
+/// The word must have more than `number` set bits.
 #[inline]
 fn select(mut word: u64, number: u32) -> u32 {
     for _ in 0..number {

@@ -1,17 +1,17 @@
-//! The size of a store, and the number of bins for its hashes.
+//! Parameters of a block index: the size of the store, and the number of bins.
 
 use crate::{Error, Result};
 
-/// Logarithm of the number of bins per block. Each doubling costs one bit per block and halves the
-/// number of blocks read unnecessarily.
+/// Default base-2 logarithm of the number of bins per block. Doubling the number of bins costs one
+/// bit per block, and halves the number of blocks that are read unnecessarily.
 pub const DEFAULT_BINS_LOG: u32 = 3;
 
-/// Maximum logarithm of the number of bins per block.
+/// Maximum base-2 logarithm of the number of bins per block.
 pub const MAX_BINS_LOG: u32 = 16;
 
 const MAX_BLOCKS: u64 = 1 << 40;
 
-/// The parameters of an index.
+/// Parameters of a block index.
 ///
 /// ```
 /// use alluvium_filters::pachash::BlockIndexShape;
@@ -27,8 +27,8 @@ pub struct BlockIndexShape {
 }
 
 impl BlockIndexShape {
-    /// Creates the shape of a store whose objects have `bytes` bytes in total, in blocks of
-    /// `block_bytes`, with 8 bins per block.
+    /// Creates the parameters for a store whose objects have `bytes` bytes in total and are stored
+    /// in blocks of `block_bytes` bytes. There are 8 bins per block.
     ///
     /// # Errors
     /// [`Error::Shape`] if the block size is zero, or if there are more than 2^40 blocks.
@@ -36,10 +36,10 @@ impl BlockIndexShape {
         BlockIndexShape::with_bins(bytes, block_bytes, DEFAULT_BINS_LOG)
     }
 
-    /// Creates a shape with 2^`bins_log` bins per block.
+    /// Creates the parameters like [`BlockIndexShape::new`], but with 2^`bins_log` bins per block.
     ///
     /// # Errors
-    /// [`Error::Shape`] as for [`BlockIndexShape::new`], and if `bins_log` exceeds
+    /// The errors of [`BlockIndexShape::new`], and [`Error::Shape`] if `bins_log` exceeds
     /// [`MAX_BINS_LOG`].
     pub fn with_bins(bytes: u64, block_bytes: u32, bins_log: u32) -> Result<BlockIndexShape> {
         let shape = BlockIndexShape {
@@ -56,19 +56,19 @@ impl BlockIndexShape {
         Ok(shape)
     }
 
-    /// Returns the total size of the objects in bytes.
+    /// Returns the total size of all objects, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Returns the block size in bytes.
+    /// Returns the size of a block, in bytes.
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
         self.block_bytes
     }
 
-    /// Returns the number of blocks; the last may be shorter.
+    /// Returns the number of blocks. The last block may be shorter than the others.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.bytes.div_ceil(self.block_bytes.max(1).into())
@@ -80,7 +80,7 @@ impl BlockIndexShape {
         self.blocks() << self.bins_log
     }
 
-    /// Returns the bin of a hash. The mapping is monotonic.
+    /// Returns the bin of a hash. A greater hash never has a smaller bin.
     #[must_use]
     #[inline]
     pub fn bin(&self, hash: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! The common frame of packed structures. Integers little-endian.
+//! Encoding of the frame that all packed structures have in common. Integers are little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -14,25 +14,26 @@ use crate::{Error, Result};
 use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum;
 
-/// Length of the checksum in bytes.
+/// Length of the checksum at the end, in bytes.
 pub(crate) const CHECKSUM_BYTES: u64 = 8;
 
-/// Identifies one kind of structure.
+/// Describes one kind of packed structure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PackedFrame {
-    /// Name of the structure in error messages.
+    /// Name of the kind of structure, for error messages.
     pub(crate) structure: &'static str,
     pub(crate) magic: [u8; 4],
     pub(crate) version: u8,
 }
 
 impl PackedFrame {
-    /// Writes the magic and the version.
+    /// Writes the magic bytes and the version.
     pub(crate) fn begin(&self, bytes: &mut Vec<u8>) {
         ByteWriter::new(bytes).bytes(&self.magic).u8(self.version);
     }
 
-    /// Checks the magic and the version, and returns the result of `read` on the bytes after them.
+    /// Checks the magic bytes and the version. Calls `read` on the bytes after them, and returns
+    /// its result.
     pub(crate) fn open<'b, T>(
         &self,
         bytes: &'b [u8],
@@ -52,7 +53,8 @@ impl PackedFrame {
         Ok(header)
     }
 
-    /// Checks the number of bytes. `None` means that the expected length exceeds the address space.
+    /// Checks the number of bytes. `expected` is `None` if the length would exceed the address
+    /// space.
     pub(crate) fn check_len(&self, bytes: &[u8], expected: Option<u64>) -> Result<()> {
         let len = bytes.len() as u64;
         if expected == Some(len) {
@@ -62,7 +64,7 @@ impl PackedFrame {
         Err(self.damaged(0, "length in bytes", expected, len.to_string()))
     }
 
-    /// Returns the error for corrupt bytes.
+    /// Returns the error for bytes that violate the format.
     #[cold]
     pub(crate) fn damaged(
         &self,
@@ -75,20 +77,21 @@ impl PackedFrame {
     }
 }
 
-/// Appends the checksum of all bytes so far.
+/// Appends the checksum of all bytes written before.
 pub(crate) fn seal(bytes: &mut Vec<u8>) {
     let sum = checksum(bytes);
     ByteWriter::new(bytes).u64(sum);
 }
 
-/// Writes the checksum after the first `len` bytes and returns the new length.
+/// Writes the checksum of the first `len` bytes after these bytes. Returns the length including the
+/// checksum, or `None` if `space` is too short.
 pub(crate) fn put_checksum(space: &mut [u8], len: usize) -> Option<usize> {
     let sum = checksum(space.get(..len)?);
     *space.get_mut(len..)?.first_chunk_mut()? = sum.to_le_bytes();
     Some(len + CHECKSUM_BYTES as usize)
 }
 
-/// Returns a violation if the checksum is wrong.
+/// Returns a violation if the checksum at the end of the bytes is wrong.
 pub(crate) fn wrong_checksum(bytes: &[u8]) -> Option<PackedViolation> {
     let (rest, stored) = bytes.split_last_chunk()?;
     let (stored, computed) = (u64::from_le_bytes(*stored), checksum(rest));

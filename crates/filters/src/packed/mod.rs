@@ -1,6 +1,6 @@
-//! Code shared by trie indexes, block indexes and listed filters.
+//! Code that trie indexes, block indexes and listed filters have in common.
 //!
-//! *Scope*: the beginning and end of their formats, and how a check reports violations.
+//! *Scope*: the beginning and the end of their formats; how a check reports violations.
 //!
 //! *Must not depend on*: the contents between them.
 
@@ -10,17 +10,18 @@ pub(crate) use format::{CHECKSUM_BYTES, PackedFrame, put_checksum, seal, wrong_c
 
 use std::fmt;
 
-/// A violated rule of a structure's format.
+/// A rule of a structure's format that the bytes violate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PackedViolation {
-    /// Kind and number of the part that the rule concerns, if it concerns one.
+    /// Kind and number of the part to which the violation belongs; `None` if it concerns the whole
+    /// structure.
     pub part: Option<(&'static str, u64)>,
-    /// What the rule requires, and what was found.
+    /// What the rule requires, and what was found instead.
     pub what: String,
 }
 
 impl PackedViolation {
-    /// Returns a violation that concerns the whole structure.
+    /// Creates a violation that concerns the whole structure.
     pub(crate) fn of_all(what: impl Into<String>) -> PackedViolation {
         let what = what.into();
         PackedViolation { part: None, what }

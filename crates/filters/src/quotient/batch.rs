@@ -1,8 +1,9 @@
-//! Batched lookups, which overlap their cache misses.
+//! Batches of lookups whose cache misses overlap.
 //!
-//! A lookup reads a block and then the slots that it refers to: two dependent misses. A batch first
-//! prefetches all blocks, then reads them and prefetches all slots, then compares. It is used for
-//! the maplets on a path through a tree and for the keys of a `multi_get`.
+//! A lookup reads a block and then the slots to which the block refers. These are two dependent
+//! cache misses. A batch first prefetches all blocks, then reads the blocks and prefetches all
+//! slots, and then compares the slots. It is used for the maplets on a path through a tree, and for
+//! the keys of a `multi_get`.
 
 use super::bits::{BitKernel, BitOperations, PortableBits};
 use super::format::{QuotientBlock, load, slots_at};
@@ -11,20 +12,21 @@ use super::values::FingerprintValues;
 use crate::Fingerprint;
 use alluvium_base::prefetch;
 
-/// The length of a run that a single load cannot resolve.
+/// Marks a run for which one load of slots does not give the result.
 const UNSETTLED: u32 = u32::MAX;
 
-/// Number of lookups between a prefetch and its use. A longer distance hides more latency; 16
-/// lookups, with the cache lines of the adjacent stages, are the outstanding misses that a core
-/// supports.
+/// Number of lookups between a prefetch and the use of the prefetched line. A greater distance
+/// hides more latency. With 16 lookups, and with the cache lines of the adjacent stages, as many
+/// misses are outstanding as a core supports.
 const AHEAD: usize = 16;
 
-/// Number of lookups in progress: two distances, rounded up to a power of two.
+/// Number of entries in the ring of lookups in progress: more than twice the distance, and a power
+/// of two.
 const RING: usize = 64;
 const _: () = assert!(RING > 2 * AHEAD && RING.is_power_of_two());
 
-/// Looks up each fingerprint in its page, and calls `each` with its index and the result. The pages
-/// may belong to different filters.
+/// Looks up each fingerprint in its page. Calls `each` with the index of the fingerprint and the
+/// result. The pages may belong to different filters.
 ///
 /// ```
 /// use alluvium_filters::{
@@ -51,11 +53,12 @@ const _: () = assert!(RING > 2 * AHEAD && RING.is_power_of_two());
 /// # Ok::<(), alluvium_filters::Error>(())
 /// ```
 pub fn lookup_many<'a>(probes: &[(PageView<'a>, Fingerprint)], mut each: impl FnMut(usize, PageLookup<'a>)) {
-    // All pages are processed with the kernel of the first one's geometry.
+    // All pages are processed with the kernel that the geometry of the first page uses.
     match probes.first().map(|(view, _)| view.geometry.kernel) {
         None => (),
         Some(BitKernel::Portable) => in_stages::<PortableBits>(probes, &mut each),
-        // SAFETY: `BitKernel::detect` chooses this kernel only when the processor has the features.
+        // SAFETY: `BitKernel::detect` returns this kernel only if the processor has the required
+        // features.
         #[cfg(target_arch = "x86_64")]
         Some(BitKernel::Bmi2) => unsafe { in_stages_bmi2(probes, &mut each) },
     }
@@ -67,18 +70,18 @@ fn in_stages_bmi2<'a>(probes: &[(PageView<'a>, Fingerprint)], each: &mut impl Fn
     in_stages::<super::bits::Bmi2Bits>(probes, each);
 }
 
-/// Lookups between stages, with one array per word: one stage can load a word while another stage's
-/// store to it is still pending.
+/// Ring of the lookups that are between two stages. It has a separate array for each word, so that
+/// one stage can load a word while the store of another stage is still pending.
 struct LookupRing {
     block: [u32; RING],
     quotient: [u32; RING],
     remainder: [u64; RING],
-    /// Bit offset in the page at which the run begins.
+    /// Bit offset in the page at which the run of the quotient begins.
     bit: [u32; RING],
     len: [u32; RING],
 }
 
-/// Each iteration executes one stage of three lookups that are [`AHEAD`] apart.
+/// Each iteration executes one stage for each of three lookups, which are [`AHEAD`] lookups apart.
 #[inline(always)]
 fn in_stages<'a, B: BitOperations>(
     probes: &[(PageView<'a>, Fingerprint)],
@@ -104,8 +107,8 @@ fn in_stages<'a, B: BitOperations>(
             let slot = turn.wrapping_sub(AHEAD) % RING;
             let block = QuotientBlock::read(view.page, underway.block[slot]).unwrap_or_default();
             let aim = aim::<B>(view.geometry, block, underway.quotient[slot]);
-            // An unoccupied quotient has no slots to fetch, so its block's line is prefetched
-            // instead. This avoids a branch, which would be unpredictable.
+            // A quotient that is not occupied has no slots to prefetch. To avoid an unpredictable
+            // branch, the line of its block is prefetched instead.
             let (here, there) = (
                 QuotientBlock::at(underway.block[slot]) as u32 * 8,
                 slots_at(view.geometry, aim.position),

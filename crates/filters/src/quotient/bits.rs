@@ -1,30 +1,31 @@
-//! Rank and select in a word, with BMI2 where available and a portable fallback.
+//! Rank and select operations on a word, implemented with BMI2 instructions or portably.
 //!
-//! Both give equal results for every input (checked in `tests`); the choice is made once, when a
-//! geometry is created.
+//! Both implementations return the same results for every input (checked in `tests`). The
+//! implementation is chosen once, when a geometry is created.
 
-/// The bit operations of a lookup.
+/// The operations on bits that a lookup needs.
 pub(super) trait BitOperations {
-    /// Returns the lowest `count` bits of `word`, or all of them if `count` is 64 or more (up to
-    /// 255).
+    /// Returns the lowest `count` bits of `word`. `count` may be up to 255; if it is 64 or more,
+    /// all bits are returned.
     fn low(word: u64, count: u32) -> u64;
 
-    /// Selects a set bit of `word`. If `mark` is `1 << n`, returns the set bit with `n` set bits
-    /// below it; returns 0 if there are too few, or if `mark` is 0. `mark` has at most one bit.
+    /// Returns the set bit of `word` that has `n` set bits below it, where `mark` is `1 << n`.
+    /// Returns 0 if `word` has too few set bits or if `mark` is 0. `mark` must not have more than
+    /// one bit.
     fn nth_one(word: u64, mark: u64) -> u64;
 }
 
-/// The implementation of [`BitOperations`] used by a geometry.
+/// Implementation of [`BitOperations`] that a geometry uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BitKernel {
     Portable,
-    /// PDEP, BZHI, TZCNT, LZCNT and POPCNT of x86-64.
+    /// Uses the instructions PDEP, BZHI, TZCNT, LZCNT and POPCNT of x86-64.
     #[cfg(target_arch = "x86_64")]
     Bmi2,
 }
 
 impl BitKernel {
-    /// Returns the fastest kernel that this processor supports.
+    /// Returns the fastest implementation that this processor supports.
     pub(super) fn detect() -> BitKernel {
         #[cfg(target_arch = "x86_64")]
         {
@@ -55,8 +56,8 @@ impl BitOperations for PortableBits {
             return 0;
         }
         let rank = mark.trailing_zeros();
-        // The number of ones in each byte, then prefix sums over the bytes (Vigna, "Broadword
-        // implementation of rank/select queries").
+        // Compute the number of ones in each byte, and then the prefix sums over the bytes (Vigna,
+        // "Broadword implementation of rank/select queries").
         let pairs = word - (word >> 1 & 0x5555_5555_5555_5555);
         let fours = (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333);
         let bytes = (fours + (fours >> 4)) & 0x0f0f_0f0f_0f0f_0f0f;
@@ -64,8 +65,8 @@ impl BitOperations for PortableBits {
         if (sums >> 56) as u32 <= rank {
             return 0;
         }
-        // The number of bytes whose prefix sum is at most the rank, marked by the top bit of each
-        // byte of `full`.
+        // Compute the number of bytes whose prefix sum is at most the rank. In `full`, the top bit
+        // of each such byte is set.
         let full = (u64::from(rank) * 0x0101_0101_0101_0101 + 0x8080_8080_8080_8080) - sums;
         let byte = (full & 0x8080_8080_8080_8080).count_ones();
         let before = (sums << 8 >> (byte * 8)) as u32 & 0xff;
@@ -77,8 +78,8 @@ impl BitOperations for PortableBits {
     }
 }
 
-/// The x86-64 instructions. To be used only inside functions that enable the features checked by
-/// [`BitKernel::detect`].
+/// Implementation with x86-64 instructions. It may be used only in functions that enable the
+/// features which [`BitKernel::detect`] checks.
 #[cfg(target_arch = "x86_64")]
 pub(super) struct Bmi2Bits;
 
@@ -86,14 +87,14 @@ pub(super) struct Bmi2Bits;
 impl BitOperations for Bmi2Bits {
     #[inline(always)]
     fn low(word: u64, count: u32) -> u64 {
-        // SAFETY: this type is named only in functions with `target_feature(enable = "bmi2")`,
-        // which are entered only when `BitKernel::detect` has found the feature.
+        // SAFETY: this type is used only in functions with `target_feature(enable = "bmi2")`. These
+        // are called only if `BitKernel::detect` has found the feature.
         unsafe { std::arch::x86_64::_bzhi_u64(word, count) }
     }
 
     #[inline(always)]
     fn nth_one(word: u64, mark: u64) -> u64 {
-        // SAFETY: as above.
+        // SAFETY: as for `low`, the processor has the feature.
         unsafe { std::arch::x86_64::_pdep_u64(mark, word) }
     }
 }

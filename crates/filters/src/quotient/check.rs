@@ -1,4 +1,4 @@
-//! Checks the invariants of a filter's pages, each rule separately.
+//! Consistency check of the pages of a filter, with a separate check for each rule.
 
 use super::build::FilterBuilder;
 use super::format::{FilterPageHeader, PageKind, QuotientBlock, SLOT_LOAD_BYTES, slot, slots_at};
@@ -12,11 +12,11 @@ use std::fmt;
 /// A rule that a page violates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterViolation {
-    /// Number of the page within its filter.
+    /// Number of the page in its filter.
     pub page: u32,
-    /// Block of the page, if the rule concerns a block.
+    /// Block of the page to which the violation belongs; `None` if it concerns the whole page.
     pub block: Option<u32>,
-    /// What the rule requires, and what was found.
+    /// What the rule requires, and what was found instead.
     pub what: String,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for FilterViolation {
     }
 }
 
-/// Collects the violations of one page.
+/// Collects the violations that are found in one page.
 struct ViolationReport {
     page: u32,
     found: Vec<FilterViolation>,
@@ -54,11 +54,12 @@ impl ViolationReport {
 }
 
 impl PageView<'_> {
-    /// Returns every violation that page `number` shows by itself: in its header; in consecutive
-    /// positions; in the number of run ends per block, which must match the quotients whose runs
-    /// are here; in the order, counts and fingerprints of words; in the zeros of unused space; in
-    /// the spilled records that blocks announce. Empty if the page is sound. [`FilterImage::check`]
-    /// also finds violations that only the whole filter shows.
+    /// Returns every violation that can be found by looking at page `number` alone; empty if the
+    /// page is valid. It checks the header; that positions are consecutive; that the number of run
+    /// ends in each block matches the quotients whose runs are in the page; the order, counts and
+    /// fingerprints of words; that unused space consists of zeros; and that there are spilled
+    /// records if blocks refer to them. [`FilterImage::check`] also finds violations that can be
+    /// found only with the whole filter.
     #[must_use]
     pub fn check(&self, number: u32) -> Vec<FilterViolation> {
         let mut report = ViolationReport::of(number);
@@ -180,9 +181,9 @@ impl PageView<'_> {
 }
 
 impl FilterImage<'_> {
-    /// Returns every violation in the filter; empty if it is sound. Checks the rules of each page,
-    /// and that rebuilding the filter from its entries gives the same bytes (invariant F4), which
-    /// determines the spilled entries and the positions of their records.
+    /// Returns every violation in the filter; empty if it is valid. Checks the rules of each page.
+    /// Also checks that rebuilding the filter from its entries results in the same bytes (invariant
+    /// F4), which includes the spilled entries and the order of their records.
     #[must_use]
     pub fn check(&self) -> Vec<FilterViolation> {
         let mut violations = Vec::new();

@@ -1,8 +1,9 @@
-//! The bytes of a quotient filter, version 1. All integers little-endian.
+//! Encoding of a quotient filter, version 1. All integers are little-endian.
 //!
-//! A filter is `pages` pages of equal size, in fingerprint order, followed by the spill pages.
+//! A filter consists of `pages` pages of equal size, in fingerprint order, followed by the spill
+//! pages.
 //!
-//! A page:
+//! A page is encoded as follows:
 //!
 //! ```text
 //! OFFSET         SIZE    MEANING
@@ -21,7 +22,7 @@
 //!                        zeros, at least 8 bytes at the end
 //! ```
 //!
-//! A block covers 48 quotients:
+//! A block covers 48 quotients, and is encoded as follows:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -32,12 +33,13 @@
 //!               the block's last
 //! ```
 //!
-//! A run holds its entries in ascending order of slot words (remainder above complemented value). A
-//! word that occurs once or twice is stored that number of times. A word that occurs three times or
-//! more is stored as three equal words, followed by its count minus three in the number of slots
-//! that 32 bits need, lowest bits first.
+//! A run contains its entries in ascending order of slot words, which have the remainder above the
+//! complemented value. A word that occurs once or twice is stored once or twice. A word that occurs
+//! three times or more is stored as three equal words. They are followed by its count minus three,
+//! which occupies as many slots as are needed for 32 bits, lowest bits first.
 //!
-//! A spill page; records are in ascending order over the whole filter:
+//! A spill page is encoded as follows. The records of all spill pages together are in ascending
+//! order:
 //!
 //! ```text
 //! OFFSET          SIZE  MEANING
@@ -51,7 +53,7 @@
 //!                       zeros
 //! ```
 //!
-//! A geometry:
+//! A geometry is encoded as follows:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -72,12 +74,12 @@ use crate::{Error, FilterEntry, Result};
 use alluvium_base::bytes::{ByteReader, ByteWriter};
 use alluvium_base::checksum;
 
-/// Length of a page's header, in bytes.
+/// Length of the header of a page, in bytes.
 pub(super) const HEADER_BYTES: usize = 32;
 /// Length of a block, in bytes.
 pub(super) const BLOCK_BYTES: usize = 16;
-/// Number of bytes that a load of slots reads. A page ends in this number of zeros, so that a load
-/// at its end stays inside.
+/// Number of bytes that one load of slots reads. A page ends with this number of zero bytes, so
+/// that a load of the last slot stays inside the page.
 pub(super) const SLOT_LOAD_BYTES: usize = 8;
 /// Length of a spilled record, in bytes.
 pub(super) const RECORD_BYTES: usize = 12;
@@ -88,25 +90,25 @@ const VERSION: u8 = 1;
 /// The kind of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageKind {
-    /// A main page: the entries of a range of fingerprints.
+    /// A main page, which has the entries of a range of fingerprints.
     Page = 1,
-    /// Entries that did not fit into their pages.
+    /// A spill page, which has entries that did not fit into their main pages.
     Spill = 2,
 }
 
-/// The header of a page.
+/// Header of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FilterPageHeader {
     pub(super) kind: PageKind,
     pub(super) number: u32,
-    /// Number of slots in use, or of records.
+    /// Number of slots in use or, in a spill page, number of records.
     pub(super) filled: u32,
     pub(super) first_record: u32,
     pub(super) records: u32,
 }
 
 impl FilterPageHeader {
-    /// Writes the header over the first bytes of a page.
+    /// Writes the header to the beginning of a page.
     #[allow(
         clippy::indexing_slicing,
         reason = "a page that is being filled has the length of its geometry"
@@ -126,7 +128,7 @@ impl FilterPageHeader {
         page[..HEADER_BYTES].copy_from_slice(&bytes);
     }
 
-    /// Reads the header of a page and checks it against the geometry, kind and number.
+    /// Reads the header of a page. Checks that it has the expected geometry, kind and page number.
     pub(super) fn read(
         geometry: &FilterGeometry,
         page: &[u8],
@@ -181,12 +183,12 @@ impl FilterPageHeader {
         })
     }
 
-    /// Returns the number of slots in use.
+    /// Returns the number of slots in use in a page.
     pub(super) fn filled(page: &[u8]) -> u32 {
         word(page, 12)
     }
 
-    /// Sets the number of slots in use.
+    /// Sets the number of slots in use in a page.
     #[allow(
         clippy::indexing_slicing,
         reason = "a page that is being filled has the length of its geometry"
@@ -195,7 +197,7 @@ impl FilterPageHeader {
         page[12..16].copy_from_slice(&filled.to_le_bytes());
     }
 
-    /// Sets the number of the first spilled record.
+    /// Sets the number that the page's first spilled record has in the filter.
     #[allow(
         clippy::indexing_slicing,
         reason = "a page that is being filled has the length of its geometry"
@@ -204,14 +206,14 @@ impl FilterPageHeader {
         page[16..20].copy_from_slice(&first_record.to_le_bytes());
     }
 
-    /// Returns a page's spilled records: the number of the first, and their count. Defined for any
-    /// bytes.
+    /// Returns which records of the filter spilled from a page: the number of the first record, and
+    /// how many there are. Any bytes are accepted.
     pub(super) fn spilled(page: &[u8]) -> (u32, u32) {
         (word(page, 16), word(page, 20))
     }
 }
 
-/// Returns the four bytes at `at` as a number, or 0 past the end.
+/// Returns the four bytes at offset `at` as a number, or 0 after the end of the page.
 pub(super) fn word(page: &[u8], at: usize) -> u32 {
     page.get(at..)
         .and_then(|bytes| bytes.first_chunk())
@@ -241,7 +243,7 @@ impl FilterGeometry {
             .u32(0);
     }
 
-    /// Decodes a geometry, and checks that this version could have created it.
+    /// Decodes a geometry, and checks that this version of the code could have created it.
     ///
     /// ```
     /// use alluvium_filters::{FilterGeometry, FilterShape};
@@ -254,8 +256,8 @@ impl FilterGeometry {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the bytes are too few or not a geometry, [`Error::Shape`] if its
-    /// numbers are out of range.
+    /// [`Error::Corrupt`] if there are too few bytes or they are not a geometry; [`Error::Shape`]
+    /// if a number is out of range.
     pub fn decode(bytes: &[u8]) -> Result<FilterGeometry> {
         let corrupt = |what, expected: String, found: String| Error::corrupt(0, what, expected, found);
         let mut reader = ByteReader::new(bytes);
@@ -297,12 +299,13 @@ impl FilterGeometry {
     }
 }
 
-/// The metadata of 48 quotients.
+/// Metadata of 48 quotients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct QuotientBlock {
-    /// Bits 0 to 47: occupied. Bits 48 to 63: position of the first slot.
+    /// Bits 0 to 47 are the mask of the quotients that have entries. Bits 48 to 63 are the position
+    /// of the block's first slot.
     pub(super) head: u64,
-    /// Bit mask of the slots that end a run.
+    /// Mask of the slots that are the last one of a run. Bit 0 is the block's first slot.
     pub(super) ends: u64,
 }
 
@@ -316,13 +319,13 @@ impl QuotientBlock {
         }
     }
 
-    /// Returns the byte offset of a block in its page.
+    /// Returns the byte offset at which a block begins in its page.
     #[inline(always)]
     pub(super) fn at(block: u32) -> usize {
         HEADER_BYTES + block as usize * BLOCK_BYTES
     }
 
-    /// Reads a block of a page. Returns `None` past the end of the bytes.
+    /// Reads a block of a page. Returns `None` if the page ends before.
     #[inline(always)]
     pub(super) fn read(page: &[u8], block: u32) -> Option<QuotientBlock> {
         let at = QuotientBlock::at(block);
@@ -344,32 +347,32 @@ impl QuotientBlock {
         page[at + 8..at + BLOCK_BYTES].copy_from_slice(&self.ends.to_le_bytes());
     }
 
-    /// Returns the bit mask of quotients with entries.
+    /// Returns the mask of the quotients that have entries.
     #[inline(always)]
     pub(super) fn occupied(self) -> u64 {
         self.head & ((1 << 48) - 1)
     }
 
-    /// Returns the position of the first slot.
+    /// Returns the position of the block's first slot in the page.
     #[inline(always)]
     pub(super) fn position(self) -> u32 {
         (self.head >> 48) as u32
     }
 
-    /// Returns the number of slots of the block's runs in the page.
+    /// Returns the number of slots that the runs of the block have in the page.
     #[inline(always)]
     pub(super) fn slots(self) -> u32 {
         64 - self.ends.leading_zeros()
     }
 
-    /// Returns whether some of the block's runs have spilled.
+    /// Returns whether some runs of the block have spilled.
     #[inline(always)]
     pub(super) fn has_spilled(self) -> bool {
         self.ends.count_ones() < self.occupied().count_ones()
     }
 }
 
-/// Returns the bit offset in the page of the slot at `position`.
+/// Returns the offset in the page, in bits, of the slot at `position`.
 #[inline(always)]
 pub(super) fn slots_at(geometry: &FilterGeometry, position: u32) -> u32 {
     position
@@ -377,15 +380,15 @@ pub(super) fn slots_at(geometry: &FilterGeometry, position: u32) -> u32 {
         .wrapping_add(geometry.slots_bit)
 }
 
-/// Loads the bits of a page from the slot at `position` on, at least 57 of them. Returns `None`
-/// past the page's end.
+/// Loads at least 57 bits of a page, starting with the slot at `position`. Returns `None` if the
+/// load would go beyond the end of the page.
 #[inline(always)]
 pub(super) fn slots(geometry: &FilterGeometry, page: &[u8], position: u32) -> Option<u64> {
     load(page, slots_at(geometry, position))
 }
 
-/// Loads the bits of a page from a bit offset on, at least 57 of them. Returns `None` past the
-/// page's end.
+/// Loads at least 57 bits of a page, starting at a bit offset. Returns `None` if the load would go
+/// beyond the end of the page.
 #[inline(always)]
 pub(super) fn load(page: &[u8], bit: u32) -> Option<u64> {
     let at = (bit >> 3) as usize;
@@ -393,13 +396,13 @@ pub(super) fn load(page: &[u8], bit: u32) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.first_chunk()?) >> (bit & 7))
 }
 
-/// Returns the slot at `position`, or 0 past the page's end.
+/// Returns the slot at `position`, or 0 after the end of the page.
 #[inline(always)]
 pub(super) fn slot(geometry: &FilterGeometry, page: &[u8], position: u32) -> u64 {
     slots(geometry, page, position).unwrap_or(0) & ((1 << geometry.slot_bits) - 1)
 }
 
-/// Packs consecutive slots into a page, eight bytes at a time.
+/// Writer that packs consecutive slots into a page, eight bytes at a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotWriter {
     at: usize,
@@ -408,7 +411,8 @@ pub(super) struct SlotWriter {
 }
 
 impl SlotWriter {
-    /// Creates a writer that continues at a slot; earlier slots in the same byte are kept.
+    /// Creates a writer that continues with the slot at `position`. Bits of earlier slots in the
+    /// same byte are preserved.
     #[allow(
         clippy::indexing_slicing,
         reason = "a page that is being filled has the length of its geometry"
@@ -443,7 +447,7 @@ impl SlotWriter {
         }
     }
 
-    /// Writes the pending bits. The rest of their last byte becomes zero.
+    /// Writes the bits that have not been written. The rest of their last byte becomes zero.
     #[allow(
         clippy::indexing_slicing,
         reason = "a page that is being filled has the length of its geometry"
@@ -454,8 +458,8 @@ impl SlotWriter {
     }
 }
 
-/// Writes the lowest `count` (at most 57) bits of `bits` at a bit offset of the page. The 8 bytes
-/// from that offset's byte on must be in the page.
+/// Writes the lowest `count` bits of `bits`, at most 57, at a bit offset of the page. The page must
+/// have 8 bytes from the byte with this offset on.
 #[allow(
     clippy::indexing_slicing,
     reason = "a page that is being filled has the length of its geometry"
@@ -481,7 +485,7 @@ fn get_bits(page: &[u8], at: u32, count: u32) -> u64 {
     u64::from_le_bytes(*bytes) >> (at % 8) & ((1 << count) - 1)
 }
 
-/// Moves `count` bits within a page; source and destination may overlap.
+/// Moves `count` bits within a page. Source and destination may overlap.
 pub(super) fn move_bits(page: &mut [u8], from: u32, to: u32, count: u32) {
     const STEP: u32 = 56;
     let mut step = |begin: u32, count: u32| {
@@ -503,12 +507,12 @@ pub(super) fn move_bits(page: &mut [u8], from: u32, to: u32, count: u32) {
     }
 }
 
-/// Returns the number of records that fit into a spill page.
+/// Returns the maximum number of records in a spill page.
 pub(super) fn records_per_page(geometry: &FilterGeometry) -> u32 {
     ((geometry.page_bytes as usize - HEADER_BYTES) / RECORD_BYTES) as u32
 }
 
-/// Returns the record at `index` of a spill page, or `None` past the end of the bytes.
+/// Returns the record with index `index` in a spill page, or `None` if the page ends before.
 #[inline]
 pub(super) fn record(page: &[u8], index: u32) -> Option<(FilterEntry, u32)> {
     let at = HEADER_BYTES + index as usize * RECORD_BYTES;
@@ -519,7 +523,7 @@ pub(super) fn record(page: &[u8], index: u32) -> Option<(FilterEntry, u32)> {
     ))
 }
 
-/// Writes the record at `index` of a spill page.
+/// Writes the record with index `index` in a spill page.
 #[allow(
     clippy::indexing_slicing,
     reason = "a page that is being filled has the length of its geometry"

@@ -1,53 +1,58 @@
-//! The shape of a filter: how a fingerprint is split into page, block, quotient and remainder.
+//! The geometry of a filter: how a fingerprint is split into page, block, quotient and remainder.
 //!
-//! A fingerprint `f` of `p` bits is read as the fraction `f / 2^p`. Multiplied by the number of
-//! quotients `T = pages × blocks × 48`, its integer part is the quotient and the highest `r` bits
-//! of its fractional part are the remainder. With `T = 2^q` this is the textbook's split of `p`
-//! bits into `q` and `r`; but `T` may be any number, so the size of a filter matches its load
-//! instead of the next power of two. `r` is the smallest value for which distinct fingerprints
-//! never share quotient and remainder: `2^(p - r) ≤ T`. The mapping is therefore invertible
+//! A fingerprint `f` of `p` bits is interpreted as the fraction `f / 2^p`. It is multiplied by the
+//! number of quotients, `T = pages × blocks × 48`. The integer part of the product is the quotient,
+//! and the highest `r` bits of its fractional part are the remainder. If `T = 2^q`, this is the
+//! textbook's split of `p` bits into `q` and `r`. But `T` may be any number, so the size of a
+//! filter fits the number of its entries instead of the next power of two. `r` is the smallest
+//! value for which two different fingerprints never have both quotient and remainder in common,
+//! which is the case if `2^(p - r) ≤ T`. Therefore the mapping is invertible
 //! ([`FilterGeometry::fingerprint_at`]).
 
 use super::bits::BitKernel;
 use super::format::{BLOCK_BYTES, HEADER_BYTES, SLOT_LOAD_BYTES};
 use crate::{Error, Fingerprint, MAX_FINGERPRINT_BITS, MAX_VALUE_BITS, Result};
 
-/// Quotients per block: the bits of a metadata word that a position of 16 bits leaves free.
+/// Number of quotients in a block. It is the number of bits that a metadata word has besides a
+/// position of 16 bits.
 pub const BLOCK_QUOTIENTS: u32 = 48;
 
-/// Maximum number of slots of a block's runs: the bits of a metadata word.
+/// Maximum number of slots that the runs of a block may have. It is the number of bits in a
+/// metadata word.
 pub const BLOCK_SLOTS: u32 = 64;
 
-/// Maximum width of a slot (remainder and value), which is read with one unaligned load of 64 bits.
+/// Maximum length of a slot, in bits. A slot contains a remainder and a value, and is read with one
+/// unaligned load of 64 bits.
 pub const MAX_SLOT_BITS: u32 = 57;
 
-/// Maximum number of quotients in a filter, for which the fixed-point inverse of a fingerprint's
-/// place is exact.
+/// Maximum number of quotients in a filter. Up to this number, the fixed-point computation that
+/// maps a location back to its fingerprint is exact.
 pub const MAX_QUOTIENTS: u64 = 1 << 31;
 
-/// The default load of a [`FilterShape`], in percent of quotients.
+/// Default number of entries of a [`FilterShape`], as a percentage of the number of quotients.
 pub const DEFAULT_LOAD_PERCENT: u32 = 90;
 
-/// Length in bits of the count that follows a word occurring three times or more.
+/// Length in bits of the count that is stored after a word that occurs three times or more.
 pub(super) const COUNT_BITS: u32 = 32;
 
-/// Parameters of a filter; with a number of entries they determine a [`FilterGeometry`].
+/// Parameters of a filter. Together with the number of entries, they determine its
+/// [`FilterGeometry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterShape {
-    /// Length of a fingerprint in bits: 8 to 48. The false-positive rate of a filter of `n` entries
-    /// is `n / 2^bits`.
+    /// Length of a fingerprint in bits, from 8 to 48. The false-positive rate of a filter with `n`
+    /// entries is `n / 2^fingerprint_bits`.
     pub fingerprint_bits: u32,
-    /// Length of a value in bits: 0 to 16.
+    /// Length of a value in bits, from 0 to 16.
     pub value_bits: u32,
-    /// Page size in bytes: a power of two from 4 KiB to 64 KiB.
+    /// Size of a page in bytes, a power of two from 4 KiB to 64 KiB.
     pub page_bytes: u32,
-    /// Entries in percent of quotients: 10 to 95. A lower load is slightly faster, a higher one
-    /// smaller.
+    /// Number of entries as a percentage of the number of quotients, from 10 to 95. With a lower
+    /// percentage, lookups are slightly faster; with a higher one, the filter is smaller.
     pub load_percent: u32,
 }
 
 impl FilterShape {
-    /// Returns a shape with pages of 4 KiB and a load of 90 %.
+    /// Returns the parameters with pages of 4 KiB and with entries for 90 % of the quotients.
     #[must_use]
     pub fn new(fingerprint_bits: u32, value_bits: u32) -> FilterShape {
         FilterShape {
@@ -59,8 +64,8 @@ impl FilterShape {
     }
 }
 
-/// The layout of one filter's fingerprints. It is small and `Copy`; the filter's owner stores it
-/// together with the filter ([`FilterGeometry::encode`]).
+/// The geometry of one filter, which determines where its fingerprints are stored. It is small and
+/// `Copy`. The owner of the filter stores it together with the filter ([`FilterGeometry::encode`]).
 ///
 /// ```
 /// use alluvium_filters::{Fingerprint, FilterGeometry, FilterShape};
@@ -83,32 +88,34 @@ pub struct FilterGeometry {
     pub(super) pages: u32,
     pub(super) blocks: u32,
     pub(super) capacity: u32,
-    /// Bit offset of the slots in a page.
+    /// Offset in a page at which the slots begin, in bits.
     pub(super) slots_bit: u32,
-    /// Shift that leaves the remainder when it occupies a word's highest bits.
+    /// Number of bits by which a word must be shifted right if the remainder is in its highest
+    /// bits.
     remainder_shift: u32,
-    /// Mask of the bits of a hash that form a fingerprint.
+    /// Mask of the bits of a hash that belong to the fingerprint.
     fingerprint_mask: u64,
-    /// Number of slots compared by a single load.
+    /// Number of slots, called lanes, that are compared with a single load.
     pub(super) lanes: u32,
-    /// The lowest remainder bit of each lane; multiplying a remainder by it fills every lane.
+    /// Mask of the lowest remainder bit of each lane. The product of a remainder and this mask has
+    /// the remainder in every lane.
     pub(super) lane_low: u64,
-    /// The highest bit of each lane.
+    /// Mask of the highest bit of each lane.
     pub(super) lane_high: u64,
-    /// The other bits of each lane.
+    /// Mask of all bits of each lane except its highest bit.
     pub(super) lane_rest: u64,
-    /// The remainder bits of each lane.
+    /// Mask of the remainder bits of each lane.
     pub(super) lane_remainder: u64,
-    /// `2^(63 + p - r) / T`: see [`FilterGeometry::fingerprint_at`].
+    /// The number `2^(63 + p - r) / T`, which [`FilterGeometry::fingerprint_at`] uses.
     step: u64,
     pub(super) kernel: BitKernel,
 }
 
 impl FilterGeometry {
-    /// Returns the smallest geometry that holds `entries` at the shape's load.
+    /// Returns the smallest geometry for `entries` entries at the percentage that the shape gives.
     ///
     /// # Errors
-    /// [`Error::Shape`] if a number is out of range, or if the fingerprints are too short for
+    /// [`Error::Shape`] if a parameter is out of range, or if the fingerprints are too short for
     /// this number of entries.
     pub fn for_entries(entries: u64, shape: FilterShape) -> Result<FilterGeometry> {
         if !(10..=95).contains(&shape.load_percent) {
@@ -121,23 +128,25 @@ impl FilterGeometry {
         let found = Self::search(shape, |per_page| {
             u64::try_from(quotients.div_ceil(u128::from(per_page))).unwrap_or(u64::MAX)
         })?;
-        // This number of pages may allow shorter remainders than the search that found it. A number
-        // of pages has exactly one geometry, so that a written filter is recognised.
+        // This number of pages may allow shorter remainders than those with which the search found
+        // it. The geometry must depend only on the number of pages, so that a stored filter is
+        // recognised.
         Self::with_pages(found.pages, shape)
     }
 
-    /// Returns the geometry of a filter of `pages` pages. Choosing the number of pages moves bits
-    /// between quotient and remainder.
+    /// Returns the geometry of a filter that has `pages` pages. With more pages, quotients have
+    /// more bits and remainders have fewer.
     ///
     /// # Errors
-    /// [`Error::Shape`] if a number is out of range.
+    /// [`Error::Shape`] if a parameter is out of range.
     pub fn with_pages(pages: u32, shape: FilterShape) -> Result<FilterGeometry> {
         Self::search(shape, |_| u64::from(pages))
     }
 
-    /// Finds the shortest remainder length that distinguishes all fingerprints. Shorter remainders
-    /// let a page hold more slots, so fewer pages are needed, which requires longer remainders; the
-    /// first sufficient length is the answer.
+    /// Finds the shortest remainder length with which all fingerprints can be distinguished. There
+    /// is a mutual dependency: with shorter remainders a page has space for more slots, so fewer
+    /// pages are needed, but with fewer pages remainders must be longer. The lengths are tried in
+    /// ascending order, and the first sufficient one is used.
     fn search(shape: FilterShape, pages_for: impl Fn(u64) -> u64) -> Result<FilterGeometry> {
         let FilterShape {
             fingerprint_bits,
@@ -166,7 +175,7 @@ impl FilterGeometry {
             let pages = pages_for(u64::from(blocks * BLOCK_QUOTIENTS)).max(1);
             let quotients = pages.saturating_mul(u64::from(blocks * BLOCK_QUOTIENTS));
             if quotients > MAX_QUOTIENTS {
-                // With longer remainders a page has fewer quotients.
+                // A longer remainder may still work, because a page then has fewer quotients.
                 too_many = Some(quotients);
                 continue;
             }
@@ -197,11 +206,11 @@ impl FilterGeometry {
             ..
         } = shape;
         let slot_bits = remainder_bits + value_bits;
-        // A slot may begin at any bit of a byte that its width allows, which reduces the usable
-        // bits of a 64-bit load.
+        // A slot may begin at different bits of a byte, depending on its length. This reduces the
+        // number of bits of a 64-bit load that can be used.
         let skew = [0, 7, 6, 7, 4, 7, 6, 7][slot_bits as usize % 8];
-        // A run with a count consists of three slots and the count's, so a run of at most `lanes`
-        // slots never contains one.
+        // A run that contains a count has three equal slots and the slots of the count. So a run of
+        // at most `lanes` slots never contains a count.
         let lanes = ((64 - skew) / slot_bits).min(2 + COUNT_BITS.div_ceil(slot_bits));
         let lane_ones = (0..lanes).fold(0u64, |ones, lane| ones | 1 << (lane * slot_bits));
         let quotients = u128::from(pages) * u128::from(blocks * BLOCK_QUOTIENTS);
@@ -228,35 +237,35 @@ impl FilterGeometry {
         }
     }
 
-    /// Returns the same geometry with the portable kernel, as on a processor without BMI2. For
-    /// tests and comparisons.
+    /// Returns the same geometry with the portable implementation, which is used on processors
+    /// without BMI2. For tests and comparisons.
     #[must_use]
     pub fn portable(mut self) -> FilterGeometry {
         self.kernel = BitKernel::Portable;
         self
     }
 
-    /// Returns the fingerprint of a hash: its first bits.
+    /// Returns the fingerprint of a hash, which consists of its first bits.
     #[must_use]
     #[inline]
     pub fn fingerprint(&self, hash: u64) -> Fingerprint {
         Fingerprint(hash & self.fingerprint_mask)
     }
 
-    /// Returns the page that holds all entries of a fingerprint.
+    /// Returns the number of the page to which all entries of a fingerprint belong.
     #[must_use]
     #[inline]
     pub fn page_of(&self, fingerprint: Fingerprint) -> u32 {
         ((u128::from(fingerprint.0) * u128::from(self.pages)) >> 64) as u32
     }
 
-    /// Returns the smallest fingerprint of a page.
+    /// Returns the smallest fingerprint that belongs to a page.
     pub(super) fn first_fingerprint(&self, page: u32) -> Fingerprint {
         let first = (u128::from(page) << self.fingerprint_bits).div_ceil(u128::from(self.pages));
         Fingerprint((first as u64) << (64 - self.fingerprint_bits))
     }
 
-    /// Returns the place of a fingerprint within its page.
+    /// Returns the location of a fingerprint in its page.
     #[inline(always)]
     pub(super) fn place(&self, fingerprint: Fingerprint) -> QuotientAddress {
         let in_page = fingerprint.0.wrapping_mul(u64::from(self.pages));
@@ -269,28 +278,30 @@ impl FilterGeometry {
         }
     }
 
-    /// Returns the position of a block's first quotient on the scale of
-    /// [`FilterGeometry::fingerprint_at`].
+    /// Returns the position of the first quotient of a block, on the fixed-point scale that
+    /// [`FilterGeometry::fingerprint_at`] uses.
     pub(super) fn block_base(&self, page: u32, block: u32) -> u128 {
         let blocks = u64::from(page) * u64::from(self.blocks) + u64::from(block);
-        // Less than 2^127; 96 - p fractional bits, of which 63 are needed.
+        // The number is less than 2^127. It has 96 - p fractional bits, of which 63 are needed.
         let base = (u128::from(blocks * u64::from(BLOCK_QUOTIENTS)) << 96) / u128::from(self.quotients());
         base << self.fingerprint_bits.saturating_sub(33) >> 33u32.saturating_sub(self.fingerprint_bits)
     }
 
-    /// Returns the distance between the bases of consecutive blocks.
+    /// Returns the distance between the positions of consecutive blocks, on the same scale as
+    /// [`FilterGeometry::block_base`].
     pub(super) fn block_step(&self) -> u128 {
         (u128::from(BLOCK_QUOTIENTS) << (63 + self.fingerprint_bits)) / u128::from(self.quotients())
     }
 
-    /// Returns the fingerprint for a quotient and remainder of the block at `base`: the inverse of
-    /// [`FilterGeometry::place`].
+    /// Returns the fingerprint that has the given quotient and remainder in the block at position
+    /// `base`. This is the inverse of [`FilterGeometry::place`].
     ///
     /// A fingerprint `f` satisfies `f × T = quotient × 2^p + remainder × 2^(p-r) + d` with `0 ≤ d <
-    /// 2^(p-r) ≤ T`, so it is that sum without `d`, divided by `T`, rounded up. The quotient of the
-    /// sum and `T` is computed from below in fixed point with 63 fractional bits. Its error is
-    /// under `2^-47` for the base and `2^(r-57)` for the rest. Rounding up is correct while the
-    /// error is under `1 / T`, which [`MAX_QUOTIENTS`] and 48 fingerprint bits ensure.
+    /// 2^(p-r) ≤ T`. Therefore `f` is the sum without `d`, divided by `T` and rounded up. The
+    /// division by `T` is computed in fixed point with 63 fractional bits, and its result is
+    /// slightly too small. The error is less than `2^-47` for the base and `2^(r-57)` for the rest.
+    /// Rounding up gives the exact result if the error is less than `1 / T`. The limits of
+    /// [`MAX_QUOTIENTS`] and 48 fingerprint bits ensure this.
     #[inline(always)]
     pub(super) fn fingerprint_at(&self, base: u128, quotient: u32, remainder: u64) -> Fingerprint {
         let offset = u64::from(quotient) << self.remainder_bits | remainder;
@@ -299,77 +310,78 @@ impl FilterGeometry {
         Fingerprint(number << (64 - self.fingerprint_bits))
     }
 
-    /// Returns the slot word of an entry: remainder above value, with the value complemented so
-    /// that the newest sorts first.
+    /// Returns the slot word of an entry. It has the remainder above the value, and the value is
+    /// complemented so that the newest entry is sorted first.
     #[inline(always)]
     pub(super) fn word(&self, remainder: u64, value: u16) -> u64 {
         let value = u64::from(!value) & ((1 << self.value_bits) - 1);
         remainder << self.value_bits | value
     }
 
-    /// Extracts the value from a slot word.
+    /// Returns the value that a slot word contains.
     #[inline(always)]
     pub(super) fn value(&self, word: u64) -> u16 {
         (!word & ((1 << self.value_bits) - 1)) as u16
     }
 
-    /// Returns the number of slots that hold a count.
+    /// Returns the number of slots that a count occupies.
     #[inline]
     pub(super) fn count_slots(&self) -> u32 {
         COUNT_BITS.div_ceil(self.slot_bits)
     }
 
-    /// Returns the length of a fingerprint in bits.
+    /// Returns the length of a fingerprint, in bits.
     #[must_use]
     pub fn fingerprint_bits(&self) -> u32 {
         self.fingerprint_bits
     }
 
-    /// Returns the number of fingerprint bits stored in a slot.
+    /// Returns the length of a remainder, in bits. A slot stores only these bits of a fingerprint.
     #[must_use]
     pub fn remainder_bits(&self) -> u32 {
         self.remainder_bits
     }
 
-    /// Returns the length of a value in bits.
+    /// Returns the length of a value, in bits.
     #[must_use]
     pub fn value_bits(&self) -> u32 {
         self.value_bits
     }
 
-    /// Returns the page size in bytes.
+    /// Returns the size of a page, in bytes.
     #[must_use]
     pub fn page_bytes(&self) -> u32 {
         self.page_bytes
     }
 
-    /// Returns the number of pages, excluding spill pages.
+    /// Returns the number of main pages. Spill pages are not included.
     #[must_use]
     pub fn pages(&self) -> u32 {
         self.pages
     }
 
-    /// Returns the size of all pages in bytes, excluding spill pages.
+    /// Returns the size of all main pages, in bytes. Spill pages are not included.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         u64::from(self.pages) * u64::from(self.page_bytes)
     }
 
-    /// Returns the number of quotients in all pages. The load is the number of entries divided by
-    /// it.
+    /// Returns the number of quotients in all pages. The load of a filter is the number of its
+    /// entries divided by this number.
     #[must_use]
     pub fn quotients(&self) -> u64 {
         u64::from(self.pages) * u64::from(self.blocks * BLOCK_QUOTIENTS)
     }
 
-    /// Returns the false-positive rate of a filter with this number of distinct fingerprints.
+    /// Returns the false-positive rate of a filter that contains `fingerprints` distinct
+    /// fingerprints.
     #[must_use]
     pub fn false_positive_rate(&self, fingerprints: u64) -> f64 {
-        // n of 2^p fingerprints are present; an absent key matches one of them by chance.
+        // Of all 2^p fingerprints, n are present. An absent key has one of them by chance.
         fingerprints as f64 / f64::from(self.fingerprint_bits).exp2()
     }
 
-    /// Returns the shape of this geometry, with the default load.
+    /// Returns the parameters of this geometry, with the default percentage of entries.
     #[must_use]
     pub fn shape(&self) -> FilterShape {
         FilterShape {
@@ -379,16 +391,16 @@ impl FilterGeometry {
     }
 }
 
-/// The place of a fingerprint in its page.
+/// Location of a fingerprint in its page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct QuotientAddress {
     pub(super) block: u32,
-    /// Index of the quotient within the block.
+    /// Index of the quotient in the block.
     pub(super) quotient: u32,
     pub(super) remainder: u64,
 }
 
-/// Returns the maximum number of blocks for which a page has one slot per quotient.
+/// Returns the maximum number of blocks in a page that has one slot for each quotient.
 fn blocks_in(page_bytes: u32, slot_bits: u32) -> u32 {
     let bits = (page_bytes as usize - HEADER_BYTES - SLOT_LOAD_BYTES) as u32 * 8;
     let blocks = bits / (BLOCK_BYTES as u32 * 8 + BLOCK_QUOTIENTS * slot_bits);

@@ -1,5 +1,5 @@
-//! A whole filter in memory: for tests, for small filters, and to show how pages and spill pages
-//! are combined.
+//! A complete filter in memory. It is used for tests and for small filters, and shows how pages and
+//! spill pages belong together.
 
 use super::format::records_per_page;
 use super::geometry::FilterGeometry;
@@ -9,7 +9,7 @@ use super::spill::{CountedEntry, SpillView};
 use super::values::FingerprintValues;
 use crate::{Error, Fingerprint, Result};
 
-/// The concatenated pages produced by a [`crate::FilterBuilder`].
+/// All pages of a filter, one after the other, as a [`crate::FilterBuilder`] produces them.
 ///
 /// ```
 /// use alluvium_filters::{
@@ -36,10 +36,11 @@ pub struct FilterImage<'a> {
 }
 
 impl<'a> FilterImage<'a> {
-    /// Creates a view of a whole filter.
+    /// Creates a view of a complete filter.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the bytes are not whole pages, or fewer than the geometry requires.
+    /// [`Error::Corrupt`] if the bytes are not a multiple of the page size, or if there are fewer
+    /// pages than the geometry requires.
     pub fn new(geometry: &'a FilterGeometry, bytes: &'a [u8]) -> Result<FilterImage<'a>> {
         let whole = bytes.len().is_multiple_of(geometry.page_bytes as usize);
         if !whole || (bytes.len() as u64) < geometry.bytes() {
@@ -62,16 +63,16 @@ impl<'a> FilterImage<'a> {
         self.geometry
     }
 
-    /// Returns the number of pages, including spill pages.
+    /// Returns the number of pages. Spill pages are included.
     #[must_use]
     pub fn pages(&self) -> u32 {
         (self.bytes.len() / self.geometry.page_bytes as usize) as u32
     }
 
-    /// Returns a page.
+    /// Returns the bytes of a page.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the page does not exist.
+    /// [`Error::Corrupt`] if there is no page with this number.
     #[inline]
     pub fn page(&self, number: u32) -> Result<&'a [u8]> {
         let size = self.geometry.page_bytes as usize;
@@ -87,19 +88,19 @@ impl<'a> FilterImage<'a> {
         }
     }
 
-    /// Returns the page of a fingerprint.
+    /// Returns a view of the page to which a fingerprint belongs.
     ///
     /// # Errors
-    /// None for a fingerprint of this geometry.
+    /// None if the fingerprint belongs to this geometry.
     #[inline]
     pub fn view(&self, fingerprint: Fingerprint) -> Result<PageView<'a>> {
         PageView::new(self.geometry, self.page(self.geometry.page_of(fingerprint))?)
     }
 
-    /// Returns the values of a fingerprint.
+    /// Returns an iterator over the values of a fingerprint.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the page refers to missing spilled records.
+    /// [`Error::Corrupt`] if the page refers to spilled records that are missing.
     #[inline]
     pub fn lookup(&self, fingerprint: Fingerprint) -> Result<ImageValues<'a>> {
         let view = self.view(fingerprint)?;
@@ -136,7 +137,7 @@ impl<'a> FilterImage<'a> {
     /// Returns whether a fingerprint is present.
     ///
     /// # Errors
-    /// As [`FilterImage::lookup`].
+    /// The errors of [`FilterImage::lookup`].
     #[inline]
     pub fn contains(&self, fingerprint: Fingerprint) -> Result<bool> {
         match self.view(fingerprint)?.contains(fingerprint) {
@@ -150,15 +151,15 @@ impl<'a> FilterImage<'a> {
         SpillView::new(self.geometry, self.page(number)?, number)
     }
 
-    /// Returns the spilled records of a page.
+    /// Returns the records that spilled from a page.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if some are missing.
+    /// [`Error::Corrupt`] if some of the records are missing.
     pub fn spilled(&self, number: u32) -> Result<Vec<CountedEntry>> {
         let spilled = PageView::new(self.geometry, self.page(number)?)?.spilled();
         let mut records = Vec::new();
         for page in self.geometry.spill_pages(spilled) {
-            // Fails at the first missing page, so corrupt bytes cannot make this loop long.
+            // This fails at the first missing page, so invalid bytes cannot cause a long loop.
             records.extend(self.spill_page(page)?.records(spilled));
         }
         if records.len() != spilled.1 as usize {
@@ -172,18 +173,18 @@ impl<'a> FilterImage<'a> {
         Ok(records)
     }
 
-    /// Fills `chunk` with the entries of a page, in order.
+    /// Fills `chunk` with all entries of a page, in ascending order.
     ///
     /// # Errors
-    /// As [`PageView::read_into`].
+    /// The errors of [`PageView::read_into`].
     pub fn read_page(&self, number: u32, chunk: &mut EntryChunk) -> Result<()> {
         chunk.clear();
         let spilled = self.spilled(number)?;
         PageView::new(self.geometry, self.page(number)?)?.read_into(number, &spilled, chunk)
     }
 
-    /// Returns a source for [`crate::merge`]: each call fills the chunk with the next page's
-    /// entries and returns whether there was one.
+    /// Returns a source of entries for [`crate::merge`]. Each call fills the chunk with the entries
+    /// of the next page, and returns false if there is no further page.
     pub fn source(&self) -> impl FnMut(&mut EntryChunk) -> Result<bool> + use<'a> {
         let (image, mut next) = (*self, 0);
         move |chunk: &mut EntryChunk| {
@@ -196,14 +197,14 @@ impl<'a> FilterImage<'a> {
         }
     }
 
-    /// Returns the number of records that fit into a spill page.
+    /// Returns the maximum number of records in a spill page.
     #[must_use]
     pub fn records_per_page(&self) -> u32 {
         records_per_page(self.geometry)
     }
 }
 
-/// The values of a fingerprint, including spilled ones.
+/// Iterator over the values of a fingerprint. Spilled values are included.
 #[derive(Clone, Debug)]
 pub struct ImageValues<'a> {
     values: FingerprintValues<'a>,
@@ -222,7 +223,8 @@ impl Iterator for ImageValues<'_> {
             if let Some(value) = self.values.next() {
                 return Some(value);
             }
-            // A missing spill page ends the values; `FilterImage::check` reports it.
+            // If a spill page is missing, the iteration ends; `FilterImage::check` reports the
+            // missing page.
             let number = self.more.next()?;
             self.values = self
                 .image

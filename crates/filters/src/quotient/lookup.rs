@@ -1,8 +1,8 @@
-//! Looks up a fingerprint in one page.
+//! Lookup of a fingerprint in one page.
 //!
-//! The lookup has no data-dependent branches except two that are almost never taken (the run is
-//! longer than one load, or has spilled). So its cost is independent of the load and of hit or
-//! miss.
+//! A lookup has only two branches that depend on the data, and both are almost never taken: the run
+//! is longer than one load, or it has spilled. The cost is therefore the same for any load of the
+//! filter, and for hits and misses.
 
 use super::bits::{BitKernel, BitOperations, PortableBits};
 use super::format::{FilterPageHeader, PageKind, QuotientBlock, slots, word};
@@ -12,8 +12,8 @@ use super::values::FingerprintValues;
 use crate::{Error, Fingerprint, Result};
 use alluvium_base::prefetch;
 
-/// A page of a filter in a cache. Its bytes are neither copied nor trusted: every call returns for
-/// any bytes, and wrong bytes give an error or a wrong answer.
+/// View of a page, for example in a cache. The bytes are not copied, and may be invalid: every
+/// method returns for any bytes. Invalid bytes result in an error or in a wrong answer.
 ///
 /// ```
 /// use alluvium_filters::{
@@ -41,12 +41,13 @@ pub struct PageView<'a> {
     pub(super) page: &'a [u8],
 }
 
-/// The result of looking up a fingerprint in a page.
+/// Result of looking up a fingerprint in a page.
 #[derive(Clone, Debug)]
 pub enum PageLookup<'a> {
-    /// The page has all values of the fingerprint, possibly none.
+    /// The page contains all values of the fingerprint. There may be none.
     InPage(FingerprintValues<'a>),
-    /// Any entries are among the page's spilled records ([`PageView::spilled`]).
+    /// If there are entries, they are in the records that spilled from the page
+    /// ([`PageView::spilled`]).
     Spilled,
 }
 
@@ -63,19 +64,19 @@ impl PageLookup<'_> {
     }
 }
 
-/// The result of a lookup without values.
+/// Result of a lookup that does not return values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FingerprintPresence {
-    /// The fingerprint was never added.
+    /// The fingerprint is not present.
     Absent,
-    /// The fingerprint is present (possibly added by another key).
+    /// The fingerprint is present. It may have been added by another key.
     Present,
-    /// The answer is in the page's spilled records.
+    /// The result depends on the records that spilled from the page.
     Spilled,
 }
 
-/// The result of comparing one load of slots: the load, and a mask with the highest bit of every
-/// equal lane, or [`UNRESOLVED`].
+/// Result of comparing the slots of one load. `slots` are the loaded bits. `equal` has the highest
+/// bit of each lane that is equal, or is [`UNRESOLVED`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LaneMatch {
     pub(super) slots: u64,
@@ -84,27 +85,27 @@ pub(super) struct LaneMatch {
 
 pub(super) const ABSENT: LaneMatch = LaneMatch { slots: 0, equal: 0 };
 
-/// The value of `equal` if one load did not give the answer. Slots have at least two bits, so bit 0
-/// is never the highest bit of a lane.
+/// Value of `equal` if one load was not sufficient. A slot has at least two bits, so bit 0 is never
+/// the highest bit of a lane.
 pub(super) const UNRESOLVED: u64 = 1;
 
-/// The location of a quotient's run.
+/// Location of the run of a quotient.
 pub(super) enum QuotientLocation {
-    /// The quotient has no entries.
+    /// The quotient has no entries, and thus no run.
     Nowhere,
-    /// The range of slots, from the first to the end.
+    /// The run occupies the slots from the first number up to but excluding the second.
     Slots(u32, u32),
-    /// The run did not fit in its page: its records are spilled.
+    /// The run did not fit into its page, so its entries are in the spilled records.
     Spilled,
 }
 
 impl<'a> PageView<'a> {
-    /// Creates a view of a page. Only the length is checked, so that the lookup touches no cache
-    /// line that it does not need. A caller that reads pages from a device must verify the
-    /// checksum, and the header with [`PageView::verify`].
+    /// Creates a view of a page. Only the length is checked, so that no cache line is read that the
+    /// lookup does not need. A caller that reads pages from a device must verify their checksum,
+    /// and must check the header with [`PageView::verify`].
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the page does not have the geometry's length.
+    /// [`Error::Corrupt`] if the page does not have the length that the geometry requires.
     #[inline]
     pub fn new(geometry: &'a FilterGeometry, page: &'a [u8]) -> Result<PageView<'a>> {
         if page.len() != geometry.page_bytes as usize {
@@ -113,10 +114,10 @@ impl<'a> PageView<'a> {
         Ok(PageView { geometry, page })
     }
 
-    /// Checks that the header is the one of page `number` of this geometry.
+    /// Checks that the header is that of page `number` of this geometry.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it is not.
+    /// [`Error::Corrupt`] if it is the header of another page.
     pub fn verify(&self, number: u32) -> Result<()> {
         FilterPageHeader::read(self.geometry, self.page, PageKind::Page, number).map(|_| ())
     }
@@ -126,7 +127,8 @@ impl<'a> PageView<'a> {
         self.geometry
     }
 
-    /// Returns the values of a fingerprint that belongs to this page ([`FilterGeometry::page_of`]).
+    /// Returns the values of a fingerprint. It must belong to this page
+    /// ([`FilterGeometry::page_of`]).
     #[must_use]
     #[inline]
     pub fn lookup(&self, fingerprint: Fingerprint) -> PageLookup<'a> {
@@ -137,7 +139,7 @@ impl<'a> PageView<'a> {
         PageLookup::InPage(FingerprintValues::among(self.geometry, compared))
     }
 
-    /// Returns whether a fingerprint that belongs to this page is present.
+    /// Returns whether a fingerprint is present. It must belong to this page.
     #[must_use]
     #[inline]
     pub fn contains(&self, fingerprint: Fingerprint) -> FingerprintPresence {
@@ -148,8 +150,8 @@ impl<'a> PageView<'a> {
         }
     }
 
-    /// Returns the total number of occurrences of a fingerprint that belongs to this page, over all
-    /// values, or `None` if it spilled.
+    /// Returns how often a fingerprint occurs, summed over all of its values. It must belong to
+    /// this page. Returns `None` if its run has spilled.
     #[must_use]
     pub fn count(&self, fingerprint: Fingerprint) -> Option<u64> {
         let place = self.geometry.place(fingerprint);
@@ -168,16 +170,16 @@ impl<'a> PageView<'a> {
         }
     }
 
-    /// Prefetches the page's metadata for a fingerprint; [`crate::lookup_many`] does this for many
-    /// at once.
+    /// Prefetches the metadata that a lookup of the fingerprint reads. [`crate::lookup_many`] does
+    /// this for many fingerprints at once.
     #[inline]
     pub fn prefetch(&self, fingerprint: Fingerprint) {
         let place = self.geometry.place(fingerprint);
         prefetch(self.page, QuotientBlock::at(place.block));
     }
 
-    /// Returns the spilled records of this page: the number of the first within the filter, and
-    /// their count. They are stored in the spill pages; see [`crate::SpillView`].
+    /// Returns which records of the filter spilled from this page: the number of the first record,
+    /// and how many there are. The records are in the spill pages; see [`crate::SpillView`].
     #[must_use]
     pub fn spilled(&self) -> (u32, u32) {
         FilterPageHeader::spilled(self.page)
@@ -187,8 +189,8 @@ impl<'a> PageView<'a> {
     pub(super) fn compare(&self, fingerprint: Fingerprint) -> LaneMatch {
         match self.geometry.kernel {
             BitKernel::Portable => compare::<PortableBits>(self.geometry, self.page, fingerprint),
-            // SAFETY: `BitKernel::detect` chooses this kernel only when the processor has the
-            // features.
+            // SAFETY: `BitKernel::detect` returns this kernel only if the processor has the
+            // required features.
             #[cfg(target_arch = "x86_64")]
             BitKernel::Bmi2 => unsafe { compare_bmi2(self.geometry, self.page, fingerprint) },
         }
@@ -202,7 +204,7 @@ impl<'a> PageView<'a> {
         SlotRun::new(self.geometry, words, at, end)
     }
 
-    /// Returns the location of a place's run; the slow path.
+    /// Returns the location of a quotient's run. This is the slow path of a lookup.
     pub(super) fn find(&self, place: QuotientAddress) -> QuotientLocation {
         let Some(block) = QuotientBlock::read(self.page, place.block) else {
             return QuotientLocation::Nowhere;
@@ -251,19 +253,20 @@ fn compare_bmi2(geometry: &FilterGeometry, page: &[u8], fingerprint: Fingerprint
     compare::<super::bits::Bmi2Bits>(geometry, page, fingerprint)
 }
 
-/// The part of a lookup that uses a page's metadata: the slots to load, and how many of them belong
-/// to the run.
+/// What a lookup learns from the metadata of a page: which slots to load, and how many of them
+/// belong to the run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotTarget {
-    /// First slot of the run.
+    /// Position of the first slot of the run.
     pub(super) position: u32,
-    /// Number of slots of the run, valid if `settled`; 0 if the quotient is not occupied.
+    /// Number of slots of the run. It is valid only if `settled` is true, and is 0 if the quotient
+    /// has no entries.
     pub(super) len: u32,
-    /// Whether one load gives the answer.
+    /// Whether one load is sufficient for the result.
     pub(super) settled: bool,
 }
 
-/// Computes the rank among the occupied quotients, and selects the run's end.
+/// Computes the rank of the quotient among the occupied quotients, and selects the end of its run.
 #[inline(always)]
 pub(super) fn aim<B: BitOperations>(
     geometry: &FilterGeometry,
@@ -272,8 +275,8 @@ pub(super) fn aim<B: BitOperations>(
 ) -> SlotTarget {
     let occupied = block.head >> quotient & 1;
     let rank = B::low(block.head, quotient).count_ones();
-    // The slot that ends the run. 1 for an unoccupied quotient, for which the comparison is
-    // executed without effect; 0 for a spilled run, which makes `below` negative.
+    // `end` is the bit of the slot that ends the run. For a quotient without entries it is 1, and
+    // the comparison has no effect. For a spilled run it is 0, which makes `below` negative.
     let end = B::nth_one(block.ends, occupied << rank) | (occupied ^ 1);
     let below = end.wrapping_sub(1);
     let zeros = (block.ends & below).leading_zeros();
@@ -290,8 +293,8 @@ pub(super) fn aim<B: BitOperations>(
     }
 }
 
-/// Compares the slots of one load with a remainder. Returns the highest bit of each equal lane of
-/// the run.
+/// Compares the slots of one load with a remainder. In the result, the highest bit of each lane is
+/// set that belongs to the run and is equal.
 #[inline(always)]
 pub(super) fn equal_lanes<B: BitOperations>(
     geometry: &FilterGeometry,
@@ -300,8 +303,8 @@ pub(super) fn equal_lanes<B: BitOperations>(
     remainder: u64,
 ) -> u64 {
     let differing = (loaded ^ remainder.wrapping_mul(geometry.lane_low)) & geometry.lane_remainder;
-    // After the addition, a lane's highest bit is set if any of its other bits was set (Warren,
-    // Hacker's Delight, 6-1).
+    // After this addition, the highest bit of a lane is set if any other bit of the lane was set
+    // (Warren, Hacker's Delight, 6-1).
     let zero =
         !((differing & geometry.lane_rest).wrapping_add(geometry.lane_rest) | differing) & geometry.lane_high;
     B::low(zero, len.wrapping_mul(geometry.slot_bits))

@@ -1,8 +1,8 @@
 //! Merges filters without their keys.
 //!
-//! Each source supplies its entries page by page; a tournament of losers selects the smallest; the
-//! caller's function rewrites or drops each; the remaining entries of a fingerprint are sorted
-//! again and passed to a [`FilterBuilder`].
+//! Each source provides its entries page by page, and a tournament of losers selects the smallest
+//! entry. A function of the caller changes the value of each entry or drops it. The remaining
+//! entries of a fingerprint are then sorted again and passed to a [`FilterBuilder`].
 
 use super::build::FilterBuilder;
 use super::scan::EntryChunk;
@@ -13,18 +13,20 @@ use std::hint::select_unpredictable;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MergeStats {
-    /// Number of distinct entries read, summed over the sources.
+    /// Number of distinct entries that were read from all sources.
     pub read: u64,
-    /// Number of distinct entries that `rewrite` dropped.
+    /// Number of distinct entries that `rewrite` has dropped.
     pub dropped: u64,
 }
 
-/// Merges `sources` into `builder`. A source fills the given (cleared) chunk with its next entries,
-/// all greater than the earlier ones, and returns whether there were any; see
-/// [`crate::FilterImage::source`]. `rewrite` receives each entry with the index of its source and
-/// returns the entry's new value, or `None` to drop it.
+/// Merges the entries of `sources` into `builder`. When a source is called, it must fill the given
+/// chunk, which is empty, with its next entries, all of which are greater than the earlier ones. It
+/// returns false if it has no more entries. [`crate::FilterImage::source`] returns such a source.
+/// `rewrite` is called with the index of the source and with the entry. It returns the new value of
+/// the entry, or `None` to drop the entry.
 ///
-/// All filters must have the builder's fingerprint length; their numbers of pages may differ.
+/// All filters must have the fingerprint length of the builder. They may have different numbers of
+/// pages.
 ///
 /// ```
 /// use alluvium_filters::{
@@ -60,8 +62,8 @@ pub struct MergeStats {
 /// ```
 ///
 /// # Errors
-/// Errors of the sources and the builder, and [`Error::Order`] if a source's entries are not
-/// ascending.
+/// Errors returned by the sources and by the builder; [`Error::Order`] if the entries of a source
+/// are not ascending.
 pub fn merge<I, R, S, E>(sources: Vec<I>, rewrite: R, builder: &mut FilterBuilder<S>) -> Result<MergeStats, E>
 where
     I: FnMut(&mut EntryChunk) -> Result<bool, E>,
@@ -74,7 +76,7 @@ where
     Ok(merge.merged())
 }
 
-/// The state of a [`FilterMerge`] after a step.
+/// State of a [`FilterMerge`] after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeProgress {
     More,
@@ -82,7 +84,7 @@ pub enum MergeProgress {
     Done,
 }
 
-/// A [`merge`] that runs in steps, for a thread that must return soon.
+/// A merge like [`merge`] that is executed in steps, for a thread that must return soon.
 ///
 /// ```
 /// use alluvium_filters::{
@@ -117,10 +119,10 @@ pub struct FilterMerge<I> {
 }
 
 impl<I> FilterMerge<I> {
-    /// Creates a merge of `sources`, and requests the first entries of each.
+    /// Creates a merge of `sources`, and reads the first entries of each source.
     ///
     /// # Errors
-    /// Errors of the sources.
+    /// Errors returned by the sources.
     pub fn new<E>(sources: Vec<I>) -> Result<FilterMerge<I>, E>
     where
         I: FnMut(&mut EntryChunk) -> Result<bool, E>,
@@ -138,17 +140,17 @@ impl<I> FilterMerge<I> {
         })
     }
 
-    /// Returns the statistics so far.
+    /// Returns the statistics of the steps so far.
     #[must_use]
     pub fn merged(&self) -> MergeStats {
         self.merged
     }
 
-    /// Merges up to `entries` entries. After an error neither the merge nor the builder may be
-    /// used.
+    /// Merges up to `entries` entries. If this fails, neither the merge nor the builder may be used
+    /// again.
     ///
     /// # Errors
-    /// As [`merge`].
+    /// The errors of [`merge`].
     pub fn step<R, S, E>(
         &mut self,
         entries: u64,
@@ -192,18 +194,18 @@ impl<I> fmt::Debug for FilterMerge<I> {
     }
 }
 
-/// One source with its current chunk. `key` is its next entry, or [`DONE`].
+/// A source with its current chunk. `key` is its next entry, or [`DONE`] after the last entry.
 struct MergeInput<I> {
     source: I,
     chunk: EntryChunk,
     at: usize,
     repeat: usize,
-    /// Index of the next entry that occurs more than once.
+    /// Index in the chunk of the next entry that occurs more than once.
     repeat_at: usize,
     key: u128,
 }
 
-/// A key greater than every entry.
+/// Key of an exhausted source, which is greater than every entry.
 const DONE: u128 = u128::MAX;
 
 impl<I> MergeInput<I> {
@@ -293,11 +295,11 @@ impl<I> MergeInput<I> {
     }
 }
 
-/// A tree of losers: each inner node holds the loser of its match, and the winner advances (Knuth,
-/// volume 3, 5.4.1).
+/// A tree of losers. Each inner node stores the loser of the match at this node, and the winner
+/// proceeds to the parent (Knuth, volume 3, 5.4.1).
 struct MergeTournament {
-    /// Node 0 holds the winner; node n has the children 2n and 2n + 1; leaves follow the inner
-    /// nodes.
+    /// Node 0 is the winner of the tournament. Node n has the children 2n and 2n + 1. The leaves,
+    /// which are not stored, follow the inner nodes.
     nodes: Vec<(u128, usize)>,
     leaves: usize,
 }
@@ -321,12 +323,13 @@ impl MergeTournament {
     #[inline(always)]
     fn winner(&self) -> Option<usize> {
         let (key, source) = self.nodes[0];
-        // The upper half suffices: comparing a whole key whose halves were just stored would wait
-        // for both stores.
+        // Test only the upper half of the key. Both halves have just been stored separately, so
+        // loading the whole key would have to wait for both stores.
         ((key >> 64) as u64 == 0).then_some(source)
     }
 
-    /// Replaces the winner's key by its source's next key and replays its matches.
+    /// Replaces the key of the winning source by its next key, and repeats the matches of this
+    /// source.
     #[inline(always)]
     fn replace(&mut self, source: usize, key: u128) {
         let mut winner = (key, source);
@@ -342,7 +345,7 @@ impl MergeTournament {
     }
 }
 
-/// Entries of one fingerprint, which rewriting values may have reordered.
+/// The entries of one fingerprint. Rewriting their values may have changed their order.
 #[derive(Default)]
 struct FingerprintGroup {
     entries: Vec<CountedEntry>,

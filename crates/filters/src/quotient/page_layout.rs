@@ -1,10 +1,10 @@
-//! Lays out the entries of one page, in order. This is the only code that determines the contents
-//! of a page: building, editing and resizing all use it, so a page's bytes depend only on its
-//! entries, never on how they were added (invariant F4).
+//! Arranges the entries of one page in order. Only this code determines the contents of a page:
+//! building, changing and resizing a filter all use it. Therefore the bytes of a page depend only
+//! on its entries and not on how they were added (invariant F4).
 //!
-//! A run is placed in the page as a whole if its block's runs then have at most 64 slots and the
-//! page's capacity is not exceeded; otherwise it spills, together with the later runs of its block.
-//! Later blocks are not affected.
+//! A run is either completely in its page, or it spills. It is in the page if the runs of its
+//! block, including this run, have at most 64 slots and the capacity of the page is not exceeded.
+//! If a run spills, all later runs of its block spill, too. Later blocks are not affected.
 
 use super::format::{FilterPageHeader, PageKind, QuotientBlock, SlotWriter};
 use super::geometry::{BLOCK_SLOTS, FilterGeometry, QuotientAddress};
@@ -12,17 +12,17 @@ use super::run::{BlockSlots, SlotRun};
 use super::spill::CountedEntry;
 use crate::FilterEntry;
 
-/// The runs of one block during construction.
+/// The runs of a block that is being built.
 #[derive(Clone, Debug)]
 pub(super) struct BlockPlacer {
     slots: BlockSlots,
     occupied: u64,
     ends: u64,
-    /// Quotient of the last entry; 64 before the first.
+    /// Quotient of the last entry, or 64 before the first entry.
     quotient: u32,
-    /// Bit in `ends` of the current run's end; 0 if the run has spilled.
+    /// Bit in `ends` of the slot that ends the current run, or 0 if the run has spilled.
     end: u64,
-    /// First slot of the current run.
+    /// Index in the block of the first slot of the current run.
     run_at: u32,
     spilling: bool,
 }
@@ -46,8 +46,8 @@ impl BlockPlacer {
         (self.run_at, self.spilling) = (0, false);
     }
 
-    /// Appends an entry. `room` is the number of slots that the page has left for the block.
-    /// Entries that do not fit are added to `spill` as (quotient, word, count).
+    /// Appends an entry. `room` is the number of slots of the page that are available to the block.
+    /// Entries that do not fit are appended to `spill` as triples of quotient, word and count.
     #[inline(always)]
     pub(super) fn push(
         &mut self,
@@ -83,7 +83,7 @@ impl BlockPlacer {
         spill: &mut Vec<(u32, u64, u32)>,
     ) {
         if !self.spilling {
-            // The run's earlier words spill with it.
+            // The words of the run that were already added spill, too.
             let run = SlotRun::new(geometry, self.slots.words(), self.run_at, self.slots.len());
             spill.extend(run.map(|(word, count)| (self.quotient, word, count)));
             if self.slots.len() > self.run_at {
@@ -96,24 +96,25 @@ impl BlockPlacer {
         spill.push(last);
     }
 
-    /// Returns the slots of the current block.
+    /// Returns the slots of the current block, in order.
     pub(super) fn words(&self) -> &[u64] {
         self.slots.words()
     }
 
-    /// Returns the metadata of a block whose first slot is at `position`.
+    /// Returns the metadata of the block. `position` is the position of its first slot in the page.
     pub(super) fn block(&self, position: u32) -> QuotientBlock {
         QuotientBlock::new(self.occupied, position, self.ends)
     }
 }
 
-/// The entries of one page during construction.
+/// The entries of a page that is being built.
 #[derive(Clone, Debug)]
 pub(super) struct PagePlacer {
     page: Vec<u8>,
     writer: SlotWriter,
     number: u32,
-    /// The block being filled; `position` is its first slot.
+    /// `block` is the number of the block that is being filled, and `position` is the position of
+    /// its first slot.
     block: u32,
     position: u32,
     placer: BlockPlacer,
@@ -136,7 +137,7 @@ impl PagePlacer {
         }
     }
 
-    /// Clears the page and starts page `number`.
+    /// Clears the page and starts to build page `number`.
     pub(super) fn restart(&mut self, geometry: &FilterGeometry, number: u32) {
         self.page.fill(0);
         self.writer = SlotWriter::at(geometry, &self.page, 0);
@@ -150,7 +151,7 @@ impl PagePlacer {
         self.number
     }
 
-    /// Appends an entry at `place` of this page, in order.
+    /// Appends an entry, whose location in this page is `place`. Entries must be appended in order.
     #[inline(always)]
     pub(super) fn push(&mut self, geometry: &FilterGeometry, place: QuotientAddress, value: u16, count: u32) {
         while self.block < place.block {
@@ -184,7 +185,8 @@ impl PagePlacer {
         self.block += 1;
     }
 
-    /// Completes the page. Its first spilled record has the number `first_record` in the filter.
+    /// Completes the page. Returns its bytes and the records that spilled from it. `first_record`
+    /// is the number that the first of these records has in the filter.
     pub(super) fn finish(
         &mut self,
         geometry: &FilterGeometry,

@@ -1,13 +1,13 @@
-//! The words of one run, with their numbers of occurrences.
+//! The words of a run, and how often each of them occurs.
 //!
-//! A word that occurs three times or more uses three slots plus those of its count, so a multiset
-//! with one very large multiplicity stays small. Three equal consecutive words have no other
-//! meaning.
+//! A word that occurs three times or more occupies three slots, followed by the slots of its count.
+//! A filter in which one entry occurs very often therefore stays small. Three consecutive equal
+//! words always mean that a count follows.
 
 use super::format::slot;
 use super::geometry::{BLOCK_SLOTS, COUNT_BITS, FilterGeometry};
 
-/// The slots of a block's runs during construction.
+/// The slots of a block's runs while the block is being built.
 #[derive(Clone, Debug)]
 pub(super) struct BlockSlots {
     words: [u64; BLOCK_SLOTS as usize],
@@ -35,7 +35,8 @@ impl BlockSlots {
         &self.words[..self.len as usize]
     }
 
-    /// Appends a word that occurs `count` times, unless this would exceed `limit` slots.
+    /// Appends a word that occurs `count` times. Returns false, without appending it, if there
+    /// would be more than `limit` slots.
     #[inline(always)]
     pub(super) fn push(&mut self, geometry: &FilterGeometry, word: u64, count: u32, limit: u32) -> bool {
         debug_assert!(limit <= BLOCK_SLOTS && count > 0);
@@ -65,7 +66,7 @@ impl BlockSlots {
     }
 }
 
-/// Returns the number of slots for a word with this count.
+/// Returns the number of slots that a word which occurs `count` times occupies.
 pub(super) fn slots_for(geometry: &FilterGeometry, count: u32) -> u32 {
     if count < 3 {
         count
@@ -74,13 +75,14 @@ pub(super) fn slots_for(geometry: &FilterGeometry, count: u32) -> u32 {
     }
 }
 
-/// The source of a run's words: a page, or slots in memory.
+/// Source of the words of a run: a page, or slots in memory.
 pub(super) trait SlotWords {
-    /// Returns the word at a position; an arbitrary value, without a panic, if there is none.
+    /// Returns the word at a position. If there is no such position, returns an arbitrary value
+    /// without a panic.
     fn word(&self, position: u32) -> u64;
 }
 
-/// The slots of a page.
+/// The slots of a page as a source of words.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageWords<'a> {
     pub(super) geometry: &'a FilterGeometry,
@@ -100,7 +102,7 @@ impl SlotWords for &[u64] {
     }
 }
 
-/// The distinct words in a range of positions, each with its count. The iteration ends for any
+/// Iterator over the distinct words in a range of positions, each with its count. It ends for any
 /// bytes, because every step advances.
 #[derive(Clone, Debug)]
 pub(super) struct SlotRun<W> {
@@ -121,7 +123,7 @@ impl<W: SlotWords> SlotRun<W> {
         }
     }
 
-    /// Returns the position of the next word.
+    /// Returns the position of the word that is returned next.
     pub(super) fn position(&self) -> u32 {
         self.at
     }

@@ -1,17 +1,19 @@
-//! Reads a page's entries in order.
+//! Reads all entries of a page in order.
 
 use super::format::{FilterPageHeader, PageKind, QuotientBlock, slot};
 use super::lookup::PageView;
 use super::spill::CountedEntry;
 use crate::{Error, FilterEntry, Result};
 
-/// Distinct entries in ascending order, with the counts of those that occur more than once.
+/// Distinct entries in ascending order, with the counts of the entries that occur more than once.
 ///
-/// Almost every entry occurs once, so counts are stored separately and an entry is one word.
+/// Almost every entry occurs only once. Therefore counts are stored separately, and an entry
+/// occupies only one word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntryChunk {
     entries: Vec<FilterEntry>,
-    /// Index into `entries`, and count (2 or more), in ascending order.
+    /// Each pair is the index of an entry in `entries` and its count, which is 2 or more. The pairs
+    /// are in ascending order.
     repeats: Vec<(u32, u32)>,
 }
 
@@ -21,7 +23,7 @@ impl EntryChunk {
         EntryChunk::default()
     }
 
-    /// Removes the entries and keeps their memory.
+    /// Removes all entries. The memory is retained for later use.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.repeats.clear();
@@ -36,19 +38,19 @@ impl EntryChunk {
         self.entries.push(entry);
     }
 
-    /// Returns the entries, each once; [`EntryChunk::repeats`] has the counts above 1.
+    /// Returns the distinct entries. [`EntryChunk::repeats`] has the counts greater than 1.
     #[must_use]
     pub fn entries(&self) -> &[FilterEntry] {
         &self.entries
     }
 
-    /// Returns index and count of the entries that occur more than once.
+    /// Returns the entries that occur more than once, as pairs of index and count.
     #[must_use]
     pub fn repeats(&self) -> &[(u32, u32)] {
         &self.repeats
     }
 
-    /// Returns the entries with their counts.
+    /// Returns an iterator over the entries with their counts.
     pub fn iter(&self) -> impl Iterator<Item = CountedEntry> + '_ {
         let mut repeats = self.repeats.iter().peekable();
         self.entries.iter().enumerate().map(move |(index, &entry)| {
@@ -62,12 +64,12 @@ impl EntryChunk {
 }
 
 impl PageView<'_> {
-    /// Appends the entries of page `number` to `chunk`, in ascending order. `spilled` are the
-    /// page's spilled records ([`PageView::spilled`]).
+    /// Appends the entries of page `number` to `chunk`, in ascending order. `spilled` must be the
+    /// records that spilled from the page ([`PageView::spilled`]).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the header belongs to another page, or if entries are out of order or
-    /// belong to another page; `chunk` may then contain some entries.
+    /// [`Error::Corrupt`] if the header belongs to another page, if entries are not in order, or if
+    /// an entry belongs to another page. `chunk` may then contain some of the entries.
     pub fn read_into(&self, number: u32, spilled: &[CountedEntry], chunk: &mut EntryChunk) -> Result<()> {
         let geometry = self.geometry;
         let header = FilterPageHeader::read(geometry, self.page, PageKind::Page, number)?;
@@ -100,7 +102,8 @@ impl PageView<'_> {
             .iter()
             .zip(read.iter().skip(1))
             .fold(false, |bad, (one, two)| bad | (one >= two));
-        // Sorted entries all belong to this page if the first and the last do.
+        // The entries are sorted, so all of them belong to this page if the first and the last one
+        // do.
         let strange = |entry: &FilterEntry| geometry.page_of(entry.fingerprint()) != number;
         let strangers = read.first().is_some_and(strange) || read.last().is_some_and(strange);
         if unordered || strangers || spilled.next().is_some() {
@@ -110,7 +113,7 @@ impl PageView<'_> {
         Ok(())
     }
 
-    /// Appends the entries of a block's runs in the page.
+    /// Appends the entries that the runs of a block have in the page.
     #[inline]
     fn read_block(&self, block: QuotientBlock, base: u128, chunk: &mut EntryChunk) {
         let geometry = self.geometry;
@@ -120,7 +123,8 @@ impl PageView<'_> {
         });
     }
 
-    /// Calls `each` with quotient, word and count of a block's entries in the page.
+    /// Calls `each` with the quotient, the word and the count of each entry that a block has in the
+    /// page.
     #[inline(always)]
     pub(super) fn for_each_word(&self, block: QuotientBlock, mut each: impl FnMut(u32, u64, u32)) {
         let (mut occupied, mut ends) = (block.occupied(), block.ends);

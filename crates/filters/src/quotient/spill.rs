@@ -1,8 +1,8 @@
-//! Spill pages: sorted records of the entries that did not fit into their pages.
+//! Spill pages. They contain sorted records of the entries that did not fit into their main pages.
 //!
-//! At a load of 95 % and pages of 4 KiB about one entry in 2,000 spills; at 90 %, one in 10,000.
-//! The records of the whole filter form one sorted array over the spill pages, and each page's
-//! header identifies its own records.
+//! With pages of 4 KiB, about one entry in 2,000 spills at a load of 95 %, and one in 10,000 at 90
+//! %. The records of the whole filter are a sorted array that extends over all spill pages. The
+//! header of each main page tells which of the records belong to it.
 
 use super::format::{FilterPageHeader, PageKind, record, records_per_page, write_record};
 use super::geometry::FilterGeometry;
@@ -10,26 +10,27 @@ use super::values::FingerprintValues;
 use crate::{Error, FilterEntry, Fingerprint, Result};
 use std::ops::Range;
 
-/// An entry with its number of occurrences.
+/// An entry with the number of its occurrences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedEntry {
     pub entry: FilterEntry,
-    /// Number of occurrences: 1 or more.
+    /// Number of occurrences, which is at least 1.
     pub count: u32,
 }
 
-/// A spill page in a cache. Like the bytes of a [`crate::PageView`], its bytes are not trusted.
+/// View of a spill page, for example in a cache. As in a [`crate::PageView`], the bytes may be
+/// invalid.
 #[derive(Clone, Copy, Debug)]
 pub struct SpillView<'a> {
     geometry: &'a FilterGeometry,
     page: &'a [u8],
-    /// Number within the filter of the page's first record.
+    /// Number that the first record of the page has in the filter.
     first: u32,
 }
 
 impl FilterGeometry {
-    /// Returns the pages that hold these spilled records ([`crate::PageView::spilled`]). Spill
-    /// pages follow the main pages.
+    /// Returns the numbers of the pages that contain the given spilled records
+    /// ([`crate::PageView::spilled`]). Spill pages are numbered after the main pages.
     #[must_use]
     pub fn spill_pages(&self, (first, count): (u32, u32)) -> Range<u32> {
         let per_page = records_per_page(self);
@@ -42,10 +43,10 @@ impl FilterGeometry {
 }
 
 impl<'a> SpillView<'a> {
-    /// Creates a view of the filter's page `number`.
+    /// Creates a view of page `number` of a filter, which must be a spill page.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the page is not this spill page.
+    /// [`Error::Corrupt`] if the bytes are not this spill page.
     pub fn new(geometry: &'a FilterGeometry, page: &'a [u8], number: u32) -> Result<SpillView<'a>> {
         if page.len() != geometry.page_bytes as usize {
             return Err(Error::corrupt(
@@ -77,15 +78,16 @@ impl<'a> SpillView<'a> {
         })
     }
 
-    /// Returns the records of this page that are among the filter's records `first..first + count`.
+    /// Returns the records of this page whose numbers in the filter are in `first..first + count`.
     pub fn records(&self, (first, count): (u32, u32)) -> impl Iterator<Item = CountedEntry> + use<'a> {
         let page = self.page;
         self.clip(first, count)
             .map_while(move |index| record(page, index).map(|(entry, count)| CountedEntry { entry, count }))
     }
 
-    /// Returns the values of a fingerprint that belongs to a page with these spilled records. They
-    /// may continue in the next spill page; see [`FilterGeometry::spill_pages`].
+    /// Returns the values of a fingerprint that are in this spill page. `first` and `count` are the
+    /// spilled records of the page to which the fingerprint belongs. More values may be in the next
+    /// spill page; see [`FilterGeometry::spill_pages`].
     #[must_use]
     pub fn lookup(&self, fingerprint: Fingerprint, (first, count): (u32, u32)) -> FingerprintValues<'a> {
         let Range { start: mut low, end } = self.clip(first, count);
@@ -111,7 +113,8 @@ impl<'a> SpillView<'a> {
     }
 }
 
-/// Writes sorted records as pages to `sink`; the first follows the geometry's last page.
+/// Writes sorted records to spill pages, and passes each page to `sink`. The first spill page is
+/// numbered after the last main page. Returns the number of spill pages.
 pub(super) fn write_pages<E>(
     geometry: &FilterGeometry,
     records: &[CountedEntry],

@@ -1,12 +1,12 @@
-//! The values found by a lookup.
+//! Iterator over the values that a lookup has found.
 
 use super::format::record;
 use super::geometry::FilterGeometry;
 use super::lookup::{LaneMatch, PageView};
 use crate::Fingerprint;
 
-/// Iterates over the distinct values of a fingerprint, newest (greatest) first. Allocates no
-/// memory.
+/// Iterates over the distinct values of a fingerprint, without allocating memory. The newest value,
+/// which is the greatest, comes first.
 #[derive(Clone, Debug)]
 pub struct FingerprintValues<'a> {
     geometry: &'a FilterGeometry,
@@ -15,16 +15,16 @@ pub struct FingerprintValues<'a> {
 
 #[derive(Clone, Debug)]
 enum ValueSource<'a> {
-    /// Equal lanes of one load.
+    /// The lanes of one load that are equal to the fingerprint's remainder.
     Lanes(LaneMatch),
-    /// The rest of a run.
+    /// The rest of a run in a page, which is compared word by word.
     Run {
         page: &'a [u8],
         remainder: u64,
         at: u32,
         end: u32,
     },
-    /// The rest of a spill page's records.
+    /// The rest of the records in a spill page.
     Records {
         page: &'a [u8],
         fingerprint: Fingerprint,
@@ -71,7 +71,7 @@ impl<'a> FingerprintValues<'a> {
         }
     }
 
-    /// Returns whether no values are left.
+    /// Returns whether there are no more values.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -130,7 +130,7 @@ impl Iterator for FingerprintValues<'_> {
         let lane = (compared.equal.trailing_zeros() + 1).wrapping_sub(bits);
         let value = self.geometry.value(compared.slots.wrapping_shr(lane));
         compared.equal &= compared.equal - 1;
-        // A word that occurs twice is two consecutive equal lanes.
+        // A word that occurs twice is stored in two consecutive lanes, so skip the second one.
         let again = compared.slots.wrapping_shr(lane.wrapping_add(bits));
         if compared.equal != 0 && self.geometry.value(again) == value {
             compared.equal &= compared.equal - 1;

@@ -1,13 +1,14 @@
-//! The routing filter: maps a prefix to the latest run with a fingerprint of that prefix.
+//! A routing filter that maps each prefix to the latest run that contains a fingerprint with this
+//! prefix.
 
 use crate::golomb::{BitReader, ByteSource, StreamBitWriter};
 use crate::{Error, Result};
 use std::ops::Range;
 
-/// The shape of a routing filter: an array with one character per prefix.
+/// Parameters of a routing filter, which is an array that has one character for each prefix.
 ///
-/// A character is the index of a run, or the greatest character for none: a level never has as many
-/// runs as there are characters.
+/// A character is the index of a run. The greatest character stands for "no run", which is possible
+/// because a level always has fewer runs than there are characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoutingArray {
     prefix_bits: u32,
@@ -15,10 +16,12 @@ pub struct RoutingArray {
 }
 
 impl RoutingArray {
-    /// Creates the shape for prefixes of `prefix_bits` and run indexes of `character_bits`.
+    /// Creates the parameters of a filter whose prefixes have `prefix_bits` bits and whose
+    /// characters have `character_bits` bits.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the prefix exceeds 48 bits or the character is not 1 to 8 bits.
+    /// [`Error::Shape`] if a prefix has more than 48 bits, or if a character does not have 1 to 8
+    /// bits.
     pub fn new(prefix_bits: u32, character_bits: u32) -> Result<RoutingArray> {
         if prefix_bits > 48 || !(1..=8).contains(&character_bits) {
             return Err(Error::shape(
@@ -32,26 +35,28 @@ impl RoutingArray {
         })
     }
 
-    /// Returns the length of a prefix in bits.
+    /// Returns the length of a prefix, in bits.
     #[must_use]
     pub fn prefix_bits(&self) -> u32 {
         self.prefix_bits
     }
 
-    /// Returns the size of the filter in bytes.
+    /// Returns the size of the filter, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         (u64::from(self.character_bits) << self.prefix_bits).div_ceil(8)
     }
 
-    /// Returns the range of the bytes (one or two) that contain a prefix's character.
+    /// Returns the offsets of the bytes that contain the character of a prefix. These are one or
+    /// two bytes.
     #[must_use]
     pub fn place(&self, prefix: u64) -> Range<u64> {
         let bit = prefix * u64::from(self.character_bits);
         bit / 8..(bit + u64::from(self.character_bits)).div_ceil(8)
     }
 
-    /// Reads a prefix's run from the bytes at [`RoutingArray::place`].
+    /// Returns the run of a prefix, or `None` if no run contains it. `bytes` are those at
+    /// [`RoutingArray::place`].
     ///
     /// # Errors
     /// [`Error::Damaged`] if there are too few bytes.
@@ -70,7 +75,8 @@ impl RoutingArray {
     }
 }
 
-/// Writes a filter with an additional run, reading the old filter once from front to back.
+/// Writes a filter that includes an additional run. The old filter is read once, from the beginning
+/// to the end.
 ///
 /// ```
 /// use alluvium_filters::routing::{RoutingArray, RoutingUpdate};
@@ -92,10 +98,12 @@ pub struct RoutingUpdate<S> {
 }
 
 impl<S: ByteSource> RoutingUpdate<S> {
-    /// Starts the update of `old` (`None` for an empty filter) with the run of index `run`.
+    /// Starts to update the filter `old` with a run whose index is `run`. `old` is `None` if the
+    /// level had no run before.
     ///
     /// # Panics
-    /// If the run's index is not a character, or is the character for none.
+    /// If the index of the run is too large for a character, or is the character that stands for
+    /// "no run".
     #[must_use]
     pub fn new(shape: RoutingArray, old: Option<S>, run: u32) -> RoutingUpdate<S> {
         assert!(
@@ -112,15 +120,16 @@ impl<S: ByteSource> RoutingUpdate<S> {
         }
     }
 
-    /// Records the run for a prefix, and returns the run previously recorded for it. Prefixes must
-    /// be ascending. A repeated prefix belongs to the same group and gets the same answer: the
-    /// second entry of a group must not find its own run (Conway §2.3 does, which cuts the chain).
+    /// Maps a prefix to the new run. Returns the run to which the prefix was mapped before.
+    /// Prefixes must be passed in ascending order. If a prefix is repeated, the result is the same
+    /// for each call: it must not be the new run itself. In Conway §2.3 it is, which breaks the
+    /// chain of runs.
     ///
     /// # Errors
     /// If the old filter cannot be read.
     ///
     /// # Panics
-    /// If a prefix is less than the previous one, or out of range.
+    /// If a prefix is less than the previous one, or has too many bits.
     pub fn group(&mut self, prefix: u64) -> std::result::Result<Option<u32>, S::Error> {
         if let Some((_, previous)) = self.last.filter(|(last, _)| *last == prefix) {
             return Ok(previous);
@@ -138,13 +147,14 @@ impl<S: ByteSource> RoutingUpdate<S> {
         Ok(previous)
     }
 
-    /// Takes the complete bytes and keeps the bits after them.
+    /// Returns the complete bytes and removes them from the writer. The bits of the last, partial
+    /// byte stay in the writer.
     pub fn take(&mut self) -> Vec<u8> {
         self.out.take()
     }
 
-    /// Copies up to `most` of the prefixes after the last group. Returns whether the end was
-    /// reached.
+    /// Copies the entries of up to `most` prefixes that follow the last one. Returns whether all
+    /// prefixes have been copied.
     ///
     /// # Errors
     /// If the old filter cannot be read.
@@ -154,7 +164,8 @@ impl<S: ByteSource> RoutingUpdate<S> {
         Ok(self.next == end)
     }
 
-    /// Copies the rest after the last group and takes the last bytes.
+    /// Copies the entries of all prefixes that follow the last one, and returns the remaining
+    /// bytes.
     ///
     /// # Errors
     /// If the old filter cannot be read.

@@ -1,11 +1,11 @@
-//! The refined routing filter: all sketches of each prefix, located by a table of pivots.
+//! A routing filter that stores all sketches of each prefix. A table of pivots locates them.
 
 use super::format::{OFFSET_BYTES, get_offset, put_offset};
 use crate::golomb::{BitReader, DeltaCoder, RiceCode, StreamBitWriter};
 use crate::{Error, Result};
 use std::ops::Range;
 
-/// The shape of a routing list.
+/// Parameters of a routing list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoutingGeometry {
     entries: u64,
@@ -15,24 +15,24 @@ pub struct RoutingGeometry {
     rice: RiceCode,
 }
 
-/// An entry of a list: a prefix with its payload, a sketch.
+/// An entry of a routing list: a prefix, and a sketch as its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RoutingEntry {
     pub prefix: u64,
-    /// The bits of the sketch.
+    /// The bits of the sketch, as a number.
     pub payload: u32,
 }
 
-/// The part of a list that belongs to one pivot.
+/// The section of a list that has the entries of one pivot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PivotSection {
     pub pivot: u64,
-    /// Range of bits in the list.
+    /// Range of the list, in bits, that has the entries of the pivot.
     pub bits: Range<u64>,
 }
 
 impl PivotSection {
-    /// Returns the range of list bytes that contain the bits.
+    /// Returns the range of the list, in bytes, that contains these bits.
     #[must_use]
     pub fn bytes(&self) -> Range<u64> {
         self.bits.start / 8..self.bits.end.div_ceil(8)
@@ -40,10 +40,12 @@ impl PivotSection {
 }
 
 impl RoutingGeometry {
-    /// Creates the shape for `entries`, with about `group` (log_λ N) entries per pivot.
+    /// Creates the parameters of a list of `entries` entries, with about `group` entries (log_λ N)
+    /// for each pivot.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the prefix is not 1 to 63 bits or the payload exceeds 32 bits.
+    /// [`Error::Shape`] if a prefix does not have 1 to 63 bits, or if a payload has more than 32
+    /// bits.
     pub fn new(entries: u64, prefix_bits: u32, payload_bits: u32, group: u64) -> Result<RoutingGeometry> {
         let pivots = (entries / group.max(1)).max(1).ilog2();
         RoutingGeometry::with_pivots(
@@ -88,48 +90,49 @@ impl RoutingGeometry {
         self.entries
     }
 
-    /// Returns the length of a prefix in bits.
+    /// Returns the length of a prefix, in bits.
     #[must_use]
     pub fn prefix_bits(&self) -> u32 {
         self.prefix_bits
     }
 
-    /// Returns the length of a payload in bits.
+    /// Returns the length of a payload, in bits.
     #[must_use]
     pub fn payload_bits(&self) -> u32 {
         self.payload_bits
     }
 
-    /// Returns the length of a pivot in bits.
+    /// Returns the length of a pivot, in bits. A pivot consists of the first bits of a prefix.
     #[must_use]
     pub fn pivot_bits(&self) -> u32 {
         self.pivot_bits
     }
 
-    /// Returns the size of the table in bytes.
+    /// Returns the size of the table of pivots, in bytes.
     #[must_use]
     pub fn table_bytes(&self) -> u64 {
         ((1 << self.pivot_bits) + 1) * OFFSET_BYTES
     }
 
-    /// Returns the maximum number of bits of the entries.
+    /// Returns the maximum number of bits that the entries occupy.
     #[must_use]
     pub fn worst_bits(&self) -> u64 {
         self.rice.worst_bits(self.entries, self.payload_bits)
     }
 
-    /// Returns the range of table bytes that locate a prefix's entries.
+    /// Returns the range of the table, in bytes, that is needed to locate the entries of a prefix.
     #[must_use]
     pub fn table_place(&self, prefix: u64) -> Range<u64> {
         let first = self.pivot(prefix) * OFFSET_BYTES;
         first..first + 2 * OFFSET_BYTES
     }
 
-    /// Reads the part of the list that contains a prefix's entries from the bytes at
-    /// [`RoutingGeometry::table_place`].
+    /// Returns the section of the list that contains the entries of a prefix. `bytes` are those at
+    /// [`RoutingGeometry::table_place`], and `list_bits` is the length of the list in bits.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if the bytes are not two positions in a list of `list_bits` bits.
+    /// [`Error::Damaged`] if the bytes are not two ascending positions in a list of `list_bits`
+    /// bits.
     pub fn part(&self, bytes: &[u8], prefix: u64, list_bits: u64) -> Result<PivotSection> {
         let (first, second) = bytes
             .split_at_checked(OFFSET_BYTES as usize)
@@ -145,10 +148,11 @@ impl RoutingGeometry {
         })
     }
 
-    /// Returns the payloads of a prefix in list order, from the bytes at [`PivotSection::bytes`].
+    /// Returns the payloads of a prefix, in the order of the list. `bytes` are those at
+    /// [`PivotSection::bytes`].
     ///
     /// # Errors
-    /// [`Error::Damaged`] if the bytes do not contain the part's entries.
+    /// [`Error::Damaged`] if the bytes are not the entries of the section.
     pub fn payloads(&self, part: &PivotSection, bytes: &[u8], prefix: u64) -> Result<Vec<u32>> {
         let mut bits = BitReader::new(bytes);
         let skipped = part.bits.start % 8;
@@ -172,19 +176,19 @@ impl RoutingGeometry {
         prefix >> (self.prefix_bits - self.pivot_bits)
     }
 
-    /// Returns the decoding state at a pivot's first entry.
+    /// Returns the state with which the first entry of a pivot is decoded.
     pub(super) fn restart(&self, pivot: u64) -> DeltaCoder {
         DeltaCoder::new(self.rice, pivot << (self.prefix_bits - self.pivot_bits))
     }
 
-    /// Returns the greatest prefix of a pivot.
+    /// Returns the greatest prefix that a pivot covers.
     pub(super) fn last_of(&self, pivot: u64) -> u64 {
         let rest = self.prefix_bits - self.pivot_bits;
         pivot << rest | ((1 << rest) - 1)
     }
 }
 
-/// Writes a list and its table in one pass.
+/// Writes a routing list and its table of pivots in one pass.
 ///
 /// ```
 /// use alluvium_filters::routing::{RoutingListBuilder, RoutingEntry, RoutingGeometry};
@@ -224,11 +228,11 @@ impl RoutingListBuilder {
         }
     }
 
-    /// Appends an entry.
+    /// Appends an entry. Its prefix must not be less than the previous prefix.
     ///
     /// # Panics
-    /// If the prefix is less than the previous one or out of range, or if there are too many
-    /// entries.
+    /// If the prefix is less than the previous one, if the prefix or the payload has too many bits,
+    /// or if there are more entries than the geometry has.
     pub fn push(&mut self, entry: RoutingEntry) {
         assert!(
             entry.prefix >> self.geometry.prefix_bits == 0,
@@ -250,27 +254,27 @@ impl RoutingListBuilder {
         self.pushed += 1;
     }
 
-    /// Takes the complete bytes of the list.
+    /// Returns the complete bytes of the list and removes them from the writer.
     pub fn take_list(&mut self) -> Vec<u8> {
         self.list.take()
     }
 
-    /// Returns the number of complete list bytes that have not been taken.
+    /// Returns the number of complete bytes of the list that have not been taken.
     #[must_use]
     pub fn ready(&self) -> usize {
         self.list.ready()
     }
 
-    /// Takes the bytes of the table.
+    /// Returns the bytes of the table and removes them from the writer.
     pub fn take_table(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.table)
     }
 
-    /// Completes the list. Returns its number of bits, and the remaining bytes of the list and of
-    /// the table.
+    /// Completes the list and the table. Returns the length of the list in bits, the remaining
+    /// bytes of the list, and the remaining bytes of the table.
     ///
     /// # Panics
-    /// If the number of entries differs from the geometry's.
+    /// If the number of entries differs from that of the geometry.
     #[must_use]
     pub fn finish(mut self) -> (u64, Vec<u8>, Vec<u8>) {
         assert_eq!(

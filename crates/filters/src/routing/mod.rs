@@ -1,13 +1,15 @@
-//! Routing filters: map a prefix of a fingerprint to the runs or children that may contain it.
+//! Routing filters. They map a prefix of a fingerprint to the runs or children that may contain the
+//! fingerprint.
 //!
-//! *Scope*: an array of characters that names the latest run of each prefix (Conway §2.3), and a
-//! list of sketches that names all of them, with check characters (§2.4).
+//! *Scope*: an array of characters that has the latest run for each prefix (Conway §2.3); a list of
+//! sketches that has all runs for each prefix, with check characters (§2.4).
 //!
 //! *Must not depend on*: runs, the location of their bytes, their levels.
 //!
-//! - **F11** [`RoutingArray`] names, for each prefix, the run most recently recorded for it.
-//! - **F12** A list's entries are sorted by prefix; entries with equal prefixes are in insertion
-//!   order. Each pivot's part can be read without any other part.
+//! - **F11** A [`RoutingArray`] maps each prefix to the run that was added last among those that
+//!   contain the prefix.
+//! - **F12** The entries of a list are sorted by prefix. Entries with the same prefix are in the
+//!   order of insertion. The section of a pivot can be read without any other section.
 
 mod array;
 mod format;

@@ -1,18 +1,20 @@
-//! Reads a whole routing list from front to back.
+//! Reads a complete routing list from the beginning to the end.
 
 use super::format::{OFFSET_BYTES, get_offset};
 use super::list::{RoutingEntry, RoutingGeometry};
 use crate::Error;
 use crate::golomb::{BitReader, ByteSource, DeltaCoder};
 
-/// Reads all entries of a list in order, together with its table.
+/// Iterator over all entries of a list, in order. It also reads the table and checks it against the
+/// list.
 #[derive(Debug)]
 pub struct RoutingScan<L, T> {
     geometry: RoutingGeometry,
     list: BitReader<L>,
     table: T,
     read: u64,
-    /// The pivot being read, and the bit at which it ends.
+    /// `pivot` is the pivot whose entries are being read, and `end` is the bit offset at which they
+    /// end.
     pivot: u64,
     end: Option<u64>,
     delta: DeltaCoder,
@@ -20,7 +22,7 @@ pub struct RoutingScan<L, T> {
 }
 
 impl<L: ByteSource, T: ByteSource<Error = L::Error>> RoutingScan<L, T> {
-    /// Starts at the first entry.
+    /// Starts at the first entry of the list.
     #[must_use]
     pub fn new(geometry: RoutingGeometry, list_bits: u64, list: L, table: T) -> RoutingScan<L, T> {
         let delta = geometry.restart(0);
@@ -36,10 +38,10 @@ impl<L: ByteSource, T: ByteSource<Error = L::Error>> RoutingScan<L, T> {
         }
     }
 
-    /// Returns the next entry, or `None` after the last.
+    /// Returns the next entry, or `None` after the last entry.
     ///
     /// # Errors
-    /// If the bytes cannot be read or are not a valid list.
+    /// If the bytes cannot be read, or if they are not a valid list.
     #[allow(clippy::should_implement_trait)] // It can fail, so it is no iterator.
     pub fn next(&mut self) -> Result<Option<RoutingEntry>, L::Error> {
         if self.read == self.geometry.entries() {
@@ -89,7 +91,8 @@ impl<L: ByteSource, T: ByteSource<Error = L::Error>> RoutingScan<L, T> {
         Ok(None)
     }
 
-    /// Reads the table's next record, which must be at least `from`.
+    /// Reads the next record of the table. Returns an error if the offset in it is less than
+    /// `from`.
     fn offset(&mut self, from: u64) -> Result<u64, L::Error> {
         let mut bytes = [0; OFFSET_BYTES as usize];
         for byte in &mut bytes {

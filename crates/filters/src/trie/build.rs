@@ -1,4 +1,4 @@
-//! Builds an index from keys in ascending order.
+//! Builds a trie index from keys that arrive in ascending order.
 
 use super::code::TrieCodes;
 use super::encode::{BucketKeys, TrieEncoder};
@@ -9,9 +9,9 @@ use super::shape::{MAX_BUCKET_KEYS, MAX_BUCKETS, TrieShape};
 use crate::bits::{BitWriter, take};
 use crate::{Error, Result};
 
-/// Builds an index while the owner writes its items in key order.
+/// Builds an index while the caller writes its items in key order.
 ///
-/// Memory: the index, 16 bytes per bucket, and one bucket's keys.
+/// It needs memory for the index, for 16 bytes per bucket, and for the keys of one bucket.
 ///
 /// ```
 /// use alluvium_filters::trie::{TrieIndexBuilder, TrieCodes, TrieIndex, TrieShape, key_of};
@@ -32,20 +32,21 @@ pub struct TrieIndexBuilder<'c> {
     buckets: u64,
     starts: Vec<BucketOffset>,
     out: BitWriter,
-    /// Keys of the bucket being filled, whose number is the length of `starts`.
+    /// Keys of the bucket that is being filled. The number of this bucket is the length of
+    /// `starts`.
     bucket: BucketKeys,
     keys: u64,
     last: Vec<u8>,
 }
 
 impl<'c> TrieIndexBuilder<'c> {
-    /// Starts an index with a number of buckets, as computed by [`TrieShape::buckets`].
+    /// Starts an index with `buckets` buckets. [`TrieShape::buckets`] computes this number.
     ///
     /// # Errors
-    /// [`Error::Shape`] if a number is out of range.
+    /// [`Error::Shape`] if a parameter is out of range.
     ///
     /// # Panics
-    /// If the codes have another `hmax`.
+    /// If the codes were created for another `hmax`.
     pub fn new(codes: &'c TrieCodes, shape: TrieShape, buckets: u64) -> Result<TrieIndexBuilder<'c>> {
         shape.verify()?;
         if !(1..=MAX_BUCKETS).contains(&buckets) {
@@ -68,11 +69,11 @@ impl<'c> TrieIndexBuilder<'c> {
     /// Adds the next key.
     ///
     /// # Errors
-    /// [`Error::Order`] if the key is not greater than the previous one; [`Error::Shape`] if
-    /// its bucket already has [`MAX_BUCKET_KEYS`].
+    /// [`Error::Order`] if the key is not greater than the previous key; [`Error::Shape`] if its
+    /// bucket already has [`MAX_BUCKET_KEYS`] keys.
     ///
     /// # Panics
-    /// If the key's length differs from the shape's.
+    /// If the key does not have the length that the shape requires.
     pub fn push(&mut self, key: &[u8]) -> Result<()> {
         assert_eq!(key.len(), self.shape.key_bytes as usize, "bytes of a key");
         let (bucket, bits) = KeyBits::of(key, self.buckets);
@@ -92,12 +93,13 @@ impl<'c> TrieIndexBuilder<'c> {
         Ok(())
     }
 
-    /// Copies a bucket's bits from an index of the same shape and number of buckets, if possible,
-    /// and returns whether it did. The bucket must not be started here, and its first item must
-    /// have the same offset within its block as in the other index.
+    /// Copies the bits of a bucket from another index, if that is possible. Returns whether the
+    /// bucket was copied. The other index must have the same shape and number of buckets. Copying
+    /// is possible if this bucket has no keys here yet, and if its first item has the same offset
+    /// in its block as in the other index.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if the index describes an impossible bucket.
+    /// [`Error::Damaged`] if the positions of the bucket in the other index are invalid.
     pub fn copy(&mut self, from: &TrieIndex<'_>, bucket: u64) -> Result<bool> {
         let (old, keys) = (from.part(bucket)?, self.keys);
         let shape = TrieShape {
@@ -124,13 +126,13 @@ impl<'c> TrieIndexBuilder<'c> {
         Ok(true)
     }
 
-    /// Returns the number of keys added.
+    /// Returns the number of keys that were added.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.keys
     }
 
-    /// Writes the tries of all buckets before `bucket`, which becomes the one being filled.
+    /// Writes the tries of all buckets before `bucket`. This bucket is filled next.
     fn close_until(&mut self, bucket: u64) {
         while (self.starts.len() as u64) < bucket {
             let item = self.keys - self.bucket.len() as u64;
@@ -150,7 +152,7 @@ impl<'c> TrieIndexBuilder<'c> {
         }
     }
 
-    /// Writes the remaining buckets and returns the encoded index.
+    /// Writes the remaining buckets, and returns the encoded index.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         self.close_until(self.buckets);
@@ -165,8 +167,8 @@ impl<'c> TrieIndexBuilder<'c> {
     }
 }
 
-/// Returns the logarithm of the largest group size for which all bucket starts are close enough to
-/// their group's (T5).
+/// Returns the base-2 logarithm of the largest group size that satisfies T5: all buckets of a group
+/// start close enough to the start of the group.
 pub(super) fn group_log(starts: &[BucketOffset]) -> u32 {
     let fits = |log: &u32| {
         starts.chunks(1 << log).all(|group| {
@@ -179,7 +181,7 @@ pub(super) fn group_log(starts: &[BucketOffset]) -> u32 {
     (0..=MAX_GROUP_LOG).rev().find(fits).unwrap_or(0)
 }
 
-/// Returns the error for a bucket with an impossible description.
+/// Returns the error for a bucket whose positions in the index are invalid.
 pub(super) fn damaged(bucket: u64, what: &'static str, expected: &str, found: &str) -> Error {
     FRAME.damaged(0, what, expected, format!("{found} (bucket {bucket})"))
 }

@@ -1,4 +1,4 @@
-//! Checks the invariants of an index's bytes, each rule separately.
+//! Consistency check of the bytes of a trie index, with a separate check for each rule.
 
 use super::build::group_log;
 use super::format::BucketOffset;
@@ -6,9 +6,10 @@ use super::index::{TrieIndex, not_a_trie};
 use crate::packed::{PackedViolation, wrong_checksum};
 
 impl TrieIndex<'_> {
-    /// Returns every violation in the index; empty if it is sound. Checks the checksum; that bucket
-    /// positions ascend from zero, in groups of maximum size; that every bucket has a trie that
-    /// ends where the next begins; and that zeros follow the last.
+    /// Returns every violation of the format; empty if the index is valid. Checks four rules: the
+    /// checksum is correct; the positions of buckets ascend from zero, and groups are as large as
+    /// possible; the trie of every bucket ends where the next one begins; and only zeros follow the
+    /// last trie.
     #[must_use]
     pub fn check(&self) -> Vec<PackedViolation> {
         let mut found: Vec<PackedViolation> = wrong_checksum(self.bytes).into_iter().collect();

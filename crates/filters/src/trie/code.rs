@@ -1,26 +1,29 @@
-//! The code of the number of keys that go left: Huffman for few keys, Elias-gamma for many.
+//! Codes for the number of keys that go left at a node of a trie. The code is a Huffman code for
+//! few keys, and the Elias-gamma code for many keys.
 
 use super::huffman::{MAX_WORD_BITS, PascalRows, lengths};
 use super::shape::{MAX_BUCKET_KEYS, MAX_HMAX};
 use crate::bits::{BitWriter, peek, take};
 
-/// Maximum length of a code word found by table lookup; longer words need a search.
+/// Maximum length of a code word that is decoded by a table lookup, in bits. Longer code words need
+/// a search.
 const FAST_BITS: u32 = 8;
 
-/// Maximum number of keys of a trie skipped by table lookup, and its maximum length in bits.
+/// `SMALL` is the maximum number of keys of a trie that is skipped by a table lookup, and
+/// `SMALL_BITS` is the maximum length of such a trie in bits.
 pub(super) const SMALL: u32 = 6;
 const SMALL_BITS: u32 = 12;
 
-/// Maximum number of leading zeros in an Elias-gamma code.
+/// Maximum number of leading zeros in a code word of the Elias-gamma code.
 const MAX_ZEROS: u32 = MAX_BUCKET_KEYS.ilog2() + 1;
 
 const _: () = assert!(2 * MAX_ZEROS < 57, "one load has an Elias-gamma code whole");
 const _: () = assert!(MAX_HMAX <= 1 << u8::BITS, "a symbol is a byte");
 
-/// The codes for all numbers of keys, Huffman codes up to a limit.
+/// The codes for all numbers of keys. Up to a limit, they are Huffman codes.
 ///
-/// They are computed and the same on every machine; an index stores none. Creating them takes
-/// milliseconds, so a program creates them once.
+/// The codes are computed, are the same on every machine, and are not stored in an index. Creating
+/// them takes milliseconds, so a program should create them only once.
 ///
 /// ```
 /// use alluvium_filters::trie::TrieCodes;
@@ -30,33 +33,37 @@ const _: () = assert!(MAX_HMAX <= 1 << u8::BITS, "a symbol is a byte");
 /// ```
 ///
 /// # Panics
-/// If Huffman codes are requested for more than [`MAX_HMAX`] keys.
+/// If `hmax` is greater than [`MAX_HMAX`].
 #[derive(Clone, Debug)]
 pub struct TrieCodes {
     hmax: u32,
     tables: Vec<CodeTable>,
-    /// For each number of keys and each value of [`FAST_BITS`] bits: the symbol and length of the
-    /// word that begins with them; length 0 if the word is longer.
+    /// Decoding table. For each number of keys and each value of the next [`FAST_BITS`] bits, it
+    /// has the symbol and the length of the code word with which these bits begin. The length is 0
+    /// if the code word is longer than these bits.
     fast: Vec<(u8, u8)>,
-    /// For each number of keys up to [`SMALL`] and each value of [`SMALL_BITS`] bits: the length of
-    /// the trie of a dense index that begins with them; 0 if it is longer.
+    /// Table for skipping small tries of a dense index. For each number of keys up to [`SMALL`] and
+    /// each value of the next [`SMALL_BITS`] bits, it has the length of the trie with which these
+    /// bits begin. The length is 0 if the trie is longer than these bits.
     small: Vec<u8>,
 }
 
-/// The code for one number of keys.
+/// The Huffman code for one number of keys.
 #[derive(Clone, Debug, Default)]
 struct CodeTable {
-    /// Word of each symbol, with its first bit lowest, and its length.
+    /// For each symbol, its code word, whose first bit is the lowest bit, and the length of the
+    /// code word.
     words: Vec<(u64, u8)>,
-    /// The symbols ordered by their words.
+    /// The symbols in the order of their code words.
     symbols: Vec<u8>,
-    /// For each length in use, from the shortest: the last word of that length, padded with ones
-    /// and read from its first bit down; the length; the index of the word's symbol.
+    /// For each length of code words, from the shortest to the longest: the last code word of this
+    /// length, padded with ones and with its first bit as the highest bit; the length; and the
+    /// index of the code word's symbol.
     last: Vec<(u64, u8, u32)>,
 }
 
 impl TrieCodes {
-    /// Creates the codes, with Huffman codes for up to `hmax` keys.
+    /// Creates the codes. Up to `hmax` keys, they are Huffman codes.
     #[must_use]
     pub fn new(hmax: u32) -> TrieCodes {
         assert!(
@@ -91,8 +98,9 @@ impl TrieCodes {
         tries.map(whole).collect()
     }
 
-    /// Returns the end of a trie, if it is within the first [`SMALL_BITS`]. Later bits do not
-    /// matter: a word that needs one of them ends after them, whatever its value.
+    /// Returns the bit offset at which a trie ends, if it ends within the first [`SMALL_BITS`]
+    /// bits, and `None` otherwise. The values of later bits do not matter: a code word that needs
+    /// one of them ends after the limit in any case.
     fn trie_end(&self, stream: &[u8], at: u64, keys: u32) -> Option<u64> {
         if keys < 2 {
             return Some(at);
@@ -108,8 +116,8 @@ impl TrieCodes {
         }
     }
 
-    /// Returns the length in bits of the dense trie of at most [`SMALL`] keys, if the table has it;
-    /// 0 otherwise.
+    /// Returns the length in bits of the next trie of a dense index that has at most [`SMALL`]
+    /// keys. Returns 0 if the trie is not in the table.
     #[inline]
     pub(super) fn small_trie(&self, stream: &[u8], at: u64, keys: u32) -> u32 {
         let begin = take(stream, at, SMALL_BITS) as usize;
@@ -117,14 +125,14 @@ impl TrieCodes {
         entry.copied().unwrap_or(0).into()
     }
 
-    /// Returns the maximum number of keys that are Huffman-coded.
+    /// Returns the maximum number of keys for which the code is a Huffman code.
     #[must_use]
     pub fn hmax(&self) -> u32 {
         self.hmax
     }
 
-    /// Returns the code length in bits of `left` out of `keys` keys going left. `keys` is at least
-    /// two.
+    /// Returns the length in bits of the code word which states that `left` of `keys` keys go left.
+    /// `keys` must be at least two.
     #[must_use]
     pub fn bits(&self, left: u32, keys: u32) -> u32 {
         let symbol = if left == keys { 0 } else { left };
@@ -134,7 +142,7 @@ impl TrieCodes {
         }
     }
 
-    /// Appends the code of `left` out of `keys` keys.
+    /// Appends the code word which states that `left` of `keys` keys go left.
     pub(super) fn encode(&self, out: &mut BitWriter, left: u32, keys: u32) {
         assert!(2 <= keys && left <= keys, "{left} of {keys} keys");
         let symbol = if left == keys { 0 } else { left };
@@ -149,8 +157,9 @@ impl TrieCodes {
         out.push(number ^ 1 << zeros, zeros);
     }
 
-    /// Decodes how many of `keys` keys (two or more) go left, with 0 if all go the same way, and
-    /// the length of the code. Returns `None` for an invalid code.
+    /// Decodes a code word at bit offset `at`, for a node with `keys` keys, of which there must be
+    /// at least two. Returns the number of keys that go left, which is 0 if all keys go to the same
+    /// side, and the length of the code word in bits. Returns `None` if the code word is invalid.
     #[inline]
     pub(super) fn decode(&self, stream: &[u8], at: u64, keys: u32) -> Option<(u32, u32)> {
         let bits = peek(stream, at);
@@ -163,7 +172,8 @@ impl TrieCodes {
     }
 }
 
-/// Returns the rank of `left` by likelihood: half of the keys first, then one less, one more, …
+/// Returns the rank of `left` when the possible numbers are ordered by decreasing probability: half
+/// of the keys, rounded down, has rank 0; then one more, one less, two more, two less, and so on.
 fn deviation(left: u32, keys: u32) -> u32 {
     let half = keys / 2;
     if left <= half {
@@ -173,7 +183,8 @@ fn deviation(left: u32, keys: u32) -> u32 {
     }
 }
 
-/// Decodes the Elias-gamma code of a split: the number of left keys, and the code's length in bits.
+/// Decodes a code word of the Elias-gamma code. Returns the number of keys that go left, and the
+/// length of the code word in bits.
 #[inline]
 fn gamma(bits: u64, keys: u32) -> Option<(u32, u32)> {
     let zeros = bits.trailing_zeros();
@@ -191,7 +202,8 @@ fn gamma(bits: u64, keys: u32) -> Option<(u32, u32)> {
 }
 
 impl CodeTable {
-    /// Numbers the words: shorter ones first, then lower symbols.
+    /// Assigns code words to symbols: shorter code words first, and among equal lengths lower
+    /// symbols first.
     fn new(lengths: &[u8], fast: &mut Vec<(u8, u8)>) -> CodeTable {
         let mut symbols: Vec<u8> = (0..=u8::MAX).take(lengths.len()).collect();
         symbols.sort_by_key(|&symbol| (lengths[usize::from(symbol)], symbol));
@@ -205,7 +217,7 @@ impl CodeTable {
         let fast_at = fast.len();
         fast.resize(fast_at + (1 << FAST_BITS), (0, 0));
         let entries = &mut fast[fast_at..];
-        // The next word, left-aligned in 64 bits.
+        // The code word of the next symbol, left-aligned in 64 bits.
         let mut next = 0u64;
         for (index, &symbol) in (0..).zip(&table.symbols) {
             let length = lengths[usize::from(symbol)];
@@ -226,7 +238,8 @@ impl CodeTable {
         table
     }
 
-    /// Finds a word longer than [`FAST_BITS`]. Returns its symbol and its length.
+    /// Decodes a code word that is longer than [`FAST_BITS`]. Returns its symbol and its length, or
+    /// `None` if it is invalid.
     #[cold]
     fn search(&self, bits: u64) -> Option<(u32, u32)> {
         let bits = bits.reverse_bits();

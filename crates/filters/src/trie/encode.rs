@@ -1,14 +1,14 @@
-//! Encodes the trie of a bucket's keys.
+//! Encodes the trie of the keys in a bucket.
 
 use super::code::TrieCodes;
 use super::key::bit;
 use crate::bits::BitWriter;
 
-/// The keys of a bucket in ascending order.
+/// The keys of a bucket, in ascending order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BucketKeys {
     fractions: Vec<u64>,
-    /// The remaining bytes of each key, concatenated.
+    /// For all keys, the bytes that follow the first 64 bits, concatenated.
     rests: Vec<u8>,
     rest_bytes: usize,
 }
@@ -36,7 +36,8 @@ impl BucketKeys {
         self.rests.clear();
     }
 
-    /// Returns the index of the first key in a range that goes right; all earlier ones go left.
+    /// Returns the index of the first key in a range that goes right at `depth`. All keys before it
+    /// go left.
     fn split(&self, begin: usize, end: usize, depth: u32) -> usize {
         let (mut low, mut high) = (begin, end);
         while low < high {
@@ -57,17 +58,18 @@ pub(super) struct TrieEncoder<'a> {
     pub(super) codes: &'a TrieCodes,
     pub(super) keys: &'a BucketKeys,
     pub(super) block_items: u32,
-    /// Maximum depth of a trie.
+    /// Maximum depth of a trie, which is the number of bits in a key.
     pub(super) key_bits: u32,
 }
 
 impl TrieEncoder<'_> {
-    /// Appends the trie of all keys. The first key's item has offset `into_block` in its block.
+    /// Appends the trie of all keys. `into_block` is the offset of the first key's item in its
+    /// block.
     pub(super) fn encode(&self, out: &mut BitWriter, into_block: u32) {
         self.subtrie(out, 0, self.keys.len(), 0, into_block);
     }
 
-    /// Appends the trie of a range of keys with equal bits above `depth`.
+    /// Appends the trie of a range of keys, which have the same bits above `depth`.
     fn subtrie(&self, out: &mut BitWriter, begin: usize, end: usize, depth: u32, into_block: u32) {
         let (mut begin, mut depth, mut into_block) = (begin, depth, into_block);
         while into_block + (end - begin) as u32 > self.block_items.max(1) {

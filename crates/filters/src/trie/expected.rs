@@ -1,14 +1,15 @@
-//! Computes the expected bits per key of an index before it is built.
+//! Computes the expected number of bits per key of an index that has not been built.
 
 use super::code::TrieCodes;
 use super::format::MAX_GROUP_LOG;
 
 impl TrieCodes {
-    /// Returns the expected length of a trie in bits, for each number of keys up to `most`.
+    /// Returns the expected length of a trie in bits, for each number of keys from 0 to `most`.
     ///
-    /// A trie of n keys has `E[n] = Σ p(s) · (bits(s, n) + E[s] + E[n - s])` bits, summed over the
-    /// number `s` of keys that go left, which is binomially distributed. The equation is solved for
-    /// `E[n]`, which occurs in two terms of the sum.
+    /// A trie of n keys has an expected length of `E[n] = Σ p(s) · (bits(s, n) + E[s] + E[n - s])`
+    /// bits. The sum is over the number `s` of keys that go left, which has a binomial
+    /// distribution. `E[n]` itself occurs in two terms of the sum, so the equation is solved for
+    /// `E[n]`.
     ///
     /// ```
     /// use alluvium_filters::trie::TrieCodes;
@@ -20,13 +21,14 @@ impl TrieCodes {
         self.expected_sparse_bits(most, 1).swap_remove(0)
     }
 
-    /// Returns the expected length in bits of a trie of a sparse index, for each offset of the
-    /// first item in its block and each number of keys up to `most`.
+    /// Returns the expected length in bits of a trie in a sparse index. The result has a list for
+    /// each offset of the first item in its block, and each list has an element for each number of
+    /// keys from 0 to `most`.
     #[must_use]
     pub fn expected_sparse_bits(&self, most: u32, block_items: u32) -> Vec<Vec<f64>> {
         let blocks = block_items as usize;
         let mut bits = vec![vec![0.0; most as usize + 1]; blocks];
-        // Probabilities of the number of keys that go left.
+        // `row` has the probability of each number of keys that go left.
         let mut row = vec![1.0f64];
         for keys in 1..=most {
             row.push(0.0);
@@ -43,7 +45,8 @@ impl TrieCodes {
         bits
     }
 
-    /// Returns the expected length of a trie, given those of all smaller tries.
+    /// Returns the expected length of a trie in bits, given the expected lengths of all smaller
+    /// tries.
     fn expected(&self, bits: &[Vec<f64>], row: &[f64], into_block: usize) -> f64 {
         let keys = row.len() - 1;
         let mut sum = 0.0;
@@ -57,8 +60,9 @@ impl TrieCodes {
         sum / (1.0 - row[0] - row[keys])
     }
 
-    /// Returns the expected bits per key of a dense index, including the positions of buckets, for
-    /// an average of `keys_per_bucket` keys per bucket; their number is Poisson distributed.
+    /// Returns the expected number of bits per key in a dense index, including the positions of
+    /// buckets. The number of keys in a bucket is assumed to have a Poisson distribution with a
+    /// mean of `keys_per_bucket`.
     #[must_use]
     pub fn expected_bits_per_key(&self, keys_per_bucket: u32) -> f64 {
         let mean = f64::from(keys_per_bucket);

@@ -1,4 +1,4 @@
-//! The format of a trie index, version 1. Integers are little-endian, except for the heads of keys.
+//! Encoding of a trie index, version 1. Integers are little-endian, except for the heads of keys.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -16,7 +16,7 @@
 //!  … + n     8  XXH3-64 of everything before
 //! ```
 //!
-//! A group; the last one has the remaining buckets:
+//! A group is encoded as follows. The last group has the remaining buckets:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -26,11 +26,12 @@
 //!               before it (2), less those of the group
 //! ```
 //!
-//! A bucket's bits and items end where those of the next begin. A trie of `n` keys whose first item
-//! has offset `r` in its block is empty if `r + n` is at most the number of items per block.
-//! Otherwise it is the code of the number of keys that go left, followed by the left and the right
-//! trie unless all keys go the same way. `huffman.rs` and `code.rs` define the codes; a test there
-//! fixes them.
+//! The bits and the items of a bucket end where those of the next bucket begin. A trie of `n` keys
+//! whose first item has offset `r` in its block is empty if `r + n` is at most the number of items
+//! per block. Otherwise it consists of the code word of the number of keys that go left, followed
+//! by the left trie and the right trie. If all keys go to the same side, there is only one trie
+//! after the code word. `huffman.rs` and `code.rs` define the codes, and a test there ensures that
+//! they do not change.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::shape::{MAX_BUCKETS, TrieShape};
@@ -45,20 +46,22 @@ pub(super) const FRAME: PackedFrame = PackedFrame {
     version: 1,
 };
 
-/// Maximum logarithm of the number of buckets in a group.
+/// Maximum base-2 logarithm of the number of buckets in a group.
 pub(super) const MAX_GROUP_LOG: u32 = 10;
 
 const HEADER_BYTES: u64 = 40;
 const GROUP_BYTES: u64 = 16;
 const BUCKET_BYTES: u64 = 4;
 
-/// Returns a hash as a key: its bytes in big-endian order, so that keys sort like hashes.
+/// Returns a hash as a key. Its bytes are in big-endian order, so that keys have the same order as
+/// hashes.
 #[must_use]
 pub fn key_of(hash: u64) -> [u8; 8] {
     hash.to_be_bytes()
 }
 
-/// Returns the first 64 bits of a key as a number with the same order, and the remaining bytes.
+/// Splits a key. Returns its first 64 bits as a number, which has the same order as the key, and
+/// its remaining bytes.
 #[inline]
 pub(super) fn head(key: &[u8]) -> (u64, &[u8]) {
     let split = key.split_first_chunk();
@@ -75,16 +78,16 @@ pub(super) struct TrieIndexHeader {
     pub(super) bits: u64,
 }
 
-/// The start of a bucket.
+/// Positions at which a bucket starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BucketOffset {
-    /// Bit offset of its trie.
+    /// Offset of the bucket's trie in the bit stream.
     pub(super) bit: u64,
-    /// Number of items in earlier buckets.
+    /// Number of items in all earlier buckets.
     pub(super) item: u64,
 }
 
-/// Encodes an index from its bucket starts and the bytes of its stream.
+/// Encodes an index from its header, the starts of its buckets, and the bytes of its bit stream.
 pub(super) fn encode(header: &TrieIndexHeader, starts: &[BucketOffset], stream: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(stream.len() + starts.len() * 5 + 64);
     let shape = &header.shape;
@@ -112,7 +115,7 @@ pub(super) fn encode(header: &TrieIndexHeader, starts: &[BucketOffset], stream: 
 }
 
 impl TrieIndexHeader {
-    /// Reads the header and checks it against the number of bytes.
+    /// Reads the header and checks that the number of bytes matches it.
     pub(super) fn read(bytes: &[u8]) -> Result<TrieIndexHeader> {
         let (group_log, hmax, [key_bytes, block_items], [keys, buckets, bits]) =
             FRAME.open(bytes, |reader| {
@@ -150,7 +153,7 @@ impl TrieIndexHeader {
         Ok(header)
     }
 
-    /// Returns the length of the index in bytes, or `None` if it exceeds the address space.
+    /// Returns the length of the whole index in bytes, or `None` if it exceeds the address space.
     fn len(&self) -> Option<u64> {
         let stream = (self.bits.div_ceil(64))
             .checked_mul(8)?
@@ -158,7 +161,7 @@ impl TrieIndexHeader {
         self.stream_at().checked_add(stream)?.checked_add(CHECKSUM_BYTES)
     }
 
-    /// Returns the offset of the bit stream.
+    /// Returns the byte offset at which the bit stream begins.
     fn stream_at(&self) -> u64 {
         let groups = self.buckets.div_ceil(1 << self.group_log);
         HEADER_BYTES + groups * GROUP_BYTES + self.buckets * BUCKET_BYTES
@@ -170,8 +173,8 @@ impl TrieIndexHeader {
         bytes.get(self.stream_at() as usize..end).unwrap_or_default()
     }
 
-    /// Returns the start of a bucket. For the number of buckets, returns the end of the last one;
-    /// `None` beyond that.
+    /// Returns the positions at which a bucket starts. If `bucket` is the number of buckets,
+    /// returns the end of the last bucket. Returns `None` for greater numbers.
     #[inline]
     pub(super) fn start(&self, bytes: &[u8], bucket: u64) -> Option<BucketOffset> {
         if bucket >= self.buckets {
@@ -192,7 +195,7 @@ impl TrieIndexHeader {
         })
     }
 
-    /// Returns whether all bits after the last trie are zero.
+    /// Returns whether only zeros follow the last trie.
     pub(super) fn is_zero_behind(&self, bytes: &[u8]) -> bool {
         let stream = self.stream(bytes);
         (self.bits..stream.len() as u64 * 8).all(|bit| take(stream, bit, 1) == 0)
@@ -214,8 +217,9 @@ mod tests {
     fn the_bytes_of_an_index_are_these() {
         let codes = TrieCodes::new(64);
         let mut builder = TrieIndexBuilder::new(&codes, TrieShape::new(9), 2).unwrap();
-        // Bucket 0: three keys, one going left, the others differing in their second bit. Bucket 1:
-        // two keys that differ in the first bit of their last byte, 64 levels down.
+        // Bucket 0 has three keys: one goes left, and the other two differ in their second bit.
+        // Bucket 1 has two keys that differ in the first bit of their last byte, which is 64 levels
+        // below the root.
         for key in [[0x10u8, 0], [0x40, 0], [0x60, 0], [0x80, 0], [0x80, 0x80]] {
             let mut bytes = [0; 9];
             bytes[0] = key[0];
@@ -229,7 +233,8 @@ mod tests {
         ]);
         expected.extend([0; 16]);
         expected.extend([0, 0, 0, 0, 3, 0, 3, 0]);
-        // 1 of 3 is "11", 1 of 2 is "1"; then 64 times "0" for all of 2, and "1" for 1 of 2.
+        // The code word for 1 of 3 keys is "11", and that for 1 of 2 keys is "1". Then 64 times "0"
+        // follows for all of 2 keys, and "1" for 1 of 2 keys.
         expected.extend([0b111, 0, 0, 0, 0, 0, 0, 0, 0b1000, 0, 0, 0, 0, 0, 0, 0]);
         expected.extend([0; TAIL_BYTES]);
         expected.extend(checksum(&expected).to_le_bytes());

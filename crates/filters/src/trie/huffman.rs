@@ -1,21 +1,22 @@
-//! Huffman codes of Binomial(C, ½). They use integer arithmetic only, so they are the same on every
-//! machine.
+//! Huffman codes for the distribution Binomial(C, ½). They are computed only with integers, so they
+//! are the same on every machine.
 
-/// Maximum length of a code word in bits: one load of a stream contains a whole word.
+/// Maximum length of a code word in bits. One load of a stream contains a whole code word.
 pub(super) const MAX_WORD_BITS: u32 = 56;
 
-/// Number of bits of the weights' sum. Symbols rarer than one in 2^44 have weight one, which bounds
-/// the length of their words.
+/// Base-2 logarithm of the sum of all weights. A symbol that is rarer than one in 2^44 has weight
+/// one, which limits the length of its code word.
 const WEIGHT_BITS: u32 = 44;
 
-/// Rows of Pascal's triangle, each scaled to a sum of 2^60 except for rounding.
+/// Generator of the rows of Pascal's triangle. Each row is scaled so that its sum is 2^60, except
+/// for rounding.
 pub(super) struct PascalRows {
     keys: usize,
     row: Vec<u64>,
 }
 
 impl PascalRows {
-    /// Starts before the row of one key.
+    /// Starts before the row for one key.
     pub(super) fn new() -> PascalRows {
         PascalRows {
             keys: 0,
@@ -23,7 +24,8 @@ impl PascalRows {
         }
     }
 
-    /// Advances to the row of one more key: the distribution of the number of keys that go left.
+    /// Advances to the row for one more key. The row is the distribution of the number of keys that
+    /// go left.
     pub(super) fn advance(&mut self) {
         self.keys += 1;
         self.row.push(0);
@@ -33,7 +35,8 @@ impl PascalRows {
         self.row[0] /= 2;
     }
 
-    /// Returns the weights of the symbols: 0 for "all keys go the same way", and 1 to C - 1.
+    /// Returns the weights of the symbols. Symbol 0 means that all keys go to the same side, and
+    /// symbols 1 to C - 1 are the number of keys that go left.
     pub(super) fn weights(&self) -> Vec<u64> {
         let scaled = |weight: u64| (weight >> (60 - WEIGHT_BITS)).max(1);
         let all = scaled(self.row[0]) + scaled(self.row[0]);
@@ -42,14 +45,15 @@ impl PascalRows {
     }
 }
 
-/// Returns the code word length of each symbol in bits. The two lightest nodes are joined
-/// repeatedly; among equal weights, symbols precede joined nodes and lower symbols precede higher
-/// ones.
+/// Returns the length of the code word of each symbol, in bits. The two nodes with the lowest
+/// weights are joined repeatedly. Among equal weights, symbols come before joined nodes, and lower
+/// symbols come before higher ones.
 pub(super) fn lengths(weights: &[u64]) -> Vec<u8> {
     let mut leaves: Vec<usize> = (0..weights.len()).collect();
     leaves.sort_by_key(|&symbol| (weights[symbol], symbol));
-    // Nodes are numbered: the leaves in ascending order of weight, then joined nodes, whose weights
-    // ascend automatically.
+    // Nodes are numbered: first the leaves in ascending order of their weights, then the joined
+    // nodes. The weights of joined nodes are ascending because of the order in which they are
+    // created.
     let mut heavy: Vec<u64> = leaves.iter().map(|&symbol| weights[symbol]).collect();
     let mut parents = vec![0; weights.len()];
     let (mut next_leaf, mut next_joined) = (0, weights.len());
@@ -110,7 +114,8 @@ mod tests {
         for (a, b) in (0..40).flat_map(|a| (0..40).map(move |b| (a, b))) {
             assert!(weights[a] <= weights[b] || lengths[a] <= lengths[b], "{a} {b}");
         }
-        // The cost of a Huffman tree is the sum of its joined nodes, however ties are broken.
+        // The cost of a Huffman tree is the sum of the weights of its joined nodes. It does not
+        // depend on how ties are resolved.
         let mut heap: std::collections::BinaryHeap<_> =
             weights.iter().map(|&weight| std::cmp::Reverse(weight)).collect();
         let mut cost = 0;

@@ -1,4 +1,4 @@
-//! A trie index in bytes: looks up keys.
+//! Lookups in a trie index.
 
 use super::build::damaged;
 use super::code::TrieCodes;
@@ -10,7 +10,7 @@ use crate::{Error, Result};
 use alluvium_base::prefetch;
 use std::ops::Range;
 
-/// A trie index in bytes. Any number of threads may look up keys concurrently.
+/// A trie index whose bytes are in memory. Any number of threads may look up keys concurrently.
 #[derive(Clone, Copy, Debug)]
 pub struct TrieIndex<'a> {
     codes: &'a TrieCodes,
@@ -19,8 +19,8 @@ pub struct TrieIndex<'a> {
     stream: &'a [u8],
 }
 
-/// A bucket's description in an index: its number of keys, the index of the first, and the position
-/// of its trie's bits.
+/// The bits and the items of a bucket: the bit offsets at which its trie begins and ends, the index
+/// of its first item, and the number of its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BucketSpan {
     pub(super) bit: u64,
@@ -30,7 +30,8 @@ pub(super) struct BucketSpan {
 }
 
 impl<'a> TrieIndex<'a> {
-    /// Returns the `hmax` of an index, which determines the codes for opening it.
+    /// Returns the `hmax` of an encoded index. The caller must create the codes for this number
+    /// before it opens the index.
     ///
     /// # Errors
     /// [`Error::Damaged`] if the bytes are not an index.
@@ -38,12 +39,12 @@ impl<'a> TrieIndex<'a> {
         Ok(TrieIndexHeader::read(bytes)?.shape.hmax)
     }
 
-    /// Opens an index of keys of `key_bytes` bytes: reads its header and checks the number of
-    /// bytes. [`TrieIndex::check`] verifies the checksum.
+    /// Opens an index of keys of `key_bytes` bytes by reading its header and checking that the
+    /// number of bytes matches it. The checksum is verified only by [`TrieIndex::check`].
     ///
     /// # Errors
-    /// [`Error::Damaged`] if the header is invalid, or the length or the key length is wrong;
-    /// [`Error::Shape`] if the codes have another `hmax`.
+    /// [`Error::Damaged`] if the header, the length or the key length is wrong; [`Error::Shape`] if
+    /// the codes were created for another `hmax`.
     pub fn open(codes: &'a TrieCodes, key_bytes: u32, bytes: &'a [u8]) -> Result<TrieIndex<'a>> {
         let header = TrieIndexHeader::read(bytes)?;
         if header.shape.key_bytes != key_bytes {
@@ -62,7 +63,8 @@ impl<'a> TrieIndex<'a> {
         })
     }
 
-    /// Returns the shape of the index; the average number of keys per bucket is rounded down.
+    /// Returns the shape of the index. Its average number of keys per bucket is computed from the
+    /// index and rounded down.
     #[must_use]
     pub fn shape(&self) -> TrieShape {
         let average = self.header.keys / self.header.buckets;
@@ -72,7 +74,7 @@ impl<'a> TrieIndex<'a> {
         }
     }
 
-    /// Returns the number of keys.
+    /// Returns the number of keys in the index.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.header.keys
@@ -84,46 +86,47 @@ impl<'a> TrieIndex<'a> {
         self.header.buckets
     }
 
-    /// Returns the length of all tries in bits, without the positions of buckets.
+    /// Returns the total length of all tries in bits, without the positions of buckets.
     #[must_use]
     pub fn trie_bits(&self) -> u64 {
         self.header.bits
     }
 
-    /// Returns the bucket of a key.
+    /// Returns the number of the bucket to which a key belongs.
     ///
     /// # Panics
-    /// If the key's length differs from the shape's.
+    /// If the key does not have the length that the shape requires.
     #[must_use]
     pub fn bucket_of(&self, key: &[u8]) -> u64 {
         self.split(key).0
     }
 
-    /// Returns the range of a bucket's items.
+    /// Returns the indexes of the items in a bucket, as a range.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if the index describes an impossible bucket.
+    /// [`Error::Damaged`] if the positions of the bucket are invalid.
     pub fn items(&self, bucket: u64) -> Result<Range<u64>> {
         let part = self.part(bucket)?;
         Ok(part.item..part.item + u64::from(part.keys))
     }
 
-    /// Prefetches the first bytes that a lookup of this key reads.
+    /// Prefetches the first bytes of the trie that a lookup of this key reads.
     pub fn prefetch(&self, key: &[u8]) {
         if let Some(start) = self.header.start(self.bytes, self.split(key).0) {
             prefetch(self.stream, (start.bit / 8) as usize);
         }
     }
 
-    /// Returns the position of a key if it is present: the index of its item in a dense index, the
-    /// number of its block in a sparse one. Returns `None` if its bucket is empty. An absent key
-    /// leads to an arbitrary item or block of its bucket, so the owner must compare keys.
+    /// Returns the location of a key, provided that the key is present. In a dense index, it is the
+    /// index of the key's item; in a sparse index, it is the number of the key's block. Returns
+    /// `None` if the bucket of the key is empty. If the key is absent, the result is an arbitrary
+    /// item or block of the bucket, so the caller must compare keys.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if the bucket's trie is invalid.
+    /// [`Error::Damaged`] if the trie of the bucket is invalid.
     ///
     /// # Panics
-    /// If the key's length differs from the shape's.
+    /// If the key does not have the length that the shape requires.
     pub fn lookup(&self, key: &[u8]) -> Result<Option<u64>> {
         let (bucket, bits) = self.split(key);
         let part = self.part(bucket)?;
@@ -157,7 +160,7 @@ impl<'a> TrieIndex<'a> {
         self.stream
     }
 
-    /// Returns a bucket's description, after checking that it is possible.
+    /// Returns the bits and the items of a bucket, after checking that they are in range.
     #[inline]
     pub(super) fn part(&self, bucket: u64) -> Result<BucketSpan> {
         let starts = (
@@ -188,7 +191,7 @@ impl<'a> TrieIndex<'a> {
     }
 }
 
-/// Returns the error for bits that are not a valid trie.
+/// Returns the error for a bucket whose bits are not a valid trie.
 pub(super) fn not_a_trie(bucket: u64, bad: TrieFault) -> Error {
     let found = match bad {
         TrieFault::Word => "an invalid code word, or none",

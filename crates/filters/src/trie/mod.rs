@@ -1,20 +1,21 @@
-//! Entropy-coded tries: map a key to its position in a sorted store, with 2.5 bits per key.
+//! Entropy-coded tries. They map a key to its position in a sorted store, and need 2.5 bits per
+//! key.
 //!
-//! *Scope*: how sorted hashed keys are split into buckets and their tries coded; how a lookup
-//! decodes a trie; the format of an index; the expected number of bits.
+//! *Scope*: how sorted, hashed keys are divided into buckets, and how the trie of a bucket is
+//! encoded; how a lookup decodes a trie; the format of an index; the expected number of bits.
 //!
 //! *Must not depend on*: values; the location of items or blocks; whether a requested key is
 //! present. The owner reads the item or block and compares the key.
 //!
-//! Lim, "Resource-Efficient Data-Intensive System Designs for High Performance and Capacity",
-//! 2015, sections 2.3 and 3.3; Lim, Andersen and Kaminsky, "Practical Batch-Updatable External
-//! Hashing with Sorting" (ALENEX 2013).
+//! Sources: Lim, "Resource-Efficient Data-Intensive System Designs for High Performance and
+//! Capacity", 2015, sections 2.3 and 3.3; Lim, Andersen and Kaminsky, "Practical Batch-Updatable
+//! External Hashing with Sorting" (ALENEX 2013).
 //!
 //! # How it works
 //!
-//! The shortest distinguishing prefixes of the keys form a binary trie. A lookup needs only the
-//! number of a node's keys that go left, so a trie is written as that number, then the left
-//! subtrie, then the right one. Tries of zero or one keys are empty:
+//! The shortest prefixes that distinguish the keys form a binary trie. For each node, a lookup
+//! needs only the number of keys that go left. A trie is therefore written as this number, followed
+//! by the left subtrie and the right subtrie. A trie of no key or of one key is empty:
 //!
 //! ```text
 //! 000 001 01 100 1010 1011 110 111        8 keys: 3 start with 0
@@ -23,24 +24,26 @@
 //!                    3 of 5 go left, as the key; 1 of 3 goes left, as the key: index 3
 //! ```
 //!
-//! Keys are hashed, so the number of C keys that go left follows Binomial(C, ½). Its Huffman codes
-//! are computed, not stored. If all keys go the same way, one code word represents both "all left"
-//! and "all right": a lookup skips a bit of its key without checking it, and present keys are still
-//! found.
+//! Keys are hashed, so the number of keys that go left, out of C keys, has the distribution
+//! Binomial(C, ½). The Huffman codes of this distribution are computed and not stored. A single
+//! code word stands for both cases in which all keys go to the same side. At such a node, a lookup
+//! skips a bit of its key without checking it, and keys that are present are still found.
 //!
-//! In a *sparse* index a lookup finds a block of several items: a subtrie whose items are in one
-//! block is empty.
+//! In a *sparse* index, a lookup finds a block of several items, not a single item. Therefore a
+//! subtrie is empty if all of its items are in one block.
 //!
 //! # Invariants
 //!
-//! - **T1** A lookup of a present key returns its item's index or its block, and reads one bucket's
-//!   bits.
-//! - **T2** The bytes depend only on the keys, the shape and the number of buckets, not on whether
-//!   the index was built at once or by updates.
+//! - **T1** A lookup of a key that is present returns the index of its item, or its block. It reads
+//!   the bits of only one bucket.
+//! - **T2** The bytes depend only on the keys, the shape and the number of buckets. It does not
+//!   matter whether the index was built at once or by updates.
 //! - **T3** A subtrie of `n` keys whose first item has offset `r` in its block has bits if and only
-//!   if `r + n` exceeds the number of items per block; a dense index has one item per block.
-//! - **T4** No trie is deeper than the number of bits in a key.
-//! - **T5** The position and the first item of a bucket exceed its group's by at most 65,535.
+//!   if `r + n` is greater than the number of items per block. A dense index has one item per
+//!   block.
+//! - **T4** The depth of a trie does not exceed the number of bits in a key.
+//! - **T5** The bit offset and the first item of a bucket exceed those of its group by at most
+//!   65,535.
 
 mod build;
 mod check;

@@ -1,32 +1,35 @@
-//! The parameters of an index, chosen before it is built.
+//! Parameters of a trie index, which are chosen before it is built.
 
 use crate::{Error, Result};
 
-/// Default average number of keys per bucket: a compromise between size and lookup time.
+/// Default average number of keys in a bucket. It is a compromise between the size of the index and
+/// the time of a lookup.
 pub const DEFAULT_KEYS_PER_BUCKET: u32 = 256;
 
-/// Default maximum number of keys of a Huffman-coded trie.
+/// Default maximum number of keys up to which a trie is Huffman-coded.
 pub const DEFAULT_HMAX: u32 = 64;
 
-/// Maximum number of keys of a Huffman-coded trie: a symbol is a byte.
+/// Largest permitted value of `hmax`. The reason for the limit is that a symbol is stored in a
+/// byte.
 pub const MAX_HMAX: u32 = 256;
 
-/// Maximum length of a key in bytes.
+/// Maximum length of a key, in bytes.
 pub const MAX_KEY_BYTES: u32 = 64;
 
-/// Minimum length of a key in bytes: the bucket is computed from them.
+/// Minimum length of a key, in bytes. The bucket is computed from these bytes.
 pub(super) const MIN_KEY_BYTES: u32 = 8;
 
-/// Maximum number of keys in a bucket: the Elias-gamma code of their number fits one load.
+/// Maximum number of keys in a bucket. The Elias-gamma code of a number of keys then fits into one
+/// load.
 pub const MAX_BUCKET_KEYS: u32 = 1 << 26;
 
-/// Maximum number of buckets; their positions alone then have 16 GiB.
+/// Maximum number of buckets. The positions of this many buckets occupy 16 GiB.
 pub(super) const MAX_BUCKETS: u64 = 1 << 32;
 
 /// Maximum number of items in a block.
 pub(super) const MAX_BLOCK_ITEMS: u32 = 1 << 20;
 
-/// The parameters of an index.
+/// Parameters of a trie index.
 ///
 /// ```
 /// use alluvium_filters::trie::TrieShape;
@@ -37,19 +40,20 @@ pub(super) const MAX_BLOCK_ITEMS: u32 = 1 << 20;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrieShape {
-    /// Length of a hashed key in bytes, 8 to [`MAX_KEY_BYTES`].
+    /// Length of a hashed key in bytes, from 8 to [`MAX_KEY_BYTES`].
     pub key_bytes: u32,
-    /// Tries of up to this number of keys are Huffman-coded, larger ones Elias-gamma-coded. 1 to
-    /// [`MAX_HMAX`].
+    /// Maximum number of keys up to which a trie is Huffman-coded, from 1 to [`MAX_HMAX`]. Larger
+    /// tries use the Elias-gamma code.
     pub hmax: u32,
-    /// Items per block: a lookup finds an item if this is 1, and a block of items otherwise.
+    /// Number of items in a block. If it is 1, a lookup finds an item; otherwise it finds a block
+    /// of items.
     pub block_items: u32,
-    /// Average number of keys per bucket.
+    /// Average number of keys in a bucket.
     pub keys_per_bucket: u32,
 }
 
 impl TrieShape {
-    /// Creates the default shape for keys of `key_bytes` bytes: a dense index.
+    /// Creates the default parameters of a dense index for keys of `key_bytes` bytes.
     #[must_use]
     pub fn new(key_bytes: u32) -> TrieShape {
         TrieShape {
@@ -60,14 +64,14 @@ impl TrieShape {
         }
     }
 
-    /// Returns the number of buckets for a number of keys.
+    /// Returns the number of buckets that an index of `keys` keys should have.
     #[must_use]
     pub fn buckets(&self, keys: u64) -> u64 {
         let each = u64::from(self.keys_per_bucket.max(1));
         ((keys + each / 2) / each).clamp(1, MAX_BUCKETS)
     }
 
-    /// Returns the number of bits in a key: the maximum depth of a trie.
+    /// Returns the number of bits in a key, which is the maximum depth of a trie.
     pub(super) fn key_bits(&self) -> u32 {
         self.key_bytes * 8
     }

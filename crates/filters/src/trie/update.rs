@@ -1,5 +1,5 @@
-//! Batch updates: merges sorted keys with sorted changes, and derives an index from its
-//! predecessor.
+//! Batch updates: merges sorted keys with a sorted batch of changes, and computes the new index
+//! from the old one.
 
 use super::build::TrieIndexBuilder;
 use super::code::TrieCodes;
@@ -10,31 +10,33 @@ use std::fmt;
 use std::iter::Peekable;
 use std::ops::Range;
 
-/// The effect of a batch on a key.
+/// How a batch changes a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchChange {
-    /// The key is present afterwards, with the batch's item.
+    /// The key is present after the batch, with the item that the batch provides.
     Put,
-    /// The key is absent afterwards.
+    /// The key is absent after the batch.
     Delete,
 }
 
-/// The origin of an item in a merge.
+/// Where an item of the merged store comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemSource {
-    /// The store before the update.
+    /// The store as it was before the batch.
     Old,
     Batch,
 }
 
-/// The merge of a sorted store's keys with the sorted changes of a batch.
+/// Iterator over the keys that result from applying a sorted batch of changes to the sorted keys of
+/// a store.
 pub struct BatchMerge<O: Iterator, B: Iterator> {
     old: Peekable<O>,
     batch: Peekable<B>,
 }
 
-/// Merges the keys of a store with a batch of changes; both must be strictly ascending. For a key
-/// in both, the batch takes precedence. Deleted keys are omitted, and no tombstones remain.
+/// Merges the keys of a store with a batch of changes. Both must be strictly ascending. If a key is
+/// in both, the change in the batch takes effect. Deleted keys are left out, so no tombstones
+/// remain.
 ///
 /// ```
 /// use alluvium_filters::trie::{BatchChange, ItemSource, merge};
@@ -90,19 +92,20 @@ where
 }
 
 impl TrieIndex<'_> {
-    /// Returns the bytes of this index after a batch of changes. They equal those of an index built
-    /// from the merged keys, with this shape and number of buckets (T2). Unchanged buckets are
-    /// copied, unless the offsets of their items in blocks change.
+    /// Returns the bytes of the index that results from applying a batch of changes to this index.
+    /// They are the same as those of an index built from the merged keys with this shape and number
+    /// of buckets (T2). Buckets without changes are copied, unless the offsets of their items in
+    /// blocks change.
     ///
-    /// `read` returns the keys of a range of items; it is called for each bucket that cannot be
+    /// `read` must return the keys of a range of items. It is called for each bucket that cannot be
     /// copied.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if this index is damaged, [`Error::Order`] if keys or changes are not
-    /// ascending, and errors of `read`.
+    /// [`Error::Damaged`] if this index is invalid; [`Error::Order`] if keys or changes are not
+    /// ascending; errors returned by `read`.
     ///
     /// # Panics
-    /// If a key's length differs from the shape's.
+    /// If a key does not have the length that the shape requires.
     pub fn update<K, E>(
         &self,
         codes: &TrieCodes,

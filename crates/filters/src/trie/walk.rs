@@ -1,33 +1,33 @@
-//! Decodes a trie: finds the item of its bucket that a key leads to.
+//! Decodes the trie of a bucket to find the item of a key.
 
 use super::code::{SMALL, TrieCodes};
 use super::key::KeyBits;
 
-/// A reader of one bucket's bits, which are not trusted.
+/// Reader of the bits of one bucket, which may be invalid.
 #[derive(Debug)]
 pub(super) struct TrieWalk<'a> {
     pub(super) codes: &'a TrieCodes,
     pub(super) stream: &'a [u8],
-    /// Current bit, and the end of the bucket's bits.
+    /// `at` is the current bit offset, and `end` is the offset at which the bits of the bucket end.
     pub(super) at: u64,
     pub(super) end: u64,
     pub(super) block_items: u32,
     pub(super) key_bits: u32,
 }
 
-/// Why a trie is invalid.
+/// The reason why a trie is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TrieFault {
-    /// A code word that encodes no number of keys, or the end of the bucket's bits.
+    /// There is no valid code word before the end of the bucket's bits.
     Word,
-    /// More levels than a key has bits.
+    /// The trie has more levels than a key has bits.
     Depth,
 }
 
 impl TrieWalk<'_> {
-    /// Finds the index of a key among `keys` (one or more) keys. The first key's item has offset
-    /// `into_block` in its block. In a sparse index, returns the index of the first item of the
-    /// key's block.
+    /// Returns the index of a key in a trie of `keys` keys, of which there must be at least one.
+    /// `into_block` is the offset of the first key's item in its block. In a sparse index, the
+    /// result is the index of the first item in the key's block.
     #[inline]
     pub(super) fn rank(&mut self, key: KeyBits<'_>, keys: u32, into_block: u32) -> Result<u32, TrieFault> {
         let (mut keys, mut into_block, mut index) = (keys, into_block, 0);
@@ -53,7 +53,7 @@ impl TrieWalk<'_> {
         Ok(index)
     }
 
-    /// Skips the trie of `keys` keys.
+    /// Skips the bits of the trie of `keys` keys.
     pub(super) fn skip(&mut self, keys: u32, into_block: u32, depth: u32) -> Result<(), TrieFault> {
         let (mut keys, mut into_block, mut depth) = (keys, into_block, depth);
         while into_block + keys > self.block_items {
@@ -61,7 +61,7 @@ impl TrieWalk<'_> {
             depth += 1;
             if left != 0 {
                 if into_block + left > self.block_items {
-                    // The depth is bounded by the key's bits (T4).
+                    // The depth of the recursion is limited by the number of bits in a key (T4).
                     self.skip(left, into_block, depth)?;
                 }
                 keys -= left;
@@ -71,8 +71,8 @@ impl TrieWalk<'_> {
         Ok(())
     }
 
-    /// Skips a trie of a dense index. Small subtries are skipped at once, without counting their
-    /// levels.
+    /// Skips the bits of a trie in a dense index. A small subtrie is skipped with one table lookup,
+    /// without counting its levels.
     fn skip_dense(&mut self, keys: u32, depth: u32) -> Result<(), TrieFault> {
         let (mut keys, mut depth) = (keys, depth);
         while keys > 1 {
@@ -114,7 +114,8 @@ impl TrieWalk<'_> {
         }
     }
 
-    /// Decodes how many of two or more keys go left; 0 if all go the same way.
+    /// Decodes how many keys go left at a node, which must have at least two keys. Returns 0 if all
+    /// keys go to the same side.
     #[inline]
     fn decode(&mut self, keys: u32, depth: u32) -> Result<u32, TrieFault> {
         if depth >= self.key_bits {
