@@ -4,7 +4,7 @@ use proptest::prelude::*;
 #[test]
 fn the_bytes_never_change() {
     let bytes = encode(8, 2, &[(0, 1), (3, 2), (3, 0), (200, 3)]);
-    // k = 6: deltas 0, 3, 0, 197 = 3 × 64 + 5.
+    // With k = 6, the differences are 0, 3, 0 and 197 = 3 × 64 + 5.
     assert_eq!(bytes[..16], [1, 8, 2, 6, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0]);
     let mut bits = StreamBitWriter::new();
     for (ones, low, payload) in [(0, 0, 1), (0, 3, 2), (0, 0, 0), (3, 5, 3)] {
@@ -37,8 +37,8 @@ fn densities_choose_the_parameter() {
 
 #[test]
 fn bits_an_entry_follow_the_density() {
-    // Lemma 2: O(1 + log 1/D) bits; Rice's code is within 1.6 bits of the entropy of a
-    // difference.
+    // Lemma 2: an entry needs O(1 + log 1/D) bits. The Rice code of a difference is within 1.6 bits
+    // of the entropy.
     let mut random = fastrand::Rng::with_seed(3);
     for (entries, universe) in [
         (1000, 30),

@@ -1,10 +1,10 @@
-//! The filter compared with a set of its hashes: hits, false positives, and size.
+//! Tests of hits, false positives and sizes. A filter is compared with the set of its hashes.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// Returns ascending hashes drawn from a seed.
+/// Returns random hashes in ascending order, generated from a seed.
 fn random(count: usize, seed: u64) -> Vec<u64> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut hashes: Vec<u64> = (0..count).map(|_| random.u64(..)).collect();
@@ -12,7 +12,8 @@ fn random(count: usize, seed: u64) -> Vec<u64> {
     hashes
 }
 
-/// Builds the filter of ascending hashes, and checks that it is sound and finds each of them (F13).
+/// Builds the filter of ascending hashes. Checks that it is valid and that it finds each of them
+/// (F13).
 fn sound(hashes: &[u64], bits: u32, known: u32) -> ListedFilter<Vec<u8>> {
     let shape = ListedShape::new(hashes.len() as u64, bits)
         .unwrap()
@@ -21,7 +22,8 @@ fn sound(hashes: &[u64], bits: u32, known: u32) -> ListedFilter<Vec<u8>> {
     let filter = ListedFilter::open(bytes).unwrap();
     assert_eq!((filter.shape(), filter.is_whole()), (shape, true));
     assert_eq!(filter.check(), []);
-    // A lookup reads the whole list of a cluster.
+    // Look up only some of the hashes if they are clustered, because a lookup reads the whole list
+    // of a bucket.
     let is_crowd = hashes
         .windows(1024)
         .any(|some| some[1023] - some[0] < u64::MAX >> 12);
@@ -35,15 +37,16 @@ fn sound(hashes: &[u64], bits: u32, known: u32) -> ListedFilter<Vec<u8>> {
 #[test]
 fn the_bytes_of_a_filter_are_these() {
     let shape = ListedShape::new(3, 4).unwrap();
-    // 48 fingerprints, from the first 8 bits of hashes: 0, 12 and 47.
+    // There are 48 possible fingerprints. Those of the hashes are 0, 12 and 47, computed from the
+    // first 8 bits.
     let bytes = encode(shape, [0, 64 << 56, 64 << 56 | 7, u64::MAX]).unwrap();
     let mut expected = b"AFLS\x01\x04\x08\0".to_vec();
     expected.extend([3, 0, 0, 0, 0, 0, 0, 0]);
     expected.extend([0, 0, 0, 0, 1, 0, 0, 0]);
     expected.extend([0; 8]);
-    // 130 bytes of bit offsets and 3 of lists.
+    // The page has 130 bytes of bit offsets and 3 bytes of lists.
     expected.extend((64 * 133u64).to_le_bytes());
-    // Differences 0, 12 = 1 · 8 + 4 and 35 = 4 · 8 + 3: 4, 5 and 8 bits.
+    // The differences are 0, 12 = 1 · 8 + 4 and 35 = 4 · 8 + 3. They need 4, 5 and 8 bits.
     expected.extend([0, 0]);
     (0..64).for_each(|_| expected.extend([17, 0]));
     let bits: u32 = 0b1_0001 << 4 | 0b0110_1111 << 9;
@@ -78,7 +81,7 @@ fn hashes_may_lie_in_any_way() {
         let filter = sound(&[one], 10, 64);
         assert!(!filter.may_hold(one ^ 1 << 62).unwrap());
     }
-    // Equal hashes, and hashes that differ only in unused bits.
+    // Test equal hashes, and hashes that differ only in bits that the filter does not use.
     for same in [0, 7 << 40, u64::MAX] {
         let filter = sound(&[same; 10_000], 10, 64);
         assert!(
@@ -86,7 +89,7 @@ fn hashes_may_lie_in_any_way() {
             "each fingerprint is listed once"
         );
     }
-    // All hashes in one bucket, in one page, in a quarter of the pages.
+    // Test hashes that are all in one bucket, in one page, or in a quarter of the pages.
     for shift in [50, 40, 36, 2] {
         for bits in [4, 10, 24] {
             let crowd: Vec<u64> = random(20_000, 3)
@@ -103,7 +106,7 @@ fn hashes_may_lie_in_any_way() {
             );
         }
     }
-    // A dense sequence in a few buckets.
+    // Test a dense sequence of hashes, which is in a few buckets.
     let dense: Vec<u64> = (0..50_000).map(|at| 9 << 60 | at << 32).collect();
     let filter = sound(&dense, 20, 64);
     assert!(!filter.may_hold(9 << 60 | 1 << 31).unwrap());
@@ -111,7 +114,7 @@ fn hashes_may_lie_in_any_way() {
 
 #[test]
 fn places_count_steps_where_hashes_crowd() {
-    // Every fingerprint of the first buckets.
+    // Add every possible fingerprint of the first buckets.
     let shape = ListedShape::new(1 << 16, 10).unwrap();
     let all = (0..1u64 << 16).map(|fingerprint| fingerprint << (64 - 26));
     let filter = ListedFilter::open(encode(shape, all.clone()).unwrap()).unwrap();
@@ -168,7 +171,7 @@ fn no_damage_of_a_filter_makes_anything_panic_and_each_is_reported() {
             for flip in [1, 0xff] {
                 let mut damaged = bytes.to_vec();
                 damaged[at] ^= flip;
-                // Also with a valid checksum.
+                // Test the damage also with a checksum that matches the damaged bytes.
                 for fits in [false, true] {
                     if fits {
                         let end = damaged.len() - 8;

@@ -9,7 +9,7 @@ use crate::bits::{BitWriter, peek, take};
 /// Number of zeros from one sample to the next.
 pub(super) const SAMPLED: u64 = 512;
 
-/// Number of bits that one load returns.
+/// Number of bits that a load returns.
 const LOAD: u32 = 57;
 
 /// Encoder that writes the two streams and the samples of an [`EliasFanoSequence`].

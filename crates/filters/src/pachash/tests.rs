@@ -1,10 +1,12 @@
-//! The index compared with a list of object positions; its size, and the blocks read unnecessarily.
+//! Tests of a block index: the blocks of each object, the size of the index, and the number of
+//! blocks that are read unnecessarily. The index is compared with a list of the positions of
+//! objects.
 
 use super::*;
 use proptest::prelude::*;
 use std::ops::Range;
 
-/// Builds an index, and returns it with the blocks of each object.
+/// Builds an index. Returns its bytes, and the range of blocks that contains each object.
 fn build(objects: &[(u64, u64)], block_bytes: u32, bins_log: u32) -> (Vec<u8>, Vec<Range<u64>>) {
     let total = objects.iter().map(|(_, bytes)| bytes).sum();
     let mut builder =
@@ -18,8 +20,8 @@ fn build(objects: &[(u64, u64)], block_bytes: u32, bins_log: u32) -> (Vec<u8>, V
     (builder.finish().unwrap(), places)
 }
 
-/// Checks the first and last block of a bin against the definition: no other block contains a byte
-/// of it.
+/// Checks that a lookup of each object returns its blocks, and no blocks except those that the
+/// definition permits.
 fn assert_holds(bytes: &[u8], objects: &[(u64, u64)], places: &[Range<u64>]) {
     let index = BlockIndex::open(bytes).unwrap();
     assert!(index.check().is_empty(), "{:?}", index.check());
@@ -31,7 +33,8 @@ fn assert_holds(bytes: &[u8], objects: &[(u64, u64)], places: &[Range<u64>]) {
             "B1: {found:?}, {place:?}"
         );
         assert!(found.end <= index.shape().blocks());
-        // At most the blocks of the bin's objects and one block before them are read.
+        // A lookup may return only the blocks that contain objects of the bin, and one block before
+        // them.
         let bin = index.shape().bin(*hash);
         let of_bin = || {
             objects
@@ -91,7 +94,8 @@ fn an_index_has_about_5_bits_a_block_and_lookups_read_one_eighth_of_a_block_in_v
             .map(|blocks| blocks.end - blocks.start)
             .sum();
         let mean = read as f64 / objects.len() as f64;
-        // One block, plus object boundaries, plus one block per bin that crosses a boundary.
+        // A lookup reads one block, plus the fraction of objects that cross a block boundary, plus
+        // one block for each bin that crosses a block boundary.
         let expected = 1.0 + 256.0 / 4096.0 + 1.0 / f64::from(1 << bins_log);
         assert!((mean - expected).abs() < 0.03, "{mean}, not {expected}");
     }
@@ -109,8 +113,8 @@ fn objects_that_begin_with_their_block_are_read_alone() {
         .map(|(hash, _)| index.blocks(*hash).unwrap())
         .map(|blocks| blocks.end - blocks.start)
         .sum();
-    // Extra blocks occur only where two objects are in the same or adjacent bins: 1.37 instead of
-    // 2.
+    // A lookup reads an extra block only if two objects are in the same bin or in adjacent bins.
+    // The average is therefore 1.37 instead of 2.
     let mean = read as f64 / objects.len() as f64;
     assert!(mean < 1.4, "{mean}");
 }

@@ -70,8 +70,8 @@ fn in_stages_bmi2<'a>(probes: &[(PageView<'a>, Fingerprint)], each: &mut impl Fn
     in_stages::<super::bits::Bmi2Bits>(probes, each);
 }
 
-/// Ring of the lookups that are between two stages. It has a separate array for each word, so that
-/// one stage can load a word while the store of another stage is still pending.
+/// Ring of the lookups that are between two stages. It has a separate array for each word, which
+/// allows a stage to load a word while the store of another stage is still pending.
 struct LookupRing {
     block: [u32; RING],
     quotient: [u32; RING],

@@ -6,7 +6,7 @@ use super::page_layout::PagePlacer;
 use super::spill::{CountedEntry, write_pages};
 use crate::{Error, FilterEntry};
 
-/// Statistics of a filter that was built.
+/// Statistics of the filter that a [`FilterBuilder`] has built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuildStats {
     /// Number of entries. An entry that occurs several times is counted several times.

@@ -78,7 +78,7 @@ use alluvium_base::checksum;
 pub(super) const HEADER_BYTES: usize = 32;
 /// Length of a block, in bytes.
 pub(super) const BLOCK_BYTES: usize = 16;
-/// Number of bytes that one load of slots reads. A page ends with this number of zero bytes, so
+/// Number of bytes that a load of slots reads. A page ends with this number of zero bytes, so
 /// that a load of the last slot stays inside the page.
 pub(super) const SLOT_LOAD_BYTES: usize = 8;
 /// Length of a spilled record, in bytes.

@@ -65,7 +65,8 @@ fn the_bytes_of_a_list_never_change() {
         [(1, 5), (1, 2), (40, 7), (63, 0)].map(|(prefix, payload)| RoutingEntry { prefix, payload });
     let (bits, list, table) = list_of(geometry, &entries);
     assert_eq!((bits, geometry.pivot_bits()), (33, 1));
-    // k = 4. 1: 0, 1000, 101. 1: 0, 0000, 010. 40 − 32: 0, 0001, 111. 23: 1 0, 1110, 000.
+    // With k = 4, the entries of prefixes 1, 1, 40 − 32 and 23 are encoded as 0, 1000, 101; 0,
+    // 0000, 010; 0, 0001, 111; and 1 0, 1110, 000.
     assert_eq!(list, [0b1010_0010, 0b0100_0000, 0b1111_0000, 0b0001_1101, 0]);
     assert_eq!(
         table,
@@ -125,7 +126,7 @@ fn every_pivot_is_read_without_the_others() {
             .part(&table[place.start as usize..place.end as usize], first, bits)
             .unwrap();
         let bytes = part.bytes();
-        // All bytes outside of the part are overwritten; the results must not change.
+        // Overwrite all bytes outside of the section. The results must not change.
         let mut alone = vec![0xa5; list.len()];
         alone[bytes.start as usize..bytes.end as usize]
             .copy_from_slice(&list[bytes.start as usize..bytes.end as usize]);
@@ -142,8 +143,8 @@ fn every_pivot_is_read_without_the_others() {
 
 #[test]
 fn a_list_takes_a_few_bits_and_its_payload_for_each_entry() {
-    // O(C log λ) bits: with λ prefixes to an entry, log λ low bits, at most 2 ones and zeros on
-    // average, the sketch, and a share of the pivot.
+    // An entry needs O(C log λ) bits. If there are λ prefixes for each entry, it has log λ low
+    // bits, at most 2 bits of unary code on average, the sketch, and its fraction of the pivot.
     for (character_bits, group) in [(1, 16), (2, 10), (4, 5), (6, 4)] {
         let (count, prefix_bits) = (1 << 14, 14 + character_bits);
         let entries = random_entries(8, count, prefix_bits, 2 * character_bits);
@@ -159,10 +160,10 @@ fn a_list_takes_a_few_bits_and_its_payload_for_each_entry() {
     }
 }
 
-/// The prefixes of a run, each with the previous run that held it.
+/// The prefixes of a run, each with the previous run that contained it.
 type Chain = Vec<(u64, Option<u32>)>;
 
-/// Adds `runs` runs of `size` keys to a routing filter with 2^`prefix_bits` prefixes.
+/// Adds `runs` runs, each with `size` keys, to a routing filter.
 fn filter_of(
     shape: RoutingArray,
     family: &FingerprintFamily,
@@ -227,7 +228,8 @@ fn chains_visit_every_run_that_holds_a_prefix_and_no_other() {
 
 #[test]
 fn false_positives_are_at_most_lambda_by_beta() {
-    // Lemma 5: the expected number of runs that hold a prefix but not the key is λ / β.
+    // Lemma 5: on average, λ / β runs contain the prefix of a key although they do not contain the
+    // key.
     let (characters, size) = (16u32, 256u32);
     let alphabet = FingerprintAlphabet::new(64, characters).unwrap();
     let family = FingerprintFamily::new(6, 64, HashIndependence::Words(16)).unwrap();
@@ -253,7 +255,8 @@ fn false_positives_are_at_most_lambda_by_beta() {
             "β = {}: {mean}, at most {bound}",
             1 << beta_bits
         );
-        // Runs that share a prefix with an absent key: 15 (1 − e^(−1/β)).
+        // The expected number of runs that contain the prefix of an absent key is 15 (1 −
+        // e^(−1/β)).
         let exact = 15.0 * (1.0 - (-1.0 / f64::from(1u32 << beta_bits)).exp());
         assert!(
             (mean / exact - 1.0).abs() < 0.15,

@@ -1,4 +1,4 @@
-//! The example of the paper, and the sizes derived from its analysis.
+//! Tests with the example of the paper, and with the sizes that its analysis predicts.
 
 use super::code::SMALL;
 use super::encode::{BucketKeys, TrieEncoder};
@@ -8,7 +8,7 @@ use super::walk::{TrieFault, TrieWalk};
 use super::*;
 use crate::bits::BitWriter;
 
-/// Returns keys of 8 bytes with these leading bits.
+/// Returns keys of 8 bytes that begin with the given bits.
 fn keys(prefixes: &[&str]) -> Vec<[u8; 8]> {
     let key = |prefix: &&str| key_of(u64::from_str_radix(prefix, 2).unwrap() << (64 - prefix.len()));
     prefixes.iter().map(key).collect()
@@ -32,7 +32,8 @@ fn the_paper_s_trie_is_3_2_1_3_1_1_1_and_10010_has_rank_3() {
     let end = out.len();
     let stream = out.finish();
     let (mut at, mut numbers) = (0, Vec::new());
-    // The numbers of keys of the subtries in writing order.
+    // Decode the numbers of keys that go left, for the subtries in the order in which they were
+    // written.
     for keys in [8, 3, 2, 5, 3, 2, 2] {
         let (left, bits) = codes.decode(&stream, at, keys).unwrap();
         numbers.push(left);
@@ -56,7 +57,7 @@ fn the_paper_s_trie_is_3_2_1_3_1_1_1_and_10010_has_rank_3() {
     assert_eq!(skipping.at, end, "skipping passes the trie and no more");
 }
 
-/// Returns sorted random keys and their index.
+/// Generates random keys. Returns them in ascending order, together with their encoded index.
 fn build(codes: &TrieCodes, shape: TrieShape, keys: u64, buckets: u64, seed: u64) -> (Vec<[u8; 8]>, Vec<u8>) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut all: Vec<[u8; 8]> = (0..keys).map(|_| key_of(random.u64(..))).collect();
@@ -128,7 +129,7 @@ fn one_word_for_all_left_and_all_right_saves_0_44_bits_a_key() {
     assert_near(bits[256] / 256.0 - merged, 0.443, 0.001);
 }
 
-/// Returns the length of the trie of some numbers, without building it.
+/// Computes the length in bits of the trie of some numbers, without building it.
 fn trie_bits(codes: &TrieCodes, all: &[u64], depth: u32) -> u32 {
     if all.len() <= 1 {
         return 0;
@@ -250,7 +251,7 @@ fn small_tries_found_at_once_end_where_decoding_them_ends() {
 #[test]
 fn a_trie_deeper_than_a_key_or_longer_than_its_bucket_is_refused() {
     let codes = TrieCodes::new(64);
-    // For 2 keys, a zero means that both go the same way.
+    // For a node with 2 keys, a zero bit means that both keys go to the same side.
     let stream = [0; 64];
     let walk = |end, key_bits| TrieWalk {
         codes: &codes,

@@ -236,11 +236,13 @@ impl MergePolicyInput {
 
 /// Chooses the next merge. Returns `None` if no merge is due.
 ///
-/// Hash stores are joined if there are so many that lookups would query too many filters.
-/// Otherwise, once enough bytes are pending, the part that has waited longest merges all of its
-/// pending hash stores. Parts are merged in turn, so the size of the data pending for a part varies
-/// between zero and 1 / `ratio` of the size of the part, and is half of the maximum on average. In
-/// a bundle, a part is merged once λ hash stores are pending.
+/// Hash stores are joined once there are [`HashedOptions::most_young`] of them, because lookups would
+/// In SILT's form, hash stores are joined once there are [`HashedOptions::most_young`] of them,
+/// because lookups would otherwise query too many filters. Otherwise, once enough bytes are
+/// pending, the part that has waited longest merges all of its pending hash stores. Parts are
+/// merged in turn, so the size of the data pending for a part varies between zero and 1 / `ratio`
+/// of the size of the part, and is half of the maximum on average. In a bundle, a part is merged
+/// once λ hash stores are pending.
 ///
 /// ```
 /// use alluvium_hashes::hashed::HashedOptions;

@@ -49,7 +49,7 @@ pub(super) enum MainLog {
     IsFull,
 }
 
-/// Maximum number of items that one append may move. Beyond this number, items are dropped even if
+/// Maximum number of items that an append may move. Beyond this number, items are dropped even if
 /// they were accessed.
 pub(super) const MOST_MOVES: u32 = 64;
 

@@ -1,12 +1,13 @@
-//! Locks the format. A change here is a change of the format: it needs a new version and a
-//! changelog entry.
+//! Ensures that the format does not change by accident. If this test must be changed, the format
+//! needs a new version and an entry in the changelog.
 
 use crate::quotient::format::*;
 use crate::quotient::{FilterBuilder, FilterGeometry, FilterShape};
 use crate::{Error, FilterEntry, Fingerprint};
 use proptest::prelude::*;
 
-/// Returns lines of 16 bytes with their offsets, omitting lines equal to the previous one.
+/// Returns a hexadecimal dump with 16 bytes per line, each with its offset. Lines that equal the
+/// previous line are omitted.
 fn dump(bytes: &[u8]) -> String {
     let lines: Vec<&[u8]> = bytes.chunks(16).collect();
     let mut text = String::new();
@@ -44,7 +45,8 @@ fn the_bytes_of_a_filter_are_these() {
         (entry(1, 0), 1_000_000),
         (entry(7000, 15), 1),
     ];
-    // Five fingerprints of 14 values in the last block, which has slots for four.
+    // Add five fingerprints with 14 values each to the last block, which has slots for only four of
+    // them.
     entries.extend((0..5).flat_map(|near| {
         (0..14)
             .rev()

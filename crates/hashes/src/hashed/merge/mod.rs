@@ -70,7 +70,7 @@ enum RunRouting {
     Trees(RoutingTree),
 }
 
-/// Number of prefixes or sketches that one slice copies from the old filter.
+/// Number of prefixes or sketches that each slice copies from the old filter.
 const TAKEN_OVER: u64 = 1 << 14;
 /// Number of list entries whose processing costs as much as one record.
 const ENTRIES: usize = 8;

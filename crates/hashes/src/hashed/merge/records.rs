@@ -19,7 +19,7 @@ use std::collections::binary_heap::PeekMut;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Number of records that one slice of copying from the old filter is charged as.
+/// Number of records that a slice is charged for copying entries from the old filter.
 const COUNTED: usize = 64;
 
 /// Sources, output and options of a merge.

@@ -1,5 +1,5 @@
-//! Long histories compared with a map: mixed operations, `ALLUVIUM_HASHED_OPERATIONS` for each
-//! form.
+//! Tests that execute long sequences of mixed operations and compare the structure with a map.
+//! `ALLUVIUM_HASHED_OPERATIONS` is the number of operations for each form of structure.
 
 use super::{
     AllocationClass, AppendOperator, Dictionary, HashedOptions, HashedStructure, LookupKey, LookupState,
@@ -11,7 +11,7 @@ use alluvium_dictionary::range::KeyRange;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Number of writes per memtable.
+/// Number of writes in each memtable.
 const WRITES: usize = 500;
 
 struct Long {
@@ -26,7 +26,7 @@ struct Long {
 
 impl Long {
     fn key(&mut self) -> Vec<u8> {
-        // Some keys are written much more often than others.
+        // Write some keys much more often than others.
         let number = match self.random.bool() {
             true => self.random.u32(..self.keys),
             false => self.random.u32(..self.keys / 50),
@@ -34,7 +34,7 @@ impl Long {
         format!("k{number:07}").into_bytes()
     }
 
-    /// Adds a message to a memtable and to the model.
+    /// Inserts a random message into a memtable and applies it to the model.
     fn say(&mut self, memtable: &Memtable) {
         self.at += 1;
         let (at, key) = (self.at, self.key());

@@ -1,4 +1,4 @@
-//! Tests of a structure against a model, on a store in memory.
+//! Tests that compare a hashed structure with a model. The store is in memory.
 
 mod bundles;
 mod collisions;
@@ -60,7 +60,7 @@ fn small(index: IndexKind) -> HashedOptions {
     }
 }
 
-/// Options with which hash stores are joined, and parts are merged only on request.
+/// Options with which hash stores are joined. Parts are merged only on request.
 fn joining(index: IndexKind) -> HashedOptions {
     HashedOptions {
         least_young: 6,
@@ -69,7 +69,7 @@ fn joining(index: IndexKind) -> HashedOptions {
     }
 }
 
-/// A bundle of arrays with its own seed of hashes.
+/// Options of a bundle of arrays that hashes keys with its own seed.
 fn bundle(lambda: u16, refined: bool) -> HashedOptions {
     HashedOptions {
         form: HashedForm::Boa { lambda, refined },
@@ -78,7 +78,7 @@ fn bundle(lambda: u16, refined: bool) -> HashedOptions {
     }
 }
 
-/// A bundle of trees.
+/// Options of a bundle of trees.
 fn grove(lambda: u16) -> HashedOptions {
     HashedOptions {
         form: HashedForm::Bot { lambda },
@@ -86,7 +86,8 @@ fn grove(lambda: u16) -> HashedOptions {
     }
 }
 
-/// All forms, with both kinds of filters, and with levels of few and of many runs.
+/// Returns options for all forms, with both kinds of filters, and with levels of few and of many
+/// runs.
 fn forms() -> Vec<HashedOptions> {
     vec![
         small(IndexKind::PaCHash),
@@ -103,7 +104,7 @@ fn forms() -> Vec<HashedOptions> {
     ]
 }
 
-/// A message. Its position in the model determines its sequence number.
+/// A message of the model. Its position in the model determines its sequence number.
 #[derive(Clone, Debug)]
 enum Said {
     Put(Vec<u8>, Vec<u8>, u64),
@@ -112,7 +113,7 @@ enum Said {
     DeleteRange(Vec<u8>, Vec<u8>),
 }
 
-/// Every commit, and the view of a reader at any of them.
+/// All commits in order. The model can compute the state that a reader sees at any of them.
 #[derive(Debug, Default)]
 struct Model {
     said: Vec<Said>,
@@ -155,7 +156,7 @@ struct Story {
     now_ms: u64,
     snapshot: u64,
     steps: Vec<Box<dyn MaintenanceStep>>,
-    /// Number of merges that have joined hash stores, before the last opening.
+    /// Number of joins of hash stores that were completed before the structure was last opened.
     joins: u64,
 }
 
@@ -205,7 +206,7 @@ impl Story {
         vec![self.random.u8(..); len]
     }
 
-    /// Adds a message to the memtable and to the model.
+    /// Inserts a random message into the memtable and appends it to the model.
     fn say(&mut self, memtable: &Memtable) -> bool {
         let at = self.model.said.len() as u64 + 1;
         let key = self.key();
@@ -291,7 +292,8 @@ impl Story {
         self.walk(&Arc::new(List(MemtableList::default())), now);
     }
 
-    /// Checks that a scan returns every key once, in hash order, also after a restart.
+    /// Checks that a scan returns every key once and in hash order, also if it is restarted in
+    /// between.
     fn walk(&mut self, memtables: &Arc<List>, at: u64) {
         let expected = self.model.at(at, self.now_ms);
         let memtables: Arc<dyn MemtableOwner> = memtables.clone();
@@ -452,7 +454,7 @@ fn nothing_remains(mut story: Story) {
     assert!(examined.reachable.is_empty(), "{:?}", examined.reachable);
 }
 
-/// The keys of layers are returned in order, in both directions.
+/// Checks that the keys of an ingest's layers are returned in order, in both directions.
 fn walks_of_layers(ingest: &dyn alluvium_dictionary::contract::BulkIngest) {
     for (direction, first) in [
         (MergeDirection::Forward, b"a0040"),
@@ -470,7 +472,8 @@ fn walks_of_layers(ingest: &dyn alluvium_dictionary::contract::BulkIngest) {
     }
 }
 
-/// A key that a layer's deleted range covers is decided, with or without operands above.
+/// Checks that a lookup of a key ends at a range delete in a layer that covers the key, with or
+/// without newer operands.
 fn ranges_decide_what_they_cover(ingest: &dyn alluvium_dictionary::contract::BulkIngest) {
     let is_decided = |key: &[u8]| {
         let mut gather = LookupState::new(MAX_SEQUENCE, 0, Some(&AppendOperator));

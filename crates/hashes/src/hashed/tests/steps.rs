@@ -1,4 +1,4 @@
-//! Discarded merges, and lookups that are pending in the middle.
+//! Tests of merges that are discarded, and of lookups that have to wait for nodes.
 
 use super::{
     AllocationClass, AppendOperator, IndexKind, LookupKey, LookupState, MAX_SEQUENCE, Memtable, Message,
@@ -51,7 +51,7 @@ fn wanted(mut story: Story) {
     story.merge(100_000);
     let before = story.hashed.stats().merges;
     assert_eq!(story.hashed.hash_store_count(), 0);
-    // Nothing is new: that its parts are written again is only wanted.
+    // There is no new data, so the parts are rewritten only because it is requested.
     assert!(story.hashed.next_step().unwrap().is_none());
     story.hashed.compact_part(b"").unwrap();
     for polls in [0, 1] {
@@ -75,8 +75,8 @@ fn a_lookup_that_waits_takes_nothing_twice() {
 
 fn takes_nothing_twice(mut story: Story) {
     let memtable = Memtable::new(1 << 20);
-    // Operands are processed before the value below them, which is separate in its own node, is
-    // loaded.
+    // A lookup processes the operands before it loads the older value, which is stored separately
+    // in its own node.
     let long = vec![b'v'; 5000];
     memtable.insert(b"key", Message::put(1, &long)).unwrap();
     for (at, operand) in [(2, b"+2"), (3, b"+3")] {
@@ -96,8 +96,8 @@ fn takes_nothing_twice(mut story: Story) {
         waits(&story, &long) > 1,
         "it waited for the leaf, and for the value"
     );
-    // The same in the output of merges: no message is folded, since a reader may be at any sequence
-    // number.
+    // The result must be the same after merges. They fold no messages, because a reader may be at
+    // any sequence number.
     story.hashed.compact_part(b"").unwrap();
     story.merge(100_000);
     assert_eq!(
@@ -110,8 +110,8 @@ fn takes_nothing_twice(mut story: Story) {
     );
 }
 
-/// Returns how often a lookup of the key is pending. It must finally return the value with the
-/// operands.
+/// Returns how often a lookup of the key is pending. Checks that it finally returns the value with
+/// both operands applied.
 fn waits(story: &Story, long: &[u8]) -> u32 {
     let reader = story.hashed.reader();
     let (mut search, mut gather) = (
@@ -159,7 +159,8 @@ fn hash_stores_that_are_joined_leave_out_what_parts_have_taken() {
             story.hashed.shared.kept.lock().wanted.fill(false);
         }
     }
-    // Three hash stores that two of four parts have merged, and two that none has.
+    // There are three hash stores that two of four parts have merged, and two that no part has
+    // merged.
     let before = story.hashed.stats();
     assert_eq!(before.hash_stores, 5);
     let young: Vec<u64> = story
@@ -196,8 +197,8 @@ fn hash_stores_that_are_joined_leave_out_what_parts_have_taken() {
 #[test]
 fn a_deleted_range_that_a_part_has_taken_does_not_come_back_by_a_join() {
     let mut story = Story::of(super::joining(IndexKind::PaCHash), 31);
-    // All keys are deleted and written again, so that only sequence numbers order them after the
-    // range delete.
+    // Delete all keys and write them again, so that only the sequence numbers tell that the records
+    // are newer than the range delete.
     let memtable = Memtable::new(1 << 20);
     let first = story.model.said.len() as u64 + 1;
     memtable.delete_range(b"key", b"kez", first).unwrap();
@@ -223,8 +224,8 @@ fn a_deleted_range_that_a_part_has_taken_does_not_come_back_by_a_join() {
     }
     story.hashed.shared.kept.lock().wanted.fill(false);
     for round in 0..8 {
-        // The hash stores have similar sizes, and the first is the smallest. Only its range delete
-        // excludes it.
+        // The hash stores have similar sizes and the first one is the smallest, so only its range
+        // delete excludes it from a join.
         let memtable = Memtable::new(1 << 20);
         for number in 0..100 {
             let key = format!("other {number:03}").into_bytes();

@@ -1,5 +1,5 @@
-//! Levels of a bundle of trees: the leaves that a search reads, the data written per leaf, and the
-//! handling of damaged lists.
+//! Tests of the levels of a bundle of trees: the leaves that a search reads, the data that is
+//! written per leaf, and the handling of damaged lists.
 
 use super::bundles::{check, get, merge, put};
 use super::{
@@ -16,7 +16,7 @@ use alluvium_dictionary::rules::OneKeyspace;
 use alluvium_storage::store::{Store, StoreOptions};
 use std::sync::Arc;
 
-/// One part, without joins of hash stores.
+/// Options with a single part and without joins of hash stores.
 fn one_part(lambda: u16) -> HashedOptions {
     HashedOptions {
         parts_log: 0,
@@ -24,7 +24,8 @@ fn one_part(lambda: u16) -> HashedOptions {
     }
 }
 
-/// Creates a structure of some leaves, each with `each` records of new keys.
+/// Creates a structure that has `leaves` leaves. Each has `each` records, whose keys are in no
+/// other leaf.
 fn planted(home: &StructureContext, lambda: u16, leaves: u64, each: u64) -> HashedStructure {
     let hashed = HashedStructure::create(home.clone(), one_part(lambda), 0).unwrap();
     let stores = u64::from(lambda).min(4);
@@ -71,7 +72,7 @@ fn degrees_of_roots_are_the_digits_of_a_counter_and_no_record_is_written_again()
     }
 }
 
-/// Result of searching a level for a hash: the leaves, and the number of lists read.
+/// Searches a level for a hash. Returns the leaves found, and the number of lists read.
 fn searched(home: &StructureContext, level: &PartitionLevel, hash: u64) -> (Vec<usize>, u32) {
     let guard = home.store.epochs().pin();
     let fetch = BlockingFetch {
@@ -91,8 +92,9 @@ fn searched(home: &StructureContext, level: &PartitionLevel, hash: u64) -> (Vec<
     (leaves, descent.nodes())
 }
 
-/// False positives arise in a root, and each survives a further height with probability at most 1/λ
-/// (Lemma 9). In a tree of height h, fewer than 1/λ pass the root, and λ^−h reach leaves.
+/// A false positive begins in a root, and it survives each further height with a probability of at
+/// most 1/λ (Lemma 9). In a tree of height h, fewer than 1/λ false positives pass the root, and
+/// λ^−h reach a leaf.
 #[test]
 fn false_positives_of_a_level_are_one_in_lambda_for_each_of_its_heights() {
     for (lambda, leaves) in [(2u16, 15u64), (4, 63), (16, 17)] {
@@ -136,8 +138,8 @@ fn false_positives_of_a_level_are_one_in_lambda_for_each_of_its_heights() {
     }
 }
 
-/// Write amplification of a record: its hash is written (λ + 1) / 2 times to a list of each height,
-/// and to digests. A lookup reads one leaf.
+/// Write amplification of a record: at each height, its hash is written (λ + 1) / 2 times to lists
+/// of nodes, and in addition to digests. A lookup reads one leaf.
 #[test]
 fn inserts_cost_what_the_theorem_says_and_lookups_a_leaf() {
     for (lambda, leaves) in [(2u16, 63u64), (4, 63), (16, 255)] {
@@ -148,7 +150,8 @@ fn inserts_cost_what_the_theorem_says_and_lookups_a_leaf() {
         let heights = (leaves as f64 + 1.0).log(factor).round();
         let written = stats.merged_entries as f64 / records as f64;
         let beta = HashLayout::of_leaf(0, lambda.ilog2() as u8, each).beta();
-        // (λ + 1) / 2 on each height; one digest of the leaf, and one per β heights.
+        // The hash is written (λ + 1) / 2 times at each height, once to the digest of the leaf, and
+        // once to a digest for every β heights.
         let theorem = heights * (factor + 1.0) / 2.0 + 1.0 + (heights / f64::from(beta)).floor();
         let bits = 3.0 * factor.log2() + 3.0;
         let (found, lists) = found_in(&home, &hashed, records);
@@ -157,7 +160,7 @@ fn inserts_cost_what_the_theorem_says_and_lookups_a_leaf() {
              {:.4} blocks; a hit asks {lists:.2} lists and reads {found:.3} leaves",
             written * bits / 8.0 / 4096.0,
         );
-        // The last λ − 1 children of each root did not fill it.
+        // The roots are not full, so the last λ − 1 children of each were written less often.
         assert!(
             written <= theorem && written * 1.5 > theorem,
             "{written}, {theorem}"
@@ -172,7 +175,7 @@ fn inserts_cost_what_the_theorem_says_and_lookups_a_leaf() {
     }
 }
 
-/// Returns the average number of leaves and lists that successful lookups read.
+/// Returns how many leaves and how many lists a successful lookup reads on average.
 fn found_in(home: &StructureContext, hashed: &HashedStructure, records: u64) -> (f64, f64) {
     let version = hashed.version();
     let (mut leaves, mut lists, mut asked) = (0, 0, 0);
@@ -201,7 +204,7 @@ fn a_third_of_dead_records_makes_a_part_settle_and_it_goes_on_from_there() {
     let hashed = HashedStructure::create(home.clone(), one_part(4), 0).unwrap();
     let mut settled = 0;
     for round in 0..120u64 {
-        // The same keys are written repeatedly, which the lists reveal without reading records.
+        // The same keys are written repeatedly. The lists show this, without reading records.
         put(&hashed, 500 * (round % 6)..500 * (round % 6) + 500).unwrap();
         home.horizon.raise(hashed.cut());
         merge(&hashed).unwrap();
@@ -268,7 +271,8 @@ fn lists(tree: &RoutingNode) -> Vec<RoutingList> {
     all
 }
 
-/// Creates a directory with a structure of 21 leaves of 4 hash stores: levels of heights 1 to 3.
+/// Creates a structure of 21 leaves, made from 4 hash stores each, in a directory. It has levels of
+/// heights 1 to 3.
 fn grown(directory: &Arc<dyn Directory>) -> (StructureContext, HashedStructure) {
     let store = Store::create(Arc::clone(directory), &StoreOptions::default(), b"").unwrap();
     let home = StructureContext {
@@ -300,8 +304,8 @@ fn all_lists(hashed: &HashedStructure) -> Vec<RoutingList> {
     trees.flat_map(|tree| lists(&tree.root)).collect()
 }
 
-/// Damages every list in turn, in a page or in its description. A check reports it, and a repair
-/// loses no key.
+/// Damages each list in turn, in a page or in its description. A check must report the damage, and
+/// after a repair all keys must still be found.
 #[test]
 fn a_damaged_list_costs_reads_and_no_key() {
     let count = {
@@ -353,7 +357,8 @@ fn a_damaged_list_costs_reads_and_no_key() {
     }
 }
 
-/// Without any list, everything is read, and levels remain without nodes until the part is rebuilt.
+/// If all lists are lost, lookups read every leaf. The levels have no nodes until the part is
+/// rebuilt.
 #[test]
 fn a_forest_without_lists_grows_on_and_is_whole_again_once_it_is_rebuilt() {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
@@ -382,7 +387,7 @@ fn a_forest_without_lists_grows_on_and_is_whole_again_once_it_is_rebuilt() {
     assert_eq!(check(&home, &hashed), Vec::<String>::new());
 }
 
-/// If a leaf is lost, the node above it is dropped; other nodes are kept.
+/// If a leaf is lost, the list of its parent is dropped, and all other lists are kept.
 #[test]
 fn a_run_that_is_lost_leaves_the_rest_of_its_tree() {
     for (level, number) in [(0, 0), (1, 2), (2, 0), (2, 9)] {
@@ -408,7 +413,8 @@ fn a_run_that_is_lost_leaves_the_rest_of_its_tree() {
     }
 }
 
-/// The node of a tree contains no records of another tree.
+/// The check of a node's list must fail if it is given other runs, another order, or other
+/// children.
 #[test]
 fn a_list_is_told_from_one_of_other_runs() {
     let home = home();
@@ -442,7 +448,7 @@ fn a_list_is_told_from_one_of_other_runs() {
     assert!(!upper.check(files, &other).is_empty(), "of another level");
 }
 
-/// A merge processes a bounded number of records and entries per slice.
+/// In each slice, a merge processes only a limited number of records and entries.
 #[test]
 fn a_cascade_is_done_in_slices() {
     let home = home();
@@ -455,14 +461,15 @@ fn a_cascade_is_done_in_slices() {
     while step.poll(50).unwrap() == StepProgress::More {
         slices += 1;
     }
-    // 256 hashes are added to a root with three times as many, and so on; 400 entries per slice.
+    // 256 hashes are added to a root that has three times as many, and likewise at each further
+    // height. A slice processes 400 entries.
     let entries = [1, 4, 16].map(|leaves| 4 * 256 * leaves).iter().sum::<u64>() + 64 * 256;
     assert!(slices > entries / 400, "{slices} slices");
     assert_eq!(roots(&hashed), [0, 0, 0, 1]);
 }
 
-/// A filter of a bundle of arrays is dropped when a repair rewrites the first of its runs, because
-/// the lost records named earlier runs.
+/// In a bundle of arrays, a repair that rewrites a run must drop the filter of the level, because
+/// the lost records may have named earlier runs.
 #[test]
 fn a_routing_filter_does_not_outlive_a_run_that_was_mended() {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
@@ -485,7 +492,8 @@ fn a_routing_filter_does_not_outlive_a_run_that_was_mended() {
         let version = hashed.version();
         let level = &version.parts[0].levels[0];
         assert!(level.runs.len() == 2 && level.filter.is_some());
-        // The newer run loses a leaf. Older records of its keys are found through it.
+        // The newer run loses a leaf. Lookups find older records of the keys in this leaf only
+        // through records of the newer run.
         let leaf = level.runs[1].run.leaf(1).unwrap();
         flip(&directory, leaf.offset);
         home.store.cache().discard(&leaf);
