@@ -171,8 +171,9 @@ impl MergePolicyInput {
         bytes / 3 >= self.merge_threshold_bytes(options).max(1)
     }
 
-    /// Returns the part whose last merge included the oldest age, and this age. Parts that cannot
-    /// be merged are ignored; `None` if there is no other part.
+    /// Returns the part that has waited longest for a merge, and the age below which it contains
+    /// the data of all hash stores. Parts that cannot be merged are ignored; `None` if there is no
+    /// other part.
     fn first_part(&self) -> Option<(usize, HashStoreAge)> {
         let parts = self.upto.iter().copied().enumerate();
         let parts = parts.filter(|(part, _)| !self.held.parts.contains(part));
@@ -236,9 +237,8 @@ impl MergePolicyInput {
 
 /// Chooses the next merge. Returns `None` if no merge is due.
 ///
-/// Hash stores are joined once there are [`HashedOptions::most_young`] of them, because lookups would
-/// In SILT's form, hash stores are joined once there are [`HashedOptions::most_young`] of them,
-/// because lookups would otherwise query too many filters. Otherwise, once enough bytes are
+/// In SILT's form, hash stores are joined once there are [`HashedOptions::most_young`] of them, to
+/// limit the number of filters that a lookup queries. If no join is due and enough bytes are
 /// pending, the part that has waited longest merges all of its pending hash stores. Parts are
 /// merged in turn, so the size of the data pending for a part varies between zero and 1 / `ratio`
 /// of the size of the part, and is half of the maximum on average. In a bundle, a part is merged

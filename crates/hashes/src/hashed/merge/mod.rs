@@ -122,9 +122,9 @@ impl HashedStructure {
         self.shared.kept.lock().wanted.fill(true);
     }
 
-    /// Requests a rewrite of each part that contains deletes or for which hash stores with deletes
-    /// are pending, so that the deleted data is freed. Returns whether a part was requested that
-    /// had not been requested before.
+    /// Requests a rewrite of each part that has deletes outside its oldest run, or for which hash
+    /// stores with deletes are pending, so that the deleted data is freed. Returns whether a part
+    /// was requested that had not been requested before.
     pub fn want_deletes_merged(&self) -> bool {
         let (mut kept, version) = (self.shared.kept.lock(), self.version());
         let parts = kept.wanted.iter_mut().zip(&version.parts);

@@ -216,7 +216,7 @@ fn a_deleted_range_that_a_part_has_taken_does_not_come_back_by_a_join() {
     let now = story.model.said.len() as u64;
     story.snapshot = now;
     story.home.horizon.raise_past([now], now);
-    // Two of four parts merge it, when no reader needs sequence numbers any more.
+    // Two of the four parts merge the hash store after no reader needs sequence numbers any more.
     story.hashed.compact_part(b"").unwrap();
     for _ in 0..2 {
         let mut step = story.hashed.next_step().unwrap().expect("all parts are wanted");
