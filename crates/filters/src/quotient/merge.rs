@@ -1,4 +1,4 @@
-//! Merges filters without their keys.
+//! Merging of filters without access to their keys.
 //!
 //! Each source provides its entries page by page, and a tournament of losers selects the smallest
 //! entry. A function of the caller changes the value of each entry or drops it. The remaining

@@ -1,4 +1,5 @@
-//! Encoding of a trie index, version 1. Integers are little-endian, except for the heads of keys.
+//! Encoding of a trie index, version 1. Integers are little-endian, except that the first 8 bytes
+//! of a key are interpreted as a big-endian integer.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING

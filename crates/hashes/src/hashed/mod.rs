@@ -52,8 +52,9 @@
 //! - **U3** A level of a bundle of arrays has fewer than λ runs. A filter stores a run as one of λ
 //!   characters, and one character is reserved for "none".
 //!
-//! U4 to U6, about routing filters, are in `routing/mod.rs`. V1 to V4, about routing trees, and
-//! their differences from Conway's, are in `trees/mod.rs`. Differences from Conway's BOA:
+//! Invariants U4 to U6, which concern routing filters, are in `routing/mod.rs`. Invariants V1 to
+//! V4, which concern routing trees, and the differences from Conway's trees are in `trees/mod.rs`.
+//! A bundle of arrays differs from Conway's BOA in the following points:
 //!
 //! - The first level consists of hash stores, each of which has its own filter in memory, so a
 //!   memtable flush never waits for a merge. λ hash stores become one run of the first level here.

@@ -1,4 +1,4 @@
-//! Leaves: pages of records in the order of their keys' hashes.
+//! Leaves of runs. A leaf is a page of records in the order of their keys' hashes.
 //!
 //! *Scope*: the encoding of a leaf; which records of a leaf belong to a key.
 //!

@@ -13,7 +13,8 @@ pub struct HashRecord<'r> {
     /// The hash of the key.
     pub hash: u64,
     pub key: &'r [u8],
-    /// Commit sequence number; 0 if it was dropped because no reader can see an older version.
+    /// Commit sequence number, or 0 if the number was dropped because no reader can see an older
+    /// version.
     pub sequence: SequenceNumber,
     pub kind: MessageKind,
     /// Time at which the record expires, in milliseconds; 0 means never.
@@ -55,7 +56,8 @@ pub struct OwnedHashRecord {
     /// The hash of the key.
     pub hash: u64,
     pub key: Box<[u8]>,
-    /// Commit sequence number; 0 if it was dropped because no reader can see an older version.
+    /// Commit sequence number, or 0 if the number was dropped because no reader can see an older
+    /// version.
     pub sequence: SequenceNumber,
     pub kind: MessageKind,
     /// Time at which the record expires, in milliseconds; 0 means never.
@@ -129,7 +131,7 @@ impl HashRecordBuffer {
         self.all.len()
     }
 
-    /// Removes all records. Also frees the memory if the buffer has grown beyond [`KEPT`] bytes.
+    /// Removes all records. Also frees the memory if the buffer has grown beyond 1 MiB.
     pub fn clear(&mut self) {
         self.all.clear();
         match self.bytes.capacity() {

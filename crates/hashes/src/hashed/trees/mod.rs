@@ -26,15 +26,15 @@
 //!   parent and of its child correspond one to one, in the same order: the parent's entries with a
 //!   given prefix that refer to the child, and the child's entries whose prefix and next digit form
 //!   that prefix.
-//! - **V3** A digest has the same hashes as the node. They are ordered by the prefix of the digest,
-//!   then by leaf, then by hash.
+//! - **V3** A digest has all hashes of the leaf or tree to which it belongs. They are ordered by
+//!   the prefix of the digest, then by leaf, then by hash.
 //! - **V4** Every hash of a run is in all lists above the run. After a repair, lists may contain
 //!   additional hashes.
 //!
-//! Differences from Conway's BOT:
+//! A bundle of trees differs from Conway's BOT in the following points:
 //!
 //! - A leaf is a run of many pages, which is made from λ hash stores and has its own index. A
-//!   search below a node of height 1 therefore reads one page of each leaf.
+//!   search below a node of height 1 therefore reads one page of each leaf that it visits.
 //! - The queue is the one of the β-asymmetric BOT, because a write costs more than a read. At every
 //!   β-th height the hashes are rewritten, so that at most 256 lists are merged at once. The queue
 //!   contains complete hashes instead of the remaining characters.
