@@ -1,5 +1,5 @@
-//! The clock that delays clients after wrong passwords. It is a parameter so that tests can control
-//! the time.
+//! The clock that schedules the delayed answers to wrong passwords. The server receives the clock
+//! as a parameter, so that tests can control the time.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
@@ -11,16 +11,17 @@ use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A clock that wakes tasks at given times. Tests replace it by one that they advance.
+/// A clock that wakes tasks at given times. Tests use an implementation whose time they advance
+/// themselves.
 pub trait WakeupClock: fmt::Debug + Send + Sync {
-    /// Returns the time since an arbitrary start. Never decreases.
+    /// Returns the time elapsed since an arbitrary origin. The returned values never decrease.
     fn now(&self) -> Duration;
 
-    /// Wakes `waker` once [`now`](WakeupClock::now) is at least `at`.
+    /// Calls `waker` as soon as [`now`](WakeupClock::now) returns at least `at`.
     fn wake_at(&self, at: Duration, waker: &Waker);
 }
 
-/// Returns a future that is ready at a time of the clock.
+/// Returns a future that becomes ready when the clock reaches `time`.
 pub(crate) fn at(clock: Arc<dyn WakeupClock>, time: Duration) -> impl Future<Output = ()> + Send {
     let mut is_told = false;
     poll_fn(move |context| {
@@ -34,7 +35,8 @@ pub(crate) fn at(clock: Arc<dyn WakeupClock>, time: Duration) -> impl Future<Out
     })
 }
 
-/// Registered wakers by time. A counter distinguishes wakers for the same time.
+/// Registered wakers, ordered by the time at which they must be called. A counter in the key
+/// distinguishes wakers with equal times.
 #[derive(Debug, Default)]
 struct WakerQueue {
     wakers: BTreeMap<(Duration, u64), Waker>,
@@ -42,7 +44,7 @@ struct WakerQueue {
     is_over: bool,
 }
 
-/// The clock of the operating system, with a thread that calls the wakers.
+/// The clock of the operating system. A background thread calls the wakers when they are due.
 #[derive(Debug)]
 pub(crate) struct SystemClock {
     since: Instant,
@@ -51,7 +53,8 @@ pub(crate) struct SystemClock {
 }
 
 impl SystemClock {
-    /// Starts the thread that calls the wakers. It ends when the clock is dropped.
+    /// Starts the background thread that calls due wakers. The thread ends when the clock is
+    /// dropped.
     pub(crate) fn start() -> io::Result<SystemClock> {
         let since = Instant::now();
         let shared = Arc::<(Mutex<WakerQueue>, Condvar)>::default();
@@ -100,7 +103,8 @@ impl Drop for SystemClock {
     fn drop(&mut self) {
         self.shared.0.lock().is_over = true;
         self.shared.1.notify_one();
-        // The last owner of the clock may be the thread itself, inside a waker.
+        // A waker can drop the last reference to the clock. In this case the current thread is the
+        // clock's own thread and must not join itself.
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
             && thread.join().is_err()

@@ -1,51 +1,55 @@
-//! The log of denied commands, as shown by ACL LOG.
+//! The log of denied commands and failed logins, which ACL LOG shows.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Entries that are kept: the default of CONFIG SET acllog-max-len, and its maximum.
+/// Default number of log entries that are kept, and the maximum to which CONFIG SET acllog-max-len
+/// can raise it.
 const USUAL: usize = 128;
 const MOST: usize = 10_000;
 
-/// Number of newest entries that a new one may be merged with.
+/// A new denial can be merged with an equal entry only if that entry is among this many newest
+/// ones.
 const COMPARED: usize = 10;
 
-/// Largest age of an entry that a new one may be merged with, in milliseconds.
+/// A new denial can be merged with an equal entry only if that entry is at most this old, in
+/// milliseconds.
 const TOGETHER_MS: u64 = 60_000;
 
-/// Longest stored name of a key or user, in bytes. Longer names are truncated.
+/// Maximum length in bytes of a key or user name that is stored in an entry. Longer names are
+/// truncated.
 const LONGEST: usize = 512;
 
-/// The reason of a denial.
+/// The reason why access was denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DenialReason {
     /// The user may not use the command.
     Command,
     /// The user may not access the key in this way.
     Key,
-    /// The user does not exist or the password is wrong.
+    /// The user does not exist, or the password is wrong.
     Auth,
 }
 
-/// The context of the denied command.
+/// Whether the denied command was sent by itself or inside a MULTI transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DenialContext {
     TopLevel,
     Multi,
 }
 
-/// An entry of the log, which may stand for several equal denials.
+/// An entry of the log. One entry may represent several equal denials.
 #[derive(Clone, Debug)]
 pub(crate) struct Denial {
     pub(crate) count: u64,
     pub(crate) reason: DenialReason,
     pub(crate) context: DenialContext,
-    /// The denied command or key.
+    /// The name of the denied command, or the denied key.
     pub(crate) object: Vec<u8>,
     pub(crate) user: Vec<u8>,
     pub(crate) at_ms: u64,
-    /// Description of the connection, in one line.
+    /// A one-line description of the connection that sent the command.
     pub(crate) client: String,
 }
 
@@ -59,7 +63,7 @@ impl Denial {
     }
 }
 
-/// The most recent denials, newest first.
+/// The log of the most recent denials, ordered from the newest to the oldest.
 #[derive(Debug)]
 pub(crate) struct DenialLog {
     entries: Mutex<VecDeque<Denial>>,
@@ -76,7 +80,7 @@ impl Default for DenialLog {
 }
 
 impl DenialLog {
-    /// Adds an entry, or merges it with a recent equal one.
+    /// Adds a denial to the log, or merges it with a recent entry that is equal.
     pub(crate) fn note(&self, mut denial: Denial) {
         denial.object.truncate(LONGEST);
         denial.user.truncate(LONGEST);
@@ -92,12 +96,13 @@ impl DenialLog {
         entries.truncate(self.kept());
     }
 
-    /// Returns the maximum number of entries.
+    /// Returns the maximum number of entries that the log keeps.
     pub(crate) fn kept(&self) -> usize {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// Sets the maximum number of entries. It takes effect with the next entry.
+    /// Sets the maximum number of entries that the log keeps. Surplus entries are removed when the
+    /// next entry is added.
     pub(crate) fn keep(&self, count: usize) {
         self.kept.store(count.min(MOST), Ordering::Relaxed);
     }

@@ -1,10 +1,12 @@
-//! Patterns of names: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a literal character.
+//! Glob patterns for names. Supported are `*`, `?`, `[a-z]`, `[^a]`, and `\` before a literal
+//! character.
 
-/// Returns whether all of `text` matches a pattern, by the rules of Redis.
+/// Returns whether the pattern matches the whole of `text`, by the rules of Redis.
 #[must_use]
 pub(crate) fn fits(pattern: &[u8], text: &[u8]) -> bool {
-    // Where to continue after the last star matches one byte more. Backtracking to the last star is
-    // sufficient: letting an earlier star match more cannot help.
+    // The positions in the pattern and the text from which matching continues after the last `*` is
+    // extended by one byte. Backtracking to the last star is sufficient: if an earlier star matched
+    // more bytes, no further texts would match.
     let mut retry: Option<(usize, usize)> = None;
     let (mut p, mut t) = (0, 0);
     loop {
@@ -33,7 +35,8 @@ pub(crate) fn fits(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Returns the position in the pattern after the element at `p` if that element matches `byte`.
+/// If the pattern element at position `p` matches `byte`, returns the position after that element.
+/// Otherwise returns `None`.
 fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
     match pattern[p] {
         b'?' => Some(p + 1),
@@ -43,7 +46,8 @@ fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
     }
 }
 
-/// Matches a class in brackets. A missing closing bracket is implied at the end of the pattern.
+/// Matches a byte against a character class in brackets. If the closing bracket is missing, the
+/// class ends at the end of the pattern.
 fn class(pattern: &[u8], mut p: usize, byte: u8) -> Option<usize> {
     let is_negated = pattern.get(p) == Some(&b'^');
     if is_negated {
@@ -74,7 +78,8 @@ fn class(pattern: &[u8], mut p: usize, byte: u8) -> Option<usize> {
     (is_in != is_negated).then_some(p)
 }
 
-/// Returns the literal prefix that every matching text begins with.
+/// Returns the longest literal prefix of the pattern. Every text that matches the pattern begins
+/// with this prefix.
 #[must_use]
 pub(crate) fn literal_prefix(pattern: &[u8]) -> &[u8] {
     let end = pattern.iter().position(|byte| b"*?[\\".contains(byte));

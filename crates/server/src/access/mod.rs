@@ -1,5 +1,5 @@
-//! Access control: users with their passwords, the commands and keys that each user may access, and
-//! the defence against password guessing.
+//! Access control: users and their passwords, the commands and keys that each user may access, and
+//! the protection against password guessing.
 //!
 //! *Scope*: users and the rule syntax of Redis' access control lists; denied commands; the delay of
 //! clients that send a wrong password.
@@ -11,10 +11,10 @@
 //!
 //! - **S14** A user's rules change atomically: a command is checked either by all the rules before
 //!   a change or by all those after it.
-//! - **S15** A deleted user has no permissions from then on, even on connections that have not been
-//!   closed yet.
-//! - **S16** Passwords are stored as SHA-256 digests and compared in constant time, so the time of
-//!   a comparison does not reveal how much of a password is right.
+//! - **S15** When a user is deleted, it loses all permissions immediately, even on connections that
+//!   are still open.
+//! - **S16** Passwords are stored as SHA-256 digests and compared in constant time. The time of a
+//!   comparison therefore does not reveal how much of a password is correct.
 
 mod clock;
 mod delays;

@@ -1,4 +1,4 @@
-//! The rules of one user, and their syntax.
+//! The access rules of one user, and the syntax in which they are written.
 
 use super::selector::AclSelector;
 use crate::redis::catalog::AccessRequest;
@@ -8,7 +8,7 @@ use subtle::{Choice, ConstantTimeEq};
 /// The SHA-256 digest of a password.
 pub(super) type PasswordDigest = [u8; 32];
 
-/// The reason why a word of a rule is invalid, as in Redis.
+/// The reason why a word of an access rule is invalid. The reasons are those of Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RuleError {
     Unknown,
@@ -46,16 +46,16 @@ impl fmt::Display for RuleError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AclRules {
     pub(super) is_on: bool,
-    /// Whether any password is accepted.
+    /// Whether the user can log in with any password (`nopass`).
     pub(super) needs_no_password: bool,
     pub(super) passwords: Vec<PasswordDigest>,
-    /// The permissions: a command is allowed if any selector allows it. The first is the root
-    /// selector, from the rules outside of parentheses.
+    /// The permissions of the user. A command is allowed if at least one selector allows it. The
+    /// first element is the root selector, which is built from the rules outside of parentheses.
     pub(super) selectors: Vec<AclSelector>,
 }
 
 impl Default for AclRules {
-    /// Returns the rules of a new user: no permissions.
+    /// Returns the rules of a newly created user, which grant no permissions.
     fn default() -> AclRules {
         AclRules {
             is_on: false,
@@ -67,7 +67,7 @@ impl Default for AclRules {
 }
 
 impl AclRules {
-    /// Returns the initial rules of the user `default`.
+    /// Returns the initial rules of the user `default`. `None` means that no password is required.
     pub(super) fn of_default(password: Option<&str>) -> AclRules {
         let mut rules = AclRules::default();
         for word in ["on", "allkeys", "allchannels", "+@all"] {
@@ -77,7 +77,7 @@ impl AclRules {
         rules
     }
 
-    /// Replaces all passwords by this one. `None` makes passwords unnecessary.
+    /// Replaces all passwords of the user by `password`. `None` means that no password is required.
     pub(super) fn set_password(&mut self, password: Option<&str>) {
         self.passwords = password
             .map(|password| sum(password.as_bytes()))
@@ -86,7 +86,7 @@ impl AclRules {
         self.needs_no_password = password.is_none();
     }
 
-    /// Returns whether a password is correct.
+    /// Returns whether the user can log in with this password.
     pub(super) fn admits(&self, password: &[u8]) -> bool {
         let given = sum(password);
         let mut is_right = Choice::from(0);
@@ -96,13 +96,14 @@ impl AclRules {
         self.is_on && (self.needs_no_password || bool::from(is_right))
     }
 
-    /// Returns whether every command and key is allowed.
+    /// Returns whether the user may execute every command on every key.
     pub(super) fn allow_all(&self) -> bool {
         self.selectors.iter().any(AclSelector::allows_all)
     }
 
-    /// Checks whether any selector allows the access. If none does, a denied key is reported in
-    /// preference to a denied command.
+    /// Checks whether at least one selector allows the access. If none does and the selectors
+    /// disagree about the reason, the returned reason is the denied key rather than the denied
+    /// command.
     pub(super) fn check(&self, asked: &AccessRequest<'_>) -> Result<(), super::AccessDenial> {
         let mut why = super::AccessDenial::Command;
         for selector in &self.selectors {
@@ -115,13 +116,14 @@ impl AclRules {
         Err(why)
     }
 
-    /// Applies one word of a rule.
+    /// Applies one word of the rule syntax to these rules.
     pub(super) fn apply(&mut self, word: &[u8]) -> Result<(), RuleError> {
         match (&word.to_ascii_lowercase()[..], word) {
             (b"", _) => {}
             (b"on", _) => self.is_on = true,
             (b"off", _) => self.is_on = false,
-            // Accepted without effect: the server does not load dump payloads.
+            // The word is accepted for compatibility but has no effect, because the server cannot
+            // load dump payloads.
             (b"sanitize-payload" | b"skip-sanitize-payload", _) => {}
             (b"nopass", _) => self.set_password(None),
             (b"resetpass", _) => {
@@ -158,8 +160,8 @@ impl AclRules {
         Ok(())
     }
 
-    /// Applies all words or none. A selector in parentheses may have been split at blanks. An error
-    /// names the invalid word.
+    /// Applies all words to the rules, or none if any word is invalid. The error names the invalid
+    /// word. A selector in parentheses may have been split into several words at its blanks.
     pub(super) fn apply_all<'w>(&mut self, words: impl Iterator<Item = &'w [u8]>) -> Result<(), BadWord> {
         let mut changed = self.clone();
         let mut open: Option<(Vec<u8>, Vec<u8>)> = None;
@@ -190,7 +192,7 @@ impl AclRules {
         Ok(())
     }
 
-    /// Returns words that recreate these rules.
+    /// Returns the words of the rule syntax that recreate these rules.
     pub(super) fn describe(&self) -> Vec<u8> {
         let mut words = vec![if self.is_on { "on" } else { "off" }.as_bytes().to_vec()];
         if self.needs_no_password {
@@ -209,21 +211,21 @@ impl AclRules {
     }
 }
 
-/// An invalid word of a rule.
+/// A word that makes a list of rules invalid.
 #[derive(Debug)]
 pub(super) enum BadWord {
     Refused(Vec<u8>, RuleError),
-    /// An opening parenthesis without a closing one.
+    /// A word with an opening parenthesis for which the closing one is missing.
     Unmatched(Vec<u8>),
 }
 
-/// Returns the digest of a password.
+/// Returns the SHA-256 digest of a password.
 pub(super) fn sum(password: &[u8]) -> PasswordDigest {
     let digest = ring::digest::digest(&ring::digest::SHA256, password);
     digest.as_ref().try_into().expect("a sum of SHA-256 has 32 bytes")
 }
 
-/// Parses a digest in hexadecimal.
+/// Parses a password digest that is written in hexadecimal.
 fn read_sum(text: &[u8]) -> Result<PasswordDigest, RuleError> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),

@@ -1,5 +1,5 @@
-//! A selector: the commands and keys that a user may access, which is the part of a rule besides
-//! passwords.
+//! A selector of an access control list: a set of commands and keys that a user may access. A
+//! user's rules consist of selectors and passwords.
 
 use super::glob;
 use super::rules::RuleError;
@@ -7,36 +7,37 @@ use crate::redis::catalog::{AccessRequest, CATALOG, CatalogId, KeyAccess};
 use crate::redis::classes::{self, CommandClasses};
 use std::collections::BTreeMap;
 
-/// A key pattern, and the access that it grants.
+/// A pattern of key names, and the kind of access that it grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct KeyPattern {
     need: KeyAccess,
     text: Vec<u8>,
 }
 
-/// The reason of a denial.
+/// The reason why a selector denies an access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AccessDenial {
-    /// The command is not allowed.
+    /// The user may not execute the command.
     Command,
-    /// This kind of access to the key is not allowed.
+    /// The user may not access this key in the required way (read or write).
     Key(Vec<u8>),
 }
 
-/// A set of commands and keys, allowed in combination.
+/// A set of allowed commands and a set of allowed keys. A command is allowed only if all of its
+/// keys are allowed by the same selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AclSelector {
     has_all_keys: bool,
     patterns: Vec<KeyPattern>,
     has_all_channels: bool,
     channels: Vec<Vec<u8>>,
-    /// Whether `+@all` was given and nothing was removed since.
+    /// Whether `+@all` was applied and no rule has removed a command since.
     has_all_commands: bool,
-    /// Whether `+@all` was given: commands added by later versions are allowed.
+    /// Whether `+@all` was applied, so that commands which later versions add are also allowed.
     has_later_commands: bool,
-    /// For each entry of the catalog, whether it is allowed.
+    /// Whether each command is allowed, indexed by the command's position in the catalog.
     allowed: Vec<bool>,
-    /// Commands that are allowed only with one of these words as their first argument.
+    /// Commands that are allowed only if their first argument is one of the listed words.
     first_args: BTreeMap<CatalogId, Vec<Vec<u8>>>,
 }
 
@@ -56,12 +57,12 @@ impl Default for AclSelector {
 }
 
 impl AclSelector {
-    /// Returns whether the selector allows every command and key.
+    /// Returns whether the selector allows every command on every key.
     pub(super) fn allows_all(&self) -> bool {
         self.has_all_keys && self.has_all_commands
     }
 
-    /// Checks whether the selector allows an access.
+    /// Checks whether the selector allows an access, and returns the reason if it does not.
     pub(super) fn check(&self, asked: &AccessRequest<'_>) -> Result<(), AccessDenial> {
         if !asked.is_free && !self.has_all_commands && !self.allowed[asked.id] && !self.is_first_arg(asked) {
             return Err(AccessDenial::Command);
@@ -90,14 +91,15 @@ impl AclSelector {
         })
     }
 
-    /// Returns whether any pattern that grants the access `need` satisfies `is_wanted`.
+    /// Returns whether some pattern grants the access `need` and satisfies the predicate
+    /// `is_wanted`.
     fn fits(&self, need: KeyAccess, is_wanted: impl Fn(&[u8]) -> bool) -> bool {
         let lets = |have: KeyAccess| (have.reads || !need.reads) && (have.writes || !need.writes);
         let mut patterns = self.patterns.iter();
         patterns.any(|pattern| lets(pattern.need) && is_wanted(&pattern.text))
     }
 
-    /// Applies one word of a rule.
+    /// Applies one word of the rule syntax to this selector.
     pub(super) fn apply(&mut self, word: &[u8]) -> Result<(), RuleError> {
         let lower = word.to_ascii_lowercase();
         match (&lower[..], word) {
@@ -174,7 +176,7 @@ impl AclSelector {
         Ok(())
     }
 
-    /// Allows or forbids a command with its subcommands.
+    /// Allows or forbids a command together with all of its subcommands.
     fn set(&mut self, id: CatalogId, is_allowed: bool) {
         self.first_args.remove(&id);
         for one in std::iter::once(id).chain(CATALOG.entries[id].subcommands.clone()) {
@@ -191,7 +193,8 @@ impl AclSelector {
         }
     }
 
-    /// Allows a command, a subcommand, or a command with a given first argument.
+    /// Allows the named command. The name can also denote a subcommand, or a command with a
+    /// required first argument, as in `command|word`.
     fn allow(&mut self, name: &[u8]) -> Result<(), RuleError> {
         let bar = name.iter().rposition(|&byte| byte == b'|');
         let Some(bar) = bar else {
@@ -219,8 +222,8 @@ impl AclSelector {
     }
 }
 
-/// Parses the rest of `%R~`, `%W~` or `%RW~` and returns the granted access and the pattern.
-/// Without a `~` the pattern is empty, as in Redis.
+/// Parses a rule `%R~pattern`, `%W~pattern` or `%RW~pattern` after its `%`. Returns the granted
+/// access and the pattern. If the `~` is missing, the pattern is empty, as in Redis.
 fn permissions(rest: &[u8]) -> Result<(KeyAccess, &[u8]), RuleError> {
     let end = rest.iter().position(|&byte| byte == b'~').unwrap_or(rest.len());
     let need = match &rest[..end].to_ascii_uppercase()[..] {
@@ -232,15 +235,17 @@ fn permissions(rest: &[u8]) -> Result<(KeyAccess, &[u8]), RuleError> {
     Ok((need, rest.get(end + 1..).unwrap_or_default()))
 }
 
-/// Returns whether the text contains blanks or zero bytes, which a file of users cannot represent.
+/// Returns whether the text contains white space or zero bytes. A user file cannot represent such
+/// text.
 pub(super) fn has_spaces(text: &[u8]) -> bool {
     let is_space = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, 0 | 0x0b);
     text.iter().any(is_space)
 }
 
-// Methods that write rules which recreate the selector.
+// Methods that format the selector as rules. Applying these rules to an empty selector recreates
+// it.
 impl AclSelector {
-    /// Returns the rules for keys.
+    /// Returns the rules that grant access to keys.
     pub(crate) fn keys(&self) -> Vec<u8> {
         if self.has_all_keys {
             return b"~*".to_vec();
@@ -256,7 +261,7 @@ impl AclSelector {
         words.collect::<Vec<_>>().join(&b' ')
     }
 
-    /// Returns the rules for channels.
+    /// Returns the rules that grant access to channels.
     pub(crate) fn channels(&self) -> Vec<u8> {
         if self.has_all_channels {
             return b"&*".to_vec();
@@ -265,7 +270,7 @@ impl AclSelector {
         words.collect::<Vec<_>>().join(&b' ')
     }
 
-    /// Returns all rules as words of ACL SETUSER, separated by blanks.
+    /// Returns all rules of the selector as words for ACL SETUSER, separated by blanks.
     pub(super) fn describe(&self) -> Vec<u8> {
         let channels = match self.has_all_channels {
             true => self.channels(),
@@ -276,8 +281,9 @@ impl AclSelector {
         parts.join(&b' ')
     }
 
-    /// Returns the rules for commands, chosen as Redis does: first all or none, then the classes
-    /// that match the rest best, then single commands.
+    /// Returns the rules that allow or forbid commands, in the form that Redis chooses. The first
+    /// rule allows or forbids all commands. Rules for the best matching command classes follow, and
+    /// then rules for single commands.
     pub(crate) fn commands(&self) -> Vec<u8> {
         let adds = !self.has_later_commands;
         let (mut shown, mut left) = (AclSelector::default(), self.clone());
@@ -307,8 +313,9 @@ impl AclSelector {
         words.join(&b' ')
     }
 
-    /// Returns the class that matches the selector best: fewest commands that differ, then most
-    /// that agree. It must agree with more commands than it differs from.
+    /// Returns the command class that describes the selector best, or `None`. A class qualifies if
+    /// the permission of most of its commands equals `adds`. Among these, the class with the fewest
+    /// differing commands is chosen; ties are broken by the largest number of agreeing commands.
     fn nearest_class(&self, adds: bool, applied: &[bool]) -> Option<usize> {
         let mut best = None;
         let (mut least, mut most) = (usize::MAX, 0);

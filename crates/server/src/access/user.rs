@@ -1,4 +1,4 @@
-//! A user, whose rules change for all its connections at once.
+//! A user. A change of its rules takes effect immediately on all connections of the user.
 
 use super::rules::{AclRules, PasswordDigest};
 use super::selector::{AccessDenial, AclSelector};
@@ -7,19 +7,20 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The properties of a user that ACL GETUSER shows.
+/// The properties of a user that ACL GETUSER displays.
 pub(crate) struct UserDescription {
     pub(crate) flags: Vec<&'static str>,
     pub(crate) passwords: Vec<PasswordDigest>,
-    /// Its selectors, the root selector first.
+    /// The selectors of the user. The root selector is the first element.
     pub(crate) selectors: Vec<AclSelector>,
 }
 
-/// A user. Connections hold a reference to it, so rule changes apply to them at once.
+/// A user. Connections share a reference to this object, so a change of its rules applies to them
+/// immediately.
 #[derive(Debug)]
 pub(crate) struct AclUser {
     name: Box<str>,
-    /// Whether the rules allow everything, so that checks can be skipped.
+    /// Whether the rules allow every command on every key, so that connections can skip the check.
     allows_all: AtomicBool,
     rules: RwLock<Arc<AclRules>>,
 }
@@ -47,13 +48,14 @@ impl AclUser {
         *held = Arc::new(rules);
     }
 
-    /// Returns whether everything is allowed. Connections check this before each command.
+    /// Returns whether the user may execute every command on every key. Connections call this
+    /// before each command, because it is cheaper than [`AclUser::check`].
     #[inline]
     pub(crate) fn allows_all(&self) -> bool {
         self.allows_all.load(Ordering::Acquire)
     }
 
-    /// Returns the properties that ACL GETUSER shows.
+    /// Returns the properties of the user that ACL GETUSER displays.
     pub(crate) fn shown(&self) -> UserDescription {
         let rules = self.rules();
         let mut flags = vec![if rules.is_on { "on" } else { "off" }];
@@ -67,7 +69,7 @@ impl AclUser {
         }
     }
 
-    /// Checks whether the user may perform an access.
+    /// Checks whether the rules of the user allow an access.
     pub(crate) fn check(&self, asked: &AccessRequest<'_>) -> Result<(), AccessDenial> {
         self.rules().check(asked)
     }

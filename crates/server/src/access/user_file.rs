@@ -1,10 +1,10 @@
-//! The file in which users are stored.
+//! The interface to the file that stores the users.
 
 use std::{fmt, io};
 
-/// Storage for users, in the syntax of Redis' ACL files.
+/// Storage for users. The content has the syntax of Redis' ACL files.
 pub trait UserFile: fmt::Debug + Send + Sync {
-    /// Describes its location, for error messages.
+    /// Describes the location of the file, for error messages.
     fn place(&self) -> String;
 
     /// Reads the whole file.
@@ -13,7 +13,8 @@ pub trait UserFile: fmt::Debug + Send + Sync {
     /// I/O errors.
     fn read(&self) -> io::Result<Vec<u8>>;
 
-    /// Replaces the whole file atomically: after a failure it holds either the old or the new text.
+    /// Replaces the whole content of the file atomically. If this fails, the file contains either
+    /// the old or the new text.
     ///
     /// # Errors
     /// I/O errors.

@@ -1,4 +1,4 @@
-//! All users: loading, changes, authentication.
+//! The registry of all users: loads, changes and authenticates them.
 
 use super::delays::{ClientOrigin, LoginThrottle};
 use super::denied::DenialLog;
@@ -10,17 +10,17 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Longest name of a user in bytes.
+/// Maximum length of a user name in bytes.
 const LONGEST_NAME: usize = 512;
 
-/// The user of connections that have not authenticated.
+/// The name of the user as which a connection acts before it authenticates.
 const DEFAULT: &str = "default";
 
-/// The result of an authentication.
+/// The result of an attempt to log in.
 pub(crate) enum LoginResult {
-    /// The name and password are correct.
+    /// The user exists and the password is correct.
     Yes(Arc<AclUser>),
-    /// They are wrong. The error is to be sent at this time.
+    /// The name or the password is wrong. The error reply must be sent at this time of the clock.
     No(std::time::Duration),
 }
 
@@ -28,20 +28,22 @@ pub(crate) enum LoginResult {
 pub(crate) struct UserRegistry {
     default: Arc<AclUser>,
     others: RwLock<BTreeMap<Box<str>, Arc<AclUser>>>,
-    /// The password of `default` as set by an option or CONFIG SET, which CONFIG GET returns.
+    /// The password of `default` that was set by a start option or by CONFIG SET. CONFIG GET
+    /// returns it.
     given_password: RwLock<Option<Arc<str>>>,
     file: Option<Arc<dyn UserFile>>,
-    /// Held during a change of users, from its first read to its last write.
+    /// Serialises changes of users. A change holds this lock from its first read to its last write.
     changing: Mutex<()>,
     pub(crate) denied: DenialLog,
     pub(crate) delays: LoginThrottle,
 }
 
 impl UserRegistry {
-    /// Creates the user `default` with a password, and the users of a file, if given.
+    /// Creates the user `default`, with `password` if one is given, and loads the users of the file
+    /// if there is one.
     ///
     /// # Errors
-    /// A description of the fault in the file and its position.
+    /// Describes the fault in the file and its position.
     pub(crate) fn new(
         password: Option<&str>,
         file: Option<Arc<dyn UserFile>>,
@@ -60,28 +62,28 @@ impl UserRegistry {
         Ok(access)
     }
 
-    /// Returns the user of new connections.
+    /// Returns the user as which new connections act.
     pub(crate) fn default_user(&self) -> Arc<AclUser> {
         Arc::clone(&self.default)
     }
 
-    /// Returns whether new connections may act as `default` without authentication.
+    /// Returns whether a new connection may execute commands as `default` without authenticating.
     pub(crate) fn is_open(&self) -> bool {
         let rules = self.default.rules();
         rules.is_on && rules.needs_no_password
     }
 
-    /// Returns whether the user `default` needs no password.
+    /// Returns whether the user `default` has no password.
     pub(crate) fn default_needs_no_password(&self) -> bool {
         self.default.rules().needs_no_password
     }
 
-    /// Returns the password of `default` as set by an option or CONFIG SET.
+    /// Returns the password of `default` that was set by a start option or by CONFIG SET.
     pub(crate) fn given_password(&self) -> Option<Arc<str>> {
         self.given_password.read().clone()
     }
 
-    /// Replaces all passwords of `default` by this one.
+    /// Replaces all passwords of the user `default` by `password`.
     pub(crate) fn set_password(&self, password: Option<&str>) {
         let _changing = self.changing.lock();
         let mut rules = AclRules::clone(&self.default.rules());
@@ -106,8 +108,9 @@ impl UserRegistry {
         all
     }
 
-    /// Authenticates a client at an address. `strikes` counts the wrong passwords of its
-    /// connection. Correct credentials are accepted at once, whatever came from the address before.
+    /// Authenticates a client. `strikes` is the number of wrong passwords that its connection has
+    /// sent; a wrong password increments it. Correct credentials are accepted without delay, even
+    /// after wrong passwords from the same address.
     pub(crate) fn log_in(
         &self,
         peer: ClientOrigin,
@@ -116,7 +119,8 @@ impl UserRegistry {
         password: &[u8],
     ) -> LoginResult {
         let user = self.find(name);
-        // An unknown user is checked against empty rules, which takes as long as a wrong password.
+        // If the user does not exist, the password is checked against empty rules. This check takes
+        // as long as one of a wrong password, so the time does not reveal whether a user exists.
         let rules = user.as_ref().map(|user| user.rules()).unwrap_or_default();
         match user.filter(|_| rules.admits(password)) {
             Some(user) => LoginResult::Yes(user),
@@ -124,11 +128,11 @@ impl UserRegistry {
         }
     }
 
-    /// Changes a user's rules, or creates the user. The result includes whether its connections
-    /// must be closed.
+    /// Changes the rules of a user, and creates the user if it does not exist. Returns the user if
+    /// this change has disabled it; the caller must then close the user's connections.
     ///
     /// # Errors
-    /// An error message for the client.
+    /// The error message to send to the client.
     pub(crate) fn set_user<'w>(
         &self,
         name: &[u8],
@@ -159,10 +163,12 @@ impl UserRegistry {
         }
     }
 
-    /// Deletes users and returns those that existed. They lose all permissions (S15).
+    /// Deletes the named users and returns those that existed. The deleted users lose all
+    /// permissions (S15).
     ///
     /// # Errors
-    /// An error message for the client if `default` is among them.
+    /// The error message to send to the client if `names` contains `default`, which cannot be
+    /// deleted.
     pub(crate) fn delete(&self, names: &[&[u8]]) -> Result<Vec<Arc<AclUser>>, String> {
         if names.contains(&DEFAULT.as_bytes()) {
             return Err("The 'default' user cannot be removed".to_owned());
@@ -179,16 +185,16 @@ impl UserRegistry {
         Ok(deleted)
     }
 
-    /// Returns whether users are stored in a file.
+    /// Returns whether the users are stored in a file.
     pub(crate) fn has_file(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Reloads all users from the file. Returns the users that were removed or disabled, whose
-    /// connections must be closed.
+    /// Replaces all users by those in the file. Returns the users that no longer exist or are now
+    /// disabled; the caller must close their connections.
     ///
     /// # Errors
-    /// A description of the fault in the file and its position. Nothing was changed.
+    /// Describes the fault in the file and its position. In this case no user is changed.
     pub(crate) fn load(&self) -> Result<Vec<Arc<AclUser>>, String> {
         let Some(file) = &self.file else {
             return Ok(Vec::new());
@@ -239,7 +245,7 @@ impl UserRegistry {
     /// Writes all users to the file.
     ///
     /// # Errors
-    /// A description of the failure.
+    /// Describes why the file could not be written.
     pub(crate) fn save(&self) -> Result<(), String> {
         let Some(file) = &self.file else {
             return Ok(());
@@ -260,7 +266,7 @@ impl UserRegistry {
     }
 }
 
-/// Formats a user in the syntax of the file.
+/// Formats a user as a line of the user file.
 pub(crate) fn describe(user: &AclUser) -> Vec<u8> {
     let rules = user.rules().describe();
     [format!("user {} ", user.name()).as_bytes(), &rules].concat()
@@ -277,7 +283,7 @@ fn unmatched(word: &[u8]) -> String {
     )
 }
 
-/// Returns the name as text if it is valid for a user.
+/// Returns the name as text if it is a valid user name.
 fn name_of(name: &[u8]) -> Result<&str, String> {
     if has_spaces(name) {
         return Err("Usernames can't contain spaces or null characters".to_owned());
@@ -289,7 +295,7 @@ fn name_of(name: &[u8]) -> Result<&str, String> {
     Ok(name)
 }
 
-/// Parses the text of a file. The error lists all faults, line by line.
+/// Parses the text of a user file. The error message lists every invalid line.
 fn read(place: &str, text: &[u8]) -> Result<BTreeMap<Box<str>, AclRules>, String> {
     let mut users = BTreeMap::new();
     let mut errors: Vec<String> = Vec::new();
@@ -317,7 +323,8 @@ fn read(place: &str, text: &[u8]) -> Result<BTreeMap<Box<str>, AclRules>, String
         let mut rules = AclRules::default();
         match rules.apply_all(words) {
             Ok(()) => {}
-            // Other invalid words may contain a password and are not shown.
+            // Only words that are not recognised at all are shown. Any other invalid word may
+            // contain a password.
             Err(BadWord::Refused(word, RuleError::Unknown)) => errors.push(format!(
                 "{here}: Error in applying operation '{}': {}",
                 shown(&word),

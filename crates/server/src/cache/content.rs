@@ -1,4 +1,4 @@
-//! The items of a cache, and the locks of their keys.
+//! The items of a cache, and the locks that serialise writers of the same key.
 
 use super::item::MAX_HEAD;
 use crate::error::{CommandError, Error, Result};
@@ -10,39 +10,40 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Smallest size of a cache in bytes.
+/// Minimum size of a cache in bytes.
 const LEAST_BYTES: u64 = 1 << 20;
 
-/// Smallest size of a partition in bytes, if the cache is large enough. A partition of this size
-/// accepts items of one mebibyte.
+/// Minimum size of a partition in bytes, unless the whole cache is smaller. A partition of this
+/// size accepts items of up to one mebibyte.
 const PARTITION_BYTES: u64 = 32 << 20;
 
-/// Largest number of partitions. It is enough to make contention among writers rare on usual core
-/// counts.
+/// Maximum number of partitions. With this many partitions, writers rarely contend on machines with
+/// usual numbers of cores.
 const MOST_PARTITIONS: u64 = 64;
 
-/// Expected average size of a key and its value in bytes.
+/// Assumed average size of an item's key and value together, in bytes.
 const ITEM_BYTES: usize = 96;
 
-/// Number of locks, which keys share by hash.
+/// Number of locks. A key's hash determines its lock, so different keys can share one.
 const LOCKS: usize = 512;
 
-/// The eviction policy of a cache.
+/// The policy by which a full cache chooses the item to evict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheEvictionPolicy {
-    /// Evicts the item that was set longest ago.
+    /// Evicts the item that was written longest ago.
     Fifo,
     /// Evicts the least recently used item.
     Lru,
-    /// Approximates LRU, with fewer copies of items.
+    /// Approximates LRU. It copies fewer items than exact LRU.
     ApproximateLru,
-    /// S3-FIFO: evicts items that were read only once before all others.
+    /// S3-FIFO. Items that were read at most once after they were written are evicted before all
+    /// others.
     #[default]
     S3Fifo,
 }
 
 impl CacheEvictionPolicy {
-    /// Returns the name of the policy for `maxmemory-policy`.
+    /// Returns the name of the policy that `maxmemory-policy` reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             CacheEvictionPolicy::Fifo => "fifo",
@@ -62,7 +63,7 @@ impl CacheEvictionPolicy {
     }
 }
 
-/// The memory of a cache, and its use.
+/// The memory limit of a cache, and how that memory is used.
 ///
 /// ```
 /// use alluvium_server::{CacheMemory, CacheEvictionPolicy};
@@ -71,15 +72,17 @@ impl CacheEvictionPolicy {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheMemory {
-    /// Memory limit in bytes for items with their keys and the index.
+    /// Memory limit in bytes. It covers the items, their keys and the index.
     pub bytes: u64,
-    /// Average size of a key and its value in bytes, which determines the size of the index.
+    /// Expected average size of an item's key and value together, in bytes. The size of the index
+    /// is computed from it.
     pub item_bytes: usize,
     pub policy: CacheEvictionPolicy,
 }
 
 impl CacheMemory {
-    /// Returns a cache of this size for items of about a hundred bytes, with S3-FIFO.
+    /// Returns the settings of a cache with a limit of `bytes` bytes, for items of about a hundred
+    /// bytes, with the S3-FIFO policy.
     #[must_use]
     pub fn new(bytes: u64) -> CacheMemory {
         CacheMemory {
@@ -118,7 +121,7 @@ impl CacheMemory {
     }
 }
 
-/// The item exceeds the largest size that the cache accepts.
+/// The error of an item that exceeds the maximum item size of the cache.
 #[derive(Debug)]
 pub(crate) struct TooLarge(cache::Error);
 
@@ -128,10 +131,10 @@ impl From<TooLarge> for CommandError {
     }
 }
 
-/// The metadata of an item that was read.
+/// The metadata of an item that a lookup has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ItemMetadata {
-    /// Expiry time in milliseconds since 1970; 0 for never.
+    /// Expiry time in milliseconds since 1970; 0 if the item never expires.
     pub(crate) expires_ms: u64,
 }
 
@@ -140,7 +143,7 @@ pub(crate) struct CacheFigures {
     pub(crate) gets: u64,
     pub(crate) hits: u64,
     pub(crate) evictions: u64,
-    /// Number and size of the items, estimated from a sample if there are many.
+    /// Number of items in the cache. It is estimated from a sample if there are many items.
     pub(crate) items: u64,
     pub(crate) item_bytes: u64,
 }
@@ -149,16 +152,16 @@ pub(crate) struct CacheFigures {
 #[repr(align(64))]
 struct StripeLock(Mutex<()>);
 
-/// The locks of several keys. Keys with the same stripe share one.
+/// The held locks of several keys. Keys that map to the same lock share one guard.
 pub(crate) type CacheLockGuards<'c> = SmallVec<[MutexGuard<'c, ()>; 1]>;
 
-/// The items of a cache.
+/// The items of a cache, with their locks.
 pub(crate) struct ItemCache {
     cache: Cache,
     pub(crate) memory: CacheMemory,
     locks: Box<[StripeLock]>,
     clock: StoreClock,
-    /// The last CAS value that was given to an item, or 0.
+    /// The most recently assigned CAS value, or 0 if none has been assigned.
     cas: AtomicU64,
 }
 
@@ -182,7 +185,8 @@ impl ItemCache {
         })
     }
 
-    /// Returns the time in milliseconds since 1970, and expires due items.
+    /// Returns the current time in milliseconds since 1970, and removes items whose expiry time has
+    /// passed.
     pub(crate) fn now_ms(&self) -> u64 {
         let now_ms = self.clock.now_ms();
         self.tick(now_ms);
@@ -194,7 +198,7 @@ impl ItemCache {
         self.cache.correct_time(now_ms, MOST_BEHIND_MS);
     }
 
-    /// Returns a new CAS value.
+    /// Returns a new CAS value, which no item has had before.
     #[inline]
     pub(crate) fn next_cas(&self) -> u64 {
         self.cas.fetch_add(1, Ordering::Relaxed) + 1
@@ -209,14 +213,14 @@ impl ItemCache {
         (mixed >> 32) as usize % LOCKS
     }
 
-    /// Locks a key against other writers (S25).
+    /// Locks a key, so that no other thread can write its item (S25).
     #[inline]
     pub(crate) fn lock(&self, key: &[u8]) -> MutexGuard<'_, ()> {
         self.locks[self.lock_of(key)].0.lock()
     }
 
-    /// Locks several keys against other writers. Locks are acquired in a fixed order, which
-    /// prevents deadlocks.
+    /// Locks several keys, so that no other thread can write their items. The locks are acquired in
+    /// a fixed order, which prevents deadlocks.
     pub(crate) fn lock_all<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> CacheLockGuards<'_> {
         let mut places: SmallVec<[usize; 8]> = keys.map(|key| self.lock_of(key)).collect();
         places.sort_unstable();
@@ -227,7 +231,8 @@ impl ItemCache {
             .collect()
     }
 
-    /// Copies the stored bytes of a key.
+    /// Copies the stored bytes of a key's item to `stored` and returns its metadata, or `None` if
+    /// there is no item.
     #[inline]
     pub(crate) fn read(&self, key: &[u8], stored: &mut Vec<u8>) -> Option<ItemMetadata> {
         let expires_at = self.cache.read(key, stored)?;
@@ -235,20 +240,21 @@ impl ItemCache {
         Some(ItemMetadata { expires_ms })
     }
 
-    /// Looks up keys in order and passes the stored bytes of each to `respond`.
+    /// Looks up several keys. For each key in order, calls `respond` with the key's index and the
+    /// stored bytes of its item, or `None`.
     pub(crate) fn read_many(&self, keys: &[&[u8]], respond: impl FnMut(usize, Option<&[u8]>)) {
         self.cache.get_many(keys, respond);
     }
 
-    /// Prefetches the memory that requests for these keys access first.
+    /// Prefetches the memory that requests for these keys will access first.
     pub(crate) fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         self.cache.prefetch(keys);
     }
 
-    /// Stores an item. The caller holds the lock of its key.
+    /// Stores an item. The caller must hold the lock of the key.
     ///
     /// # Errors
-    /// The item is too large; the key keeps its old item.
+    /// The item is too large. The previous item of the key remains.
     pub(crate) fn write(
         &self,
         key: &[u8],
@@ -259,24 +265,26 @@ impl ItemCache {
         self.cache.set_until(key, stored, expires_at).map_err(TooLarge)
     }
 
-    /// Deletes an item. The caller holds the lock of its key. Returns whether it existed.
+    /// Deletes the item of a key and returns whether it existed. The caller must hold the lock of
+    /// the key.
     pub(crate) fn delete(&self, key: &[u8]) -> bool {
         self.cache.delete(key)
     }
 
-    /// Deletes all items. No request that read an item earlier can write it back.
+    /// Deletes all items. A request that has read an item before this call cannot write it back
+    /// afterwards.
     pub(crate) fn clear(&self) {
         let _held: Vec<_> = self.locks.iter().map(|lock| lock.0.lock()).collect();
         self.cache.clear();
     }
 
-    /// Returns the number of items, estimated from a sample if there are many.
+    /// Returns the number of items. It is estimated from a sample if there are many items.
     pub(crate) fn items(&self) -> u64 {
         self.now_ms();
         self.cache.content().items
     }
 
-    /// Returns the largest size of a value in bytes, for any key.
+    /// Returns the maximum size of a value in bytes that the cache accepts for a key of any length.
     pub(crate) fn most_value_bytes(&self) -> usize {
         cache::MAX_VALUE_BYTES - MAX_HEAD
     }
@@ -284,7 +292,8 @@ impl ItemCache {
     pub(crate) fn figures(&self) -> CacheFigures {
         let (stats, content) = (self.cache.stats(), self.cache.content());
         let left_logs = match self.memory.policy {
-            // Only S3-FIFO knows at eviction whether an item could still be found.
+            // Only S3-FIFO can tell at eviction whether the evicted item was still live, so only
+            // this policy reports the number.
             CacheEvictionPolicy::S3Fifo => stats.evicted,
             CacheEvictionPolicy::Fifo | CacheEvictionPolicy::Lru | CacheEvictionPolicy::ApproximateLru => {
                 stats.dropped

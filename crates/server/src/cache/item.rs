@@ -1,4 +1,4 @@
-//! The header before an item's value in memory, in a compact encoding.
+//! The header that precedes each item's value in memory, and its compact encoding.
 //!
 //! ```text
 //!   SIZE    MEANING
@@ -9,17 +9,17 @@
 //!   0 or 4  when memcached last set or touched it, in seconds since 1970
 //! ```
 //!
-//! The expiry time is stored in the table.
+//! The header does not contain the expiry time, which the hash table stores.
 
 const CAS_BYTES: u8 = 15;
 const HAS_FLAGS: u8 = 1 << 4;
 const HAS_TIME: u8 = 1 << 5;
 const STALENESS: u8 = 6;
 
-/// Largest size of a header in bytes.
+/// Maximum size of an encoded header in bytes.
 pub(super) const MAX_HEAD: usize = 1 + 8 + 4 + 4;
 
-/// The metadata of an item.
+/// The metadata that the header of an item stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CachedItemHeader {
     pub(crate) flags: u32,
@@ -40,7 +40,7 @@ fn pull(bytes: &[u8]) -> u64 {
 }
 
 impl CachedItemHeader {
-    /// Appends the header. The value follows it.
+    /// Appends the encoded header to `out`. The caller appends the value after it.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         debug_assert!(self.staleness < 4, "two bits say how stale an item is");
         let cas = (u64::BITS - self.cas.leading_zeros()).div_ceil(8) as usize;
@@ -61,11 +61,11 @@ impl CachedItemHeader {
         }
     }
 
-    /// Decodes the header of an item, and returns it with its length. Only this server writes
-    /// headers, so an invalid one is a bug.
+    /// Decodes the header at the start of a stored item. Returns the header and its encoded length.
+    /// An invalid header is a bug, because no other program writes headers.
     ///
     /// # Panics
-    /// If the bytes have no valid header.
+    /// Panics if the bytes do not begin with a valid header.
     #[inline]
     pub(crate) fn read(stored: &[u8]) -> (CachedItemHeader, usize) {
         let first = stored[0];
@@ -87,7 +87,7 @@ impl CachedItemHeader {
         (head, at)
     }
 
-    /// Returns the length of an item's header.
+    /// Returns the encoded length of the header at the start of a stored item.
     #[inline]
     pub(crate) fn length(stored: &[u8]) -> usize {
         let first = stored[0];

@@ -1,7 +1,8 @@
-//! Names, each of which one connection can claim at a time.
+//! A registry of named locks. Each name can be locked by one connection at a time.
 //!
-//! A killed command may leave a request in progress; its connection ends when the request is done.
-//! A command that resumes the work first claims the same name and thereby waits for that request.
+//! A killed client can leave a request in progress in the server; its connection ends only when
+//! that request is complete. A client that resumes the work locks the same name first, and thereby
+//! waits until the earlier request is complete.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeSet;
@@ -14,7 +15,7 @@ pub(super) struct ClaimRegistry {
     released: Condvar,
 }
 
-/// A claimed name, released on drop.
+/// The lock of a name. Dropping the guard releases the lock.
 #[derive(Debug)]
 pub(super) struct NameClaim {
     claims: Arc<ClaimRegistry>,
@@ -22,8 +23,8 @@ pub(super) struct NameClaim {
 }
 
 impl ClaimRegistry {
-    /// Claims a name, after waiting for its current owner. Returns `None` if the owner keeps it for
-    /// `patience`.
+    /// Locks a name, and waits for at most `patience` if another connection has locked it. Returns
+    /// `None` if the name is still locked after that.
     pub(super) fn take(self: &Arc<ClaimRegistry>, name: &[u8], patience: Duration) -> Option<NameClaim> {
         let until = Instant::now() + patience;
         let mut taken = self.taken.lock();

@@ -1,4 +1,4 @@
-//! The client of the management socket, for a process that manages a store which another process
+//! The client side of the management socket. It lets a process manage a store that another process
 //! has open.
 
 use super::format::{self, GREETING, ReplyFrame};
@@ -10,9 +10,9 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// A connection to the process that has a store open.
+/// A connection to the process that has the store open.
 pub struct ManagementClient {
-    /// `None` after an incomplete answer or a connection failure.
+    /// The connection. It is `None` after an incomplete reply or an I/O error.
     stream: Option<UnixStream>,
 }
 
@@ -23,15 +23,15 @@ impl fmt::Debug for ManagementClient {
 }
 
 impl ManagementClient {
-    /// Connects to the process that has the store in this directory open.
+    /// Connects to the process that has the store in the given directory open.
     ///
     /// # Errors
-    /// I/O errors; [`io::ErrorKind::NotFound`] or [`io::ErrorKind::ConnectionRefused`] if no server
-    /// listens.
+    /// Returns I/O errors. The error kind is [`io::ErrorKind::NotFound`] or
+    /// [`io::ErrorKind::ConnectionRefused`] if no process serves the store's management socket.
     pub fn connect(directory: impl AsRef<Path>) -> io::Result<ManagementClient> {
         let mut stream = socket::connect(directory.as_ref())?;
-        // A refused client is sent a greeting and the reason before the server reads the client's
-        // greeting.
+        // The server can reject a client before it has read the client's greeting. It then sends
+        // its own greeting and the reason, so these are read even if sending failed.
         let sent = stream.write_all(&format::greeting());
         let mut greeting = [0; GREETING];
         let greeted = stream.read_exact(&mut greeting);
@@ -43,15 +43,17 @@ impl ManagementClient {
         Ok(ManagementClient { stream: Some(stream) })
     }
 
-    /// Requests an operation and passes the parts of its answer to `hear`.
+    /// Sends a request to the other process and passes each part of the reply to `hear`.
     ///
     /// # Errors
-    /// [`Error::Told`] for an error of the other process; errors of `hear`; [`Error::Connection`].
+    /// Returns [`Error::Told`] if the other process reports an error, [`Error::Connection`] if the
+    /// connection fails, and the errors of `hear`.
     pub fn ask(&mut self, request: &ManagementRequest, hear: &mut ReplySink<'_>) -> Result<()> {
         let gone = || Error::Connection(io::ErrorKind::NotConnected.into());
         let frame = format::frame(request)?;
         let mut stream = self.stream.take().ok_or_else(gone)?;
-        // A refused client is sent the reason before the server reads its request.
+        // The server can reject a client before it has read the request. The reason is therefore
+        // read even if sending failed.
         let sent = stream.write_all(&frame);
         loop {
             let part = format::read::<ReplyFrame>(&mut stream).map_err(Error::Connection)?;
@@ -76,7 +78,7 @@ impl ManagementClient {
         }
     }
 
-    /// Requests an operation that has no reply parts.
+    /// Sends a request whose reply has no parts besides success or failure.
     ///
     /// # Errors
     /// As [`ManagementClient::ask`].

@@ -16,31 +16,32 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read};
 
-/// Protocol version. Peers with another version are refused.
+/// Protocol version. A peer with another version is rejected.
 pub const VERSION: u32 = 1;
-/// Magic bytes at the start of a greeting.
+/// Magic bytes with which a greeting begins.
 const MAGIC: [u8; 8] = *b"alluvium";
 /// Length of a greeting in bytes.
 pub const GREETING: usize = 12;
-/// Largest body in bytes: a key, its value, and some overhead.
+/// Maximum length of a message body in bytes: the longest key and the longest value, plus a margin.
 pub const MOST_BODY: usize = alluvium::MAX_VALUE + alluvium::MAX_KEY + (1 << 20);
 
-/// A part of an answer on the wire.
+/// A message with a part of the reply to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReplyFrame {
-    /// A reply; more parts follow.
+    /// A part of the result; further messages follow.
     Reply(ManagementReply),
-    /// The operation has succeeded. No more parts follow.
+    /// The operation has succeeded. This is the last message of the reply.
     Done,
-    /// The operation has failed. No more parts follow.
+    /// The operation has failed. This is the last message of the reply.
     Failed {
         kind: FailureKind,
-        /// The error message; for [`FailureKind::NoKeyspace`] the name of the keyspace.
+        /// The error message. For [`FailureKind::NoKeyspace`] it is the name of the missing
+        /// keyspace.
         text: String,
     },
 }
 
-/// Returns the greeting of this version.
+/// Returns the greeting that announces this protocol version.
 #[must_use]
 pub fn greeting() -> [u8; GREETING] {
     let mut bytes = [0; GREETING];
@@ -49,14 +50,14 @@ pub fn greeting() -> [u8; GREETING] {
     bytes
 }
 
-/// Returns the version in a greeting, or `None` if the bytes are not a greeting.
+/// Returns the protocol version in a greeting, or `None` if the bytes are not a greeting.
 #[must_use]
 pub fn greeted(bytes: &[u8; GREETING]) -> Option<u32> {
     let (magic, version) = bytes.split_first_chunk::<8>()?;
     (*magic == MAGIC).then(|| u32::from_le_bytes(version.try_into().unwrap_or_default()))
 }
 
-/// Encodes a message as a frame.
+/// Encodes a message as a frame, which consists of a length and a body.
 ///
 /// # Errors
 /// [`Error::Told`] if the message is too long.
@@ -83,11 +84,11 @@ pub fn frame(message: &impl Serialize) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Reads the next message. Returns `None` at the end of the stream.
+/// Reads and decodes the next message. Returns `None` at the end of the stream.
 ///
 /// # Errors
-/// Errors of the stream; [`io::ErrorKind::InvalidData`] for a frame that is invalid in this
-/// version.
+/// Returns the errors of the stream, and [`io::ErrorKind::InvalidData`] if a frame does not decode
+/// in this protocol version.
 pub fn read<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<Option<T>> {
     let mut length = [0; 4];
     let mut filled = 0;
@@ -107,7 +108,7 @@ pub fn read<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<Option<T>
             "a management frame announces {length} bytes, more than the maximum of {most}"
         )));
     }
-    // The buffer grows as bytes arrive, whatever the stated length.
+    // The buffer grows only as bytes arrive, so a false length in the frame cannot make it large.
     let mut body = Vec::new();
     stream.take(u64::from(length)).read_to_end(&mut body)?;
     if body.len() < length as usize {
@@ -253,14 +254,14 @@ mod tests {
             let mut stream = &bytes[..];
             while let Ok(Some(_)) = read::<ManagementRequest>(&mut stream) {}
         }
-        // A body that is announced and does not arrive.
+        // The frame announces a large body that never arrives.
         let mut huge = u32::try_from(MOST_BODY).unwrap().to_le_bytes().to_vec();
         huge.extend_from_slice(b"abc");
         let error = read::<ManagementRequest>(&mut &huge[..]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         let error = read::<ManagementRequest>(&mut &[0xff; 64][..]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
-        // A list with more elements than there are bytes.
+        // The list claims more elements than the frame has bytes.
         let list = [&[9, 0, 0, 0, 7][..], &[0xff; 4], &[0x0f, 0, 0, 0]].concat();
         assert!(read::<ManagementRequest>(&mut &list[..]).is_err());
     }

@@ -18,19 +18,19 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Concurrent connections, each with a thread.
+/// Maximum number of concurrent connections. Each connection has its own thread.
 const CONNECTIONS: usize = 16;
-/// Time for a client to send its greeting.
+/// Maximum time for which the server waits for a client's greeting.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Pause before accepting again after an error of the operating system, such as too few file
+/// Pause after accepting a connection has failed, for example because the process has too few file
 /// descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Time for operations to finish when the process stops managing. Backups and checks end at the
-/// latest when the store is closed.
+/// Maximum time for which stopping waits for operations in progress. Backups and checks may
+/// continue after it; they end at the latest when the store is closed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Lets other processes of the same user manage a store while this process has it open. Dropping it
-/// ends that.
+/// Serves the management socket, through which other processes of the same user manage a store that
+/// this process has open. Dropping the object stops the service.
 pub struct ManagementServer {
     managed: Arc<ManagementState>,
     accepting: Mutex<Option<(JoinHandle<()>, Arc<ManagementListener>)>>,
@@ -42,7 +42,7 @@ impl fmt::Debug for ManagementServer {
     }
 }
 
-/// State shared by all connections.
+/// State shared by all management connections.
 struct ManagementState {
     db: Db,
     about: Option<ServerInfo>,
@@ -59,11 +59,11 @@ struct ManagementConnections {
 }
 
 impl ManagementServer {
-    /// Listens at a socket in the directory of a store. Its clients are `alluvium --db` and
-    /// [`ManagementClient`](super::ManagementClient).
+    /// Creates the management socket in the directory of a store and serves it. Clients are the
+    /// command line `alluvium --db` and [`ManagementClient`](super::ManagementClient).
     ///
     /// # Errors
-    /// I/O errors of creating the socket or its thread.
+    /// Returns I/O errors of creating the socket or starting its thread.
     pub fn start(db: &Db, directory: impl AsRef<Path>) -> io::Result<ManagementServer> {
         ManagementServer::start_with(db, directory.as_ref(), None)
     }
@@ -91,19 +91,19 @@ impl ManagementServer {
         })
     }
 
-    /// Stops accepting clients and disconnects the connected ones. Operations that cannot be
-    /// interrupted continue as long as the store is open.
+    /// Stops accepting connections and closes the open ones. Operations that cannot be interrupted
+    /// continue until they end or the store is closed.
     pub fn stop(&self) {
         {
             let mut connections = self.managed.connections.lock();
             connections.is_stopping = true;
             for stream in connections.streams.values() {
-                // Fails harmlessly if the connection is already closed.
+                // If the peer has already closed the connection, this fails without consequences.
                 let _ = stream.shutdown(std::net::Shutdown::Both);
             }
         }
         if let Some((accepting, listening)) = self.accepting.lock().take() {
-            // Wakes the accepting thread, which then ends.
+            // Shutting the socket down wakes the accepting thread, which then ends.
             let _ = rustix::net::shutdown(&listening.socket, Shutdown::Both);
             if accepting.join().is_err() {
                 tracing::error!("the thread that accepts management connections has panicked");
@@ -144,7 +144,7 @@ fn accept(managed: &Arc<ManagementState>, listening: &ManagementListener) {
     }
 }
 
-/// Starts a thread for a connection, or refuses it with a reason.
+/// Starts a thread that serves the connection, or rejects the connection and sends the reason.
 fn serve(managed: &Arc<ManagementState>, mut stream: UnixStream) -> io::Result<()> {
     if let Err(user) = socket::admit(&stream) {
         tracing::warn!(user, "refused a management connection of another user");
@@ -173,7 +173,8 @@ fn serve(managed: &Arc<ManagementState>, mut stream: UnixStream) -> io::Result<(
         managed: Arc::clone(managed),
         number,
     };
-    // If the thread cannot be started, dropping its closure unregisters the connection.
+    // If the thread cannot be started, its closure is dropped, and the guard in it unregisters the
+    // connection.
     thread::Builder::new()
         .name("alluvium-manage".to_owned())
         .spawn(move || {
@@ -184,7 +185,8 @@ fn serve(managed: &Arc<ManagementState>, mut stream: UnixStream) -> io::Result<(
         .map(drop)
 }
 
-/// Sends the reason for a refusal. The client may have gone already.
+/// Sends the reason for rejecting a connection. This can fail if the client has already
+/// disconnected.
 fn refuse(stream: &mut UnixStream, kind: FailureKind, text: &str) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let part = ReplyFrame::Failed {
@@ -195,7 +197,7 @@ fn refuse(stream: &mut UnixStream, kind: FailureKind, text: &str) -> io::Result<
     stream.write_all(&format::frame(&part).map_err(io::Error::other)?)
 }
 
-/// A slot for a connection, released on drop.
+/// One of the limited number of connection slots. Dropping the guard releases the slot.
 struct ConnectionGuard {
     managed: Arc<ManagementState>,
     number: u64,
@@ -208,7 +210,7 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// Serves one connection until it ends.
+/// Serves the requests of one connection until it ends.
 fn answer(managed: &ManagementState, stream: &mut UnixStream) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut greeting = [0; GREETING];
@@ -264,7 +266,7 @@ fn answer(managed: &ManagementState, stream: &mut UnixStream) -> io::Result<()> 
     Ok(())
 }
 
-/// Converts an error to its wire form.
+/// Converts an error to the message that reports it to the client.
 fn failed(error: &Error) -> ReplyFrame {
     let (kind, text) = match error {
         Error::Told { kind, text } => (*kind, text.clone()),
@@ -275,7 +277,7 @@ fn failed(error: &Error) -> ReplyFrame {
     ReplyFrame::Failed { kind, text }
 }
 
-/// Returns the kind of failure of a store error.
+/// Returns the failure kind that corresponds to an error of the store.
 fn kind_of(error: &alluvium::Error) -> FailureKind {
     match error.kind() {
         _ if error.is_full() => FailureKind::Full,
@@ -286,7 +288,8 @@ fn kind_of(error: &alluvium::Error) -> FailureKind {
     }
 }
 
-/// Formats an error with its causes, each once.
+/// Formats an error and its chain of causes as one text. A cause whose text is already included is
+/// omitted.
 fn sentence(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

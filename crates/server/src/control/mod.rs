@@ -1,12 +1,12 @@
-//! Management of an open store: by the process that holds it, or over a Unix socket in its
-//! directory.
+//! Management of an open store, either by the process that has it open or through a Unix socket in
+//! the store's directory.
 //!
 //! *Scope*: the operations that a person or a script requests of a store, their encoding on a
 //! socket, who may connect.
 //!
 //! *Must not depend on*: command lines, how answers are displayed.
 //!
-//! A program that embeds a store offers the same with [`ManagementServer::start`]:
+//! A program that embeds a store can serve the same operations with [`ManagementServer::start`]:
 //!
 //! ```
 //! # let place = tempfile::tempdir().unwrap();
@@ -28,12 +28,14 @@
 //!
 //! Invariants:
 //!
-//! - **S20** Each operation is implemented once: requests from a socket, and the command line on a
-//!   store that it opens itself, execute the same code.
-//! - **S21** Keyspaces in which a server keeps typed keys are changed only as typed keys, under the
-//!   locks of a running server. While a server runs, no transaction from here locks their content.
-//! - **S22** Only the user of the process and root are served.
-//! - **S23** No bytes from the socket make the process panic or use more memory than was received.
+//! - **S20** Each operation is implemented once. Requests from the socket and command lines that
+//!   open the store themselves execute the same code.
+//! - **S21** Keyspaces in which a server stores typed keys are changed only through operations on
+//!   typed keys. If a server is running, these operations use its locks. While a server runs, no
+//!   management transaction locks the content of such keyspaces.
+//! - **S22** Only root and the user of the process can connect.
+//! - **S23** No bytes received from the socket can make the process panic, or make it use more
+//!   memory than the bytes received.
 
 mod advised;
 mod claims;

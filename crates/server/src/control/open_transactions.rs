@@ -1,13 +1,15 @@
-//! Open transactions and snapshots, and the versions that they retain, as JSON.
+//! The open transactions and snapshots as JSON, with the old versions that the store retains for
+//! them.
 
 use alluvium::{Concurrency, Db, Isolation, TransactionInfo};
 use serde_json::{Value, json};
 
-/// Largest number of transactions, and of kept snapshots, in a report.
+/// Maximum number of transactions, and of named snapshots, in a report.
 const MOST: usize = 1000;
 
 /// Returns the open transactions, oldest first, and the kept snapshots. `commits_held` is the
-/// number of commits after a reader's snapshot, whose replaced versions are retained for it.
+/// number of commits that are newer than the reader's snapshot; the versions that these commits
+/// replaced are retained for the reader.
 pub(crate) fn report(db: &Db) -> Value {
     let stats = db.stats();
     let last = db.sequence();

@@ -1,16 +1,17 @@
-//! Pairs of keys and values: from a walk into replies, from changes into a batch.
+//! Conversions of key-value pairs: from a scan to replies, and from requested changes to a write
+//! batch.
 
 use super::request::{KeyChange, ManagementReply, ReplySink, Result, ScanContent, ScanOrder, ScanRequest};
 use alluvium::{Db, Keyspace, WriteBatch};
 use std::time::{Duration, SystemTime};
 
-/// Approximate size of the keys and values in one reply, in bytes.
+/// Approximate maximum size of the keys and values in one reply, in bytes.
 pub(super) const CHUNK: usize = 256 << 10;
 
-/// A pair of a walk over a keyspace.
+/// The result of advancing a scan: the next key-value pair, or an error.
 type PairResult = alluvium::Result<(Vec<u8>, alluvium::Value)>;
 
-/// Sends the pairs of a walk to `hear` in order, in replies of limited size.
+/// Passes the pairs of a scan to `hear` in order, in replies of limited size.
 pub(super) fn walk(
     mut iter: impl DoubleEndedIterator<Item = PairResult>,
     scan: &ScanRequest,
@@ -23,7 +24,8 @@ pub(super) fn walk(
     pairs(next, scan.limit, scan.what, hear)
 }
 
-/// Sends the pairs returned by `next` to `hear`, in replies of limited size.
+/// Calls `next` until it returns no more pairs, and passes the pairs to `hear` in replies of
+/// limited size.
 pub(super) fn pairs(
     mut next: impl FnMut() -> Option<PairResult>,
     limit: Option<u64>,
@@ -54,7 +56,7 @@ pub(super) fn pairs(
     }
 }
 
-/// Adds changes to a batch.
+/// Adds the requested changes to a write batch.
 pub(super) fn add(db: &Db, changes: &[KeyChange], batch: &mut WriteBatch) -> alluvium::Result<()> {
     let mut last: Option<(&str, Keyspace)> = None;
     for change in changes {

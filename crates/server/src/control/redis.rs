@@ -1,4 +1,5 @@
-//! Keys of Redis clients: read from a snapshot, changed by commands under their locks.
+//! Operations on the keys of Redis clients. Reads use a snapshot; changes are executed as commands
+//! under the keys' locks.
 
 use super::pairs::add;
 use super::request::{
@@ -14,18 +15,19 @@ use alluvium::{Db, Keyspace, Snapshot, UnorderedScan};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Approximate size of the elements in one reply, in bytes.
+/// Approximate maximum size of the elements in one reply, in bytes.
 const CHUNK: usize = 256 << 10;
 
-/// The keys of a store's databases.
+/// Access to the keys of all Redis databases of a store.
 pub(super) struct RedisDatabases {
     db: Db,
-    /// The server's view of the store for executing commands, created on first use.
+    /// The object through which the server's commands access the store. It is created when it is
+    /// first needed.
     store: Option<Arc<ServerStore>>,
 }
 
 impl RedisDatabases {
-    /// Returns the keys of a store without a running server.
+    /// Returns access to the keys of a store that no server is serving.
     pub(super) fn of_store(db: &Db) -> RedisDatabases {
         RedisDatabases {
             db: db.clone(),
@@ -33,7 +35,7 @@ impl RedisDatabases {
         }
     }
 
-    /// Returns the keys of a store that a server of this process serves.
+    /// Returns access to the keys of a store that a server in this process is serving.
     pub(super) fn of_server(store: &Arc<ServerStore>) -> RedisDatabases {
         RedisDatabases {
             db: store.db.clone(),
@@ -134,20 +136,20 @@ fn told(failure: CommandError) -> Error {
     }
 }
 
-/// Converts an invalid record to an error.
+/// Converts an invalid record to an error of the operation.
 fn damaged(damaged: format::DamagedRecord) -> Error {
     Error::told(FailureKind::Damaged, damaged.to_string())
 }
 
-/// The location of the records of a database.
+/// The keyspace in which the records of a database are stored.
 enum RecordLocation {
-    /// In the ordered keyspace with all other data.
+    /// The ordered keyspace that all databases with ordered keys share.
     Ordered,
-    /// In the unordered keyspace of the database. `None` if the database never had records.
+    /// The unordered keyspace of this database, or `None` if the database never had records.
     Hashed(Option<Keyspace>),
 }
 
-/// A database in a snapshot.
+/// The keys of one database as of a snapshot.
 struct DatabaseSnapshot {
     snapshot: Snapshot,
     data: Keyspace,
@@ -211,7 +213,7 @@ impl DatabaseSnapshot {
         Ok(())
     }
 
-    /// Like `scan`, for hashed keys.
+    /// Does the same as `scan` for a database with hashed keys.
     fn scan_hashed(
         &self,
         space: Option<&Keyspace>,
@@ -229,7 +231,7 @@ impl DatabaseSnapshot {
         self.walk_hashed(records, scan.limit, scan.what, hear)
     }
 
-    /// Returns the keys after a given one.
+    /// Returns the keys that follow a given key in the order of the scan.
     fn scan_behind(
         &self,
         key: &[u8],
@@ -274,7 +276,7 @@ impl DatabaseSnapshot {
         Ok(())
     }
 
-    /// Sends the content of a key.
+    /// Passes a key and its content to `hear`.
     fn entry(
         &self,
         key: &[u8],

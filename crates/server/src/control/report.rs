@@ -1,4 +1,4 @@
-//! Reports as JSON: statistics of the store, the shape of its tree, results of a check.
+//! Reports in JSON: statistics of the store, the shape of its tree, and the results of a check.
 
 use super::advised;
 use super::request::compression;
@@ -11,13 +11,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-/// Returns all keyspaces with their options.
+/// Returns a list of all keyspaces with their options.
 pub(super) fn keyspaces(db: &Db) -> alluvium::Result<Value> {
     let mut all = Vec::new();
     for name in db.keyspaces() {
         let keyspace = match db.existing_keyspace(&name) {
             Ok(keyspace) => keyspace,
-            // The keyspace was dropped in the meantime.
+            // Another thread has dropped the keyspace after it was listed.
             Err(alluvium::Error::NoSuchKeyspace { .. }) => continue,
             Err(error) => return Err(error),
         };
@@ -34,7 +34,7 @@ pub(super) fn keyspaces(db: &Db) -> alluvium::Result<Value> {
     Ok(all.into())
 }
 
-/// Returns the statistics of the store, in groups.
+/// Returns the statistics of the store, arranged in groups.
 pub(super) fn stats(db: &Db) -> Value {
     let stats = db.stats();
     let (space, memory, log) = (&stats.space, &stats.memory, &stats.log);
@@ -87,7 +87,8 @@ pub(super) fn stats(db: &Db) -> Value {
     if let Some(hashed) = &stats.hashed {
         answer["hashed"] = of_hashed(hashed);
     }
-    // The figures above cover all tiers together.
+    // The statistics above are totals over all tiers. If there are several tiers, those of each
+    // tier follow.
     let further = stats.tiers.iter().filter(|_| stats.tiers.len() > 1);
     for (number, tier) in further.enumerate() {
         let device = tier.device.total();
@@ -105,7 +106,7 @@ pub(super) fn stats(db: &Db) -> Value {
     answer
 }
 
-/// Returns the statistics of all hashed keyspaces.
+/// Returns the combined statistics of all hashed keyspaces.
 fn of_hashed(hashed: &HashedStats) -> Value {
     json!({
         "hash_stores": hashed.hash_stores,
@@ -119,7 +120,7 @@ fn of_hashed(hashed: &HashedStats) -> Value {
     })
 }
 
-/// Returns the capacity and the use of each tier.
+/// Returns the capacity and the used space of each tier.
 pub(super) fn tiers(db: &Db) -> Value {
     let tiers = db.stats().tiers.into_iter().enumerate();
     let all = tiers.map(|(number, tier)| {
@@ -136,7 +137,7 @@ pub(super) fn tiers(db: &Db) -> Value {
     all.collect::<Vec<_>>().into()
 }
 
-/// Returns the choices of the store, with their reasons.
+/// Returns the settings that the store has chosen by itself, with the reasons.
 fn chosen(db: &Db) -> Value {
     let all = db.choices().into_iter();
     let all = all.map(|choice| {
@@ -146,7 +147,7 @@ fn chosen(db: &Db) -> Value {
     all.collect::<Map<String, Value>>().into()
 }
 
-/// Returns the workload of each keyspace since the store was opened.
+/// Returns the measured workload of each keyspace since the store was opened.
 fn workload(db: &Db) -> Value {
     let of = |hour: &HourlyRequests| {
         json!({
@@ -173,7 +174,7 @@ fn workload(db: &Db) -> Value {
     seen.collect::<Map<String, Value>>().into()
 }
 
-/// Returns all figures, and the shape of the tree.
+/// Returns all statistics together with the shape of the tree.
 pub(super) fn figures(db: &Db) -> Value {
     let figures = db.stats().list().into_iter();
     let figures: Map<String, Value> = figures.map(|figure| (figure.name, json!(figure.value))).collect();
@@ -193,7 +194,7 @@ pub(super) fn outline(db: &Db) -> Value {
         "root": node(&outline.root),
         "drawing": drawing.lines().collect::<Vec<_>>(),
     });
-    // Errors are reported in the drawing.
+    // If the pages cannot be read, the error appears in the drawing of the tree instead.
     if let Ok(Some(of)) = db.outline_pages() {
         answer["pages"] = paged::outline(&of);
     }
@@ -223,8 +224,8 @@ pub(super) fn check(report: &CheckReport) -> Value {
     })
 }
 
-/// Adds a field with bytes in the same form as exports: as text, or in base 64 if they are not
-/// UTF-8.
+/// Adds a field to a JSON object. The bytes are written as in exports: as text if they are valid
+/// UTF-8, and in base 64 otherwise.
 fn put(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         Ok(text) => object.insert(name.to_owned(), text.into()),
@@ -275,7 +276,7 @@ fn layer(of: &OutlineLayer) -> Value {
     })
 }
 
-/// Returns the description of a run.
+/// Returns a description of one sorted run.
 pub(super) fn run(run: &OutlineRun) -> Value {
     let summary = &run.summary;
     let extents = run.extents.iter().map(|used| {

@@ -1,28 +1,31 @@
-//! Requests to a store, and their replies.
+//! The requests that can be sent to a store, and their replies.
 
 use alluvium::{Compression, KeyspaceOptions};
 use serde::{Deserialize, Serialize};
 use std::io;
 
-/// An operation on a store. A variant that names no reply is answered with success or failure only.
+/// A management operation on a store. If a variant does not name a reply, the reply only reports
+/// success or failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ManagementRequest {
-    /// Lists all keyspaces with their options: [`ManagementReply::Json`].
+    /// Lists all keyspaces with their options. Replies with [`ManagementReply::Json`].
     Keyspaces,
-    /// Creates a keyspace, which must not exist.
+    /// Creates a keyspace. Fails if it already exists.
     CreateKeyspace(NewKeyspace),
-    /// Creates a keyspace unless it exists: [`ManagementReply::Truth`] is whether it was created.
+    /// Creates a keyspace if it does not exist. Replies with [`ManagementReply::Truth`]: whether it
+    /// was created.
     EnsureKeyspace(String),
     /// Drops a keyspace with all its data.
     DropKeyspace(String),
     RenameKeyspace {
         from: String,
-        /// The new name, which no keyspace may have yet.
+        /// The new name. No keyspace may have this name yet.
         to: String,
     },
-    /// Reads the values of keys: [`ManagementReply::Values`], repeated as needed, at least once.
+    /// Reads the values of keys. Replies with one or more [`ManagementReply::Values`].
     Get { keyspace: String, keys: Vec<Vec<u8>> },
-    /// Sets a key unless it has a value: [`ManagementReply::Truth`] is whether it was set.
+    /// Writes a value only if the key has none. Replies with [`ManagementReply::Truth`]: whether
+    /// the value was written.
     PutIfAbsent {
         keyspace: String,
         key: Vec<u8>,
@@ -30,106 +33,115 @@ pub enum ManagementRequest {
     },
     /// Applies all changes in one atomic commit.
     Write(Vec<KeyChange>),
-    /// Deletes a range of keys.
+    /// Deletes all keys of a range.
     DeleteRange {
         keyspace: String,
-        /// The start of the range, inclusive. Empty for the first key.
+        /// The first key of the range. An empty key denotes the start of the keyspace.
         from: Vec<u8>,
-        /// The end of the range, exclusive. No end if absent.
+        /// The key before which the range ends. If absent, the range extends to the end of the
+        /// keyspace.
         to: Option<Vec<u8>>,
     },
-    /// Reads keys in order from a snapshot: [`ManagementReply::Pairs`], repeated. A hashed keyspace
-    /// is read as a whole, forward and unordered; parts of it are refused.
+    /// Reads keys in order from a snapshot. Replies with any number of [`ManagementReply::Pairs`].
+    /// A hashed keyspace can only be read completely and forward, and the keys arrive in no
+    /// particular order; other scans of it are rejected.
     Scan(ScanRequest),
-    /// Begins to load sorted records into a keyspace. Abandons an earlier unfinished load of this
-    /// connection.
+    /// Starts to bulk-load sorted records into a keyspace. An unfinished bulk load of the same
+    /// connection is abandoned.
     BeginIngest(String),
-    /// Loads records in ascending order of keys.
+    /// Adds records to the bulk load. The keys must be in ascending order.
     Ingest(Vec<(Vec<u8>, Vec<u8>)>),
-    /// Makes the loaded records visible.
+    /// Ends the bulk load and makes the loaded records visible.
     FinishIngest,
-    /// Abandons the loaded records, if there are any.
+    /// Discards the records of the bulk load, if there is one.
     AbandonIngest,
-    /// Returns statistics of the store: [`ManagementReply::Json`].
+    /// Returns statistics of the store. Replies with [`ManagementReply::Json`].
     Stats,
-    /// Returns all figures, the shape of the tree, and the counters of a server:
-    /// [`ManagementReply::Json`].
+    /// Returns all statistics, the shape of the tree, and the counters of the server if one is
+    /// running. Replies with [`ManagementReply::Json`].
     Figures,
-    /// Describes the shape of the tree: [`ManagementReply::Json`].
+    /// Describes the shape of the tree. Replies with [`ManagementReply::Json`].
     Outline,
-    /// Draws the shape of the tree: [`ManagementReply::Text`].
+    /// Draws the shape of the tree. Replies with [`ManagementReply::Text`].
     Drawing,
-    /// Describes one run: [`ManagementReply::Json`], null if it does not exist.
+    /// Describes one sorted run. Replies with [`ManagementReply::Json`], which is null if the run
+    /// does not exist.
     Run {
-        /// The group of the run.
+        /// The number of the group to which the run belongs.
         group: u64,
-        /// The position in the group.
+        /// The position of the run in its group.
         place: u64,
     },
-    /// Checks the store: [`ManagementReply::Progress`], then [`ManagementReply::Json`].
+    /// Checks the store for damage. Replies with [`ManagementReply::Progress`] any number of times,
+    /// and then with [`ManagementReply::Json`].
     Check(CheckExtent),
-    /// Copies the current state of the store to a directory of the answering process:
-    /// [`ManagementReply::Progress`], then [`ManagementReply::Number`], the last commit in the
-    /// copy.
+    /// Copies the current state of the store to a directory that the serving process can access.
+    /// Replies with [`ManagementReply::Progress`] any number of times, and then with
+    /// [`ManagementReply::Number`]: the sequence number of the last commit in the copy.
     Backup {
-        /// The absolute path of the directory.
+        /// The absolute path of the target directory.
         to: Vec<u8>,
     },
-    /// Rewrites all data: [`ManagementReply::Progress`], then [`ManagementReply::Json`].
+    /// Compacts the store by rewriting all data. Replies with [`ManagementReply::Progress`] any
+    /// number of times, and then with [`ManagementReply::Json`].
     Compact,
-    /// Makes all acknowledged writes durable.
+    /// Makes all acknowledged writes durable on the device.
     Sync,
     /// An operation on the keys of Redis clients.
     Redis(RedisRequest),
-    /// Begins a transaction: [`ManagementReply::Number`], its number. Rolls back an earlier one of
-    /// this connection. The end of the connection also rolls it back.
+    /// Begins a transaction. Replies with [`ManagementReply::Number`]: the ID of the transaction.
+    /// If the connection already has a transaction, that one is rolled back. The transaction is
+    /// also rolled back when the connection ends.
     BeginTransaction(NewTransaction),
-    /// An operation in the transaction of this connection.
+    /// Executes an operation in the transaction of this connection.
     InTransaction(TransactionStep),
-    /// Describes open transactions and kept snapshots, and the versions they retain:
-    /// [`ManagementReply::Json`].
+    /// Describes open transactions and named snapshots, and the versions that are retained for
+    /// them. Replies with [`ManagementReply::Json`].
     Transactions,
-    /// Reads all keys in an arbitrary order, also of a hashed keyspace: [`ManagementReply::Pairs`],
-    /// repeated.
+    /// Reads all keys in an arbitrary order; the keyspace may be hashed. Replies with any number of
+    /// [`ManagementReply::Pairs`].
     Unordered(UnorderedScanRequest),
-    /// Lists the tiers with their capacity and use: [`ManagementReply::Json`].
+    /// Lists the tiers with their capacity and used space. Replies with [`ManagementReply::Json`].
     Tiers,
     ChangeTiers {
         /// The absolute path of the tier's directory.
         path: Vec<u8>,
         change: TierChange,
     },
-    /// Changes the share of the caches' memory that is used for records, to the value that the
-    /// store advises or to the given one, and lets the store evaluate the change:
-    /// [`ManagementReply::Json`], the change, or null if the advice is to change nothing.
+    /// Changes the share of the caches' memory that is used for records, to the given share or to
+    /// the one that the store advises. The store then measures whether the change is beneficial.
+    /// Replies with [`ManagementReply::Json`]: the change, or null if the advice is to change
+    /// nothing.
     ApplyAdvice {
-        /// The share in thousandths; `None` for the advised share.
+        /// The share in thousandths, or `None` for the share that the store advises.
         record_permille: Option<u32>,
     },
-    /// Returns the last changes by advice, and their outcomes: [`ManagementReply::Json`].
+    /// Returns the most recent changes that were made by advice, and their outcomes. Replies with
+    /// [`ManagementReply::Json`].
     Trials,
-    /// Claims a name for this connection until it ends: [`ManagementReply::Truth`]. Waits up to ten
-    /// seconds for another connection that owns the name, and fails after that.
+    /// Locks a name until this connection ends. Replies with [`ManagementReply::Truth`]. If another
+    /// connection has locked the name, waits for up to ten seconds and then fails.
     Claim(Vec<u8>),
-    /// Like [`ManagementRequest::Backup`], with a directory for each further tier.
+    /// Does the same as [`ManagementRequest::Backup`] for a store with several tiers, each of which
+    /// is copied to a directory of its own.
     BackupTiers {
-        /// The absolute path of the directory.
+        /// The absolute path of the directory for the first tier.
         to: Vec<u8>,
-        /// The absolute paths for the further tiers, in their order.
+        /// The absolute paths of the directories for the other tiers, in the order of the tiers.
         further: Vec<Vec<u8>>,
     },
 }
 
-/// A change of a tier.
+/// A change of the settings of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TierChange {
     Add {
-        /// Capacity limit in bytes; `None` for no limit.
+        /// Capacity limit in bytes, or `None` for no limit.
         max_bytes: Option<u64>,
     },
     /// Moves the tier's data to the other tiers and stops writing to it.
     Drain,
-    /// Makes the tier accept data again.
+    /// Makes the tier accept new data again.
     Use,
 }
 
@@ -137,47 +149,47 @@ pub enum TierChange {
 pub struct NewTransaction {
     pub isolation: IsolationLevel,
     pub mechanism: TransactionConcurrency,
-    /// The durability of the commit. Defaults to that of the store.
+    /// The durability of the commit. If absent, the default durability of the store applies.
     pub durability: Option<CommitDurability>,
 }
 
 /// The isolation level of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IsolationLevel {
-    /// The result equals that of some serial execution.
+    /// The result is the same as if the transactions had been executed one after the other.
     Serializable,
-    /// Reads a snapshot taken at the begin.
+    /// The transaction reads from a snapshot that is taken when it begins.
     Snapshot,
 }
 
 /// The concurrency control of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TransactionConcurrency {
-    /// Conflicts are detected at the commit.
+    /// Conflicts with other transactions are detected when the transaction commits.
     Optimistic,
-    /// Reads and writes lock their keys.
+    /// The transaction locks the keys that it reads and writes.
     Locking,
 }
 
-/// The durability at which a commit is acknowledged.
+/// The guarantee that a commit must have reached before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CommitDurability {
-    /// As soon as the commit is visible.
+    /// The commit is visible to other readers.
     AtOnce,
-    /// When the commit survives the death of the process.
+    /// The commit survives a crash of the process.
     AfterProcess,
-    /// When the commit survives a loss of power.
+    /// The commit survives a power failure.
     AfterDisk,
 }
 
 /// An operation in a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TransactionStep {
-    /// Reads the value of a key: [`ManagementReply::Values`].
+    /// Reads the value of a key. Replies with [`ManagementReply::Values`].
     Get {
         keyspace: String,
         key: Vec<u8>,
-        /// The purpose of the read.
+        /// The purpose for which the transaction reads the key.
         purpose: ReadPurpose,
     },
     Put {
@@ -185,30 +197,31 @@ pub enum TransactionStep {
         key: Vec<u8>,
         value: Vec<u8>,
     },
-    /// Deletes a key, which need not exist.
+    /// Deletes a key. It is not an error if the key does not exist.
     Delete { keyspace: String, key: Vec<u8> },
-    /// Deletes a range of keys.
+    /// Deletes all keys of a range.
     DeleteRange {
         keyspace: String,
-        /// The start of the range, inclusive. Empty for the first key.
+        /// The first key of the range. An empty key denotes the start of the keyspace.
         from: Vec<u8>,
-        /// The end of the range, exclusive. No end if absent.
+        /// The key before which the range ends. If absent, the range extends to the end of the
+        /// keyspace.
         to: Option<Vec<u8>>,
     },
-    /// Reads keys in order: [`ManagementReply::Pairs`], repeated.
+    /// Reads keys in order. Replies with any number of [`ManagementReply::Pairs`].
     Scan(ScanRequest),
-    /// Sets a savepoint. It hides an earlier one of the same name while it exists.
+    /// Creates a savepoint. As long as it exists, it hides an earlier savepoint of the same name.
     Savepoint(String),
-    /// Undoes all writes after a savepoint, which remains.
+    /// Undoes all writes that follow a savepoint. The savepoint remains.
     RollbackTo(String),
-    /// Commits the transaction. It ends even if the commit fails.
+    /// Commits the transaction. The transaction ends even if the commit fails.
     Commit,
-    /// Rolls the transaction back, which ends it.
+    /// Rolls back the transaction and ends it.
     Rollback,
 }
 
 impl TransactionStep {
-    /// Returns the keyspace of the operation, if it has one.
+    /// Returns the keyspace that the operation accesses, or `None` if it accesses none.
     pub(super) fn keyspace(&self) -> Option<&str> {
         match self {
             TransactionStep::Get { keyspace, .. }
@@ -223,50 +236,50 @@ impl TransactionStep {
         }
     }
 
-    /// Returns whether the operation only reads.
+    /// Returns whether the operation is read-only.
     pub(super) fn reads(&self) -> bool {
         matches!(self, TransactionStep::Get { .. } | TransactionStep::Scan(_))
     }
 }
 
-/// The purpose of a read in a transaction.
+/// The purpose for which a transaction reads a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReadPurpose {
     Value,
-    /// To update the key: no other transaction may change it until the commit, at any isolation
-    /// level.
+    /// The transaction intends to update the key. At any isolation level, no other transaction may
+    /// change the key before the commit.
     Update,
 }
 
-/// An operation on the keys of Redis clients in one database.
+/// An operation on the keys of Redis clients in a database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RedisRequest {
-    /// Reads keys with their content: for each [`ManagementReply::Key`], then its
-    /// [`ManagementReply::Elements`].
+    /// Reads keys with their content. For each key, replies with one [`ManagementReply::Key`] and
+    /// then with its [`ManagementReply::Elements`].
     Get { database: u8, keys: Vec<Vec<u8>> },
-    /// Reads a range of keys in byte order from a snapshot, with replies as for `Get`. The
-    /// `keyspace` of the scan is ignored.
+    /// Reads a range of keys in byte order from a snapshot. The replies are those of `Get`. The
+    /// field `keyspace` of the scan is ignored.
     Scan {
         database: u8,
-        /// The range, and what to read.
+        /// The range of keys, and which of their parts to read.
         scan: ScanRequest,
     },
-    /// Executes commands and changes of other keyspaces in one commit: [`ManagementReply::Values`]
-    /// with the RESP2 replies. If a command is refused, nothing takes effect, and its reply is the
-    /// last one.
+    /// Executes Redis commands, and changes of other keyspaces, in one atomic commit. Replies with
+    /// [`ManagementReply::Values`]: the replies of the commands in RESP2. If a command is rejected,
+    /// none of the changes is made, and the last value is the error reply of that command.
     Execute {
         database: u8,
-        /// The commands, each with its arguments.
+        /// The commands. Each element contains the words of one command.
         commands: Vec<Vec<Vec<u8>>>,
-        /// Changes of other keyspaces in the same commit.
+        /// Changes of other keyspaces that belong to the same commit.
         also: Vec<KeyChange>,
     },
-    /// Like [`RedisRequest::Scan`], for the keys after a given one: in byte order, or, for hashed
-    /// keys, in the order of a scan over all keys.
+    /// Does the same as [`RedisRequest::Scan`] for the keys that follow a given one. The order is
+    /// the byte order of the keys or, for hashed keys, the order of a scan over all keys.
     ScanBehind {
         database: u8,
         key: Vec<u8>,
-        /// Limit on the number of keys.
+        /// Maximum number of keys to return.
         limit: Option<u64>,
         what: ScanContent,
     },
@@ -277,27 +290,28 @@ pub enum RedisRequest {
 pub struct KeyChange {
     pub keyspace: String,
     pub key: Vec<u8>,
-    /// The new value; `None` deletes the key.
+    /// The new value, or `None` to delete the key.
     pub value: Option<Vec<u8>>,
-    /// Time to live of the value in milliseconds, if it expires.
+    /// Time to live of the value in milliseconds, or `None` if the value does not expire.
     pub expires_in_ms: Option<u64>,
 }
 
-/// Options of a new keyspace.
+/// The options of a keyspace that is to be created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewKeyspace {
     pub name: String,
     /// The compression of pages: `none`, `lz4` or `zstd`.
     pub compression: String,
-    /// Length in bytes above which values are stored separately from their keys.
+    /// Length in bytes above which a value is stored separately from its key.
     pub value_threshold: Option<u32>,
     pub merge_operator: Option<String>,
-    /// The structure, for example `levels,k=4`. Defaults to the tiered tree.
+    /// The name of the index structure, for example `levels,k=4`. If absent, the tiered tree is
+    /// used.
     #[serde(default)]
     pub structure: Option<String>,
 }
 
-/// Returns the name of a compression.
+/// Returns the name of a compression algorithm.
 pub(super) fn compression(of: Compression) -> &'static str {
     match of {
         Compression::None => "none",
@@ -307,7 +321,8 @@ pub(super) fn compression(of: Compression) -> &'static str {
 }
 
 impl NewKeyspace {
-    /// Returns the options, or `None` if the compression is unknown.
+    /// Returns the options for the store, or `None` if the name of the compression algorithm is
+    /// unknown.
     pub(super) fn options(&self) -> Option<KeyspaceOptions> {
         let compression = [Compression::None, Compression::Lz4, Compression::Zstd]
             .into_iter()
@@ -319,27 +334,28 @@ impl NewKeyspace {
     }
 }
 
-/// A walk over keys in order.
+/// A scan over a range of keys in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanRequest {
     pub keyspace: String,
-    /// The start of the range, inclusive. Empty for the first key.
+    /// The first key of the range. An empty key denotes the start of the keyspace.
     pub from: Vec<u8>,
-    /// The end of the range, exclusive. No end if absent.
+    /// The key before which the range ends. If absent, the range extends to the end of the
+    /// keyspace.
     pub to: Option<Vec<u8>>,
     pub direction: ScanOrder,
-    /// Limit on the number of keys.
+    /// Maximum number of keys to return.
     pub limit: Option<u64>,
     pub what: ScanContent,
 }
 
-/// A walk over all keys in an arbitrary order.
+/// A scan over all keys in an arbitrary order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnorderedScanRequest {
     pub keyspace: String,
-    /// The last key of an earlier walk, after which this one continues.
+    /// The last key that an earlier scan returned. This scan continues after it.
     pub after: Option<Vec<u8>>,
-    /// Limit on the number of keys.
+    /// Maximum number of keys to return.
     pub limit: Option<u64>,
     pub what: ScanContent,
 }
@@ -353,21 +369,22 @@ pub enum ScanOrder {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ScanContent {
-    /// Keys only; values are empty.
+    /// Return keys only; the values are empty.
     Keys,
     Pairs,
 }
 
-/// The extent of a check.
+/// How much of the store a check covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CheckExtent {
-    /// Only the allocation of space.
+    /// Check only the allocation of space.
     Structure,
-    /// The allocation of space, and the checksums of all data.
+    /// Check the allocation of space, and the checksums of all data.
     Everything,
 }
 
-/// A part of an answer. Each request documents the number and kinds of its replies.
+/// A part of the reply to a request. The documentation of each request names the kinds and the
+/// number of its replies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ManagementReply {
     /// The progress of a long operation.
@@ -376,26 +393,26 @@ pub enum ManagementReply {
         done_bytes: u64,
         total_bytes: u64,
     },
-    /// Values in the order of the requested keys.
+    /// The values of the requested keys, in the order of the request.
     Values(Vec<Option<Vec<u8>>>),
     Pairs(Vec<(Vec<u8>, Vec<u8>)>),
     Number(u64),
     Truth(bool),
     Text(String),
     Json(String),
-    /// A key of Redis clients. Its elements follow.
+    /// A key of Redis clients. [`ManagementReply::Elements`] with its content follow.
     Key(RedisKey),
-    /// Elements: the value of a string, the elements of a list, the members of a set, fields and
-    /// values of a hash, members and scores of a sorted set.
+    /// The content of a key as pairs: the value of a string, the elements of a list, the members of
+    /// a set, the fields and values of a hash, or the members and scores of a sorted set.
     Elements(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
 /// A stage of a long operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JobStage {
-    /// Copying data to another directory.
+    /// The data is being copied to another directory.
     Copying,
-    /// Reading data and verifying checksums.
+    /// The data is being read, and its checksums are being verified.
     Checking,
     Compacting,
 }
@@ -404,9 +421,9 @@ pub enum JobStage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RedisKey {
     pub key: Vec<u8>,
-    /// The type; `None` if the key does not exist.
+    /// The data type of the key, or `None` if the key does not exist.
     pub kind: Option<RedisKind>,
-    /// Expiry time in milliseconds since 1970, if it expires.
+    /// Expiry time in milliseconds since 1970, or `None` if the key does not expire.
     pub expires_ms: Option<u64>,
     pub elements: u64,
 }
@@ -421,7 +438,7 @@ pub enum RedisKind {
 }
 
 impl RedisKind {
-    /// Returns the name of the type for Redis' `TYPE`.
+    /// Returns the name that the Redis command `TYPE` reports for this data type.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -434,18 +451,18 @@ impl RedisKind {
     }
 }
 
-/// The kind of a failure, which determines the exit code.
+/// The kind of a failure. It determines the exit code of the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FailureKind {
-    /// Any failure without a kind of its own.
+    /// A failure that none of the other kinds describes.
     Failed,
     /// The requested object does not exist.
     NotFound,
-    /// The keyspace named in the text does not exist.
+    /// The keyspace does not exist. The text of the error is its name.
     NoKeyspace,
-    /// The request is invalid, by itself or for this keyspace.
+    /// The request is invalid, or is not allowed for this keyspace.
     Usage,
-    /// The store or a copy is damaged.
+    /// The store, or a copy of it, is damaged.
     Damaged,
     /// The devices of the store have no space left.
     Full,
@@ -453,27 +470,28 @@ pub enum FailureKind {
     Conflict,
 }
 
-/// The result of an operation.
+/// The result of a management operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Receives the parts of an answer. An error stops the operation if possible.
+/// A callback that receives each part of a reply. If it returns an error, the operation is stopped
+/// if possible.
 pub(super) type ReplySink<'h> = dyn FnMut(ManagementReply) -> Result<()> + 'h;
 
-/// The error of an operation.
+/// The error of a management operation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// An error of the store in this process.
     #[error(transparent)]
     Store(#[from] alluvium::Error),
-    /// An error of the process that has the store open, or a refusal.
+    /// An error that the process with the open store has reported, or a rejected request.
     #[error("{text}")]
     Told {
         kind: FailureKind,
-        /// The error and its remedy.
+        /// The error message, which includes the remedy.
         text: String,
     },
-    /// The caller has stopped receiving the answer.
+    /// The caller no longer receives the parts of the reply.
     #[error("the receiver stopped before the end of the reply")]
     Unheard,
     #[error("the connection to the process that has the store open failed: {0}")]

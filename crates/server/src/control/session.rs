@@ -1,4 +1,4 @@
-//! Execution of requests on a store that this process has open.
+//! Executes management requests on a store that this process has open.
 
 use super::claims::{ClaimRegistry, NameClaim};
 use super::pairs::{CHUNK, add, pairs, walk};
@@ -21,18 +21,19 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// Interval of progress reports of a compaction.
+/// Interval between the progress reports of a compaction.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Time that a claim waits for another connection.
+/// Maximum time for which locking a name waits for another connection to release it.
 const CLAIM_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Returns whether a server keeps typed keys in a keyspace of this name.
+/// Returns whether a server stores typed keys in keyspaces with this name.
 pub fn is_of_server(keyspace: &str) -> bool {
     matches!(keyspace, store::DATA | store::ITEMS) || format::is_records_name(keyspace)
 }
 
-/// Refuses names that are reserved for a server, which would take the keyspace for its own.
+/// Rejects keyspace names that are reserved for servers. A server would treat a keyspace with such
+/// a name as its own.
 fn require_unreserved(name: &str) -> Result<()> {
     if !is_of_server(name) {
         return Ok(());
@@ -43,24 +44,24 @@ fn require_unreserved(name: &str) -> Result<()> {
     Err(Error::told(FailureKind::Usage, text))
 }
 
-/// Information that a server adds to that of the store.
+/// The information that a running server adds to the statistics of the store.
 #[derive(Clone)]
 pub(crate) struct ServerInfo {
     pub(crate) store: Arc<ServerStore>,
     pub(crate) counts: CounterSource,
 }
 
-/// Returns the counters of a server.
+/// A function that returns the counters of a running server.
 pub(super) type CounterSource = Arc<dyn Fn() -> Value + Send + Sync>;
 
-/// Executes operations one after the other.
+/// A session, which executes management requests one after the other.
 pub struct ManagementSession {
-    /// The names it has claimed, released on drop.
+    /// The names that this session has locked. Dropping the session releases them.
     claimed: Vec<NameClaim>,
     claims: Arc<ClaimRegistry>,
     db: Db,
     keys: RedisDatabases,
-    /// Figures of a running server, if there is one.
+    /// Access to the counters of the running server, or `None` if there is no server.
     about: Option<ServerInfo>,
     ingest: Option<Ingest>,
     transaction: Option<ManagedTransaction>,
@@ -75,7 +76,7 @@ impl std::fmt::Debug for ManagementSession {
 }
 
 impl ManagementSession {
-    /// Returns a session for a store that only this process uses.
+    /// Returns a session for a store that no other client of this process uses.
     #[must_use]
     pub fn new(db: &Db) -> ManagementSession {
         ManagementSession {
@@ -89,7 +90,7 @@ impl ManagementSession {
         }
     }
 
-    /// Returns a session for a store that others use at the same time.
+    /// Returns a session for a store that other clients use at the same time.
     pub(super) fn shared(
         db: &Db,
         about: Option<ServerInfo>,
@@ -107,10 +108,11 @@ impl ManagementSession {
         }
     }
 
-    /// Executes an operation and passes the parts of its answer to `hear`.
+    /// Executes a request and passes each part of the reply to `hear`.
     ///
     /// # Errors
-    /// Errors of the store; [`Error::Told`] for refusals; errors of `hear`.
+    /// Returns errors of the store, [`Error::Told`] if the request is rejected, and errors of
+    /// `hear`.
     pub fn answer(&mut self, request: &ManagementRequest, hear: &mut ReplySink<'_>) -> Result<()> {
         match request {
             ManagementRequest::Keyspaces
@@ -204,7 +206,7 @@ impl ManagementSession {
         }
     }
 
-    /// Executes an operation in the transaction.
+    /// Executes an operation in the transaction of this session.
     fn step(&mut self, step: &TransactionStep, hear: &mut ReplySink<'_>) -> Result<()> {
         let none = || {
             let text = "this connection has no open transaction; begin one first";
@@ -228,7 +230,7 @@ impl ManagementSession {
         transaction.step(&self.db, step, hear)
     }
 
-    /// Executes a request of a load of sorted records.
+    /// Executes a request that belongs to a bulk load of sorted records.
     fn load(&mut self, request: &ManagementRequest) -> Result<()> {
         match request {
             ManagementRequest::BeginIngest(keyspace) => {
@@ -250,7 +252,7 @@ impl ManagementSession {
         Ok(())
     }
 
-    /// Sends figures, together with the counters of a server.
+    /// Passes statistics to `hear`, and adds the counters of the server if one is running.
     fn report(&self, mut figures: Value, hear: &mut ReplySink<'_>) -> Result<()> {
         if let Some(about) = &self.about {
             figures["server"] = (about.counts)();
@@ -262,13 +264,14 @@ impl ManagementSession {
         Ok(self.db.existing_keyspace(name)?)
     }
 
-    /// Returns whether a running server keeps typed keys in a keyspace.
+    /// Returns whether a running server stores typed keys in the keyspace.
     fn is_typed(&self, keyspace: &str) -> bool {
         self.about.is_some() && is_of_server(keyspace)
     }
 
-    /// Refuses locking reads of a running server's typed keys (S21): its clients would wait for the
-    /// locks, together with all clients that the same thread serves.
+    /// Rejects reads that would lock the typed keys of a running server (S21). A client of the
+    /// server would wait for such a lock, and would block all other clients that are served by the
+    /// same thread.
     fn require_lockable(&self, keyspace: &str) -> Result<()> {
         let locks = self
             .transaction
@@ -284,8 +287,8 @@ impl ManagementSession {
         Err(Error::told(FailureKind::Usage, text))
     }
 
-    /// Refuses to change records of a server directly (S21): a running server, or the next one to
-    /// open the store, would find damage.
+    /// Rejects direct changes of the records of a server (S21). A running server, or the next
+    /// server that opens the store, would treat the changed records as damaged.
     fn require_writable(&self, keyspace: &str) -> Result<()> {
         self.require_movable(keyspace)?;
         if !is_of_server(keyspace) {
@@ -299,7 +302,7 @@ impl ManagementSession {
         Err(Error::told(FailureKind::Usage, text))
     }
 
-    /// Refuses to drop or rename a keyspace with a running server's typed keys (S21).
+    /// Rejects dropping or renaming a keyspace in which a running server stores typed keys (S21).
     fn require_movable(&self, keyspace: &str) -> Result<()> {
         if !self.is_typed(keyspace) {
             return Ok(());
@@ -395,7 +398,8 @@ impl ManagementSession {
         let report = match depth {
             CheckExtent::Structure => {
                 let mut report = report::check(&self.db.check_structure_report()?);
-                // The check of the structure reads almost nothing.
+                // A check of the structure alone reads almost nothing, so the number of bytes read
+                // is omitted.
                 report.as_object_mut().map(|report| report.remove("read"));
                 report
             }
@@ -436,7 +440,8 @@ impl ManagementSession {
         let follow = |progress| forward_progress(progress, &mut heard, hear);
         let copied = self.db.checkpoint_to_tiers(to, &further, follow);
         let last = copied.map_err(|error| match error {
-            // The store exists; the target directory is the problem.
+            // The error does not concern the open store. The target directory contains something
+            // else than a store.
             error if error.kind() == alluvium::ErrorKind::NotAStore => {
                 Error::told(FailureKind::Failed, error.to_string())
             }
@@ -446,8 +451,8 @@ impl ManagementSession {
         hear(ManagementReply::Number(last))
     }
 
-    /// Compacts, and reports the bytes written and the total. Continues even if the client has
-    /// gone.
+    /// Compacts the store, and reports the bytes written so far and the expected total. If the
+    /// client disconnects, the compaction continues.
     fn compact(&self, hear: &mut ReplySink<'_>) -> Result<()> {
         let space = || self.db.stats().space.live_extent_bytes;
         let before = space();
@@ -493,7 +498,8 @@ pub(super) fn json(value: &Value, hear: &mut ReplySink<'_>) -> Result<()> {
     hear(ManagementReply::Json(value.to_string()))
 }
 
-/// Forwards the progress of a job until `hear` fails.
+/// Passes the progress of a long operation to `hear`. After `hear` has failed once, its error is
+/// kept in `heard` and no further progress is reported.
 fn forward_progress(progress: Progress, heard: &mut Result<()>, hear: &mut ReplySink<'_>) {
     if heard.is_ok() {
         *heard = hear(ManagementReply::Progress {
@@ -507,7 +513,7 @@ fn forward_progress(progress: Progress, heard: &mut Result<()>, hear: &mut Reply
     }
 }
 
-/// Refuses a relative path, because it would denote another location in another process.
+/// Rejects a relative path, because client and server can have different working directories.
 fn require_absolute(path: &Path) -> Result<()> {
     if path.is_absolute() {
         return Ok(());

@@ -1,9 +1,9 @@
-//! The location of the management socket, and who may connect.
+//! The path of the management socket, and the check of who may connect.
 //!
-//! The socket is in the store's directory and accessible only to its owner. The address of a Unix
-//! socket is limited to 107 bytes. If the path is longer, the directory is opened and addressed as
-//! `/proc/self/fd/N`. The socket file of a killed process is replaced by the next process that
-//! opens the store; until then no server answers at it.
+//! The socket is created in the store's directory and is accessible only to its owner. The address
+//! of a Unix socket is limited to 107 bytes; if the path is longer, the directory is opened and
+//! addressed as `/proc/self/fd/N`. If a process is killed, its socket file remains without a
+//! listener until the next process that opens the store replaces it.
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, chmodat, openat, renameat, statat, unlinkat};
 use rustix::net::sockopt::socket_peercred;
@@ -14,14 +14,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// File name of the socket in the store's directory.
+/// Name of the socket file in the store's directory.
 pub const SOCKET: &str = "manage.sock";
-/// Temporary file name, until only the owner has access.
+/// Name under which the socket file is created. It is renamed after its access rights have been
+/// restricted to the owner.
 const NEW: &str = "manage.sock.new";
-/// Largest address of a Unix socket in bytes.
+/// Maximum length of a Unix socket address in bytes.
 const MOST_ADDRESS: usize = 107;
 
-/// An open directory, for paths of any length.
+/// An open directory. It makes it possible to address sockets in directories with paths of any
+/// length.
 struct SocketDirectory {
     file: OwnedFd,
     path: PathBuf,
@@ -36,7 +38,7 @@ impl SocketDirectory {
         })
     }
 
-    /// Returns an address for a socket in the directory.
+    /// Returns an address for the socket called `name` in this directory.
     fn address(&self, name: &str) -> PathBuf {
         let direct = self.path.join(name);
         if direct.as_os_str().as_bytes().len() <= MOST_ADDRESS {
@@ -46,16 +48,16 @@ impl SocketDirectory {
     }
 }
 
-/// A listening socket. Dropping it removes its file.
+/// A listening management socket. Dropping it removes the socket file.
 pub(super) struct ManagementListener {
     pub(super) socket: UnixListener,
     directory: SocketDirectory,
-    /// The device and inode number of the socket's file.
+    /// The device number and inode number of the socket file.
     file: (u64, u64),
 }
 
 impl ManagementListener {
-    /// Starts to listen in a directory.
+    /// Creates the socket in a store's directory and starts listening.
     pub(super) fn start(path: &Path) -> io::Result<ManagementListener> {
         let directory = SocketDirectory::open(path)?;
         match unlinkat(&directory.file, NEW, AtFlags::empty()) {
@@ -81,22 +83,23 @@ fn number(directory: &SocketDirectory) -> io::Result<(u64, u64)> {
 
 impl Drop for ManagementListener {
     fn drop(&mut self) {
-        // Another process may have opened the store and created its own socket since. A leftover
-        // socket file is harmless.
+        // Another process may have opened the store since and replaced the socket file by its own.
+        // The file is removed only if it is still this process's file; a remaining file is
+        // harmless.
         if number(&self.directory).is_ok_and(|file| file == self.file) {
             let _ = unlinkat(&self.directory.file, SOCKET, AtFlags::empty());
         }
     }
 }
 
-/// Connects to the process that listens in a directory.
+/// Connects to the process that listens at the socket in a store's directory.
 pub(super) fn connect(directory: &Path) -> io::Result<UnixStream> {
     let directory = SocketDirectory::open(directory)?;
     UnixStream::connect(directory.address(SOCKET))
 }
 
-/// Checks that the peer is root or the user of this process, and otherwise returns its user ID
-/// (S22).
+/// Checks that the peer process runs as root or as the user of this process (S22). Otherwise
+/// returns the user ID of the peer as the error.
 pub(super) fn admit(stream: &UnixStream) -> Result<(), u32> {
     match socket_peercred(stream) {
         Ok(peer) if may_connect(peer.uid, geteuid()) => Ok(()),
@@ -135,7 +138,7 @@ mod tests {
                 assert_eq!((admit(&stream), admit(&accepted)), (Ok(()), Ok(())));
             }
             assert!(connect(&path).is_err(), "its file has gone");
-            // The socket of a killed process.
+            // Simulates the socket file that a killed process leaves behind.
             std::mem::forget(ManagementListener::start(&path).unwrap());
             let listening = ManagementListener::start(&path).unwrap();
             connect(&path).unwrap();

@@ -1,4 +1,4 @@
-//! The transaction of a connection.
+//! The transaction of a management connection.
 
 use super::pairs::walk;
 use super::request::{
@@ -11,18 +11,19 @@ use alluvium::{
 use std::ops::Bound;
 use std::time::Duration;
 
-/// Largest number of savepoints in a transaction of a connection.
+/// Maximum number of savepoints in a transaction of a management connection.
 const MOST_SAVEPOINTS: usize = 1000;
 
-/// Largest age of a transaction of a connection. The limit exists because a forgotten transaction
-/// retains old versions.
+/// Maximum age of a transaction of a management connection. The limit exists because the store
+/// retains old versions of records for a transaction that a client has forgotten.
 const MOST_AGE: Duration = Duration::from_secs(60 * 60);
 
-/// An open transaction. Dropping it rolls it back.
+/// An open transaction. Dropping it rolls the transaction back.
 pub(super) struct ManagedTransaction {
     transaction: Transaction,
     mechanism: TransactionConcurrency,
-    /// Savepoints with their names, oldest first. A later one hides earlier ones of its name.
+    /// Savepoints with their names, oldest first. If a name occurs repeatedly, the newest savepoint
+    /// is the valid one.
     savepoints: Vec<(String, Savepoint)>,
 }
 
@@ -55,7 +56,7 @@ impl ManagedTransaction {
         self.transaction.number()
     }
 
-    /// Returns whether it locks the keys that it reads.
+    /// Returns whether the transaction locks the keys that it reads.
     pub(super) fn is_locking(&self) -> bool {
         self.mechanism == TransactionConcurrency::Locking
     }
@@ -64,7 +65,7 @@ impl ManagedTransaction {
         Ok(self.transaction.commit()?)
     }
 
-    /// Executes any operation except commit and rollback.
+    /// Executes an operation other than commit and rollback.
     pub(super) fn step(&mut self, db: &Db, step: &TransactionStep, hear: &mut ReplySink<'_>) -> Result<()> {
         let keyspace = |name: &str| -> Result<Keyspace> { Ok(db.existing_keyspace(name)?) };
         let transaction = &mut self.transaction;
