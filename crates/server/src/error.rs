@@ -1,4 +1,4 @@
-//! Errors of starting a server, and errors of commands.
+//! Errors of starting or stopping a server, and errors of commands.
 
 use alluvium::ErrorKind;
 use std::borrow::Cow;
@@ -10,34 +10,35 @@ use thiserror::Error;
 /// The result of starting or stopping a server.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A server could not be started or stopped.
+/// An error that prevented the server from starting or stopping.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The store reported an error.
     #[error(transparent)]
     Store(#[from] alluvium::Error),
-    /// A later version of the server has written to the store.
+    /// The keys in the store have the format of a later server version.
     #[error(
         "the Redis keys of the store have format {version}, and this program supports formats up to \
          {known}; use a newer version of alluvium"
     )]
     Newer {
-        /// The format version of the store.
+        /// The version of the format in which the store's keys are written.
         version: u64,
         /// The latest format version that this program supports.
         known: u64,
     },
-    /// Hashed keys were requested, but the keyspace is ordered.
+    /// Hashed keys were requested, but the keys of the existing keyspace are ordered.
     #[error(
         "the keyspace {keyspace:?} keeps its keys in order and cannot be changed to hashed keys; serve the \
          store without hashed keys, or copy the keys into an empty store"
     )]
     InOrder {
-        /// The keyspace, which holds keys in order.
+        /// The name of the keyspace with ordered keys.
         keyspace: &'static str,
     },
-    /// Hashed keys were requested, but a named snapshot may contain ordered keys.
+    /// Hashed keys were requested, but the store has a named snapshot, which may contain ordered
+    /// keys.
     #[error(
         "the keys of the snapshot {name:?} are in order and would become unreadable with hashed keys; drop \
          the snapshot, or serve the store without hashed keys"
@@ -46,14 +47,14 @@ pub enum Error {
         /// The name of the snapshot.
         name: String,
     },
-    /// Listening at a TCP address failed.
+    /// The server cannot listen at a TCP address.
     #[error("cannot listen on {address}: {cause}")]
     Listen {
         address: SocketAddr,
         /// The error of the operating system.
         cause: std::io::Error,
     },
-    /// Listening at a Unix domain socket failed.
+    /// The server cannot listen at a Unix domain socket.
     #[error("cannot listen on the socket {}: {cause}", path.display())]
     Socket {
         /// The path of the socket.
@@ -61,34 +62,34 @@ pub enum Error {
         /// The error of the operating system.
         cause: std::io::Error,
     },
-    /// The address is reachable from other machines without any authentication.
+    /// Other machines can reach the address, and clients need not authenticate.
     #[error(
         "{address} is reachable from other machines without authentication; set a password, or TLS with a \
          certificate authority for clients (TLS alone admits every client), or allow unprotected access"
     )]
     Unprotected { address: SocketAddr },
-    /// The file of users is invalid.
+    /// The content of the user file is invalid.
     #[error("cannot load the users: {why}")]
     Users {
-        /// The fault and its position in the file.
+        /// A description of the fault and its position in the file.
         why: String,
     },
     /// The backup directory cannot be used.
     #[error("invalid backup directory: {why}")]
     BackupDirectory {
-        /// The reason, which completes the message.
+        /// The reason, phrased as the end of the error message.
         why: String,
     },
     /// The cache could not be created.
     #[error("invalid cache options: {why}")]
     Cache {
-        /// The reason, which completes the message.
+        /// The reason, phrased as the end of the error message.
         why: String,
     },
     /// The TLS certificate or its private key is invalid.
     #[error("invalid TLS configuration: {why}")]
     Tls {
-        /// The reason, which completes the message.
+        /// The reason, phrased as the end of the error message.
         why: String,
     },
     /// The operating system has no threads or file descriptors left.
@@ -99,14 +100,14 @@ pub enum Error {
 /// The error of a failed command.
 #[derive(Debug)]
 pub(crate) enum CommandError {
-    /// The command was rejected with this error reply. It changed nothing.
+    /// The command was rejected and changed nothing. The string is the error reply for the client.
     Refused(Cow<'static, str>),
-    /// The command needs more memory than the clients' budget has left. It changed nothing.
+    /// The command needs more memory than is left in the budget of all clients. It changed nothing.
     NoRoom {
-        /// Memory in bytes that the command needs in all.
+        /// Total memory that the command needs, in bytes.
         bytes: usize,
     },
-    /// The store failed. No change of the batch was applied.
+    /// The store reported an error. None of the changes of the batch was applied.
     Store(alluvium::Error),
 }
 
@@ -120,8 +121,8 @@ impl CommandError {
     pub(crate) const NOT_FLOAT: CommandError = CommandError::say("ERR value is not a valid float");
     pub(crate) const NO_SUCH_KEY: CommandError = CommandError::say("ERR no such key");
 
-    /// Returns whether the failure may be limited to some keys, because their records are damaged
-    /// or their device fails.
+    /// Returns whether commands on other keys may still succeed. This is the case if the records of
+    /// some keys are damaged or the device that stores them fails.
     pub(crate) fn may_spare_others(&self) -> bool {
         let CommandError::Store(error) = self else {
             return false;
@@ -129,7 +130,7 @@ impl CommandError {
         matches!(error.kind(), ErrorKind::Io | ErrorKind::Corrupt)
     }
 
-    /// Returns a rejection with a constant error reply.
+    /// Returns the error of a rejected command. `text` is the error reply for the client.
     pub(crate) const fn say(text: &'static str) -> CommandError {
         CommandError::Refused(Cow::Borrowed(text))
     }

@@ -1,4 +1,4 @@
-//! A durable server over the crate `alluvium` that speaks the protocols of Redis and memcached.
+//! A server for the Redis and memcached protocols that stores its data durably in `alluvium`.
 //!
 //! *Scope*: sockets and threads, both protocols, the semantics of their commands, the encoding of
 //! their data types in ordered keys.
@@ -6,11 +6,13 @@
 //! *Must not depend on*: how the crate `alluvium` stores keys and values; that is left to the
 //! crate. Files other than those of backups, command lines, signals.
 //!
-//! The header of each folder lists its invariants. The invariants of the whole crate are:
+//! The header of each folder lists the invariants of that folder. The invariants of the whole crate
+//! are:
 //!
 //! - **S9** A connection receives exactly one reply for each request, in the order of the requests,
 //!   even if requests are executed as one batch.
-//! - **S10** No bytes from a socket make the server panic or use more memory than its limits allow.
+//! - **S10** No bytes received from a socket can make the server panic or use more memory than its
+//!   limits allow.
 
 mod access;
 mod cache;

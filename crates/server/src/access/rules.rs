@@ -101,9 +101,8 @@ impl AclRules {
         self.selectors.iter().any(AclSelector::allows_all)
     }
 
-    /// Checks whether at least one selector allows the access. If none does and the selectors
-    /// disagree about the reason, the returned reason is the denied key rather than the denied
-    /// command.
+    /// Checks whether at least one selector allows the access. If no selector does, the error is
+    /// the denied key if any selector denied a key, and otherwise the denied command.
     pub(super) fn check(&self, asked: &AccessRequest<'_>) -> Result<(), super::AccessDenial> {
         let mut why = super::AccessDenial::Command;
         for selector in &self.selectors {

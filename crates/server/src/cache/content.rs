@@ -143,7 +143,8 @@ pub(crate) struct CacheFigures {
     pub(crate) gets: u64,
     pub(crate) hits: u64,
     pub(crate) evictions: u64,
-    /// Number of items in the cache. It is estimated from a sample if there are many items.
+    /// Number of items in the cache, and their total size in bytes. Both are estimated from a
+    /// sample if there are many items.
     pub(crate) items: u64,
     pub(crate) item_bytes: u64,
 }

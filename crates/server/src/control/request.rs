@@ -119,8 +119,9 @@ pub enum ManagementRequest {
     /// Returns the most recent changes that were made by advice, and their outcomes. Replies with
     /// [`ManagementReply::Json`].
     Trials,
-    /// Locks a name until this connection ends. Replies with [`ManagementReply::Truth`]. If another
-    /// connection has locked the name, waits for up to ten seconds and then fails.
+    /// Locks a name until this connection ends. Waits for up to ten seconds if another connection
+    /// has locked the name. Replies with [`ManagementReply::Truth`]: whether the name is now
+    /// locked.
     Claim(Vec<u8>),
     /// Does the same as [`ManagementRequest::Backup`] for a store with several tiers, each of which
     /// is copied to a directory of its own.

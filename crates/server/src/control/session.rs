@@ -440,8 +440,7 @@ impl ManagementSession {
         let follow = |progress| forward_progress(progress, &mut heard, hear);
         let copied = self.db.checkpoint_to_tiers(to, &further, follow);
         let last = copied.map_err(|error| match error {
-            // The error does not concern the open store. The target directory contains something
-            // else than a store.
+            // The open store exists, so this error concerns the target directory of the copy.
             error if error.kind() == alluvium::ErrorKind::NotAStore => {
                 Error::told(FailureKind::Failed, error.to_string())
             }

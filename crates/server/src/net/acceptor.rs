@@ -1,4 +1,4 @@
-//! Listens for clients and distributes connections over the loops.
+//! Accepts connections from clients and distributes them over the event loops.
 
 use super::address::EndpointAddress;
 use super::budget::LogRateLimiter;
@@ -18,20 +18,20 @@ use std::time::{Duration, Instant};
 
 const WAKER: Token = Token(usize::MAX);
 
-/// Pause before accepting again after an error of the operating system, such as too few file
+/// Pause after accepting a connection has failed, for example because the process has too few file
 /// descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The protocol of a listener.
+/// The protocol that a listening socket serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WireProtocol {
-    /// RESP2 and RESP3, as the client chooses with HELLO.
+    /// RESP2 or RESP3. A client chooses the version with HELLO.
     Redis,
-    /// Text and meta commands; the binary protocol is refused.
+    /// The text protocol with meta commands. The binary protocol is rejected.
     Memcached,
 }
 
-/// Creates the protocol session of a client.
+/// A function that creates the protocol session of a new connection.
 pub(crate) type SessionFactory =
     Box<dyn Fn(WireProtocol, &Arc<ClientHandle>) -> Box<dyn ProtocolSession> + Send>;
 
@@ -41,7 +41,7 @@ pub(crate) struct ProtocolListener {
     pub(crate) language: WireProtocol,
 }
 
-/// Accepts connections, on its own thread.
+/// The thread that accepts connections at all listening sockets.
 pub(crate) struct Acceptor {
     poll: Poll,
     listeners: Vec<ProtocolListener>,
@@ -50,11 +50,11 @@ pub(crate) struct Acceptor {
     pool: Arc<LoopPool>,
     tls: Option<Arc<ServerConfig>>,
     control: Arc<AcceptorHandle>,
-    /// Rate limit of the warning about refused connections.
+    /// Limits the rate of the warning that connections are rejected.
     warnings: Mutex<LogRateLimiter>,
 }
 
-/// Handle that stops an acceptor.
+/// A handle with which the acceptor can be stopped.
 pub(crate) struct AcceptorHandle {
     waker: mio::Waker,
     is_stopping: AtomicBool,
@@ -100,7 +100,7 @@ impl Acceptor {
         Ok((acceptor, control))
     }
 
-    /// Accepts connections until it is stopped.
+    /// Accepts connections until the handle stops the acceptor.
     pub(crate) fn run(mut self) {
         let mut events = Events::with_capacity(16);
         let next = AtomicU64::new(0);
@@ -136,7 +136,7 @@ impl Acceptor {
         }
     }
 
-    /// Warns that connections cannot be accepted, at most once a second.
+    /// Logs at most once a second that connections cannot be accepted.
     fn warn(&self, error: &io::Error) {
         if let Some(held_back) = self.warnings.lock().try_log(Instant::now()) {
             tracing::warn!(%error, held_back, "cannot accept connections; if the process has too many open \
@@ -194,7 +194,7 @@ impl Acceptor {
         client: &Arc<ClientHandle>,
     ) -> io::Result<ProtocolConnection> {
         let transport = match (&self.tls, &socket) {
-            // Unix domain sockets need no TLS: their bytes do not leave the machine.
+            // A Unix domain socket needs no TLS, because its bytes do not leave the machine.
             (None, _) | (_, ClientSocket::File(_)) => Transport::Plain(socket),
             (Some(config), ClientSocket::Network(_)) => {
                 let session = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
@@ -207,10 +207,10 @@ impl Acceptor {
     }
 }
 
-/// TCP keepalive probes that may remain unanswered before a peer is disconnected.
+/// Number of TCP keepalive probes that may remain unanswered before the peer is disconnected.
 const QUESTIONS: u32 = 3;
 
-/// Enables TCP keepalive after this time of silence, unless it is zero.
+/// Enables TCP keepalive. The first probe is sent after `silence`; zero disables keepalive.
 pub(crate) fn keep_alive(socket: &SockRef<'_>, silence: Duration) -> io::Result<()> {
     if silence.is_zero() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Addresses of the two ends of a connection.
+//! The addresses of both ends of a client connection.
 
 use crate::access::ClientOrigin;
 use std::fmt;
@@ -6,17 +6,18 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-/// One end of a connection.
+/// The address of one end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EndpointAddress {
     /// An IP address and port.
     Network(SocketAddr),
-    /// The path of a Unix domain socket. The client's end has no address.
+    /// The path of a Unix domain socket. Both ends use this path, because the client's end has no
+    /// address of its own.
     Socket(Arc<Path>),
 }
 
 impl EndpointAddress {
-    /// Returns the origin to which wrong passwords from this address are attributed.
+    /// Returns the client origin to which a wrong password from this address is attributed.
     pub(crate) fn place(&self) -> ClientOrigin {
         match self {
             EndpointAddress::Network(address) => ClientOrigin::from(address.ip()),
@@ -24,8 +25,8 @@ impl EndpointAddress {
         }
     }
 
-    /// Formats the address as in memcached's `stats conns`: the kind, then the IP address and port
-    /// or the path.
+    /// Formats the address as memcached's `stats conns` does: the kind of the address, followed by
+    /// the IP address and port or by the path.
     pub(crate) fn with_kind(&self) -> String {
         match self {
             EndpointAddress::Network(address) => format!("tcp:{address}"),
@@ -33,7 +34,7 @@ impl EndpointAddress {
         }
     }
 
-    /// Returns the flag of the connection in CLIENT LIST.
+    /// Returns the flag with which CLIENT LIST shows the kind of the connection.
     pub(crate) fn flags(&self) -> &'static str {
         match self {
             EndpointAddress::Network(_) => "N",

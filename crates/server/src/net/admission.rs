@@ -1,6 +1,7 @@
-//! Admission control for long writes and for reads of long values that cannot be repeated. Their
-//! data is in memory in addition to that of connections, so few may be in progress at once. They
-//! start in order of arrival, and each is woken individually.
+//! Admission control for long writes, and for reads of long values that cannot be repeated. Their
+//! data uses memory in addition to the buffers of the connections, so only a few of these
+//! operations may be in progress at the same time. They start in order of arrival, and each waiting
+//! operation is woken individually.
 
 use super::budget::ConnectionBudget;
 use parking_lot::{Condvar, Mutex};
@@ -8,25 +9,25 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The writes or reads in progress, and those that wait.
+/// The admitted operations (either writes or reads), and those that wait for admission.
 #[derive(Debug, Default)]
 pub(super) struct AdmissionQueue {
-    /// Bytes of those in progress.
+    /// Total size of the admitted operations in bytes.
     bytes: usize,
-    /// Waiting operations in order of arrival.
+    /// The operations that wait for admission, in order of arrival.
     waiting: VecDeque<Arc<Condvar>>,
-    /// Time at which the last one ended.
+    /// The time at which an admitted operation last ended.
     ended: Option<Instant>,
 }
 
 impl AdmissionQueue {
-    /// Returns whether an operation may start: all in progress together use at most half of the
-    /// budget, or it is the only one.
+    /// Returns whether an operation of `bytes` bytes may start. It may if no other operation is in
+    /// progress, or if all operations together use at most half of `limit`.
     fn fits(&self, bytes: usize, limit: usize) -> bool {
         self.bytes == 0 || self.bytes.saturating_add(bytes) <= limit / 2
     }
 
-    /// Wakes the first waiting operation.
+    /// Notifies the operation that has waited for the longest time.
     fn wake_next(&self) {
         if let Some(next) = self.waiting.front() {
             next.notify_one();
@@ -39,29 +40,30 @@ impl AdmissionQueue {
 }
 
 impl ConnectionBudget {
-    /// Waits until a write of this many bytes may start, after those that arrived earlier. Returns
-    /// false if no other write has ended for `most`.
+    /// Waits until a write of `bytes` bytes may start. Writes start in order of arrival. Returns
+    /// false if the write cannot start and no other write has ended for the time `most`.
     pub(crate) fn begin_to_write(&self, bytes: usize, most: Duration) -> bool {
         self.begin(&self.writing, bytes, most)
     }
 
-    /// Ends a write of this many bytes.
+    /// Ends an admitted write of `bytes` bytes. The size must be the one that was admitted.
     pub(crate) fn end_to_write(&self, bytes: usize) {
         self.end(&self.writing, bytes);
     }
 
-    /// Like [`ConnectionBudget::begin_to_write`], for reads of `bytes` bytes of values. An
-    /// operation that was admitted waits only for the device, whatever locks it holds.
+    /// Waits until a read of `bytes` bytes of values may start, by the rules of
+    /// [`ConnectionBudget::begin_to_write`]. An admitted operation waits only for the device, so it
+    /// ends whatever locks it holds.
     pub(crate) fn begin_to_read(&self, bytes: usize, most: Duration) -> bool {
         self.begin(&self.reading, bytes, most)
     }
 
-    /// Ends a read of this many bytes.
+    /// Ends an admitted read of `bytes` bytes. The size must be the one that was admitted.
     pub(crate) fn end_to_read(&self, bytes: usize) {
         self.end(&self.reading, bytes);
     }
 
-    /// Returns the bytes of writes and reads in progress.
+    /// Returns the total size in bytes of the admitted writes and reads.
     pub(super) fn in_progress_bytes(&self) -> usize {
         self.writing.lock().bytes + self.reading.lock().bytes
     }
@@ -94,7 +96,7 @@ impl ConnectionBudget {
                 if may_begin {
                     turns.bytes += bytes;
                 }
-                // The next operation may fit as well, or has become the first.
+                // The operation that is now the first in the queue may be admissible as well.
                 turns.wake_next();
                 return may_begin;
             }
@@ -128,7 +130,7 @@ mod tests {
         assert!(budget.begin_to_write(500 << 10, Duration::ZERO));
         let (begun, order) = mpsc::channel();
         std::thread::scope(|scope| {
-            // A short write does not overtake a long one.
+            // A short write must not overtake a long write that arrived before it.
             for (index, bytes) in [400, 100, 400, 100, 300].into_iter().enumerate() {
                 let (budget, begun) = (&budget, begun.clone());
                 scope.spawn(move || {

@@ -1,5 +1,5 @@
-//! Memory accounting for all connections: a shared budget, the charge of each connection, and
-//! limits on the size of requests and replies.
+//! Memory accounting for connections: the budget that all connections share, the charge of each
+//! connection, and limits on the sizes of requests and replies.
 
 use super::admission::AdmissionQueue;
 use parking_lot::{Condvar, Mutex};
@@ -8,46 +8,46 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 
-/// Granularity of charges in bytes. Connections that hold almost nothing never touch the shared
-/// counter.
+/// Charges are multiples of this number of bytes. A connection that uses less memory than this
+/// never accesses the shared counter.
 const STEP: usize = 4 << 10;
 
-/// Approximate memory of a connection besides its buffers. It counts towards the memory of the
-/// store but not towards the budget; `--max-clients` bounds it.
+/// Approximate memory of a connection besides its buffers, in bytes. It counts towards the store's
+/// memory but is not charged to the budget, because `--max-clients` limits it.
 pub(crate) const PER_CONNECTION: usize = 4 << 10;
 
-/// Approximate memory of a serving thread: its stack, and what the allocator caches for it. Each
-/// request that waits for the store occupies a thread.
+/// Approximate memory of a serving thread in bytes: its stack, and the memory that the allocator
+/// caches for it. Each request that waits for the store occupies a thread.
 const PER_THREAD: usize = 48 << 10;
 
-/// A connection that holds less than this is never closed to free memory.
+/// Minimum memory in bytes for which a connection may be closed to free memory.
 pub(crate) const SMALL: usize = 64 << 10;
 
-/// Divisor of the budget that gives the input size allowed without a charge, and the bounds of that
-/// size. Each request that waits for the store occupies a thread with such an input, so their sum
-/// can be large.
+/// The input size up to which no memory is charged is the budget divided by `UNASKED_PART`, and is
+/// clamped to the range `UNASKED` (in bytes). Each request that waits for the store occupies a
+/// thread with an input buffer of up to this size, so the total can be large.
 const UNASKED_PART: usize = 128;
 const UNASKED: std::ops::RangeInclusive<usize> = (64 << 10)..=(256 << 10);
 
-/// Smallest limit of a budget in bytes. A smaller limit is raised to it.
+/// Minimum limit of a budget in bytes. A smaller limit is raised to it.
 pub(crate) const LEAST: usize = 1 << 20;
 
-/// Lower bound of the default budget, which is a quarter of the store's memory.
+/// Minimum in bytes of the default budget. The default is a quarter of the store's memory.
 const DEFAULT_AT_LEAST: u64 = 8 << 20;
 
-/// Returns the default budget for a store with this much memory.
+/// Returns the default budget in bytes for a store with `memory` bytes of memory.
 pub(crate) fn share_of(memory: u64) -> usize {
     usize::try_from((memory / 4).max(DEFAULT_AT_LEAST)).unwrap_or(usize::MAX)
 }
 
-/// The result of a request for memory.
+/// The result of reserving memory for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReserveOutcome {
-    /// The memory is charged, by this request or already before.
+    /// The memory is charged to the connection. It may have been charged already before the call.
     Taken,
-    /// The memory may be available after other connections have released some.
+    /// The budget has too little memory left now, but other connections may release some.
     Later,
-    /// The request exceeds what all connections together may hold.
+    /// The request exceeds the budget of all connections together, so it can never be satisfied.
     Never,
 }
 
@@ -56,15 +56,15 @@ pub(crate) enum ReserveOutcome {
 pub(crate) struct ConnectionBudget {
     limit: AtomicUsize,
     used: AtomicUsize,
-    /// Long writes in progress, which hold memory in addition to that of connections.
+    /// Admission of long writes, which use memory that is not charged to a connection.
     pub(super) writing: Mutex<AdmissionQueue>,
-    /// Reads of long values in progress that are not charged to a connection.
+    /// Admission of reads of long values, which use memory that is not charged to a connection.
     pub(super) reading: Mutex<AdmissionQueue>,
-    /// Number of serving threads, each of which counts as [`PER_THREAD`] bytes.
+    /// Number of serving threads. Each of them is assumed to use [`PER_THREAD`] bytes.
     threads: AtomicUsize,
-    /// Number of connections that wait for memory.
+    /// Number of connections that are waiting for memory.
     waiting: AtomicUsize,
-    /// Whether the connection reaper has been asked to run at once.
+    /// Whether another thread has requested that the connection reaper run immediately.
     is_called: Mutex<bool>,
     called: Condvar,
 }
@@ -83,41 +83,42 @@ impl ConnectionBudget {
         }
     }
 
-    /// Returns the limit for all connections together.
+    /// Returns the limit in bytes for the memory of all connections together.
     pub(crate) fn limit(&self) -> usize {
         self.limit.load(Relaxed)
     }
 
-    /// Changes the limit. The reaper then closes connections that hold too much.
+    /// Changes the limit in bytes. If the connections use more, the reaper then closes some of
+    /// them.
     pub(crate) fn set_limit(&self, bytes: usize) {
         self.limit.store(bytes.max(LEAST), Relaxed);
         self.wake_reaper();
     }
 
-    /// Returns the bytes charged to connections.
+    /// Returns the number of bytes charged to all connections.
     pub(crate) fn used(&self) -> usize {
         self.used.load(Relaxed)
     }
 
-    /// Returns whether connections hold more than the limit.
+    /// Returns whether the memory charged to the connections exceeds the limit.
     pub(crate) fn is_full(&self) -> bool {
         self.used() > self.limit()
     }
 
-    /// Returns whether more than half of the budget is used. Then the server does not read from
-    /// clients that have replies outstanding, and reads little at a time from the others.
+    /// Returns whether more than half of the budget is used. In this state the server does not read
+    /// from clients with outstanding replies, and reads only small amounts from other clients.
     pub(crate) fn is_tight(&self) -> bool {
         self.used() > self.limit() / 2
     }
 
-    /// Returns the input size up to which no memory needs to be charged.
+    /// Returns the maximum input size in bytes for which no memory needs to be charged.
     pub(crate) fn uncharged_input_limit(&self) -> usize {
         (self.limit() / UNASKED_PART).clamp(*UNASKED.start(), *UNASKED.end())
     }
 
-    /// Returns the largest size of a single reply: what is left of the budget, but at least half of
-    /// it; if the budget is exceeded, a small size. Replies beyond what is left cause the reaper to
-    /// close the slowest readers.
+    /// Returns the maximum size of a single reply in bytes. It is the unused part of the budget,
+    /// but at least half of the whole budget; if the budget is exceeded, it is only [`SMALL`]. If a
+    /// reply exceeds the unused part, the reaper closes the slowest readers to free memory.
     pub(crate) fn reply_room(&self) -> usize {
         let (used, limit) = (self.used(), self.limit());
         if used > limit {
@@ -127,7 +128,7 @@ impl ConnectionBudget {
         }
     }
 
-    /// Charges bytes even if they exceed the limit.
+    /// Charges bytes to the budget even if this exceeds the limit.
     pub(crate) fn charge(&self, bytes: usize) {
         let before = self.used.fetch_add(bytes, Relaxed);
         let limit = self.limit();
@@ -144,37 +145,38 @@ impl ConnectionBudget {
         }
     }
 
-    /// Charges bytes if they fit the limit.
+    /// Charges bytes to the budget if the limit allows it. Returns whether they were charged.
     pub(crate) fn try_charge(&self, bytes: usize) -> bool {
         let limit = self.limit();
         let fits = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= limit);
         self.used.fetch_update(Relaxed, Relaxed, fits).is_ok()
     }
 
-    /// Returns the change in use after which the store lends or reclaims memory.
+    /// Returns by how many bytes the connections' memory must change before the store's caches are
+    /// resized accordingly.
     pub(crate) fn lending_step(&self) -> usize {
         self.limit() / 16
     }
 
-    /// Returns the total memory for this number of connections: their buffers and fixed overhead,
-    /// reads and writes in progress, and serving threads.
+    /// Returns the total memory in bytes that serving this number of connections uses: their
+    /// buffers and fixed overhead, admitted reads and writes, and serving threads.
     pub(crate) fn held_with(&self, connections: usize) -> usize {
         let threads = self.threads.load(Relaxed) * PER_THREAD;
         self.used() + connections * PER_CONNECTION + self.in_progress_bytes() + threads
     }
 
-    /// Counts a new serving thread.
+    /// Adds a new serving thread to the accounted memory.
     pub(super) fn add_thread(&self) {
         self.threads.fetch_add(1, Relaxed);
         self.wake_reaper();
     }
 
-    /// Counts the end of a serving thread.
+    /// Removes an ended serving thread from the accounted memory.
     pub(super) fn remove_thread(&self) {
         self.threads.fetch_sub(1, Relaxed);
     }
 
-    /// Returns the number of connections that wait for memory.
+    /// Returns the number of connections that are waiting for memory.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Relaxed)
     }
@@ -188,7 +190,7 @@ impl ConnectionBudget {
         self.waiting.fetch_sub(1, Relaxed);
     }
 
-    /// Asks the connection reaper to run at once.
+    /// Requests that the connection reaper run immediately.
     pub(crate) fn wake_reaper(&self) {
         let mut is_called = self.is_called.lock();
         if !std::mem::replace(&mut *is_called, true) {
@@ -196,7 +198,8 @@ impl ConnectionBudget {
         }
     }
 
-    /// Waits until the connection reaper is called, but at most for `most`.
+    /// Blocks the connection reaper until [`ConnectionBudget::wake_reaper`] is called, but for at
+    /// most the time `most`.
     pub(super) fn wait_for_call(&self, most: Duration) {
         let mut is_called = self.is_called.lock();
         if !*is_called {
@@ -206,46 +209,49 @@ impl ConnectionBudget {
     }
 }
 
-/// The memory use of a connection, published for other threads.
+/// The memory use and the waiting state of a connection. The connection updates these values for
+/// other threads to read.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionMemory {
-    /// Received bytes that are not parsed yet, and the capacity of their buffer.
+    /// Received bytes that have not been parsed, and (`input`) the capacity of the buffer that
+    /// contains them.
     pub(crate) received: AtomicUsize,
     pub(crate) input: AtomicUsize,
-    /// Replies that are not sent yet, and the capacity of their buffer.
+    /// Replies that have not been sent, and (`output`) the capacity of the buffer that contains
+    /// them.
     pub(crate) unread: AtomicUsize,
     pub(crate) output: AtomicUsize,
-    /// Arguments of requests, and commands queued between MULTI and EXEC.
+    /// Bytes of request arguments, and of commands queued between MULTI and EXEC.
     pub(crate) queued: AtomicUsize,
-    /// Bytes charged to the budget.
+    /// Bytes of this connection that are charged to the budget.
     pub(crate) charged: AtomicUsize,
-    /// Time at which the oldest unsent reply was written, in milliseconds since the connection was
-    /// opened plus 1; 0 if there is none.
+    /// The time at which the oldest unsent reply was written, in milliseconds since the connection
+    /// was opened, plus 1. The value is 0 if there is no unsent reply.
     pub(crate) owing_ms: AtomicU64,
-    /// Time at which bytes were last received or sent, in milliseconds since the connection was
+    /// The time at which bytes were last received or sent, in milliseconds since the connection was
     /// opened.
     pub(crate) moved_ms: AtomicU64,
-    /// Time since which the client has been unauthenticated, in milliseconds since the connection
-    /// was opened plus 1; 0 once it has authenticated.
+    /// The time since which the client has been unauthenticated, in milliseconds since the
+    /// connection was opened, plus 1. The value is 0 once the client has authenticated.
     pub(crate) stranger_ms: AtomicU64,
-    /// Whether a request or a transaction has begun and is incomplete.
+    /// Whether an incomplete request has been received, or a MULTI transaction is open.
     pub(crate) is_unfinished: AtomicBool,
-    /// Whether the connection waits for memory.
+    /// Whether the connection is waiting for memory.
     pub(crate) waits: AtomicBool,
-    /// Whether the client has set CLIENT NO-EVICT, which protects it from being closed to free
+    /// Whether the client has enabled CLIENT NO-EVICT. The connection is then never closed to free
     /// memory.
     pub(crate) stays: AtomicBool,
 }
 
 impl ConnectionMemory {
-    /// Returns the total memory of the connection.
+    /// Returns the total memory of the connection in bytes.
     pub(crate) fn total(&self) -> usize {
         let parts = [&self.input, &self.output, &self.queued];
         parts.iter().map(|part| part.load(Relaxed)).sum::<usize>() + PER_CONNECTION
     }
 }
 
-/// The memory of a connection at the end of a turn.
+/// The sizes of a connection's buffers at the end of a turn, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BufferUsage {
     pub(super) received: usize,
@@ -255,17 +261,18 @@ pub(super) struct BufferUsage {
     pub(super) queued: usize,
 }
 
-/// The account of one connection. Dropping it returns the charge to the budget.
+/// The memory account of one connection. Dropping it returns the charged memory to the budget.
 #[derive(Debug)]
 pub(super) struct MemoryAccount {
     budget: Arc<ConnectionBudget>,
     charged: usize,
-    /// Input size reserved for a request that has not arrived completely.
+    /// Input size in bytes for which memory is reserved, because a request of this size is
+    /// incomplete.
     promised: usize,
     held: BufferUsage,
     is_waiting: bool,
-    /// Position in the stream of sent bytes: replies before it were written before the time in
-    /// `ConnectionMemory::owing_ms`.
+    /// A position in the stream of sent bytes. All replies that were unsent at the time in
+    /// `ConnectionMemory::owing_ms` end before this position.
     mark: u64,
     sent: u64,
 }
@@ -287,7 +294,7 @@ impl MemoryAccount {
         &self.budget
     }
 
-    /// Reserves memory for an input of this size, if the connection has less.
+    /// Reserves memory for an input of `input` bytes, unless the connection already has as much.
     pub(super) fn try_reserve_input(&mut self, input: usize) -> ReserveOutcome {
         let has = self.promised.max(self.held.input);
         if input <= has {
@@ -308,13 +315,15 @@ impl MemoryAccount {
         ReserveOutcome::Taken
     }
 
-    /// Cancels the reservation. The next `settle` uncharges its memory.
+    /// Cancels the reservation for input. The next call of `settle` returns its memory to the
+    /// budget.
     pub(super) fn release(&mut self) {
         self.promised = 0;
     }
 
-    /// Charges the memory of the connection and publishes it. `now_ms` returns the milliseconds
-    /// since the connection was opened; it is called only when needed.
+    /// Charges the current memory of the connection to the budget and publishes it in `load`.
+    /// `now_ms` returns the milliseconds since the connection was opened; it is called only when
+    /// the time is needed.
     pub(super) fn settle(&mut self, held: BufferUsage, load: &ConnectionMemory, now_ms: impl Fn() -> u64) {
         let charge = rounded(held.input.max(self.promised) + held.output + held.queued);
         load.received.store(held.received, Relaxed);
@@ -339,18 +348,19 @@ impl MemoryAccount {
             self.mark = self.sent;
             load.owing_ms.store(0, Relaxed);
         } else if self.sent >= self.mark {
-            // All replies that were owed at the mark have been sent. Later replies are younger.
+            // All replies that were unsent when the mark was set have been sent. The remaining ones
+            // were written later.
             self.mark = self.sent + held.unread as u64;
             load.owing_ms.store(now_ms() + 1, Relaxed);
         }
     }
 
-    /// Records bytes of replies as sent.
+    /// Advances the stream position after `bytes` bytes of replies have been sent.
     pub(super) fn has_sent(&mut self, bytes: usize) {
         self.sent += bytes as u64;
     }
 
-    /// Records that the connection starts or stops waiting for memory.
+    /// Updates the waiting state when the connection starts or stops waiting for memory.
     pub(super) fn set_waiting(&mut self, waits: MemoryWait, load: &ConnectionMemory) {
         let is_waiting = waits == MemoryWait::Now;
         if is_waiting != self.is_waiting {
@@ -365,7 +375,7 @@ impl MemoryAccount {
     }
 }
 
-/// Whether a connection waits for memory.
+/// Whether a connection is waiting for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemoryWait {
     Now,
@@ -381,12 +391,12 @@ impl Drop for MemoryAccount {
     }
 }
 
-/// Rounds down to a multiple of [`STEP`].
+/// Rounds a number of bytes down to a multiple of [`STEP`].
 fn rounded(bytes: usize) -> usize {
     bytes / STEP * STEP
 }
 
-/// A rate limiter for a log message: at most one a second, with the number suppressed.
+/// A rate limiter for a log message. It admits one message a second and counts the suppressed ones.
 #[derive(Debug, Default)]
 pub(crate) struct LogRateLimiter {
     told: Option<Instant>,
@@ -394,7 +404,8 @@ pub(crate) struct LogRateLimiter {
 }
 
 impl LogRateLimiter {
-    /// Returns whether to log now: if so, the number of messages suppressed since the last one.
+    /// Returns the number of messages suppressed since the last one if the message may be logged
+    /// now, and `None` if it must be suppressed.
     pub(crate) fn try_log(&mut self, now: Instant) -> Option<u64> {
         let is_due = self
             .told
@@ -448,7 +459,7 @@ mod tests {
         assert_eq!(one.try_reserve_input(9 << 20), ReserveOutcome::Never);
         assert_eq!(one.try_reserve_input(6 << 20), ReserveOutcome::Taken);
         assert_eq!(budget.used(), 6 << 20);
-        // Received input is not charged twice.
+        // Input that was charged by a reservation is not charged again when it has been received.
         let held = BufferUsage {
             input: 3 << 20,
             ..BufferUsage::default()

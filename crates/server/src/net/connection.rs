@@ -1,4 +1,4 @@
-//! One connection: receives requests, serves them, sends replies.
+//! A client connection: receives requests, has them served, and sends the replies.
 
 use super::budget::{BufferUsage, MemoryAccount, MemoryWait, ReserveOutcome};
 use super::input::{ReceiveAmount, ReceiveBuffer};
@@ -14,126 +14,132 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// Rounds of one turn before other connections are served.
+/// Maximum number of receive-serve-send rounds in one turn. After it, other connections have their
+/// turns.
 const ROUNDS: usize = 8;
 
-/// Backlog of unsent replies above which the connection is not served further.
+/// Maximum size of unsent replies in bytes. If they exceed it, no further requests of the
+/// connection are served.
 pub(crate) const HIGH_WATER: usize = 256 << 10;
 
-/// Largest reply buffer that is kept for reuse, in bytes.
+/// Maximum capacity in bytes of a reply buffer that is kept for reuse. Larger buffers are freed.
 const KEPT_OUTPUT: usize = 64 << 10;
 
-/// A connection that holds more than this is charged while it is served; others are charged at the
-/// end of their turn.
+/// If a connection uses more than this number of bytes, its memory is charged while it is being
+/// served. The memory of other connections is charged at the end of their turn.
 const CHARGED_AT_ONCE: usize = 512 << 10;
 
-/// Time that a request or reply waits for memory before it is refused. The limit prevents a
-/// deadlock among connections that hold memory while waiting for more.
+/// Maximum time for which a request or reply waits for memory before it is rejected. The limit
+/// prevents a deadlock among connections that wait for memory while holding some.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 thread_local! {
-    /// A reply buffer shared by the connections of a thread, so that idle ones hold none.
+    /// An empty reply buffer that all connections of a thread reuse, so that an idle connection
+    /// needs no buffer of its own.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Frees the spare buffer of this thread.
+/// Frees the reusable reply buffer of the current thread.
 pub(super) fn forget_spare() {
     drop(SPARE.take());
 }
 
-/// The result of serving input.
+/// The result of serving the received requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServeOutcome {
-    /// All complete requests were served. More input is needed.
+    /// All complete requests in the input were served. Further input is needed.
     All,
-    /// Some requests were served; more are complete in the input.
+    /// Some requests were served. The input contains further complete requests.
     Some,
-    /// The next request waits for a read of the store, which wakes the connection.
+    /// The next request is waiting for the store to read data. When the data has been read, the
+    /// store calls the connection's waker.
     Wait,
-    /// The next reply exceeds the memory of clients. Serving continues once memory is free.
+    /// The next reply needs more memory than the clients' budget has left. Serving continues once
+    /// memory is released.
     Full,
-    /// The connection is to be closed after its output is sent.
+    /// The connection must be closed after its output has been sent.
     Close,
 }
 
-/// A protocol: consumes requests and produces replies.
+/// A protocol session: parses requests from a byte buffer and produces replies.
 pub(crate) trait ProtocolSession: Send {
-    /// Serves requests at the beginning of `input`, consumes them and appends their replies to
-    /// `output`. After it returns [`ServeOutcome::Wait`] it is called again with the same input
-    /// once `waker` was called, or earlier.
+    /// Serves requests at the beginning of `input`, consumes their bytes, and appends the replies
+    /// to `output`. After a return value of [`ServeOutcome::Wait`], the caller calls this function
+    /// again with the same input, at the latest when `waker` has been called.
     fn serve(&mut self, input: &mut ReceiveBuffer, output: &mut Vec<u8>, waker: &Waker) -> ServeOutcome;
 
-    /// Returns the total size of the incomplete request in the input as far as it is known, or 0 if
-    /// there is none.
+    /// Returns the total size in bytes of the incomplete request in the input, as far as it is
+    /// known. Returns 0 if there is no incomplete request.
     fn announced(&mut self, input: &mut ReceiveBuffer) -> usize;
 
-    /// Refuses the incomplete request because it does not fit into the memory of clients. Its
-    /// remaining bytes are skipped as they arrive.
+    /// Rejects the incomplete request because the clients' budget has no memory for it. The
+    /// remaining bytes of the request are skipped when they arrive.
     fn refuse_announced(&mut self, input: &mut ReceiveBuffer, output: &mut Vec<u8>);
 
-    /// Refuses the reply that waited for memory, at the next call of `serve`.
+    /// Rejects the reply that is waiting for memory. The error reply is written at the next call of
+    /// `serve`.
     fn refuse_reply(&mut self);
 
-    /// Returns the bytes it holds besides input and output.
+    /// Returns the memory in bytes that the session uses besides input and output.
     fn held(&self) -> usize;
 
-    /// Appends messages from other connections to `output`, and registers `waker` for further ones.
-    /// Returns false if the connection must be closed.
+    /// Appends messages from other connections to `output`, and registers `waker` to be called when
+    /// there are more. Returns false if the connection must be closed.
     fn append_pushed(&mut self, _output: &mut Vec<u8>, _waker: &Waker) -> bool {
         true
     }
 
-    /// Returns whether messages from other connections exceeded the limit, so that the connection
-    /// must be closed.
+    /// Returns whether the pending messages from other connections exceed their limit. The
+    /// connection must then be closed.
     fn is_overrun(&self) -> bool {
         false
     }
 
-    /// Returns whether the served requests must be durable before their replies are sent, and
-    /// clears the mark. Called once after each `serve`.
+    /// Returns whether the served requests must be made durable before their replies are sent, and
+    /// resets this state. Called once after each call of `serve`.
     fn takes_sync(&mut self) -> bool;
 
-    /// Returns whether the protocol has recorded activity of the client since the last call, so
-    /// that the caller need not.
+    /// Returns whether the session has noted the client's activity since the last call. If it has
+    /// not, the caller must do so.
     fn takes_note(&mut self) -> bool {
         false
     }
 
-    /// Returns whether the client has authenticated or need not.
+    /// Returns whether the client has authenticated, or does not have to.
     fn is_authenticated(&self) -> bool;
 
-    /// Appends the error reply for writes that could not be made durable.
+    /// Appends the error reply that reports that writes could not be made durable.
     fn report_sync_failure(&mut self, output: &mut Vec<u8>, why: &str);
 }
 
-/// What a connection waits for after a turn.
+/// The event that a connection needs before its next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TurnOutcome {
-    /// The socket: more input, or space for output.
+    /// The socket has input, or accepts further output.
     Idle,
-    /// Its next turn: more input can be served at once.
+    /// No event is needed: the connection has more input to serve immediately.
     Again,
-    /// The store, which wakes it.
+    /// The store has read the requested data and calls the connection's waker.
     Store,
-    /// Memory of clients, until other connections release some.
+    /// Other connections release memory of the clients' budget.
     Stalled,
-    /// A sync of the store.
+    /// The store is synced to the device.
     Sync,
-    /// Nothing: the connection is closed.
+    /// The connection is closed and has no further turn.
     Closed,
 }
 
-/// The result of a receive.
+/// The result of receiving from the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReceiveOutcome {
     Some,
-    /// Nothing was received, and the turn ends with this result.
+    /// Nothing was received. The turn ends with this outcome.
     Nothing(TurnOutcome),
-    /// Nothing; the next round tries again.
+    /// Nothing was received. The next round of the turn receives again.
     Again,
 }
 
-/// A connection: its socket, protocol and buffers.
+/// A connection, with its socket, its protocol session and its buffers.
 pub(crate) struct ProtocolConnection {
     transport: Transport,
     protocol: Box<dyn ProtocolSession>,
@@ -142,21 +148,22 @@ pub(crate) struct ProtocolConnection {
     input: ReceiveBuffer,
     output: Vec<u8>,
     sent: usize,
-    /// Whether the input may contain further complete requests.
+    /// Whether the input may contain complete requests that have not been served.
     has_more: bool,
-    /// Whether the last read emptied the socket. Only then does the poller report new input.
+    /// Whether the last read received all bytes that the socket had. Only after such a read does
+    /// the poller report new input.
     is_drained: bool,
-    /// Whether the poller has reported that the client closed its sending side. The report may
-    /// arrive together with the last bytes, so the end of the stream is still to be read after
-    /// them.
+    /// Whether the poller has reported that the client closed its sending side. This report can
+    /// arrive together with the client's last bytes, so the end of the stream must still be read
+    /// after them.
     has_client_ended: bool,
     is_ending: bool,
-    /// Whether a request waits for the store.
+    /// Whether a request is waiting for the store.
     is_waiting: bool,
-    /// Start of the wait for memory of clients.
+    /// The time at which the connection began to wait for memory, or `None` if it is not waiting.
     stalled: Option<Instant>,
     account: MemoryAccount,
-    /// Whether bytes were received or sent in this turn.
+    /// Whether bytes were received or sent during this turn.
     has_moved: bool,
     waker: Waker,
 }
@@ -189,7 +196,8 @@ impl ProtocolConnection {
         }
     }
 
-    /// Sets the waker that the store calls when a pending read is complete.
+    /// Sets the waker that the store calls when a pending read is complete. It gives the connection
+    /// its next turn.
     pub(crate) fn is_woken_by(&mut self, waker: Waker) {
         self.waker = waker;
     }
@@ -198,31 +206,31 @@ impl ProtocolConnection {
         self.transport.socket()
     }
 
-    /// Returns whether a client or the reaper has killed the connection.
+    /// Returns whether another client or the reaper has requested that the connection be closed.
     pub(crate) fn is_killed(&self) -> bool {
         self.client.is_killed.load(Relaxed)
     }
 
-    /// Records that the client closed its sending side.
+    /// Called when the poller reports that the client has closed its sending side.
     pub(crate) fn client_has_ended(&mut self) {
         self.has_client_ended = true;
     }
 
-    /// Returns whether the connection closes once its replies are sent.
+    /// Returns whether the connection will be closed as soon as its replies have been sent.
     pub(crate) fn is_ending(&self) -> bool {
         self.is_ending
     }
 
-    /// Returns whether replies wait for the socket.
+    /// Returns whether there are replies that have not been sent.
     pub(crate) fn has_output(&self) -> bool {
         self.sent < self.output.len()
     }
 
-    /// Receives, serves and sends as much as possible without waiting for the socket. It may wait
-    /// for the store.
+    /// Receives, serves and sends as much as possible without waiting for the socket. The call may
+    /// wait for the store.
     ///
-    /// A panic in a command closes only this connection: the panic is logged and counted, and
-    /// unsent output is dropped. Unwinding releases the locks and transactions of the command.
+    /// If a command panics, only this connection is closed. The panic is logged and counted, and
+    /// unsent output is discarded. Unwinding releases the locks and transactions of the command.
     pub(crate) fn turn(&mut self) -> TurnOutcome {
         self.client.is_busy.store(true, Relaxed);
         self.account.set_waiting(MemoryWait::NoMore, &self.client.load);
@@ -248,7 +256,7 @@ impl ProtocolConnection {
         }
     }
 
-    /// Fetches messages from other connections, unless much output is pending, and sends them.
+    /// Sends messages from other connections, unless the connection already has much unsent output.
     /// Returns false if the connection must be closed.
     fn push(&mut self) -> io::Result<bool> {
         let before = self.output.len();
@@ -269,7 +277,8 @@ impl ProtocolConnection {
     }
 
     fn rounds(&mut self) -> io::Result<TurnOutcome> {
-        // The poller may have reported new input since the last turn, and reports it only once.
+        // The poller reports new input only once, and may have done so since the last turn. The
+        // socket must therefore be read again.
         self.is_drained = false;
         for _ in 0..ROUNDS {
             self.send()?;
@@ -287,8 +296,8 @@ impl ProtocolConnection {
                 });
             }
             if self.has_output() && self.account.budget().is_tight() {
-                // A client with outstanding replies must read them first. The poller reports when
-                // it does.
+                // The client must read its outstanding replies first. The poller reports when the
+                // socket accepts further output.
                 return Ok(TurnOutcome::Idle);
             }
             if !self.is_waiting && !self.has_more {
@@ -331,7 +340,8 @@ impl ProtocolConnection {
                 return Ok(TurnOutcome::Store);
             }
             if self.is_drained && !self.has_more && !self.is_ending {
-                // Reserve memory for the next request or refuse it, before its bytes arrive.
+                // Before the bytes of the next request arrive, memory is reserved for it or it is
+                // rejected.
                 let wanted = self.announced();
                 match self.room_for(wanted) {
                     ReserveOutcome::Taken => return Ok(TurnOutcome::Idle),
@@ -343,7 +353,7 @@ impl ProtocolConnection {
         Ok(TurnOutcome::Again)
     }
 
-    /// Lets the protocol serve the received bytes.
+    /// Lets the protocol session serve the received requests.
     fn serve(&mut self) -> ServeOutcome {
         if self.output.capacity() == 0 {
             self.output = SPARE.take();
@@ -352,7 +362,7 @@ impl ProtocolConnection {
             .serve(&mut self.input, &mut self.output, &self.waker)
     }
 
-    /// Receives once, if memory for the incomplete request is available.
+    /// Reads from the socket once, provided that memory for the incomplete request is available.
     fn receive(&mut self) -> io::Result<ReceiveOutcome> {
         let wanted = self.announced();
         match self.room_for(wanted) {
@@ -366,7 +376,7 @@ impl ProtocolConnection {
         let pace = self.pace();
         match self.input.fill(&mut self.transport, wanted, pace) {
             Ok((_, 0)) if self.has_output() => {
-                // The client may still read replies.
+                // The client has closed only its sending side and may still read replies.
                 self.is_ending = true;
                 return Ok(ReceiveOutcome::Nothing(TurnOutcome::Idle));
             }
@@ -381,14 +391,14 @@ impl ProtocolConnection {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 return Ok(ReceiveOutcome::Nothing(TurnOutcome::Idle));
             }
-            // The next round tries again.
+            // The read was interrupted. The next round of the turn reads again.
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(ReceiveOutcome::Again),
             Err(error) => return Err(error),
         }
         Ok(ReceiveOutcome::Some)
     }
 
-    /// Returns the total size of the incomplete request as far as it is known.
+    /// Returns the total size in bytes of the incomplete request, as far as it is known.
     fn announced(&mut self) -> usize {
         match self.input.len() {
             0 => 0,
@@ -396,7 +406,8 @@ impl ProtocolConnection {
         }
     }
 
-    /// Returns how much to receive at once: little while clients hold much memory.
+    /// Returns how much to read from the socket at once. The amount is small while much of the
+    /// clients' budget is used.
     fn pace(&self) -> ReceiveAmount {
         match self.account.budget().is_tight() {
             true => ReceiveAmount::Little,
@@ -404,7 +415,8 @@ impl ProtocolConnection {
         }
     }
 
-    /// Reserves memory for the input of a request of `wanted` bytes, as far as the size is known.
+    /// Reserves memory for the input of a request whose size, as far as it is known, is `wanted`
+    /// bytes.
     fn room_for(&mut self, wanted: usize) -> ReserveOutcome {
         let next = self.input.next_capacity(wanted, self.pace());
         if wanted.max(next) <= self.account.budget().uncharged_input_limit() {
@@ -421,8 +433,8 @@ impl ProtocolConnection {
         }
     }
 
-    /// Returns whether the wait for memory has exceeded [`PATIENCE`]. The first call starts the
-    /// wait.
+    /// Returns whether the connection has waited for memory for longer than [`PATIENCE`]. The first
+    /// call starts the measurement.
     fn has_waited(&mut self) -> bool {
         self.stalled.get_or_insert_with(Instant::now).elapsed() >= PATIENCE
     }
@@ -447,13 +459,14 @@ impl ProtocolConnection {
         }
     }
 
-    /// Charges the memory that the connection holds.
+    /// Charges the current memory of the connection to the budget.
     fn settle(&mut self) {
         let (held, client) = (self.held(), &self.client);
         self.account.settle(held, &client.load, || client.age_ms());
     }
 
-    /// Releases buffers that are not needed between turns, and charges the rest.
+    /// Ends a turn: frees the buffers that are not needed until the next turn, and charges the
+    /// remaining memory.
     fn rest(&mut self, turn: TurnOutcome) {
         self.input.rest();
         if self.input.len() == 0 {
@@ -479,10 +492,11 @@ impl ProtocolConnection {
         }
     }
 
-    /// Continues after a sync of the store.
+    /// Continues the connection after a sync of the store that has succeeded or failed.
     pub(crate) fn synced(&mut self, result: &alluvium::Result<()>) {
         if let Err(error) = result {
-            // Replies sent earlier cannot be withdrawn. The unsent ones must not claim success.
+            // Replies that were already sent cannot be withdrawn. Unsent replies are discarded,
+            // because they would report success.
             self.output.truncate(self.sent);
             self.protocol
                 .report_sync_failure(&mut self.output, &error.to_string());
@@ -520,7 +534,7 @@ impl ProtocolConnection {
 }
 
 impl ProtocolConnection {
-    /// Frees the space of sent replies once they fill most of the buffer.
+    /// Removes sent replies from the buffer once they occupy most of it.
     fn drop_sent(&mut self) {
         if self.sent < HIGH_WATER || self.sent < self.output.len() / 2 {
             return;
@@ -530,7 +544,7 @@ impl ProtocolConnection {
     }
 }
 
-/// Returns the message of a panic, if it has one.
+/// Returns the message of a panic, or a placeholder if it has none.
 pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let owned = panic.downcast_ref::<String>().map(String::as_str);

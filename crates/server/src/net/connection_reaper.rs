@@ -1,5 +1,5 @@
-//! Background supervision of connections: closes idle connections, closes the slowest readers when
-//! the memory of clients is used up, and returns unused resident memory to the operating system.
+//! Background supervision of connections. It closes idle connections, closes the slowest readers
+//! when the clients' memory is used up, and returns unused heap memory to the operating system.
 
 use super::budget::SMALL;
 use crate::observe::process;
@@ -12,50 +12,56 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Intervals between runs: normally, and while a connection waits for memory.
+/// Interval between two runs of the reaper. `WAITING_TICK` applies while a connection is waiting
+/// for memory, and `TICK` otherwise.
 const TICK: Duration = Duration::from_secs(1);
 const WAITING_TICK: Duration = Duration::from_millis(50);
 
-/// Shortest pause between two runs, however often the reaper is woken.
+/// Minimum pause between two runs of the reaper, even if it is woken more often.
 const MIN_RUN_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Time after closing connections before more are closed on behalf of waiting ones.
+/// Minimum pause between closing connections to free memory and closing more of them, unless the
+/// limit is exceeded. It gives waiting connections time to use the freed memory.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Age of the oldest unsent reply from which a reader counts as slow.
+/// A client is a slow reader if its oldest unsent reply is at least this old.
 const SLOW_MS: u64 = 1000;
 
-/// Idle time from which a partial request or transaction counts as stalled.
+/// An incomplete request or transaction is stalled if its client has been idle for at least this
+/// time.
 const STILL_MS: u64 = 5000;
 
-/// Divisor of the idle timeout that bounds how late an idle connection may be closed.
+/// An idle connection is closed at the latest when it has exceeded the idle timeout by the timeout
+/// divided by this number.
 const IDLE_CHECK_DIVISOR: u32 = 16;
 
-/// Free heap memory is returned when resident memory exceeds the store's budget by more than this
-/// many bytes plus this part of the budget.
+/// Free heap memory is returned to the operating system if resident memory exceeds the store's
+/// budget by more than `HEAP_SLACK_BYTES` plus the budget divided by `HEAP_SLACK_DIVISOR`.
 const HEAP_SLACK_BYTES: u64 = 16 << 20;
 const HEAP_SLACK_DIVISOR: u64 = 20;
 
-/// Smallest gain that is worth the effort, and the longest pause after a smaller one.
+/// If returning heap memory frees fewer bytes than `MIN_TRIM_GAIN`, the pause before the next
+/// attempt is doubled, up to `MAX_TRIM_INTERVAL`.
 const MIN_TRIM_GAIN: u64 = 2 << 20;
 const MAX_TRIM_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The other memory of the process, in particular the store's caches.
+/// The interface to the memory of the process that connections do not use, in particular the
+/// store's caches.
 pub(crate) trait MemoryPressureListener: Send + Sync {
-    /// Releases memory for the `held` bytes of connections.
+    /// Reduces the caches so that the connections can use `held` bytes of memory.
     ///
     /// # Errors
-    /// The reason why it cannot.
+    /// The reason why the caches cannot be resized.
     fn release_memory(&self, held: u64) -> Result<(), String>;
 
-    /// Ages learnt statistics. Called once a second.
+    /// Ages learnt access statistics. The reaper calls it once a second.
     fn age_statistics(&self);
 
-    /// Returns the memory budget in bytes.
+    /// Returns the memory budget of the store in bytes.
     fn budget(&self) -> u64;
 }
 
-/// The thread that supervises connections.
+/// The background thread that supervises connections.
 pub(crate) struct ConnectionReaper {
     common: Arc<ServerContext>,
     is_stopping: Arc<AtomicBool>,
@@ -79,7 +85,7 @@ impl ConnectionReaper {
         })
     }
 
-    /// Wakes the thread to end it, and waits until it has ended.
+    /// Tells the thread to end and waits until it has ended.
     pub(crate) fn stop(self) {
         self.is_stopping.store(true, Release);
         self.common.budget.wake_reaper();
@@ -99,7 +105,8 @@ fn run(common: &ServerContext, beside: &dyn MemoryPressureListener, is_stopping:
         let tick = TICK.min(common.config.login_timeout.max(WAITING_TICK));
         budget.wait_for_call(if is_wanted { WAITING_TICK } else { tick });
         let now = Instant::now();
-        // Give waiting connections time to use released memory before more are closed for them.
+        // Waiting connections must have time to use the released memory before more connections are
+        // closed on their behalf.
         let is_due = closed.is_none_or(|closed| now.duration_since(closed) >= PAUSE);
         let mut has_closed = (budget.is_full() || is_due) && evict_connections(common);
         if has_closed {
@@ -125,7 +132,8 @@ fn run(common: &ServerContext, beside: &dyn MemoryPressureListener, is_stopping:
     }
 }
 
-/// Closes connections that have not authenticated in time. Returns whether there were any.
+/// Closes connections that have not authenticated within the time limit. Returns whether any was
+/// closed.
 fn close_strangers(common: &ServerContext) -> bool {
     let most_ms = u64::try_from(common.config.login_timeout.as_millis()).unwrap_or(u64::MAX);
     let mut has_closed = false;
@@ -143,7 +151,7 @@ fn close_strangers(common: &ServerContext) -> bool {
     has_closed
 }
 
-/// Makes the store's caches release memory for connections.
+/// Resizes the store's caches to the memory that connections currently use.
 fn reclaim_store_memory(common: &ServerContext, beside: &dyn MemoryPressureListener, lent: &mut usize) {
     let held = common.budget.held_with(common.clients.len());
     if held.abs_diff(*lent) < common.budget.lending_step() {
@@ -155,7 +163,8 @@ fn reclaim_store_memory(common: &ServerContext, beside: &dyn MemoryPressureListe
     }
 }
 
-/// Returns the badness of a slow reader: unsent bytes times their age. `None` if it is not slow.
+/// Returns how much a slow reader harms others: its unsent bytes multiplied by their age in
+/// milliseconds. Returns `None` if the client is not a slow reader.
 fn slowness(client: &ClientHandle, now_ms: u64) -> Option<u128> {
     let load = &client.load;
     let (unread, owing) = (load.unread.load(Relaxed), load.owing_ms.load(Relaxed));
@@ -164,10 +173,10 @@ fn slowness(client: &ClientHandle, now_ms: u64) -> Option<u128> {
     is_slow.then(|| unread as u128 * u128::from(age_ms))
 }
 
-/// Returns the idle time of a partial request or transaction that waits for its client. `None` if
-/// it is not stalled.
+/// Returns the idle time in milliseconds of a client whose request or transaction is incomplete.
+/// Returns `None` if the connection is not stalled.
 fn measure_stall(client: &ClientHandle, now_ms: u64) -> Option<u128> {
-    // A busy connection waits for the server, not for its client.
+    // A busy connection is waiting for the server rather than for its client.
     if client.is_busy.load(Relaxed) {
         return None;
     }
@@ -178,8 +187,9 @@ fn measure_stall(client: &ClientHandle, now_ms: u64) -> Option<u128> {
     stands_still.then(|| u128::from(still_ms))
 }
 
-/// Closes the slowest readers while connections exceed the limit or some wait for memory. If there
-/// are none, closes stalled requests. Returns whether any was closed.
+/// Frees memory if the limit is exceeded or a connection is waiting for memory. Closes the slowest
+/// readers or, if there are no slow readers, connections with stalled requests. Returns whether any
+/// was closed.
 fn evict_connections(common: &ServerContext) -> bool {
     let budget = &common.budget;
     let (limit, used) = (budget.limit(), budget.used());
@@ -192,7 +202,7 @@ fn evict_connections(common: &ServerContext) -> bool {
     if !is_reader {
         found = rank_victims(common, measure_stall);
     }
-    // The memory of connections that are already being closed counts as released.
+    // Connections that are already being closed will release their memory, so it counts as freed.
     let mut missing = if is_full { used - limit / 4 * 3 } else { 1 };
     let mut has_closed = false;
     for (_, client) in found {
@@ -220,7 +230,8 @@ fn evict_connections(common: &ServerContext) -> bool {
     has_closed
 }
 
-/// Returns the connections that may be closed to free memory, worst first.
+/// Returns the connections that may be closed to free memory, ordered from the worst to the best by
+/// `how_bad`.
 fn rank_victims(
     common: &ServerContext,
     how_bad: impl Fn(&ClientHandle, u64) -> Option<u128>,
@@ -239,8 +250,8 @@ fn rank_victims(
     found
 }
 
-/// Schedules checks of resident memory. Returning memory takes time, so the interval grows while
-/// little is gained.
+/// Schedules the checks of resident memory. Returning memory to the operating system takes time, so
+/// the interval between checks grows while little memory is gained.
 #[derive(Debug, Default)]
 struct HeapTrimSchedule {
     pause: Duration,
@@ -267,8 +278,8 @@ impl HeapTrimSchedule {
     }
 }
 
-/// Schedules checks for idle connections. A check visits all connections, so the next one is due
-/// when the first could have reached the timeout.
+/// Schedules the checks for idle connections. A check visits all connections. The next check is due
+/// when the first of them can have reached the idle timeout.
 #[derive(Debug, Default)]
 struct IdleCheckSchedule {
     timeout: Duration,
@@ -276,7 +287,8 @@ struct IdleCheckSchedule {
 }
 
 impl IdleCheckSchedule {
-    /// Closes idle connections if a check is due. Returns whether there were any.
+    /// If a check is due, closes the connections that have been idle for the timeout. Returns
+    /// whether any was closed.
     fn close_idle(&mut self, common: &ServerContext, now: Instant) -> bool {
         let timeout = common.config.idle_timeout();
         if timeout != self.timeout {
@@ -326,7 +338,7 @@ mod tests {
         client.load.is_unfinished.store(true, Relaxed);
         assert_eq!(measure_stall(&client, STILL_MS - 1), None);
         assert_eq!(measure_stall(&client, STILL_MS), Some(u128::from(STILL_MS)));
-        // The request is complete and waits for its turn to be written.
+        // The request is complete and is waiting for its turn to be written.
         client.is_busy.store(true, Relaxed);
         assert_eq!(measure_stall(&client, STILL_MS), None);
         client.is_busy.store(false, Relaxed);

@@ -1,4 +1,4 @@
-//! One event loop: finds ready connections and gives them turns.
+//! An event loop: detects which connections are ready and gives them turns.
 
 use super::connection::{ProtocolConnection, TurnOutcome};
 use super::pool::{LoopHandoff, LoopMessage, LoopPool, LoopSlot};
@@ -13,41 +13,42 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The token of the waker.
+/// The poll token of the loop's waker.
 const WAKER: Token = Token(usize::MAX);
 
-/// Events fetched by one poll.
+/// Maximum number of events fetched by one poll.
 const EVENTS: usize = 256;
 
-/// Polling interval while the server stops, to find connections that can be closed.
+/// Polling interval during shutdown. At each poll, connections without pending output are closed.
 const STOPPING_TICK: Duration = Duration::from_millis(20);
 
-/// The slot of a connection in its loop.
+/// The slot that a connection has in its event loop.
 enum ConnectionSlot {
     Free,
     Here(Box<ProtocolConnection>),
-    /// The connection is with another thread or waits for a sync. Its socket may have become ready
-    /// in that time, or the client may have closed its sending side.
+    /// Another thread is serving the connection, or it is waiting for a sync. The fields store
+    /// whether the poller has meanwhile reported that the socket is ready (`is_ready`) or that the
+    /// client has closed its sending side (`has_ended`).
     Out {
         is_ready: bool,
         has_ended: bool,
     },
 }
 
-/// The state of a loop that belongs to the thread driving it.
+/// The state of an event loop. Only the thread that drives the loop has access to it.
 pub(crate) struct EventLoop {
     poll: Poll,
     events: Events,
     slots: Vec<ConnectionSlot>,
     free: Vec<usize>,
     ready: VecDeque<usize>,
-    /// Connections that wait for memory of clients.
+    /// The slots of connections that are waiting for memory.
     stalled: Vec<usize>,
     syncer: Arc<GroupSyncer>,
 }
 
 impl EventLoop {
-    /// Creates a loop without connections, parked until a thread drives it.
+    /// Creates an event loop without connections. It is parked until a thread drives it.
     pub(crate) fn seat(syncer: &Arc<GroupSyncer>) -> io::Result<LoopSlot> {
         let poll = Poll::new()?;
         let waker = mio::Waker::new(poll.registry(), WAKER)?;
@@ -63,7 +64,7 @@ impl EventLoop {
         Ok(LoopSlot::new(driver, waker))
     }
 
-    /// Drives the loop until it ends or another thread has taken it over.
+    /// Drives the loop until the loop ends or another thread has taken it over.
     pub(crate) fn drive(self: Box<EventLoop>, pool: &Arc<LoopPool>, seat: usize) {
         let driven = LoopHandoff {
             pool: Arc::clone(pool),
@@ -88,10 +89,10 @@ impl EventLoop {
             for message in pool.seats[seat].take_messages() {
                 self.receive(message, pool, seat);
             }
-            // Submit the reads of all ready connections to the device together.
+            // The device reads of all ready connections are submitted together.
             let _gathered = GatheredReads::begin();
-            // Connections that need another turn get it after sockets, messages and a stop were
-            // checked.
+            // Connections that need a further turn get it only after sockets, messages and a
+            // requested stop have been checked.
             for _ in 0..self.ready.len() {
                 let Some(slot) = self.ready.pop_front() else {
                     break;
@@ -107,7 +108,7 @@ impl EventLoop {
         }
     }
 
-    /// Polls sockets and messages, and queues ready connections.
+    /// Waits for events of sockets and messages, and queues the connections that have become ready.
     fn wait(&mut self, is_stopping: bool, seat: &LoopSlot) -> io::Result<()> {
         let timeout = match (self.ready.is_empty(), is_stopping) {
             (false, _) => Some(Duration::ZERO),
@@ -127,7 +128,8 @@ impl EventLoop {
             }
             self.ready.push_back(slot);
             if event.is_read_closed() {
-                // The poller reports this once, perhaps together with the last bytes.
+                // The poller reports the end of the client's stream only once, perhaps together
+                // with the last bytes.
                 match self.slots.get_mut(slot) {
                     Some(ConnectionSlot::Here(connection)) => connection.client_has_ended(),
                     Some(ConnectionSlot::Out { has_ended, .. }) => *has_ended = true,
@@ -173,9 +175,10 @@ impl EventLoop {
         }
     }
 
-    /// Takes a connection out of its slot for a turn. If it is elsewhere, records that it needs
-    /// another turn: the poller reports readiness only once, and the thread that serves it may have
-    /// read before that.
+    /// Removes a connection from its slot for a turn. Returns `None` if the slot is empty. If
+    /// another thread is serving the connection, it is marked to get another turn afterwards,
+    /// because the poller reports readiness only once and the other thread may have read before
+    /// that.
     fn lend(&mut self, slot: usize) -> Option<Box<ProtocolConnection>> {
         let out = ConnectionSlot::Out {
             is_ready: false,
@@ -196,7 +199,7 @@ impl EventLoop {
     }
 
     fn put_back(&mut self, slot: usize, mut connection: Box<ProtocolConnection>, turn: TurnOutcome) {
-        // The connection was killed while it was elsewhere.
+        // The connection may have been killed while another thread served it.
         let is_killed = connection.is_killed() && !connection.is_ending();
         if turn == TurnOutcome::Closed || is_killed {
             drop(connection);
@@ -220,8 +223,8 @@ impl EventLoop {
         self.free.push(slot);
     }
 
-    /// Gives one connection a turn, with the loop parked during it. Returns `None` when another
-    /// thread has taken the loop over.
+    /// Gives a connection a turn, during which the loop is parked. Returns `None` if another thread
+    /// has taken over the loop in the meantime.
     fn serve(
         self: Box<EventLoop>,
         pool: &Arc<LoopPool>,
@@ -250,8 +253,8 @@ impl EventLoop {
         }
     }
 
-    /// During shutdown, closes connections that have no output left, after a last turn. Returns
-    /// whether all are closed.
+    /// During shutdown, gives each connection a last turn and closes those without unsent output.
+    /// Returns whether all connections are closed.
     fn wind_up(&mut self, pool: &LoopPool) -> bool {
         let is_late = pool.is_late();
         for slot in 0..self.slots.len() {

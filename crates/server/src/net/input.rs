@@ -1,44 +1,44 @@
-//! The buffer of received bytes that are not parsed yet.
+//! The buffer for received bytes that have not been parsed.
 
 use super::transport::Transport;
 use std::cell::Cell;
 use std::io;
 
-/// Smallest read from a socket in bytes.
+/// Minimum size in bytes of a buffer for usual reads from a socket.
 const CHUNK: usize = 64 << 10;
 
 thread_local! {
-    /// A buffer shared by the connections of a thread that hold no partial request, so that idle
-    /// ones have none.
+    /// A buffer that all connections of a thread reuse while they have no incomplete request, so
+    /// that an idle connection needs no buffer of its own.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Size of a read while memory is scarce and the length of the request is unknown.
+/// Size of a read in bytes while memory is scarce and the length of the request is unknown.
 const LITTLE: usize = 4 << 10;
 
-/// How much to receive at once.
+/// The amount of data to receive at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReceiveAmount {
-    /// As much as is available.
+    /// Receive as much as is available.
     Much,
-    /// Only enough to learn the length of the request, if it is unknown.
+    /// If the length of the request is unknown, receive only enough to learn it.
     Little,
 }
 
 impl ReceiveAmount {
-    /// Returns whether to receive only a little for a request of `wanted` bytes.
+    /// Returns whether only a small amount should be received for a request of `wanted` bytes.
     fn is_little(self, wanted: usize) -> bool {
         self == ReceiveAmount::Little && wanted <= LITTLE
     }
 }
 
-/// Frees the spare buffer of this thread.
+/// Frees the reusable input buffer of the current thread.
 pub(super) fn forget_spare() {
     drop(SPARE.take());
 }
 
-/// A buffer of received bytes. All of `bytes` is initialised; unparsed input is between `start` and
-/// `end`.
+/// A buffer of received bytes. All elements of `bytes` are initialised. The bytes from `start` to
+/// `end` have been received but not parsed.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveBuffer {
     bytes: Vec<u8>,
@@ -47,17 +47,17 @@ pub(crate) struct ReceiveBuffer {
 }
 
 impl ReceiveBuffer {
-    /// Returns the unconsumed bytes. Parsers may decode in place.
+    /// Returns the bytes that have not been consumed. A parser may modify them to decode in place.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.end]
     }
 
-    /// Returns the number of unconsumed bytes.
+    /// Returns the number of bytes that have not been consumed.
     pub(crate) fn len(&self) -> usize {
         self.end - self.start
     }
 
-    /// Consumes the first `count` bytes.
+    /// Removes the first `count` of the unconsumed bytes.
     pub(crate) fn consume(&mut self, count: usize) {
         self.start += count;
         assert!(self.start <= self.end, "no more is consumed than there is");
@@ -67,13 +67,13 @@ impl ReceiveBuffer {
         }
     }
 
-    /// Returns the capacity of the buffer.
+    /// Returns the capacity of the buffer in bytes.
     pub(super) fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Returns the capacity after the next receive for a request of `wanted` bytes, as far as the
-    /// size is known.
+    /// Returns the capacity in bytes that the buffer will have after the next receive. `wanted` is
+    /// the size of the incomplete request, as far as it is known.
     pub(super) fn next_capacity(&self, wanted: usize, pace: ReceiveAmount) -> usize {
         if pace.is_little(wanted) {
             return self.bytes.len().max(self.len() + LITTLE);
@@ -81,8 +81,8 @@ impl ReceiveBuffer {
         if self.bytes.len() - self.len() >= CHUNK / 4 {
             return self.bytes.len();
         }
-        // Grow by half for a long request, to limit copying, but not beyond the known length of the
-        // request.
+        // For a long request the buffer grows by half to limit copying, but not much beyond the
+        // size of the request if that is known.
         let has = self.bytes.len();
         let longer = has + CHUNK.max(has / 2);
         match wanted.saturating_add(CHUNK / 4) {
@@ -91,8 +91,8 @@ impl ReceiveBuffer {
         }
     }
 
-    /// Receives once for a request of `wanted` bytes, as far as the size is known. Returns the
-    /// number of bytes requested and received.
+    /// Reads from the transport once. `wanted` is the size of the incomplete request, as far as it
+    /// is known. Returns the number of bytes requested from the transport and the number received.
     pub(crate) fn fill(
         &mut self,
         transport: &mut Transport,
@@ -112,7 +112,7 @@ impl ReceiveBuffer {
         Ok((asked, got))
     }
 
-    /// Makes space for a small read.
+    /// Ensures that the buffer has space for a small read.
     fn make_a_little_longer(&mut self) {
         let left = self.len();
         if self.bytes.len() - self.end >= LITTLE / 2 {
@@ -128,8 +128,8 @@ impl ReceiveBuffer {
         (self.start, self.end) = (0, left);
     }
 
-    /// Makes space for a read that is worth a system call, for a request of `wanted` bytes as far
-    /// as the size is known.
+    /// Ensures that the buffer has enough space for a read to be worth a system call. `wanted` is
+    /// the size of the incomplete request, as far as it is known.
     fn make_longer(&mut self, wanted: usize) {
         self.borrow();
         if self.start > 0 && self.bytes.len() - self.end < CHUNK / 4 {
@@ -144,7 +144,8 @@ impl ReceiveBuffer {
         }
     }
 
-    /// Releases the buffer if it is empty, or replaces it by a shorter one if little of it is used.
+    /// Called when a turn ends. Frees the buffer if it contains no bytes, and replaces it by a
+    /// shorter one if few of its bytes are used.
     pub(crate) fn rest(&mut self) {
         let left = self.len();
         let is_used = left > CHUNK / 4 && self.bytes.len() <= 4 * left.max(CHUNK);
@@ -157,14 +158,15 @@ impl ReceiveBuffer {
         };
         let bytes = std::mem::replace(&mut self.bytes, kept);
         (self.start, self.end) = (0, left);
-        // Keep at most one spare per thread: there may be many threads, one for each request that
-        // waits for the store.
+        // At most one buffer per thread is kept for reuse. There may be many threads, because each
+        // request that waits for the store occupies one.
         if bytes.len() == CHUNK {
             SPARE.set(bytes);
         }
     }
 
-    /// Obtains a buffer of useful size and copies the unconsumed bytes into it.
+    /// Replaces a short buffer by one of at least [`CHUNK`] bytes, which may be the thread's
+    /// reusable buffer, and copies the unconsumed bytes into it.
     fn borrow(&mut self) {
         let left = self.len();
         if self.bytes.len() >= CHUNK {

@@ -1,4 +1,4 @@
-//! Sockets, event loops and threads.
+//! Network I/O: sockets, event loops and the threads that drive them.
 //!
 //! *Scope*: how bytes arrive and leave, which thread serves a connection, how a loop continues when
 //! its thread blocks, how the server stops.
@@ -10,8 +10,9 @@
 //! - **S1** A connection is in exactly one place: in its slot, with the thread that serves it, or
 //!   with the syncer. Its requests are therefore served one after the other.
 //! - **S2** A loop is driven by one thread at a time. While that thread serves a connection, the
-//!   loop is parked, and the thread that takes it drives it.
-//! - **S3** Replies to writes that must be durable are not sent before the writes are on the disk.
+//!   loop is parked. Any thread that takes the parked loop drives it from then on.
+//! - **S3** If writes must be durable, their replies are not sent before the writes are on the
+//!   device.
 //! - **S18** The memory of connections is charged to one budget. A request that does not fit is
 //!   refused before its bytes arrive. A reply that does not fit waits or is refused. Slow readers
 //!   are closed before others. All connections together therefore hold at most the budget plus one

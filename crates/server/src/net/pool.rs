@@ -1,4 +1,4 @@
-//! The threads that drive the loops, and what happens when one of them blocks.
+//! The pool of threads that drive the event loops, and the hand-over of a loop whose thread blocks.
 //!
 //! There is one loop per core less a quarter of the cores, and one thread drives each. Before a
 //! thread serves a connection it *parks* the loop where other threads can take it, and afterwards
@@ -23,50 +23,55 @@ use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
-/// Largest number of threads. When all of them are blocked, loops wait for a thread.
+/// Maximum number of serving threads. If all of them are blocked, event loops wait for a thread.
 const MAX_THREADS: usize = 256;
 
-/// Intervals of the monitor: while there is activity, and while there is none.
+/// Polling interval of the monitor. `BUSY_TICK` applies while the loops are active, and `IDLE_TICK`
+/// otherwise.
 const BUSY_TICK: Duration = Duration::from_millis(1);
 const IDLE_TICK: Duration = Duration::from_millis(20);
 
-/// Time after which an idle spare thread ends.
+/// Time after which a spare thread without work ends.
 const SPARE_LIFE: Duration = Duration::from_secs(10);
 
-/// Monitor ticks after which a loop is taken over if its thread has announced that it may wait for
-/// the device.
+/// Number of monitor ticks after which a parked loop is taken over if its thread has announced that
+/// it may wait for the device.
 const WATCHED_TICKS: u32 = 2;
 
-/// Monitor ticks after which any other loop is taken over. The number is high because a thread that
-/// waits for a processor looks like one that waits for the device, and with more threads than
-/// processors one more thread would make the wait longer.
+/// Number of monitor ticks after which any other parked loop is taken over. The number is high
+/// because the monitor cannot distinguish a thread that waits for a processor from one that waits
+/// for the device. If all processors are busy, an additional thread would make the wait longer.
 const HELD_UP_TICKS: u32 = 50;
 
-/// A message to a loop from another thread.
+/// A message from another thread to an event loop.
 pub(crate) enum LoopMessage {
-    /// A newly accepted connection, which has no slot yet.
+    /// A newly accepted connection that has no slot in the loop yet.
     New(Box<ProtocolConnection>),
-    /// A connection of the loop, whose turn has ended on another thread.
+    /// A connection of this loop that another thread has served, and the outcome of its turn.
     Back(usize, Box<ProtocolConnection>, TurnOutcome),
-    /// The event that the connection in this slot waits for has occurred.
+    /// The connection in this slot can continue, because the event for which it waited has
+    /// occurred.
     Woken(usize),
 }
 
-/// The place of a loop while it is parked, and its inbox.
+/// The shared part of an event loop: the place where the loop is stored while it is parked, and its
+/// inbox.
 pub(crate) struct LoopSlot {
     parked: Mutex<Option<Box<EventLoop>>>,
     inbox: Mutex<Vec<LoopMessage>>,
     has_mail: AtomicBool,
     waker: mio::Waker,
-    /// Odd while the loop is parked. Every change increments it.
+    /// Incremented whenever the loop is parked or taken. The value is odd while the loop is parked.
     epoch: AtomicU64,
-    /// Whether the thread that serves one of its connections may wait for the device.
+    /// Whether the thread that serves a connection of this loop has announced that it may wait for
+    /// the device.
     pub(super) is_watched: AtomicBool,
-    /// Whether the loop is already offered to spare threads.
+    /// Whether the loop is in the list of loops that spare threads can take over.
     is_offered: AtomicBool,
-    /// Whether connections were killed, or memory that they wait for may be available.
+    /// Whether the loop must check its connections, because some were killed or memory for which
+    /// they wait may be available.
     looks: AtomicBool,
-    /// Whether the loop has panicked and is no longer driven.
+    /// Whether the loop has panicked, after which no thread drives it.
     pub(super) is_over: AtomicBool,
 }
 
@@ -87,7 +92,8 @@ impl LoopSlot {
 
     pub(crate) fn send(&self, message: LoopMessage) {
         self.inbox.lock().push(message);
-        // The sender that found the mark set before has woken the loop or is about to.
+        // If the flag was already set, the sender that set it has woken the loop or is about to do
+        // so.
         if !self.has_mail.swap(true, Ordering::AcqRel) {
             self.wake();
         }
@@ -99,13 +105,13 @@ impl LoopSlot {
         }
     }
 
-    /// Makes the loop check for killed connections and resume those that wait for memory.
+    /// Makes the loop close killed connections and resume those that are waiting for memory.
     pub(crate) fn request_check(&self) {
         self.looks.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Returns whether such a check was requested, and clears the request.
+    /// Returns whether a check of the connections was requested, and resets the request.
     pub(super) fn takes_look(&self) -> bool {
         self.looks.swap(false, Ordering::AcqRel)
     }
@@ -131,7 +137,8 @@ impl LoopSlot {
     }
 }
 
-/// The loop that a thread drives. Other threads take it over when the thread blocks.
+/// The wait hook of a thread that drives a loop. It lets other threads take over the loop when the
+/// thread blocks.
 pub(super) struct LoopHandoff {
     pub(super) pool: Arc<LoopPool>,
     pub(super) seat: usize,
@@ -149,7 +156,7 @@ impl OnWait for LoopHandoff {
     }
 }
 
-/// A waker that gives the connection in a slot another turn.
+/// A waker that gives the connection in a slot of a loop another turn.
 struct ConnectionWaker {
     pool: Weak<LoopPool>,
     seat: usize,
@@ -170,25 +177,25 @@ impl Wake for ConnectionWaker {
 
 #[derive(Default)]
 struct SpareThreads {
-    /// Loops that need a thread.
+    /// Indices of the loops that need a thread.
     offers: Vec<usize>,
-    /// Threads that wait for a loop.
+    /// Number of threads that are waiting for a loop.
     idle: usize,
-    /// Threads that have not ended, including idle and blocked ones.
+    /// Number of threads that have not ended, including those that are idle or blocked.
     alive: usize,
 }
 
-/// The loops and the threads that drive them.
+/// The event loops and the threads that drive them.
 pub(crate) struct LoopPool {
     pub(crate) seats: Vec<LoopSlot>,
     spares: Mutex<SpareThreads>,
     offered: Condvar,
     ended: Condvar,
     pub(crate) is_stopping: AtomicBool,
-    /// Loops without connections, during shutdown.
+    /// Number of loops that have ended during shutdown.
     pub(crate) done: AtomicUsize,
     stop_at: Mutex<Option<Instant>>,
-    /// The memory budget of connections, which includes the threads.
+    /// The memory budget of the connections, in which the threads are included.
     budget: Arc<ConnectionBudget>,
 }
 
@@ -206,7 +213,7 @@ impl LoopPool {
         }
     }
 
-    /// Starts a thread for each loop, and the monitor.
+    /// Starts one thread for each loop, and the monitor thread.
     pub(crate) fn start(self: &Arc<LoopPool>) {
         for seat in 0..self.seats.len() {
             self.offer(seat);
@@ -218,7 +225,7 @@ impl LoopPool {
             .expect("the system has a thread for the server");
     }
 
-    /// Returns a waker that gives the connection in a slot another turn.
+    /// Returns a waker that gives the connection in slot `slot` of loop `seat` another turn.
     pub(super) fn waker(self: &Arc<LoopPool>, seat: usize, slot: usize) -> Waker {
         Waker::from(Arc::new(ConnectionWaker {
             pool: Arc::downgrade(self),
@@ -227,7 +234,7 @@ impl LoopPool {
         }))
     }
 
-    /// Offers a parked loop to spare threads.
+    /// Offers a parked loop to spare threads. If no spare thread is idle, starts a new one.
     pub(crate) fn offer(self: &Arc<LoopPool>, seat: usize) {
         if self.seats[seat].is_offered.swap(true, Ordering::AcqRel) {
             return;
@@ -251,7 +258,7 @@ impl LoopPool {
         }
     }
 
-    /// Drives loops until none needs a thread.
+    /// The main function of a serving thread: drives loops until no loop needs a thread.
     fn run(self: &Arc<LoopPool>) {
         while let Some(seat) = self.next_offer() {
             self.seats[seat].is_offered.store(false, Ordering::Release);
@@ -265,8 +272,9 @@ impl LoopPool {
         self.ended.notify_all();
     }
 
-    /// Drives a loop. Connections catch the panics of their commands, so a panic here is a fault of
-    /// the loop itself: its connections are lost, and new ones go to the other loops.
+    /// Drives a loop. Connections catch panics of their commands, so a panic that arrives here is a
+    /// fault of the loop itself. The connections of the loop are then lost, and new connections are
+    /// given to other loops.
     fn drive(self: &Arc<LoopPool>, driver: Box<EventLoop>, seat: usize) {
         let driven = catch_unwind(AssertUnwindSafe(|| driver.drive(self, seat)));
         let Err(panic) = driven else { return };
@@ -279,7 +287,8 @@ impl LoopPool {
     }
 
     fn next_offer(&self) -> Option<usize> {
-        // Many threads may be idle here: as many as requests ever waited at once.
+        // An idle thread frees its reusable buffers. Many threads may be idle here, up to the
+        // largest number of requests that have waited for the store at the same time.
         input::forget_spare();
         connection::forget_spare();
         let mut spares = self.spares.lock();
@@ -326,8 +335,8 @@ impl LoopPool {
         }
     }
 
-    /// Begins the shutdown: no further requests are read, and connections are closed when their
-    /// replies are sent, or at `deadline`.
+    /// Begins the shutdown. No further requests are read. Each connection is closed once its
+    /// replies have been sent, but at the latest at `deadline`.
     pub(crate) fn stop(&self, deadline: Instant) {
         *self.stop_at.lock() = Some(deadline);
         self.is_stopping.store(true, Ordering::Release);
@@ -340,14 +349,14 @@ impl LoopPool {
         self.stop_at.lock().is_some_and(|at| Instant::now() >= at)
     }
 
-    /// Counts a loop as ended. After the last one, spare threads end too.
+    /// Counts a loop as ended. After the last loop has ended, the spare threads end too.
     pub(crate) fn loop_ended(&self) {
         self.done.fetch_add(1, Ordering::AcqRel);
         let _spares = self.spares.lock();
         self.offered.notify_all();
     }
 
-    /// Waits until all threads have ended.
+    /// Waits until all serving threads have ended.
     pub(crate) fn join(&self) {
         let mut spares = self.spares.lock();
         while spares.alive > 0 {

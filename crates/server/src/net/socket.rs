@@ -1,4 +1,4 @@
-//! TCP and Unix domain sockets behind one type.
+//! One type for both TCP sockets and Unix domain sockets.
 
 use super::address::EndpointAddress;
 use mio::event::Source;
@@ -19,7 +19,7 @@ pub(crate) enum ClientSocket {
 }
 
 impl ClientSocket {
-    /// Returns the socket for setting options if it is a TCP socket.
+    /// Returns access to the socket's options if it is a TCP socket.
     pub(super) fn network(&self) -> Option<SockRef<'_>> {
         match self {
             ClientSocket::Network(socket) => Some(SockRef::from(socket)),
@@ -27,7 +27,7 @@ impl ClientSocket {
         }
     }
 
-    /// Returns the file descriptor, which CLIENT LIST shows.
+    /// Returns the file descriptor number, which CLIENT LIST shows.
     pub(super) fn number(&self) -> i64 {
         i64::from(match self {
             ClientSocket::Network(socket) => socket.as_raw_fd(),
@@ -93,7 +93,8 @@ pub(crate) enum ListeningSocket {
 }
 
 impl ListeningSocket {
-    /// Accepts the next connection. Returns it with the addresses of the client and of the server.
+    /// Accepts the next connection. Returns its socket, the address of the client and the address
+    /// of the server.
     pub(super) fn accept(&self) -> io::Result<(ClientSocket, (EndpointAddress, EndpointAddress))> {
         match self {
             ListeningSocket::Network(listener) => {

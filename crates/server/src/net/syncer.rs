@@ -1,4 +1,5 @@
-//! Group commit for connections: one sync of the store for all replies that wait for the disk.
+//! Group commit for connections. One sync of the store serves all replies that are waiting for
+//! durability.
 
 use super::connection::{ProtocolConnection, TurnOutcome};
 use super::pool::{LoopMessage, LoopPool};
@@ -11,10 +12,11 @@ struct SyncQueue {
     is_stopping: bool,
 }
 
-/// Makes all earlier commits durable.
+/// A function that makes all earlier commits durable.
 type SyncCallback = Box<dyn Fn() -> alluvium::Result<()> + Send + Sync>;
 
-/// Syncs the store when connections wait for it, so that no loop has to block.
+/// A background thread that syncs the store on behalf of connections, so that event loops do not
+/// block.
 pub(crate) struct GroupSyncer {
     sync: SyncCallback,
     waiting: Mutex<SyncQueue>,
@@ -30,7 +32,8 @@ impl GroupSyncer {
         }
     }
 
-    /// Queues a connection. It returns to its loop once everything it has committed is durable.
+    /// Queues a connection until everything that it has committed is durable. Then the connection
+    /// returns to its slot in its loop.
     pub(crate) fn wait_for_disk(&self, seat: usize, slot: usize, connection: Box<ProtocolConnection>) {
         self.waiting.lock().connections.push((seat, slot, connection));
         self.changed.notify_one();
@@ -40,7 +43,8 @@ impl GroupSyncer {
         (self.sync)()
     }
 
-    /// Runs until it is stopped and no connection waits.
+    /// The main function of the thread. It runs until it is told to stop and no connection is
+    /// waiting.
     pub(crate) fn run(&self, pool: &Weak<LoopPool>) {
         loop {
             let together = {

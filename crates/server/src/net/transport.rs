@@ -1,16 +1,16 @@
-//! The byte stream of one connection, in clear or encrypted with TLS.
+//! The byte stream of a connection, either unencrypted or encrypted with TLS.
 
 use super::socket::ClientSocket;
 use rustls::ServerConnection;
 use std::io::{self, ErrorKind, Read, Write};
 
-/// A byte stream whose reads and writes return `WouldBlock` instead of waiting.
+/// A non-blocking byte stream. Reads and writes return `WouldBlock` instead of waiting.
 pub(crate) enum Transport {
     Plain(ClientSocket),
     Tls(Box<TlsStream>),
 }
 
-/// A socket with a TLS session.
+/// A socket together with its TLS session.
 pub(crate) struct TlsStream {
     socket: ClientSocket,
     session: ServerConnection,
@@ -21,7 +21,7 @@ impl TlsStream {
         TlsStream { socket, session }
     }
 
-    /// Sends the bytes that are already encrypted.
+    /// Sends bytes that the TLS session has already encrypted.
     fn flush(&mut self) -> io::Result<()> {
         while self.session.wants_write() {
             match self.session.write_tls(&mut self.socket) {
@@ -49,7 +49,8 @@ impl TlsStream {
                 done.map(|_| ())
                     .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
             });
-            // Handshake messages and alerts are answered even if no data can be read.
+            // Answers to handshake messages and alerts are sent even if no application data can be
+            // read.
             self.flush()?;
             processed?;
         }
@@ -66,7 +67,7 @@ impl TlsStream {
 }
 
 impl Transport {
-    /// Returns the underlying socket for registration with the poller.
+    /// Returns the underlying socket, so that it can be registered with the poller.
     pub(crate) fn socket(&mut self) -> &mut ClientSocket {
         match self {
             Transport::Plain(socket) => socket,
@@ -74,7 +75,7 @@ impl Transport {
         }
     }
 
-    /// Returns whether a TLS handshake is in progress.
+    /// Returns whether the TLS handshake is incomplete.
     pub(crate) fn is_shaking_hands(&self) -> bool {
         match self {
             Transport::Plain(_) => false,
@@ -82,7 +83,7 @@ impl Transport {
         }
     }
 
-    /// Reads available bytes. Returns 0 at the end of the stream.
+    /// Reads bytes that are available. Returns 0 at the end of the stream.
     pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Transport::Plain(socket) => socket.read(into),
@@ -90,12 +91,13 @@ impl Transport {
         }
     }
 
-    /// Returns whether a short read means that no more bytes are available now.
+    /// Returns whether a read that returns fewer bytes than requested proves that no more bytes are
+    /// available at present.
     pub(crate) fn is_drained_by_short_reads(&self) -> bool {
         matches!(self, Transport::Plain(_))
     }
 
-    /// Returns the number of bytes accepted.
+    /// Writes bytes and returns how many were accepted.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Transport::Plain(socket) => socket.write(bytes),
@@ -103,7 +105,8 @@ impl Transport {
         }
     }
 
-    /// Tries to send encrypted bytes that are pending. Returns whether some remain.
+    /// Sends pending encrypted bytes as far as the socket accepts them. Returns whether some
+    /// remain.
     pub(crate) fn has_unsent(&mut self) -> io::Result<bool> {
         match self {
             Transport::Plain(_) => Ok(false),
@@ -114,7 +117,7 @@ impl Transport {
         }
     }
 
-    /// Sends the TLS close notification.
+    /// Sends the notification that closes the TLS session.
     pub(crate) fn close(&mut self) {
         if let Transport::Tls(tls) = self {
             tls.session.send_close_notify();

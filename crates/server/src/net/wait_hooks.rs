@@ -1,10 +1,10 @@
-//! Hooks for threads that are about to wait for the store, so that other threads can take over
-//! their work.
+//! Hooks that are called before a thread waits for the store, so that other threads can take over
+//! the rest of its work.
 //!
-//! A serving thread registers its hook once with [`on_wait`], and calls [`begin`] for each
-//! connection that it serves. Readers check memory first, and use [`wait_for`] for data that must
-//! be read from the device. Code that cannot tell beforehand whether it will wait, such as a walk,
-//! holds [`may_wait`].
+//! A serving thread registers its hook once with [`on_wait`], and calls [`begin`] before it serves
+//! each connection. A read looks for its data in memory first, and calls [`wait_for`] if the data
+//! must be read from the device. Code that cannot predict whether it will wait, such as a scan,
+//! holds a guard of [`may_wait`].
 
 use alluvium::GatheredReads;
 use std::cell::{Cell, RefCell};
@@ -15,22 +15,24 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-/// The hook of a thread that may wait for the device.
+/// The hook that a thread registers to be notified before it waits for the device.
 pub(crate) trait OnWait {
-    /// Called before the thread waits.
+    /// Called before the thread starts to wait.
     fn about_to_wait(&self);
 
-    /// Called when the thread starts or stops being likely to wait.
+    /// Called with true when the thread enters code that may wait, and with false when it leaves
+    /// it.
     fn may_wait(&self, may: bool);
 }
 
 thread_local! {
     static ON_WAIT: RefCell<Option<Rc<dyn OnWait>>> = const { RefCell::new(None) };
-    /// Whether the hook was called for the current task, so that it is called once per task.
+    /// Whether the hook has been called for the current task. It is called at most once per task.
     static IS_TOLD: Cell<bool> = const { Cell::new(false) };
-    /// Number of live [`MayWait`] guards of this thread.
+    /// Number of [`MayWait`] guards that this thread currently holds.
     static WATCHED: Cell<u32> = const { Cell::new(0) };
-    /// Unparks this thread. Created once for each thread, because a waker is allocated.
+    /// A waker that unparks this thread. It is created once per thread, because creating a waker
+    /// allocates memory.
     static WAKER: Waker = Waker::from(Arc::new(ThreadWaker(std::thread::current())));
 }
 
@@ -42,7 +44,7 @@ impl Wake for ThreadWaker {
     }
 }
 
-/// Sets or removes the hook of this thread.
+/// Sets the hook of the current thread, or removes it if `what` is `None`.
 pub(crate) fn on_wait(what: Option<Rc<dyn OnWait>>) {
     ON_WAIT.set(what);
 }
@@ -55,25 +57,26 @@ fn tell(what: impl FnOnce(&dyn OnWait)) {
     });
 }
 
-/// Begins a new task on this thread.
+/// Marks the beginning of a new task on the current thread.
 pub(crate) fn begin() {
     IS_TOLD.set(false);
 }
 
-/// Announces that this thread will wait now, usually for the device.
+/// Announces that the current thread is about to wait, usually for the device.
 pub(crate) fn about_to_wait() {
-    // Other clients served by this thread wait for the gathered reads; submit them first.
+    // Other clients of this thread are waiting for the reads that were gathered for submission, so
+    // these are submitted first.
     GatheredReads::hand_over();
     if !IS_TOLD.replace(true) {
         tell(|on_wait| on_wait.about_to_wait());
     }
 }
 
-/// A guard that marks its thread as possibly waiting for the device.
+/// A guard that marks the current thread as possibly waiting for the device.
 #[derive(Debug)]
 pub(crate) struct MayWait(());
 
-/// Marks this thread as possibly waiting for the device until the guard is dropped.
+/// Marks the current thread as possibly waiting for the device until the returned guard is dropped.
 pub(crate) fn may_wait() -> MayWait {
     WATCHED.set(WATCHED.get() + 1);
     if WATCHED.get() == 1 {
@@ -91,7 +94,8 @@ impl Drop for MayWait {
     }
 }
 
-/// Blocks on a future that becomes ready when the device has completed a read.
+/// Blocks the current thread until a future is ready. The future becomes ready when the device has
+/// completed a read.
 pub(crate) fn wait_for<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     WAKER.with(|waker| {
