@@ -1,4 +1,5 @@
-//! Options for starting a server. The defaults suit clients on the same machine.
+//! The options with which a server is started. The defaults are suitable if all clients run on the
+//! same machine.
 
 use crate::access::{UserFile, WakeupClock};
 use crate::observe::log_level::LogLevel;
@@ -8,37 +9,40 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Who may connect when neither a password nor client certificates are required.
+/// The clients that may connect if the server requires neither a password nor client certificates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Exposure {
-    /// Only this machine. A server with an address that other machines can reach refuses to start.
+    /// Only clients on this machine may connect. The server refuses to start at an address that
+    /// other machines can reach.
     #[default]
     Protected,
-    /// Every client that can reach the server, for networks that are protected by other means.
+    /// Every client that can reach the server may connect. This is suitable only for networks that
+    /// are protected by other means.
     Unprotected,
 }
 
-/// The layout of the clients' keys in the store.
+/// The way in which the store arranges the keys of clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyLayout {
-    /// The layout of the store. A new store is ordered.
+    /// Use the layout of the existing store. A new store arranges its keys in order.
     #[default]
     AsStored,
-    /// Hashed: a lookup needs one read and less than one byte of memory per key, but keys have no
-    /// order. Elements of collections stay ordered. A store with ordered keys is refused.
+    /// Use hashed keys. A lookup needs only one read and less than one byte of memory per key, but
+    /// keys have no order. The elements of each collection are nevertheless stored in order. If the
+    /// store already has ordered keys, the server refuses to start.
     Hashed,
 }
 
-/// Encryption of connections with TLS.
+/// Options for the encryption of connections with TLS.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// The certificate chain of the server, as PEM.
+    /// The certificate chain of the server, in PEM format.
     pub certificate: Vec<u8>,
-    /// The private key of the certificate, as PEM.
+    /// The private key that belongs to the server's certificate, in PEM format.
     pub key: Vec<u8>,
-    /// Certificate authorities for clients, as PEM: a client must present a certificate signed by
-    /// one of them. If absent, any client may connect encrypted, so TLS alone does not authenticate
-    /// clients.
+    /// Certificate authorities for client certificates, in PEM format. If present, each client must
+    /// present a certificate that is signed by one of them. If absent, every client may open an
+    /// encrypted connection, so TLS alone does not authenticate clients.
     pub client_authority: Option<Vec<u8>>,
 }
 
@@ -51,21 +55,23 @@ impl fmt::Debug for TlsOptions {
 /// Limits on the resources that clients may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Concurrent connections of both protocols. Further ones are refused.
+    /// Maximum number of concurrent connections of both protocols together. Further connections are
+    /// rejected.
     pub connections: usize,
-    /// Size of a request in bytes.
+    /// Maximum size of a request in bytes.
     pub request: usize,
-    /// Arguments of one request, including the command's name.
+    /// Maximum number of arguments of a request, including the name of the command.
     pub arguments: usize,
-    /// Commands of one connection that are executed as one batch. Further commands follow in the
-    /// next batch.
+    /// Maximum number of commands of one connection that are executed as one batch. Further
+    /// commands are executed in the next batch.
     pub batch: usize,
-    /// Bytes of replies that a connection has not read yet.
+    /// Maximum number of reply bytes that a client has not read yet, per connection.
     pub output: usize,
-    /// Bytes of commands queued between MULTI and EXEC.
+    /// Maximum number of bytes of commands that a connection can queue between MULTI and EXEC.
     pub transaction: usize,
-    /// Bytes held by all connections together: requests, replies, commands queued between MULTI and
-    /// EXEC. They count towards the memory of the store. Defaults to a quarter of it.
+    /// Maximum number of bytes used by all connections together: requests, replies, and commands
+    /// queued between MULTI and EXEC. This memory counts towards the memory of the store. If
+    /// absent, the limit is a quarter of the store's memory.
     pub memory: Option<usize>,
 }
 
@@ -94,54 +100,61 @@ impl Default for ServerLimits {
 /// ```
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Address of the Redis protocol, if served. Port 0 picks a free port.
+    /// Address at which the Redis protocol is served, or `None` if it is not served. If the port is
+    /// 0, the operating system chooses a free port.
     pub redis: Option<SocketAddr>,
-    /// Address of the memcached protocol, if served.
+    /// Address at which the memcached protocol is served, or `None` if it is not served.
     pub memcached: Option<SocketAddr>,
-    /// Path of a Unix domain socket that also serves the Redis protocol, without TLS. The server
-    /// creates the file when it starts and removes it when it stops.
+    /// Path of a Unix domain socket at which the Redis protocol is served additionally, without
+    /// TLS. The server creates the socket file when it starts and removes it when it stops.
     pub redis_socket: Option<PathBuf>,
-    /// Path of a Unix domain socket for the memcached protocol, as `redis_socket`.
+    /// Path of a Unix domain socket at which the memcached protocol is served additionally, by the
+    /// same rules as `redis_socket`.
     pub memcached_socket: Option<PathBuf>,
-    /// File mode of these sockets, which controls who may connect.
+    /// File mode of the Unix domain sockets. It determines which users of the machine can connect.
     pub socket_mode: u32,
-    /// Address of the web page, if served.
+    /// Address at which the web page is served, or `None` if it is not served.
     pub web: Option<SocketAddr>,
-    /// Host names that browsers may use for the page, besides IP addresses and localhost.
+    /// Host names under which browsers may request the web page, in addition to IP addresses and
+    /// localhost.
     pub web_names: Vec<String>,
-    /// The layout of keys in the store.
+    /// The way in which the store arranges the keys of clients.
     pub keys: KeyLayout,
-    /// Number of event loops. Defaults to the number of processors less a quarter of them.
+    /// Number of event loops. If absent, it is three quarters of the number of processors.
     pub loops: Option<usize>,
-    /// The password, if one is required. Redis clients send it with AUTH, memcached clients as a
-    /// `set` of `default PASSWORD`.
+    /// The password that clients must send, or `None` if none is required. Redis clients send it
+    /// with the command AUTH. Memcached clients send it as the value `default PASSWORD` of a `set`
+    /// command.
     pub password: Option<String>,
-    /// Further users and their permissions. The file may also set another password and other rules
-    /// for `default`.
+    /// The file with further users and their permissions. It can also replace the password and the
+    /// permissions of the user `default`.
     pub users: Option<Arc<dyn UserFile>>,
-    /// The clock that delays clients after wrong passwords. Defaults to the system's clock.
+    /// The clock by which answers to wrong passwords are delayed. If absent, the clock of the
+    /// operating system is used.
     pub clock: Option<Arc<dyn WakeupClock>>,
-    /// TLS for all TCP connections, if any.
+    /// TLS options for all TCP connections, or `None` if they are not encrypted.
     pub tls: Option<TlsOptions>,
-    /// Who may connect when neither a password nor client certificates are required.
+    /// The clients that may connect if the server requires neither a password nor client
+    /// certificates.
     pub exposure: Exposure,
     /// Limits on the resources that clients may use.
     pub limits: ServerLimits,
-    /// Absolute path of the directory for the backups of BGSAVE and SAVE. Without it both commands
-    /// are refused. `CONFIG SET dir` changes it.
+    /// Absolute path of the directory in which BGSAVE and SAVE create backups. If absent, both
+    /// commands are rejected. `CONFIG SET dir` can change it while the server runs.
     pub backup_directory: Option<PathBuf>,
-    /// The log level of the embedding program, if `CONFIG SET loglevel` may change it.
+    /// The log level of the embedding program. If present, `CONFIG SET loglevel` can change it.
     pub log_level: Option<LogLevel>,
-    /// Idle time after which a connection is closed, in whole seconds. Never, if absent.
+    /// Time in whole seconds after which an idle connection is closed. If absent, idle connections
+    /// are never closed.
     pub idle_timeout: Option<Duration>,
-    /// Time limit for a connection to finish the TLS handshake and to authenticate where that is
-    /// required.
+    /// Maximum time within which a connection must finish the TLS handshake and, if required,
+    /// authenticate.
     pub login_timeout: Duration,
-    /// Silence after which the kernel sends TCP keepalive probes, in whole seconds. Never, if
-    /// absent. A peer is disconnected if it does not answer three further probes within the same
-    /// time.
+    /// Time in whole seconds without received data after which the kernel sends TCP keepalive
+    /// probes. If absent, no probes are sent. If the peer does not answer three further probes
+    /// within the same time, it is disconnected.
     pub keepalive: Option<Duration>,
-    /// Time for connections to read their replies when the server stops.
+    /// Maximum time for which a stopping server waits for clients to read their replies.
     pub grace: Duration,
 }
 

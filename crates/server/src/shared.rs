@@ -1,4 +1,5 @@
-//! State shared by all connections of a server: the store, clients, counters, settings.
+//! State that all connections of a server share: the store, the client registry, counters and
+//! settings.
 
 use crate::access::{AclUser, UserRegistry};
 use crate::net::{self, ConnectionBudget, ConnectionMemory, EndpointAddress, WireProtocol};
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Counters since the start of the server.
+/// Counters of events since the server was started.
 #[derive(Debug, Default)]
 pub(crate) struct ServerCounters {
     pub(crate) connections: AtomicU64,
@@ -30,64 +31,66 @@ pub(crate) struct ServerCounters {
     pub(crate) errors: AtomicU64,
     pub(crate) received: AtomicU64,
     pub(crate) sent: AtomicU64,
-    /// Reads of sockets that returned data.
+    /// Number of socket reads that returned data.
     pub(crate) reads: AtomicU64,
     pub(crate) writes: AtomicU64,
     pub(crate) output_overflows: AtomicU64,
-    /// Connections closed because all connections together held too much memory.
+    /// Number of connections closed because all connections together used too much memory.
     pub(crate) evicted: AtomicU64,
-    /// Requests and replies refused for the same reason.
+    /// Number of requests and replies rejected because all connections together used too much
+    /// memory.
     pub(crate) memory_refusals: AtomicU64,
-    /// Connections closed after the idle timeout.
+    /// Number of connections closed because they exceeded the idle timeout or the time limit for
+    /// authentication.
     pub(crate) timed_out: AtomicU64,
-    /// Connections closed after a command panicked.
+    /// Number of connections closed because one of their commands panicked.
     pub(crate) panics: AtomicU64,
     pub(crate) items_got: AtomicU64,
     pub(crate) items_hit: AtomicU64,
     pub(crate) items_set: AtomicU64,
     pub(crate) items_touched: AtomicU64,
     pub(crate) item_flushes: AtomicU64,
-    /// Further counters of item commands.
+    /// Further counters of commands on memcached items.
     pub(crate) items: crate::observe::item_counts::ItemCounters,
 }
 
-/// The state of a connection that other connections can see.
+/// The part of a connection's state that other connections can read.
 #[derive(Debug)]
 pub(crate) struct ClientHandle {
     pub(crate) id: u64,
     pub(crate) peer: EndpointAddress,
     pub(crate) local: EndpointAddress,
-    /// The authenticated user, `default` at first.
+    /// The user as which the connection is authenticated. It is `default` at first.
     pub(crate) user: Mutex<Arc<AclUser>>,
     pub(crate) since: Instant,
     pub(crate) name: Mutex<String>,
     pub(crate) database: AtomicU8,
-    /// Protocol version of Redis: 2 or 3.
+    /// Version of the Redis protocol on this connection: 2 or 3.
     pub(crate) version: AtomicU8,
-    /// Commands queued by MULTI, or -1 outside a transaction.
+    /// Number of commands queued since MULTI, or -1 if no transaction is open.
     pub(crate) queued: AtomicI64,
-    /// Milliseconds from `since` to the last command.
+    /// Time of the last command, in milliseconds after `since`.
     pub(crate) last_ms: AtomicU64,
-    /// Index of the last command in the command statistics, or [`NO_COMMAND`].
+    /// Index of the last command in the command statistics, or [`NO_COMMAND`] if there is none.
     last_command: AtomicU16,
     pub(crate) is_killed: AtomicBool,
-    /// Whether the connection is being served or waits for the store.
+    /// Whether the connection is currently being served or is waiting for the store.
     pub(crate) is_busy: AtomicBool,
     pub(crate) load: ConnectionMemory,
-    /// The protocol of the connection.
+    /// The protocol that the connection uses.
     pub(crate) language: WireProtocol,
-    /// The file descriptor of its socket, or -1.
+    /// The number of the socket's file descriptor, or -1 if it has none.
     pub(crate) descriptor: AtomicI64,
-    /// Whether it receives the commands of others (MONITOR).
+    /// Whether the connection receives the commands of other connections (MONITOR).
     pub(crate) is_monitor: AtomicBool,
-    /// The name and version of its client library, as set by CLIENT SETINFO.
+    /// The name and version of the client library, which the client sets with CLIENT SETINFO.
     pub(crate) library: Mutex<(String, String)>,
 }
 
-/// Divisor for the part of the clients' memory that the reads of one batch may use.
+/// The reads of one batch may use the memory of all clients divided by this number.
 const BATCH_SHARE: usize = 8;
 
-/// Value of `last_command` before the first command.
+/// The value of `last_command` before a connection has sent its first command.
 const NO_COMMAND: u16 = u16::MAX;
 
 impl ClientHandle {
@@ -95,7 +98,7 @@ impl ClientHandle {
         self.last_command.store(counted_as, Ordering::Relaxed);
     }
 
-    /// Returns the name of the last command.
+    /// Returns the name of the last command that the connection sent.
     pub(crate) fn last_command(&self) -> &'static str {
         let index = usize::from(self.last_command.load(Ordering::Relaxed));
         redis::counted_names().get(index).map_or("NULL", String::as_str)
@@ -106,20 +109,20 @@ impl ClientHandle {
         self.age_ms_at(Instant::now())
     }
 
-    /// Returns the age of the connection at a given time.
+    /// Returns the age of the connection at the time `now`, in milliseconds.
     pub(crate) fn age_ms_at(&self, now: Instant) -> u64 {
         let age = now.saturating_duration_since(self.since);
         age.as_secs() * 1000 + u64::from(age.subsec_millis())
     }
 
-    /// Returns the milliseconds since bytes were last received or sent.
+    /// Returns the time since bytes were last received or sent, in milliseconds.
     pub(crate) fn idle_ms(&self) -> u64 {
         self.age_ms()
             .saturating_sub(self.load.moved_ms.load(Ordering::Relaxed))
     }
 }
 
-/// The open connections of both protocols by id. Ids begin at 1 and are not used again.
+/// The open connections of both protocols, by connection ID. IDs start at 1 and are never reused.
 #[derive(Debug, Default)]
 pub(crate) struct ClientRegistry {
     all: Mutex<BTreeMap<u64, Arc<ClientHandle>>>,
@@ -127,7 +130,7 @@ pub(crate) struct ClientRegistry {
 }
 
 impl ClientRegistry {
-    /// Registers a connection, unless the limit is reached.
+    /// Registers a connection. Returns `None` if the maximum number of connections is reached.
     pub(crate) fn admit(
         &self,
         language: WireProtocol,
@@ -167,7 +170,7 @@ impl ClientRegistry {
         self.all.lock().remove(&id);
     }
 
-    /// Calls `look` for every connection.
+    /// Calls `look` for each open connection.
     pub(crate) fn each(&self, look: impl FnMut(&Arc<ClientHandle>)) {
         self.all.lock().values().for_each(look);
     }
@@ -181,21 +184,23 @@ impl ClientRegistry {
     }
 }
 
-/// Settings that CONFIG SET may change while the server runs.
+/// Settings that CONFIG SET can change while the server runs.
 #[derive(Debug)]
 pub(crate) struct RuntimeConfig {
     max_clients: AtomicUsize,
     max_output: AtomicUsize,
-    /// Limit in bytes for all connections together, or 0 for a share of the store's memory.
+    /// Maximum memory of all connections together in bytes, or 0 if it is a share of the store's
+    /// memory.
     client_memory: AtomicUsize,
-    /// Idle timeout in seconds, or 0 for none.
+    /// Idle timeout of connections in seconds, or 0 if they have none.
     idle_s: AtomicU64,
-    /// Silence in seconds before the first TCP keepalive probe, or 0 for none.
+    /// Time in seconds without received data after which the first TCP keepalive probe is sent, or
+    /// 0 to send no probes.
     keepalive_s: AtomicU64,
     pub(crate) slow_us: AtomicI64,
     pub(crate) slow_entries: AtomicUsize,
     pub(crate) limits: ServerLimits,
-    /// Time limit for a connection to authenticate.
+    /// Maximum time within which a connection must authenticate.
     pub(crate) login_timeout: Duration,
 }
 
@@ -216,7 +221,7 @@ impl RuntimeConfig {
         self.max_output.store(most, Ordering::Relaxed);
     }
 
-    /// Returns the idle timeout; zero for none.
+    /// Returns the idle timeout of connections, or zero if they have none.
     pub(crate) fn idle_timeout(&self) -> Duration {
         Duration::from_secs(self.idle_s.load(Ordering::Relaxed))
     }
@@ -225,7 +230,8 @@ impl RuntimeConfig {
         self.idle_s.store(seconds, Ordering::Relaxed);
     }
 
-    /// Returns the silence before the first TCP keepalive probe; zero for none.
+    /// Returns the time without received data after which the first TCP keepalive probe is sent, or
+    /// zero if no probes are sent.
     pub(crate) fn keepalive(&self) -> Duration {
         Duration::from_secs(self.keepalive_s.load(Ordering::Relaxed))
     }
@@ -235,36 +241,38 @@ impl RuntimeConfig {
     }
 }
 
-/// The listening ports of the protocols; 0 for a protocol that is not served.
+/// The ports at which the protocols are served. A port is 0 if the protocol is not served.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ListenPorts {
     pub(crate) redis: u16,
     pub(crate) memcached: u16,
 }
 
-/// State shared by connections with or without a store: clients, counters, settings.
+/// State shared by all connections of a server, whether it serves a store or a cache: the client
+/// registry, counters and settings.
 pub(crate) struct ServerContext {
     pub(crate) clients: ClientRegistry,
     pub(crate) counters: ServerCounters,
     pub(crate) config: RuntimeConfig,
     pub(crate) access: UserRegistry,
-    /// The memory budget of all connections.
+    /// The memory budget that all connections share.
     pub(crate) budget: Arc<ConnectionBudget>,
     pub(crate) tally: CommandStats,
-    /// Identifies this run of the server: 40 hexadecimal digits.
+    /// A random identifier of this run of the server, which consists of 40 hexadecimal digits.
     pub(crate) run_id: String,
     pub(crate) since: Instant,
-    /// When all items of memcached are to be deleted, in milliseconds since 1970, or 0.
+    /// The time at which all memcached items will be deleted, in milliseconds since 1970, or 0 if
+    /// no deletion is scheduled.
     pub(crate) flush_at: AtomicU64,
-    /// The port of the Redis protocol, or 0.
+    /// The port at which the Redis protocol is served, or 0 if it is not served.
     pub(crate) redis_port: u16,
-    /// The port of the memcached protocol, or 0.
+    /// The port at which the memcached protocol is served, or 0 if it is not served.
     pub(crate) memcached_port: u16,
-    /// Number of event loops, which memcached's `stats` reports as threads.
+    /// Number of event loops. Memcached's `stats` reports it as the number of threads.
     pub(crate) loops: usize,
-    /// Wakes all loops, so that they close killed connections.
+    /// A function that wakes all event loops, so that they close connections that were killed.
     pub(crate) wake: std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// Begins the shutdown of the server.
+    /// A function that starts the shutdown of the server.
     pub(crate) stop: std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -304,18 +312,18 @@ impl ServerContext {
         }
     }
 
-    /// Counts an error reply, in total and by its first word.
+    /// Counts an error reply, both in the total number of errors and by its first word.
     pub(crate) fn count_error(&self, text: &str) {
         self.counters.errors.fetch_add(1, Ordering::Relaxed);
         self.tally.error(text);
     }
 
-    /// Returns the bytes held by all connections.
+    /// Returns the memory of all connections together, in bytes.
     pub(crate) fn client_bytes(&self) -> u64 {
         self.budget.held_with(self.clients.len()) as u64
     }
 
-    /// Returns the counters as JSON, for the web page and managers.
+    /// Returns the counters as JSON. The web page and management clients display them.
     pub(crate) fn counts(&self) -> Value {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         json!({
@@ -331,20 +339,21 @@ impl ServerContext {
     }
 }
 
-/// State shared by all connections to a store.
+/// State shared by all connections of a server with a store.
 pub(crate) struct StoreContext {
     pub(crate) common: Arc<ServerContext>,
     pub(crate) store: Arc<ServerStore>,
     pub(crate) slow: SlowLog,
     pub(crate) backups: BackupManager,
-    /// The log level, if clients may change it.
+    /// The log level of the program, or `None` if clients may not change it.
     pub(crate) log_level: Option<LogLevel>,
     pub(crate) latencies: crate::observe::latency::LatencyMonitor,
     pub(crate) monitors: MonitorRegistry,
     pub(crate) pause: PauseControl,
     pub(crate) samples: SampleHistory,
     pub(crate) forecasts: ForecastCache,
-    /// Time of the last backup, or of the server's start, in seconds since 1970.
+    /// The time of the last backup in seconds since 1970. Before the first backup, it is the time
+    /// at which the server was started.
     pub(crate) saved: AtomicU64,
 }
 
@@ -384,7 +393,7 @@ impl StoreContext {
         shared
     }
 
-    /// Returns the memory that the store uses, in bytes, as opposed to its budget.
+    /// Returns the memory in bytes that the store actually uses. This is not its budget.
     pub(crate) fn used_memory(&self) -> u64 {
         let stats = self.store.db.stats();
         let memory = &stats.memory;
@@ -392,13 +401,15 @@ impl StoreContext {
         memory.memtables + memory.log + memory.tree + memory.tables + caches
     }
 
-    /// Sets the memory limit of all connections; 0 for a share of the store's memory.
+    /// Sets the maximum memory of all connections together, in bytes. If it is 0, the maximum is a
+    /// share of the store's memory.
     pub(crate) fn set_client_memory(&self, bytes: usize) {
         self.config.client_memory.store(bytes, Ordering::Relaxed);
         self.fit_client_memory();
     }
 
-    /// Adjusts the limit of connections to the store's memory, unless it was set explicitly.
+    /// Recomputes the maximum memory of all connections from the store's memory, unless the maximum
+    /// was set explicitly.
     pub(crate) fn fit_client_memory(&self) {
         let bytes = match self.config.client_memory.load(Ordering::Relaxed) {
             0 => net::share_of(self.store.db.stats().memory.budget),
@@ -408,7 +419,7 @@ impl StoreContext {
         self.store.sizes.set_share(bytes / BATCH_SHARE);
     }
 
-    /// Sets the backup directory from the options.
+    /// Sets the backup directory to the one in the options.
     pub(crate) fn place_backups(&self, options: &ServerOptions) -> crate::error::Result<()> {
         match &options.backup_directory {
             Some(directory) => {

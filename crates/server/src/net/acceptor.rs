@@ -210,7 +210,7 @@ impl Acceptor {
 /// Number of TCP keepalive probes that may remain unanswered before the peer is disconnected.
 const QUESTIONS: u32 = 3;
 
-/// Enables TCP keepalive. The first probe is sent after `silence`; zero disables keepalive.
+/// Enables TCP keepalive with a first probe after `silence`. Does nothing if `silence` is zero.
 pub(crate) fn keep_alive(socket: &SockRef<'_>, silence: Duration) -> io::Result<()> {
     if silence.is_zero() {
         return Ok(());

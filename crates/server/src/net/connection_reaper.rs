@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Interval between two runs of the reaper. `WAITING_TICK` applies while a connection is waiting
-/// for memory, and `TICK` otherwise.
+/// Maximum interval between two runs of the reaper. `WAITING_TICK` applies while a connection is
+/// waiting for memory, and `TICK` otherwise.
 const TICK: Duration = Duration::from_secs(1);
 const WAITING_TICK: Duration = Duration::from_millis(50);
 

@@ -1,27 +1,30 @@
-//! Statistics of commands: calls, durations, rejections and failures; and error replies by kind.
+//! Statistics of commands: the numbers of calls, rejections and failures, a histogram of durations,
+//! and the numbers of error replies by kind.
 //!
-//! Counting costs a few relaxed additions for each run of equal consecutive commands in a batch.
+//! Counting costs a few relaxed atomic additions for each sequence of equal commands in a batch.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Shortest duration that the histogram distinguishes, in nanoseconds.
+/// Upper bound of the first histogram bucket, in nanoseconds. Shorter durations are not
+/// distinguished.
 const LEAST_NS: u64 = 1 << LEAST_BITS;
 const LEAST_BITS: u32 = 10;
 
-/// Buckets per power of two.
+/// Number of histogram buckets for each power of two.
 const PARTS: u64 = 4;
 const PART_BITS: u32 = 2;
 
-/// Buckets up to 17 seconds. The last one counts everything slower.
+/// Number of histogram buckets. They cover durations up to 17 seconds; the last bucket counts all
+/// longer ones.
 const BUCKETS: usize = 102;
 
-/// Kinds of errors that are counted separately. Further kinds are counted together.
+/// Maximum number of error kinds that are counted separately. All other kinds share one counter.
 const MOST_KINDS: usize = 128;
 
-/// The counters of one command.
+/// The live counters of one command.
 #[derive(Debug)]
 pub(crate) struct CommandCounts {
     calls: AtomicU64,
@@ -31,7 +34,7 @@ pub(crate) struct CommandCounts {
     buckets: [AtomicU64; BUCKETS],
 }
 
-/// A snapshot of the counters of one command.
+/// A copy of the counters of one command.
 #[derive(Clone, Debug)]
 pub(crate) struct CommandFigures {
     pub(crate) calls: u64,
@@ -42,8 +45,8 @@ pub(crate) struct CommandFigures {
 }
 
 impl CommandFigures {
-    /// Returns the latency percentile for `share` in microseconds, at the resolution of the
-    /// buckets.
+    /// Returns the duration in microseconds that the fraction `share` of the calls did not exceed.
+    /// The result is accurate to the width of a histogram bucket.
     pub(crate) fn within_us(&self, share: f64) -> f64 {
         let all: u64 = self.buckets.iter().sum();
         let wanted = ((all as f64 * share).ceil() as u64).max(1);
@@ -57,9 +60,9 @@ impl CommandFigures {
         0.0
     }
 
-    /// Returns a cumulative histogram: upper bounds in microseconds (powers of two times 1.024),
-    /// each with the number of calls that took at most that long. Bounds that add no calls are
-    /// omitted.
+    /// Returns a cumulative histogram of the durations. Each element contains an upper bound in
+    /// microseconds (a power of two times 1.024) and the number of calls that took at most that
+    /// long. A bound is omitted if its number equals that of the previous bound.
     pub(crate) fn cumulative(&self) -> Vec<(u64, u64)> {
         let (mut pairs, mut seen, mut told) = (Vec::new(), 0, 0);
         for (index, count) in self.buckets.iter().enumerate() {
@@ -77,7 +80,7 @@ impl CommandFigures {
     }
 }
 
-/// Returns the bucket of a duration.
+/// Returns the index of the bucket that counts a duration of `ns` nanoseconds.
 fn bucket(ns: u64) -> usize {
     if ns < LEAST_NS {
         return 0;
@@ -88,7 +91,7 @@ fn bucket(ns: u64) -> usize {
     (index as usize).min(BUCKETS - 1)
 }
 
-/// Returns the upper bound of a bucket.
+/// Returns the upper bound of a bucket in nanoseconds.
 fn bound_ns(index: usize) -> u64 {
     let Some(above) = (index as u64).checked_sub(1) else {
         return LEAST_NS;
@@ -108,7 +111,7 @@ impl CommandCounts {
         }
     }
 
-    /// Counts calls of this duration each.
+    /// Counts `calls` calls, each of which took the duration `each`.
     pub(crate) fn called(&self, calls: u64, each: Duration) {
         let ns = each.as_nanos() as u64;
         self.calls.fetch_add(calls, Ordering::Relaxed);
@@ -116,12 +119,12 @@ impl CommandCounts {
         self.buckets[bucket(ns)].fetch_add(calls, Ordering::Relaxed);
     }
 
-    /// Counts a call that was rejected before execution.
+    /// Counts a call that was rejected before it was executed.
     pub(crate) fn rejected(&self) {
         self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a call that failed during execution.
+    /// Counts a call that failed while it was executed.
     pub(crate) fn failed(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }
@@ -153,7 +156,7 @@ pub(crate) struct CommandStats {
 }
 
 impl CommandStats {
-    /// Returns zeroed counters for `commands` commands.
+    /// Returns statistics for `commands` commands, with all counters at zero.
     pub(crate) fn new(commands: usize) -> CommandStats {
         CommandStats {
             commands: (0..commands).map(|_| CommandCounts::new()).collect(),
@@ -165,7 +168,7 @@ impl CommandStats {
         &self.commands[usize::from(index)]
     }
 
-    /// Counts an error reply by its first word.
+    /// Counts an error reply. Its first word is the kind of the error.
     pub(crate) fn error(&self, text: &str) {
         let kind = text.split(' ').next().unwrap_or_default();
         let mut errors = self.errors.lock();
@@ -177,7 +180,7 @@ impl CommandStats {
         }
     }
 
-    /// Returns the kinds of errors seen, with their counts.
+    /// Returns the kinds of errors that have occurred, with the number of replies of each.
     pub(crate) fn errors(&self) -> Vec<(String, u64)> {
         let errors = self.errors.lock();
         errors

@@ -1,5 +1,5 @@
-//! Predictions of the cost models for the store's current workload, cached because the models need
-//! time to compute them.
+//! Forecasts of the cost models for the store's current workload. They are cached, because the
+//! models need time to compute them.
 
 use alluvium::{CostComparison, Forecast};
 use parking_lot::Mutex;
@@ -7,23 +7,24 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Lifetime of a cached forecast. Frequent scrapes of the metrics and open web pages run the models
-/// at most once in this time.
+/// Time for which a computed forecast is reused. Web pages and scrapes of the metrics therefore run
+/// the models at most once in this time.
 const KEPT: Duration = Duration::from_secs(30);
 
-/// The last forecast and the time of its computation.
+/// The most recent forecast, with the time at which it was computed.
 #[derive(Debug, Default)]
 pub(crate) struct ForecastCache(Mutex<Option<(Instant, Arc<Forecast>)>>);
 
 impl ForecastCache {
-    /// Returns the cached forecast, or computes a new one if it is too old. Returns `None` if the
-    /// store has no forecast; checking for that is cheap.
+    /// Returns the cached forecast, or computes a new one if the cached one is too old. Returns
+    /// `None` if the store has no cost model; this case is detected cheaply.
     pub(crate) fn of(&self, db: &alluvium::Db) -> Option<Arc<Forecast>> {
         let mut kept = self.0.lock();
         match &*kept {
             Some((at, answer)) if at.elapsed() < KEPT => Some(Arc::clone(answer)),
             _ => {
-                // A closed store cannot compute a forecast; it reports the error to its readers.
+                // The forecast of a closed store fails. This error is ignored here, because it is
+                // also reported to everyone who reads from the store.
                 let answer = db.forecast().ok().flatten().map(Arc::new)?;
                 *kept = Some((Instant::now(), Arc::clone(&answer)));
                 Some(answer)
@@ -32,7 +33,7 @@ impl ForecastCache {
     }
 }
 
-/// Returns a forecast as JSON.
+/// Formats a forecast as JSON.
 pub(crate) fn json_of(forecast: &Forecast) -> Value {
     let rows = |rows: &[CostComparison]| rows.iter().map(row).collect::<Vec<_>>();
     let past = forecast

@@ -1,6 +1,8 @@
-//! Health checks: whether the server is healthy, what is wrong, and what to do.
+//! Health checks: they determine whether the server is healthy, which problems it has, and what the
+//! operator can do about them.
 //!
-//! [`verdict`] is a pure function of [`HealthMetrics`]. The rest of the module collects them.
+//! [`verdict`] is a pure function of [`HealthMetrics`]. The rest of this module collects these
+//! metrics.
 
 use super::process;
 use super::sampler::WriteStallStats;
@@ -8,7 +10,8 @@ use crate::shared::StoreContext;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-/// The severity of a finding: `Warning` if action is needed soon, `Bad` if it is needed now.
+/// The severity of a problem. `Warning` means that action is needed soon, and `Bad` that it is
+/// needed immediately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum HealthSeverity {
     Good,
@@ -26,7 +29,7 @@ impl HealthSeverity {
     }
 }
 
-/// A problem and the advice for it.
+/// A problem of the server, and advice on how to solve it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HealthFinding {
     pub(crate) level: HealthSeverity,
@@ -34,7 +37,7 @@ pub(crate) struct HealthFinding {
     pub(crate) advice: &'static str,
 }
 
-/// The inputs of a verdict.
+/// The measured values from which the health is determined.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HealthMetrics {
     pub(crate) disk_free_bytes: Option<u64>,
@@ -78,19 +81,20 @@ impl HealthMetrics {
     }
 }
 
-/// Free space below which a disk counts as nearly full, whatever its size.
+/// Free space in bytes below which a disk of any size is reported as nearly full.
 const LITTLE_ROOM: u64 = 1 << 30;
 const NO_ROOM: u64 = 128 << 20;
 
-/// Allowance for resident memory above the budget: the program itself, and freed memory that the
-/// allocator has not returned.
+/// Number of bytes by which resident memory may exceed the budget without a finding. It covers the
+/// program itself, and freed memory that the allocator has not returned to the operating system.
 const BESIDE_BUDGET: u64 = 64 << 20;
 
 fn mib(bytes: u64) -> u64 {
     bytes >> 20
 }
 
-/// Returns the problems found, the most severe first. The list is empty if all is well.
+/// Returns the problems found, ordered from the most to the least severe. The list is empty if the
+/// server is healthy.
 pub(crate) fn verdict(vitals: &HealthMetrics) -> Vec<HealthFinding> {
     let mut findings = Vec::new();
     let mut say = |level, what: String, advice| findings.push(HealthFinding { level, what, advice });
@@ -239,7 +243,7 @@ pub(crate) fn worst(findings: &[HealthFinding]) -> HealthSeverity {
     worst.unwrap_or(HealthSeverity::Good)
 }
 
-/// Returns the verdict as one sentence.
+/// Returns one sentence that summarises the findings.
 pub(crate) fn summary(findings: &[HealthFinding]) -> &'static str {
     match worst(findings) {
         HealthSeverity::Good => "All is well.",
@@ -248,7 +252,7 @@ pub(crate) fn summary(findings: &[HealthFinding]) -> &'static str {
     }
 }
 
-/// Returns the verdict as text: a line with the summary, then one line for each finding.
+/// Returns the findings as text: one line with the summary, and one line for each finding.
 pub(crate) fn in_words(findings: &[HealthFinding]) -> String {
     let mut text = format!("{}\n", summary(findings));
     for finding in findings {
@@ -263,7 +267,7 @@ pub(crate) fn in_words(findings: &[HealthFinding]) -> String {
     text
 }
 
-/// Returns the findings about memory use as text.
+/// Returns the findings that concern memory use as text.
 pub(crate) fn of_memory(shared: &StoreContext) -> String {
     let vitals = HealthMetrics::of(shared);
     let mut findings = Vec::new();

@@ -1,8 +1,8 @@
-//! Item statistics, with memcached's names.
+//! Statistics of memcached items. The names are those of memcached.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters of item commands by outcome.
+/// Counters of item commands, separated by their outcome.
 #[derive(Debug, Default)]
 pub(crate) struct ItemCounters {
     pub(crate) delete_hits: AtomicU64,
@@ -16,16 +16,16 @@ pub(crate) struct ItemCounters {
     pub(crate) cas_badval: AtomicU64,
     pub(crate) touch_hits: AtomicU64,
     pub(crate) touch_misses: AtomicU64,
-    /// Meta commands on items, reported as `cmd_meta`.
+    /// Number of meta commands on items. It is reported as `cmd_meta`.
     pub(crate) meta: AtomicU64,
-    /// Stored items, for any command.
+    /// Number of items stored by any command.
     pub(crate) stored: AtomicU64,
-    /// Lookups that found an expired item.
+    /// Number of lookups that found an item which had expired.
     pub(crate) expired: AtomicU64,
 }
 
 impl ItemCounters {
-    /// Returns all counters with their names in `stats`.
+    /// Returns all counters with the names under which `stats` reports them.
     pub(crate) fn all(&self) -> [(&'static str, &AtomicU64); 14] {
         [
             ("cmd_meta", &self.meta),
@@ -45,7 +45,9 @@ impl ItemCounters {
         ]
     }
 
-    /// Counts the outcome of a `cas`, as a text or a meta command.
+    /// Counts the outcome of a compare-and-swap, which can be a text command (`cas`) or a meta
+    /// command. `found` is whether the key had an item, and `is_same` whether its CAS value was the
+    /// expected one.
     pub(crate) fn compared(&self, found: bool, is_same: bool) {
         count(match (found, is_same) {
             (false, _) => &self.cas_misses,
@@ -54,7 +56,8 @@ impl ItemCounters {
         });
     }
 
-    /// Counts the outcome of a storing text command, given its reply.
+    /// Counts the outcome of a text command that stores an item. The outcome is derived from the
+    /// reply.
     pub(crate) fn has_said(&self, command: &[u8], said: &str) {
         if command == b"cas" {
             self.compared(said != "NOT_FOUND", said == "STORED");
@@ -64,7 +67,7 @@ impl ItemCounters {
         }
     }
 
-    /// Counts an `incr` or `decr`.
+    /// Counts an `incr` or `decr` command and whether it found an item.
     pub(crate) fn changed(&self, direction: ArithmeticDirection, found: bool) {
         count(match (direction, found) {
             (ArithmeticDirection::Up, true) => &self.incr_hits,
@@ -91,7 +94,7 @@ impl ItemCounters {
     }
 }
 
-/// The direction of an arithmetic command.
+/// Whether an arithmetic command increments or decrements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ArithmeticDirection {
     Up,

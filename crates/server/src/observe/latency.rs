@@ -1,45 +1,47 @@
-//! LATENCY: records events that took longer than a threshold, by kind of event.
+//! LATENCY: a monitor that records events which took longer than a threshold, separately for each
+//! kind of event.
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Samples retained for each event, as in Redis.
+/// Maximum number of samples that are kept for each kind of event, as in Redis.
 const KEPT: usize = 160;
 
-/// One slow occurrence of an event.
+/// One occurrence of an event that took longer than the threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LatencySample {
     pub(crate) at_s: u64,
     pub(crate) took_ms: u64,
 }
 
-/// The history of an event.
+/// The recorded samples of one kind of event.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LatencyHistory {
     pub(crate) samples: VecDeque<LatencySample>,
     pub(crate) most_ms: u64,
 }
 
-/// The histories of slow events, by the names that LATENCY shows.
+/// The samples of all kinds of events, by the names under which LATENCY shows them.
 #[derive(Debug, Default)]
 pub(crate) struct LatencyMonitor {
-    /// Threshold in milliseconds; 0 disables recording.
+    /// Minimum duration in milliseconds of an event that is recorded; 0 disables recording.
     pub(crate) threshold_ms: AtomicU64,
     events: Mutex<BTreeMap<&'static str, LatencyHistory>>,
 }
 
 impl LatencyMonitor {
-    /// Returns whether an event of this duration may have to be recorded. Usually it need not be.
+    /// Returns whether an event of this duration can have reached the threshold. This cheap check
+    /// avoids most calls of [`LatencyMonitor::note`].
     #[inline]
     pub(crate) fn may_note(&self, took: Duration) -> bool {
         let threshold = self.threshold_ms.load(Ordering::Relaxed);
         threshold != 0 && took >= Duration::from_millis(threshold)
     }
 
-    /// Records an event that reached the threshold. Of several in one second, only the longest is
-    /// kept.
+    /// Records an event if its duration has reached the threshold. If several events of a kind
+    /// occur in the same second, only the longest of them is kept.
     pub(crate) fn note(&self, name: &'static str, at_s: impl FnOnce() -> u64, took: Duration) {
         if !self.may_note(took) {
             return;
@@ -66,7 +68,8 @@ impl LatencyMonitor {
             .collect()
     }
 
-    /// Deletes the history of an event, ignoring case. Returns whether it existed.
+    /// Deletes the samples of a kind of event, whose name is compared without regard to case.
+    /// Returns whether there were any.
     pub(crate) fn reset(&self, name: &[u8]) -> bool {
         let mut events = self.events.lock();
         let before = events.len();
@@ -74,7 +77,7 @@ impl LatencyMonitor {
         events.len() < before
     }
 
-    /// Deletes all events and returns their number.
+    /// Deletes all samples. Returns the number of kinds of events that had some.
     pub(crate) fn reset_all(&self) -> usize {
         let mut events = self.events.lock();
         let count = events.len();

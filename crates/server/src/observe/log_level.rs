@@ -1,10 +1,11 @@
-//! The log level of a server, which can change at run time.
+//! The log level of a server. It can be changed while the server runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use tracing::Level;
 
-/// The level names of Redis, each with the least severe event level that it admits.
+/// The names of the log levels in Redis. Each is mapped to the least severe event level that is
+/// still printed.
 const NAMES: [(&str, Level); 4] = [
     ("debug", Level::TRACE),
     ("verbose", Level::DEBUG),
@@ -12,8 +13,8 @@ const NAMES: [(&str, Level); 4] = [
     ("warning", Level::WARN),
 ];
 
-/// A log level that clones share. The log printer consults it, and `CONFIG SET loglevel` changes
-/// it.
+/// A log level. All clones share the same value. The function that prints log events reads it, and
+/// `CONFIG SET loglevel` changes it.
 ///
 /// ```
 /// use alluvium_server::LogLevel;
@@ -24,7 +25,7 @@ const NAMES: [(&str, Level); 4] = [
 pub struct LogLevel(Arc<AtomicU8>);
 
 impl LogLevel {
-    /// Returns a level that admits warnings and errors.
+    /// Returns a log level at which only warnings and errors are printed.
     #[must_use]
     pub fn warning() -> LogLevel {
         LogLevel(Arc::new(AtomicU8::new(3)))
@@ -34,18 +35,18 @@ impl LogLevel {
         usize::from(self.0.load(Ordering::Relaxed)).min(NAMES.len() - 1)
     }
 
-    /// Returns whether events of a level are printed.
+    /// Returns whether events of severity `level` are printed at the current log level.
     #[must_use]
     pub fn admits(&self, level: Level) -> bool {
         level <= NAMES[self.index()].1
     }
 
-    /// Returns the name of the level in Redis.
+    /// Returns the name that Redis uses for the current log level.
     pub(crate) fn name(&self) -> &'static str {
         NAMES[self.index()].0
     }
 
-    /// Sets the level by its name in Redis. Returns whether the name is known.
+    /// Sets the log level by its Redis name. Returns whether the name is known.
     pub(crate) fn set(&self, name: &[u8]) -> bool {
         let found = (0..)
             .zip(NAMES)

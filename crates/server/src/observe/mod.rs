@@ -1,4 +1,4 @@
-//! What a running server records about itself, and the reports that are made of it.
+//! Statistics that a running server records about itself, and the reports produced from them.
 //!
 //! *Scope*: counters, slow commands and events, the stream of MONITOR, rates and peaks, the health
 //! of the server, the figures of its process, the store's tiers, pages and predicted costs as JSON.

@@ -1,14 +1,16 @@
-//! MONITOR: streams every command to subscribed connections, within a memory limit.
+//! MONITOR: sends a copy of every executed command to the subscribed connections, within a memory
+//! limit.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Waker;
 
-/// Largest backlog of unsent bytes. A connection that exceeds it is closed.
+/// Maximum number of unsent bytes of a monitoring connection. If it is exceeded, the connection is
+/// closed.
 const MOST_BYTES: usize = 1 << 20;
 
-/// The backlog of one monitoring connection.
+/// The commands that have not yet been sent to one monitoring connection.
 #[derive(Debug, Default)]
 pub(crate) struct MonitorBacklog {
     lines: Mutex<Vec<u8>>,
@@ -17,7 +19,7 @@ pub(crate) struct MonitorBacklog {
 }
 
 impl MonitorBacklog {
-    /// Sets the waker to call when new output is available.
+    /// Sets the waker that is called when the backlog has new content.
     pub(crate) fn is_woken_by(&self, waker: &Waker) {
         *self.waker.lock() = Some(waker.clone());
     }
@@ -27,13 +29,13 @@ impl MonitorBacklog {
         self.lines.lock().capacity()
     }
 
-    /// Returns whether the connection exceeded the limit and must be closed.
+    /// Returns whether the backlog has exceeded its limit, so that the connection must be closed.
     pub(crate) fn is_overrun(&self) -> bool {
         self.is_overrun.load(Ordering::Acquire)
     }
 
-    /// Appends the backlog to `output`. Returns false if the connection exceeded the limit and must
-    /// be closed.
+    /// Moves the content of the backlog to the end of `output`. Returns false if the backlog has
+    /// exceeded its limit, so that the connection must be closed.
     pub(crate) fn take(&self, output: &mut Vec<u8>) -> bool {
         let lines = std::mem::take(&mut *self.lines.lock());
         output.extend_from_slice(&lines);
@@ -63,7 +65,7 @@ pub(crate) struct MonitorRegistry {
 }
 
 impl MonitorRegistry {
-    /// Returns whether any connection is monitoring.
+    /// Returns whether at least one connection is monitoring.
     pub(crate) fn are_there(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
     }

@@ -1,9 +1,10 @@
-//! Statistics of in-place pages as JSON, for the web page and `inspect`.
+//! Statistics of pages that are updated in place, as JSON for the web page and the command
+//! `inspect`.
 
 use alluvium::{Db, PagedLevel, PagedOutline};
 use serde_json::{Value, json};
 
-/// Returns the statistics of pages. Levels are ordered from the leaves to the root.
+/// Formats the statistics of pages as JSON. The levels are listed from the leaves to the root.
 pub(crate) fn outline(of: &PagedOutline) -> Value {
     let level = |level: &PagedLevel| {
         json!({
@@ -22,8 +23,8 @@ pub(crate) fn outline(of: &PagedOutline) -> Value {
     })
 }
 
-/// Returns the statistics of pages if the file has any and at most `most_pages` of them, because
-/// every node is read.
+/// Returns the statistics of the pages that are updated in place. Returns `None` if there are none
+/// or more than `most_pages` of them, because every node must be read.
 pub(crate) fn outline_within(db: &Db, most_pages: u64) -> alluvium::Result<Option<Value>> {
     let pages = db.stats().paged.pages;
     if pages == 0 || pages > most_pages {

@@ -1,5 +1,5 @@
-//! A thread that samples the counters several times a second, from which rates and peaks are
-//! computed. It also ends expired pauses.
+//! A background thread that samples the counters several times a second. Rates and peaks are
+//! computed from the samples. The thread also ends pauses of clients that have expired.
 
 use crate::shared::StoreContext;
 use parking_lot::Mutex;
@@ -8,26 +8,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Interval between samples of the counters.
+/// Interval between two samples of the server's counters.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Samples of the counters per sample of the store, which is slower.
+/// Number of samples of the server's counters per sample of the store's statistics. The latter take
+/// longer to read.
 const TICKS_PER_PEAK: u32 = 10;
 
-/// Samples of the store that are kept.
+/// Number of sampling intervals of the store's statistics that are kept.
 const PRESSURE_LOOKS: usize = 10;
 
-/// Samples that rates are averaged over.
+/// Number of samples over which rates are averaged.
 const LOOKS: usize = 16;
 
-/// Counter values at one time.
+/// The values of the counters at one point in time.
 #[derive(Clone, Copy, Debug)]
 struct CounterSample {
     at: Instant,
     counts: [u64; 3],
 }
 
-/// Rates per second, averaged over the last [`LOOKS`] samples.
+/// Rates per second, averaged over the last [`LOOKS`] samples of the counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TrafficRates {
     pub(crate) commands: f64,
@@ -35,20 +36,21 @@ pub(crate) struct TrafficRates {
     pub(crate) sent_bytes: f64,
 }
 
-/// How much writers were throttled in the last seconds.
+/// The extent to which the store throttled writers in the last seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct WriteStallStats {
     pub(crate) waits: u64,
-    /// Share of the time for which writers were slowed down.
+    /// Fraction of the observed period in which writers were delayed.
     pub(crate) delayed_share: f64,
     /// Length of the observed period in seconds.
     pub(crate) seconds: u64,
 }
 
-/// A sample of the store's counters: the time, write stalls, and microseconds of slowdown.
+/// A sample of the store's write throttling: its time, the number of write stalls so far, and the
+/// total delay of writers so far in microseconds.
 type StallSample = (Instant, u64, u64);
 
-/// The last samples, and the peaks.
+/// The most recent samples, and the peak values.
 #[derive(Debug, Default)]
 pub(crate) struct SampleHistory {
     looks: Mutex<Vec<CounterSample>>,
@@ -65,14 +67,14 @@ impl SampleHistory {
         looks.push(CounterSample { at, counts });
     }
 
-    /// Returns the rates averaged over the last samples.
+    /// Returns the rates per second, averaged over the last samples.
     pub(crate) fn rates(&self) -> TrafficRates {
         let looks = self.looks.lock();
         let (Some(first), Some(last)) = (looks.first(), looks.last()) else {
             return TrafficRates::default();
         };
         let seconds = last.at.duration_since(first.at).as_secs_f64();
-        // A counter that was reset in between has no rate.
+        // If a counter was reset between the samples, its rate is reported as zero.
         let rate = |index: usize| match last.counts[index].saturating_sub(first.counts[index]) {
             count if seconds > 0.0 => count as f64 / seconds,
             _ => 0.0,
@@ -92,7 +94,7 @@ impl SampleHistory {
         looks.push(held);
     }
 
-    /// Returns how much writers were throttled in about the last ten seconds.
+    /// Returns how much the store throttled writers in approximately the last ten seconds.
     pub(crate) fn pressure(&self) -> WriteStallStats {
         let looks = self.held.lock();
         let (Some(first), Some(last)) = (looks.first(), looks.last()) else {
@@ -107,7 +109,8 @@ impl SampleHistory {
         }
     }
 
-    /// Returns the peak memory use over all samples and `now`, in bytes.
+    /// Updates the peak memory use with the current use `now`, and returns the peak. Both are in
+    /// bytes.
     pub(crate) fn peak_used(&self, now: u64) -> u64 {
         self.peak_used.fetch_max(now, Ordering::Relaxed).max(now)
     }
@@ -117,7 +120,8 @@ impl SampleHistory {
     }
 }
 
-/// Starts the thread. It ends when the server's pause is closed.
+/// Starts the sampling thread. The thread ends when the server closes its
+/// [`pause`](StoreContext::pause).
 pub(crate) fn start(shared: &Arc<StoreContext>) -> std::io::Result<JoinHandle<()>> {
     let shared = Arc::clone(shared);
     std::thread::Builder::new()

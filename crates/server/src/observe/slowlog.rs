@@ -1,13 +1,14 @@
-//! SLOWLOG: the most recent slow commands.
+//! SLOWLOG: the log of the most recent slow commands.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
-/// Number of arguments that are kept, and bytes of each.
+/// Maximum number of arguments that are kept for an entry, and (`BYTES`) the maximum number of
+/// bytes of each.
 const ARGUMENTS: usize = 32;
 const BYTES: usize = 128;
 
-/// A slow command, or a slow batch with its first command.
+/// An entry of the log: a slow command, or a slow batch, which is represented by its first command.
 #[derive(Clone, Debug)]
 pub(crate) struct SlowLogEntry {
     pub(crate) id: u64,
@@ -18,14 +19,15 @@ pub(crate) struct SlowLogEntry {
     pub(crate) name: String,
 }
 
-/// The most recent entries, newest first.
+/// The log of the most recent slow commands, ordered from the newest to the oldest.
 #[derive(Debug, Default)]
 pub(crate) struct SlowLog {
     entries: Mutex<(u64, VecDeque<SlowLogEntry>)>,
 }
 
 impl SlowLog {
-    /// Adds an entry, and drops the oldest ones beyond `most`.
+    /// Adds an entry to the log. If there are then more than `most` entries, removes the oldest
+    /// ones.
     pub(crate) fn note<'a>(
         &self,
         mut slow: SlowLogEntry,

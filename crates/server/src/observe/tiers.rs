@@ -1,9 +1,11 @@
-//! The placement of runs on tiers as JSON, for the web page and `inspect`.
+//! The tiers of a store, and the runs placed on each, as JSON for the web page and the command
+//! `inspect`.
 
 use alluvium::{Db, RunName, TierOutline, TierRun};
 use serde_json::{Value, json};
 
-/// Returns each tier with its largest runs, at most `most_runs`; null for a store with one tier.
+/// Returns for each tier up to `most_runs` of its largest runs. Returns null if the store has only
+/// one tier.
 pub(crate) fn outline(db: &Db, most_runs: usize) -> Value {
     let tiers = db.outline_tiers();
     if tiers.len() < 2 {

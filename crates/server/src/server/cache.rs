@@ -1,4 +1,4 @@
-//! The handle of a running cache: start, addresses, shutdown.
+//! The handle of a running cache server: it starts the server, returns its addresses and stops it.
 
 use crate::cache::{CacheContext, CacheMemory, ItemCache};
 use crate::error::{Error, Result};
@@ -57,7 +57,7 @@ impl fmt::Debug for CacheServer {
     }
 }
 
-/// The parts that must be shut down.
+/// The components of the server that must be stopped at shutdown.
 struct CacheComponents {
     options: ServerOptions,
     cached: Arc<CacheContext>,
@@ -71,7 +71,8 @@ struct CacheComponents {
     changed: Condvar,
 }
 
-/// The memory of connections is in addition to that of the cache, which lends none.
+/// In cache mode, the memory of connections is used in addition to that of the cache. The cache
+/// does not release memory for connections.
 impl MemoryPressureListener for CacheContext {
     fn release_memory(&self, _held: u64) -> std::result::Result<(), String> {
         Ok(())
@@ -84,7 +85,7 @@ impl MemoryPressureListener for CacheContext {
     }
 }
 
-/// Returns the factory of sessions for the clients of a cache.
+/// Returns a function that creates the sessions of clients of a cache.
 fn sessions(cached: &Arc<CacheContext>) -> net::SessionFactory {
     let cached = Arc::clone(cached);
     Box::new(move |language, client| match language {
@@ -93,20 +94,21 @@ fn sessions(cached: &Arc<CacheContext>) -> net::SessionFactory {
     })
 }
 
-/// Returns the default number of event loops: one per processor. Unlike a store, a cache has no
-/// compactions to leave processors for.
+/// Returns the default number of event loops, which is one per processor. Unlike a store, a cache
+/// has no compactions that need processors of their own.
 fn usual_loops() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 impl CacheServer {
-    /// Starts to serve a cache. Connections use additional memory, by default a quarter of the
-    /// cache's: see [`ServerLimits::memory`](crate::ServerLimits::memory).
+    /// Starts a server in cache mode. Its connections use memory in addition to that of the cache.
+    /// Their limit is by default a quarter of the cache's size: see
+    /// [`ServerLimits::memory`](crate::ServerLimits::memory).
     ///
     /// # Errors
-    /// [`Error::Cache`] if the memory cannot be allocated, or an option applies to stores only;
-    /// [`Error::Unprotected`], [`Error::Listen`], [`Error::Tls`] as
-    /// [`Server::start`](crate::Server::start).
+    /// Returns [`Error::Cache`] if the memory cannot be allocated or an option applies only to
+    /// stores. Returns [`Error::Unprotected`], [`Error::Listen`] and [`Error::Tls`] for the same
+    /// reasons as [`Server::start`](crate::Server::start).
     pub fn start(memory: CacheMemory, options: ServerOptions) -> Result<CacheServer> {
         refuse_what_stores_have(&options)?;
         let access = access(&options)?;
@@ -166,25 +168,27 @@ impl CacheServer {
         })
     }
 
-    /// Returns the address of the Redis protocol, with the port that was bound.
+    /// Returns the address at which the Redis protocol is served, with the port that is actually
+    /// used.
     #[must_use]
     pub fn redis_addr(&self) -> Option<SocketAddr> {
         self.redis
     }
 
-    /// Returns the address of the memcached protocol, with the port that was bound.
+    /// Returns the address at which the memcached protocol is served, with the port that is
+    /// actually used.
     #[must_use]
     pub fn memcached_addr(&self) -> Option<SocketAddr> {
         self.memcached
     }
 
-    /// Serves the same items to clients of MICA's datagram protocol: see
+    /// Serves the items of the cache also through MICA's datagram protocol: see
     /// [`DatagramClient`](crate::DatagramClient). Returns the address of the first port. Each
-    /// further call adds ports.
+    /// further call adds more ports.
     ///
     /// # Errors
-    /// [`Error::Unprotected`] for an address that other machines can reach without a shared key;
-    /// [`Error::Listen`]; [`Error::Cache`] for an invalid number of ports.
+    /// Returns [`Error::Unprotected`] if other machines can reach the address and no shared key is
+    /// given, [`Error::Cache`] if the number of ports is invalid, and [`Error::Listen`].
     pub fn serve_datagrams(&self, options: &DatagramOptions) -> Result<SocketAddr> {
         let datagrams = DatagramServer::start(&self.running.cached, options)?;
         let address = datagrams.address;
@@ -210,8 +214,8 @@ impl CacheServer {
         all.iter().flat_map(DatagramServer::figures).collect()
     }
 
-    /// Serves the same items to threads of this process through ring buffers in memory. Returns the
-    /// clients' ends.
+    /// Serves the items of the cache also to threads of this process, through ring buffers in
+    /// shared memory. Returns the client ends of the ring buffers.
     ///
     /// # Errors
     /// [`Error::Cache`] for invalid options.
@@ -221,20 +225,21 @@ impl CacheServer {
         Ok(clients)
     }
 
-    /// Returns the number of connected clients.
+    /// Returns the number of clients that are connected.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.running.cached.common.clients.len()
     }
 
-    /// Begins the shutdown and returns at once. The server stops accepting clients and executes the
-    /// requests already received. Connections are closed once their replies are sent, or after
-    /// [`ServerOptions::grace`]. Any thread may call this, more than once.
+    /// Starts the shutdown and returns immediately. The server stops accepting connections and
+    /// executes the requests that it has already received. Each connection is closed once its
+    /// replies have been sent, but at the latest after [`ServerOptions::grace`]. Any thread may
+    /// call this function, and repeated calls are allowed.
     pub fn stop(&self) {
         self.running.stop();
     }
 
-    /// Waits until the server is told to stop, and then until it has stopped.
+    /// Waits until a shutdown is requested, and then until the shutdown is complete.
     pub fn join(&self) {
         {
             let mut is_stopping = self.running.is_stopping.lock();
@@ -256,7 +261,8 @@ impl CacheComponents {
         }
     }
 
-    /// Stops the sources of work first, then the threads that execute it.
+    /// Stops the components that receive requests first, and then the threads that execute the
+    /// requests.
     fn finish(&self) {
         let Some((acceptor, keeper)) = self.threads.lock().take() else {
             return;
@@ -280,7 +286,7 @@ impl Drop for CacheServer {
     }
 }
 
-/// Refuses options that do not apply to a cache.
+/// Rejects options that apply only to a server with a store.
 fn refuse_what_stores_have(options: &ServerOptions) -> Result<()> {
     let asked = [
         ("a web page", options.web.is_some()),

@@ -1,4 +1,4 @@
-//! The handles of a running server and of a running cache: start, addresses, shutdown.
+//! Starts and stops a server with a store or a cache, and provides the handles of running servers.
 //!
 //! *Scope*: which parts a server has, in which order they start and stop, how its options become
 //! listeners, users and TLS.
@@ -38,7 +38,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// A running server. Dropping the handle stops it.
+/// The handle of a running server. Dropping it stops the server.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -74,7 +74,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// The parts that must be shut down.
+/// The components of the server that must be stopped at shutdown.
 struct ServerComponents {
     options: ServerOptions,
     shared: Arc<StoreContext>,
@@ -103,16 +103,17 @@ enum ServerState {
     Stopping,
 }
 
-/// Returns the default number of event loops. A quarter of the processors is left to compactions
-/// and to the kernel, because a loop that waits for a processor delays all its connections. With
-/// Redis on the same machine, 50 connections on two processors and pipelines of 64 SETs, the 99th
-/// percentile was 27 ms with two loops and 10 ms with one, at the same throughput.
+/// Returns the default number of event loops, which is three quarters of the number of processors.
+/// The remaining processors are left to compactions and to the kernel, because a loop that waits
+/// for a processor delays all of its connections. In a measurement with Redis on the same machine,
+/// 50 connections on two processors and pipelines of 64 SETs, the 99th percentile of the latency
+/// was 27 ms with two loops and 10 ms with one loop, at the same throughput.
 fn usual_loops() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     processors - processors.div_ceil(4)
 }
 
-/// Starts the web page, if configured.
+/// Starts the web page if an address for it is configured.
 fn start_web(
     options: &ServerOptions,
     shared: &Arc<StoreContext>,
@@ -131,12 +132,12 @@ fn start_web(
 }
 
 impl Server {
-    /// Starts to serve a store.
+    /// Starts a server for an open store.
     ///
     /// # Errors
-    /// [`Error::Unprotected`] for an address that other machines can reach while neither a password
-    /// nor client certificates are required; [`Error::Listen`]; [`Error::Tls`];
-    /// [`Error::BackupDirectory`]; [`Error::Store`].
+    /// Returns [`Error::Unprotected`] if other machines can reach an address while neither a
+    /// password nor client certificates are required. Also returns [`Error::Listen`],
+    /// [`Error::Tls`], [`Error::BackupDirectory`] and [`Error::Store`].
     pub fn start(db: &Db, options: ServerOptions) -> Result<Server> {
         let access = access(&options)?;
         protected(&options, &access)?;
@@ -213,29 +214,32 @@ impl Server {
         })
     }
 
-    /// Returns the address of the Redis protocol, with the port that was bound.
+    /// Returns the address at which the Redis protocol is served, with the port that is actually
+    /// used.
     #[must_use]
     pub fn redis_addr(&self) -> Option<SocketAddr> {
         self.redis
     }
 
-    /// Returns the address of the memcached protocol, with the port that was bound.
+    /// Returns the address at which the memcached protocol is served, with the port that is
+    /// actually used.
     #[must_use]
     pub fn memcached_addr(&self) -> Option<SocketAddr> {
         self.memcached
     }
 
-    /// Returns the address of the web page.
+    /// Returns the address at which the web page is served, or `None` if it is not served.
     #[must_use]
     pub fn web_addr(&self) -> Option<SocketAddr> {
         self.running.web.as_ref().map(WebServer::address)
     }
 
-    /// Opens a socket in the store's directory through which other processes of the same user
-    /// manage the store: see [`control`](crate::control). The socket is closed with the server.
+    /// Creates the management socket in the store's directory. Other processes of the same user can
+    /// manage the store through it: see [`control`](crate::control). The socket is closed when the
+    /// server stops.
     ///
     /// # Errors
-    /// I/O errors of creating the socket or its thread.
+    /// Returns I/O errors of creating the socket or starting its thread.
     pub fn manage(&self, directory: impl AsRef<Path>) -> std::io::Result<()> {
         let shared = &self.running.shared;
         let about = ServerInfo {
@@ -250,23 +254,25 @@ impl Server {
         Ok(())
     }
 
-    /// Returns the number of connected clients.
+    /// Returns the number of clients that are connected.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.running.shared.clients.len()
     }
 
-    /// Begins the shutdown and returns at once. The server stops accepting clients and executes the
-    /// requests already received. Connections are closed once their replies are sent, or after
-    /// [`ServerOptions::grace`]. Any thread may call this, more than once.
+    /// Starts the shutdown and returns immediately. The server stops accepting connections and
+    /// executes the requests that it has already received. Each connection is closed once its
+    /// replies have been sent, but at the latest after [`ServerOptions::grace`]. Any thread may
+    /// call this function, and repeated calls are allowed.
     pub fn stop(&self) {
         self.running.stop();
     }
 
-    /// Waits until the server is told to stop, and then until it has stopped. The store stays open.
+    /// Waits until a shutdown is requested, and then until the shutdown is complete. The store
+    /// remains open.
     ///
     /// # Errors
-    /// Errors of the store from the final sync of acknowledged writes.
+    /// Returns errors of the final sync, which makes acknowledged writes durable.
     pub fn join(&self) -> Result<()> {
         {
             let mut state = self.running.state.lock();
@@ -304,12 +310,13 @@ impl ServerComponents {
         else {
             return Ok(());
         };
-        // Resume the commands that a pause suspends.
+        // Closing the pause resumes the commands that it suspends.
         self.shared.pause.close();
         if sampler.join().is_err() {
             tracing::error!("the thread that samples counters has panicked");
         }
-        // Stop the sources of work first, then the threads that execute it.
+        // Components that receive requests are stopped first, and the threads that execute the
+        // requests after them.
         if let Some(control) = self.managing.lock().take() {
             control.stop();
         }
@@ -343,7 +350,7 @@ impl Drop for Server {
     }
 }
 
-/// Returns the factory of sessions for the clients of a store.
+/// Returns a function that creates the sessions of clients of a store.
 fn sessions(shared: &Arc<StoreContext>) -> net::SessionFactory {
     let shared = Arc::clone(shared);
     Box::new(move |language, client| match language {
@@ -367,7 +374,7 @@ impl MemoryPressureListener for StoreContext {
     }
 }
 
-/// Returns the users that may connect.
+/// Creates the registry of the users that may log in.
 pub(crate) fn access(options: &ServerOptions) -> Result<UserRegistry> {
     let clock = match &options.clock {
         Some(clock) => Arc::clone(clock),
@@ -381,7 +388,8 @@ pub(crate) fn access(options: &ServerOptions) -> Result<UserRegistry> {
     access.map_err(|why| Error::Users { why })
 }
 
-/// Listens at an address, if configured. Returns it with the port that was bound.
+/// Listens at an address if one is configured. Returns the listener together with its address,
+/// which contains the port that is actually used.
 pub(crate) fn listen(
     address: Option<SocketAddr>,
     language: WireProtocol,
@@ -398,7 +406,7 @@ pub(crate) fn listen(
     Ok(Some(bound))
 }
 
-/// Listens at the configured Unix domain sockets.
+/// Creates the configured Unix domain sockets and listens at them.
 pub(crate) fn listen_at_files(
     options: &ServerOptions,
     listeners: &mut Vec<ProtocolListener>,
@@ -422,8 +430,8 @@ pub(crate) fn listen_at_files(
     Ok(files)
 }
 
-/// Refuses addresses that other machines can reach without authentication. Encryption alone does
-/// not authenticate, because any client may encrypt.
+/// Returns an error if other machines can reach an address without authenticating. TLS alone is not
+/// sufficient, because any client can open an encrypted connection.
 pub(crate) fn protected(options: &ServerOptions, access: &UserRegistry) -> Result<()> {
     if options.exposure == Exposure::Unprotected {
         return Ok(());
@@ -474,7 +482,7 @@ pub(crate) fn tls_config(tls: &TlsOptions) -> Result<Arc<ServerConfig>> {
     Ok(Arc::new(config))
 }
 
-/// Parses the certificate authorities for clients.
+/// Parses the certificate authorities by which client certificates are verified.
 fn authorities(pem: &[u8]) -> Result<Arc<RootCertStore>> {
     let bad = |why: String| Error::Tls { why };
     let mut roots = RootCertStore::empty();

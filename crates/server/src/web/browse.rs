@@ -10,29 +10,29 @@ use alluvium::Keyspace;
 use serde_json::{Map, Value, json};
 use std::ops::Bound;
 
-/// Default and largest number of keys per page.
+/// Default number of keys per page, and (`MOST_PAGE`) the maximum number.
 const PAGE: u64 = 50;
 const MOST_KEYS: u64 = 1000;
-/// Largest part of a value in a page of keys, in bytes.
+/// Maximum number of bytes of each value that a page of keys contains.
 const MOST_SHOWN: u64 = 1 << 20;
-/// Bytes read for a page after which it ends.
+/// A page ends after this number of bytes has been read for it.
 const PAGE_BYTES: usize = 8 << 20;
-/// Largest number of expired keys skipped for a page.
+/// Maximum number of expired keys that are skipped for one page.
 const MOST_GONE: usize = 20_000;
-/// Default and largest part of a value in one answer, in bytes.
+/// Default number of bytes of a value in one response, and (`MOST_PIECE`) the maximum number.
 const PIECE: u64 = 64 << 10;
 const MOST_PIECE: u64 = 1 << 20;
-/// Elements of a collection in one answer.
+/// Maximum number of elements of a collection in one response.
 const ELEMENTS: u64 = 100;
-/// Largest number of elements skipped before those of an answer.
+/// Maximum number of elements that are skipped before the first element of a response.
 const MOST_PASSED: u64 = 1_000_000;
 
-/// Returns all keyspaces with their approximate numbers of keys and sizes.
+/// Returns all keyspaces with their names, approximate numbers of keys, and sizes in bytes.
 pub(super) fn keyspaces(store: &ServerStore) -> Result<Value, HttpError> {
     let mut list = Vec::new();
     for name in store.db.keyspaces() {
         let Ok(keyspace) = store.db.existing_keyspace(&name) else {
-            // The keyspace was dropped in the meantime.
+            // Another thread has dropped the keyspace after it was listed.
             continue;
         };
         let mut object = Map::new();
@@ -59,7 +59,7 @@ fn databases(store: &ServerStore) -> Result<Value, HttpError> {
     Ok(list.into())
 }
 
-/// The bounds of a request, as keys of its scope.
+/// The bounds of the requested key range, as the user's keys rather than as stored keys.
 struct BrowseBounds {
     low: Vec<u8>,
     high: Option<Vec<u8>>,
@@ -87,7 +87,7 @@ impl BrowseBounds {
         }
         match query.bytes("after") {
             Some(after) if is_reverse => to(after.to_vec()),
-            // The successor of a key is the key with a zero byte appended.
+            // The smallest key greater than a given key is that key with a zero byte appended.
             Some(after) => from([after, &[0]].concat()),
             None => {}
         }
@@ -99,7 +99,7 @@ impl BrowseBounds {
     }
 }
 
-/// Returns a page of keys with their content.
+/// Returns one page of keys together with the beginnings of their values.
 pub(super) fn keys(store: &ServerStore, query: &QueryString) -> Result<Value, HttpError> {
     let scope = KeyScope::of(store, query)?;
     let bounds = BrowseBounds::of(query);
@@ -151,10 +151,10 @@ pub(super) fn keys(store: &ServerStore, query: &QueryString) -> Result<Value, Ht
     Ok(json!({ "keys": list, "next": next }))
 }
 
-/// A walk over keys and values.
+/// An iterator over keys and values.
 type BrowseIter = Box<dyn Iterator<Item = alluvium::Result<(Vec<u8>, alluvium::Value)>>>;
 
-/// Returns a walk over unordered keys.
+/// Returns an iterator over the keys of a keyspace without key order.
 fn unordered(keyspace: &Keyspace, query: &QueryString) -> Result<BrowseIter, HttpError> {
     let has_bounds = ["from", "to", "prefix"]
         .iter()
@@ -171,7 +171,7 @@ fn unordered(keyspace: &Keyspace, query: &QueryString) -> Result<BrowseIter, Htt
     })
 }
 
-/// Returns a key with the visible part of its value.
+/// Returns a key together with the first `shown` bytes of its value, as JSON.
 fn entry(key: &[u8], described: &ValueDescription<'_>, shown: usize) -> Value {
     let mut object = json::bytes_object("key", key);
     facts(&mut object, described);
@@ -183,7 +183,7 @@ fn entry(key: &[u8], described: &ValueDescription<'_>, shown: usize) -> Value {
     object.into()
 }
 
-/// Adds the properties of a value.
+/// Adds the properties of a value to a JSON object.
 fn facts(object: &mut Map<String, Value>, described: &ValueDescription<'_>) {
     object.insert("type".to_owned(), described.kind.into());
     match described.holds {
@@ -212,7 +212,7 @@ fn no_such(key: &[u8]) -> HttpError {
     HttpError::missing(format!("there is no key \"{}\"", key.escape_ascii()))
 }
 
-/// Returns a part of a value, or elements of a collection.
+/// Returns a part of a value, or some elements of a collection, as JSON.
 pub(super) fn value(store: &ServerStore, query: &QueryString) -> Result<Value, HttpError> {
     let scope = KeyScope::of(store, query)?;
     let (key, stored) = wanted(query, &scope)?;
@@ -244,7 +244,7 @@ pub(super) fn value(store: &ServerStore, query: &QueryString) -> Result<Value, H
     Ok(object.into())
 }
 
-/// Returns a whole value without encoding.
+/// Returns the bytes of a whole value without any encoding.
 pub(super) fn raw(store: &ServerStore, query: &QueryString) -> Result<Vec<u8>, HttpError> {
     let scope = KeyScope::of(store, query)?;
     let (key, stored) = wanted(query, &scope)?;

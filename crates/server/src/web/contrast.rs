@@ -1,17 +1,17 @@
-//! Tests of the contrast of the page's colours: WCAG 2.1, level AA.
+//! Tests that the colours of the web page have sufficient contrast by WCAG 2.1, level AA.
 
 use std::collections::HashMap;
 
 const STYLE: &str = include_str!("assets/style.css");
 
-/// Required contrast ratios of text, and of lines and areas.
+/// Required contrast ratio of text, and (next constant) that of lines and areas.
 const TEXT: f64 = 4.5;
 const GRAPHICS: f64 = 3.0;
 
 type ColourTheme = HashMap<&'static str, [u8; 3]>;
 
-/// Returns the colours of the themes in the style sheet, in order: light, dark by system
-/// preference, dark by choice.
+/// Returns the colours of the themes in the order of the style sheet: the light theme, the dark
+/// theme that the system prefers, and the dark theme that the user has chosen.
 fn themes() -> Vec<ColourTheme> {
     let mut themes: Vec<ColourTheme> = Vec::new();
     for line in STYLE.lines() {

@@ -1,9 +1,9 @@
-//! Metric families in the text format of Prometheus.
+//! Writes metric families in the text format of Prometheus.
 
 use alluvium::LatencyDistribution;
 use std::fmt::Write;
 
-/// A histogram shows one of this number of the distribution's bounds.
+/// A histogram contains every fourth of the bucket bounds of the latency distribution.
 const COARSE: usize = 4;
 
 /// The type of a metric family.
@@ -24,7 +24,7 @@ impl MetricType {
     }
 }
 
-/// The text written so far.
+/// The text of the metrics that has been written so far.
 #[derive(Default)]
 pub(super) struct MetricsText(String);
 
@@ -38,13 +38,13 @@ impl MetricsText {
         let _ = writeln!(self.0, "# TYPE alluvium_{name} {}", kind.word());
     }
 
-    /// Writes a family with one value.
+    /// Writes a metric family that has a single value.
     pub(super) fn one(&mut self, name: &str, kind: MetricType, help: &str, value: f64) {
         self.family(name, kind, help);
         let _ = writeln!(self.0, "alluvium_{name} {value}");
     }
 
-    /// Writes a family with several values, distinguished by a label.
+    /// Writes a metric family with several values, which a label distinguishes.
     pub(super) fn each(
         &mut self,
         name: &str,
@@ -59,12 +59,12 @@ impl MetricsText {
         }
     }
 
-    /// Writes a value of a family, with its labels as they appear in braces.
+    /// Writes one value of a family. `labels` is the text between the braces.
     pub(super) fn labelled(&mut self, name: &str, labels: &str, value: f64) {
         let _ = writeln!(self.0, "alluvium_{name}{{{labels}}} {value}");
     }
 
-    /// Writes one histogram of a family.
+    /// Writes one histogram of a family, distinguished from the others by a label.
     pub(super) fn histogram(&mut self, name: &str, label: &str, word: &str, times: &LatencyDistribution) {
         let mut line = |bound: &str, count: u64| {
             let _ = writeln!(

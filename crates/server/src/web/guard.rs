@@ -1,5 +1,5 @@
-//! Access control for the web page: requires the password, and rejects requests of other sites
-//! (S12).
+//! Access control for the web page. It requires the password, and rejects requests that other web
+//! sites cause (S12).
 
 use super::refusal::HttpError;
 use super::site::SiteState;
@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Security headers of every answer.
+/// Security headers that are added to every response.
 const HEADERS: [(HeaderName, &str); 7] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -36,7 +36,7 @@ const HEADERS: [(HeaderName, &str); 7] = [
     ),
 ];
 
-/// Middleware that rejects unauthorised requests and adds the security headers to every answer.
+/// Middleware that rejects unauthorised requests and adds the security headers to every response.
 pub(super) async fn guard(State(site): State<Arc<SiteState>>, request: Request, next: Next) -> Response {
     let answer = match reject_cross_site(&site, &request) {
         Err(refusal) => Err(refusal.into_response()),
@@ -54,7 +54,7 @@ pub(super) async fn guard(State(site): State<Arc<SiteState>>, request: Request, 
     response
 }
 
-/// Returns the answer that asks for the password.
+/// Returns the response that makes a browser ask for the password.
 fn unauthorized_response() -> Response {
     let refusal = HttpError::new(
         StatusCode::UNAUTHORIZED,
@@ -64,8 +64,8 @@ fn unauthorized_response() -> Response {
     ([(header::WWW_AUTHENTICATE, challenge)], refusal).into_response()
 }
 
-/// Authenticates a request and checks the user's permissions. The answer to a wrong password is
-/// delayed.
+/// Authenticates a request and checks whether the user has the required permission. The response to
+/// a wrong password is delayed.
 async fn admit(site: &SiteState, asker: AuthRequest) -> Result<(), Response> {
     let access = &site.shared.access;
     let user = match asker.credentials {
@@ -98,8 +98,8 @@ async fn admit(site: &SiteState, asker: AuthRequest) -> Result<(), Response> {
     })
 }
 
-/// Returns the user of a name and a password. An unknown name counts as `default`, because browsers
-/// require some name.
+/// Returns the user that a name and password belong to. An unknown name is treated as `default`,
+/// because browsers require some name.
 async fn log_in(
     site: &SiteState,
     peer: ClientOrigin,
@@ -117,7 +117,7 @@ async fn log_in(
     }
 }
 
-/// The credentials and the target of a request.
+/// The credentials, the target and the origin of a request that must be authenticated.
 struct AuthRequest {
     peer: ClientOrigin,
     credentials: Option<(Vec<u8>, Vec<u8>)>,
@@ -135,11 +135,11 @@ impl AuthRequest {
     }
 }
 
-/// The origin of a request.
+/// The client origin by which wrong passwords of a request are counted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestOrigin(pub(super) ClientOrigin);
 
-/// Returns the permission that a path requires; `None` for the page itself.
+/// Returns the permission that is required to request a path, or `None` for the page itself.
 fn asked(path: &str) -> Option<AccessRequest<'static>> {
     let part = match path {
         "/metrics" | "/api/stats" | "/api/history" | "/api/clients" | "/api/transactions"
@@ -152,7 +152,7 @@ fn asked(path: &str) -> Option<AccessRequest<'static>> {
     Some(AccessRequest { of_all, ..asked })
 }
 
-/// Rejects requests that another site may have made a browser send.
+/// Rejects requests that another web site may have caused a browser to send.
 fn reject_cross_site(site: &SiteState, request: &Request) -> Result<(), HttpError> {
     let headers = request.headers();
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
@@ -168,7 +168,8 @@ fn reject_cross_site(site: &SiteState, request: &Request) -> Result<(), HttpErro
              the server with --web-name",
         ));
     }
-    // Browsers mark requests that another site has caused. Links to the page itself are allowed.
+    // Browsers add a header to requests that another site has caused. Links from other sites to the
+    // page itself are allowed.
     let is_page = request.uri().path() == "/";
     if !is_page
         && headers
@@ -183,8 +184,9 @@ fn reject_cross_site(site: &SiteState, request: &Request) -> Result<(), HttpErro
     Ok(())
 }
 
-/// Returns whether a host denotes this server: an IP address, localhost, or a configured name. Any
-/// other name may belong to an attacker who has pointed it here (DNS rebinding).
+/// Returns whether a host name denotes this server. IP addresses, localhost and the configured
+/// names do. Any other name may belong to an attacker who has made it resolve to this server (DNS
+/// rebinding).
 fn is_ours(host: &str, names: &[String]) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map_or("", |(name, _)| name),
@@ -196,7 +198,7 @@ fn is_ours(host: &str, names: &[String]) -> bool {
         || names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Returns the name and the password of a request.
+/// Returns the user name and the password that a request contains.
 fn credentials(headers: &HeaderMap) -> Option<(Vec<u8>, Vec<u8>)> {
     let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, code) = text.split_once(' ')?;

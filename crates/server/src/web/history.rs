@@ -1,5 +1,5 @@
-//! The activity of the server and its store in the last minutes: a row of rates and amounts for
-//! every second.
+//! The recent activity of the server and its store. A row for each second contains rates and
+//! current amounts.
 
 use crate::shared::StoreContext;
 use alluvium::{LatencyDistribution, LatencyDistributions, Purpose, Stats};
@@ -9,13 +9,13 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Number of rows kept: ten minutes.
+/// Maximum number of rows that are kept: those of the last ten minutes.
 const KEPT: usize = 600;
 
-/// A column of a row: its name and value, or `None` without data.
+/// The name and the value of a column. The value is `None` if there is no data.
 type HistoryColumn = (&'static str, Option<f64>);
 
-/// A snapshot of all counters.
+/// The values of all counters at one point in time.
 struct ActivitySnapshot {
     at: Instant,
     stats: Stats,
@@ -30,13 +30,13 @@ struct ActivitySnapshot {
 #[derive(Default)]
 struct HistoryRows {
     last: Option<ActivitySnapshot>,
-    /// For each row the time in milliseconds since 1970, and the columns.
+    /// The kept rows. Each contains its time in milliseconds since 1970 and its columns.
     rows: VecDeque<(u64, Vec<HistoryColumn>)>,
-    /// Number of rows ever recorded.
+    /// Total number of rows recorded so far, including those that are no longer kept.
     count: u64,
 }
 
-/// The rows of the last minutes.
+/// The rows of the last ten minutes.
 #[derive(Default)]
 pub(super) struct ActivityHistory(Mutex<HistoryRows>);
 
@@ -55,7 +55,8 @@ impl ActivitySnapshot {
         }
     }
 
-    /// Returns the rates between an earlier snapshot and this one, and the current amounts.
+    /// Returns the columns of a row: the rates between the snapshot `before` and this one, and the
+    /// current amounts.
     fn row(&self, before: &ActivitySnapshot) -> Vec<HistoryColumn> {
         let seconds = self.at.duration_since(before.at).as_secs_f64().max(1e-3);
         let mut row = self.operations(before, seconds).to_vec();
@@ -170,7 +171,7 @@ impl ActivitySnapshot {
     }
 }
 
-/// Returns the growth of a counter.
+/// Returns by how much a counter has grown, or 0 if it was reset.
 fn more(now: u64, then: u64) -> u64 {
     now.saturating_sub(then)
 }
@@ -180,7 +181,7 @@ fn share(one: u64, other: u64) -> Option<f64> {
 }
 
 impl ActivityHistory {
-    /// Records the activity since the last call.
+    /// Adds a row with the activity since the last call.
     pub(super) fn note(&self, shared: &StoreContext) {
         let now = ActivitySnapshot::now(shared);
         let mut rows = self.0.lock();
@@ -195,7 +196,7 @@ impl ActivityHistory {
         rows.last = Some(now);
     }
 
-    /// Returns the kept rows after the first `after` ones.
+    /// Returns the kept rows, except for those among the first `after` rows ever recorded.
     pub(super) fn since(&self, after: u64) -> Value {
         let rows = self.0.lock();
         let first = rows.count - rows.rows.len() as u64;
@@ -212,7 +213,7 @@ impl ActivityHistory {
         json!({ "columns": columns, "next": rows.count, "rows": list })
     }
 
-    /// Returns the last row, by column name.
+    /// Returns the most recent row as JSON, with the column names as field names.
     pub(super) fn latest(&self) -> Value {
         let rows = self.0.lock();
         let Some((_, row)) = rows.rows.back() else {

@@ -1,4 +1,4 @@
-//! The thread that serves HTTP, and its connections.
+//! The thread that serves HTTP, and the handling of its connections.
 
 use super::guard::RequestOrigin;
 use super::history::ActivityHistory;
@@ -26,35 +26,38 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-/// Concurrent connections, enough for several people and a monitor.
+/// Maximum number of concurrent connections. It is sufficient for several people and a monitoring
+/// system.
 const CONNECTIONS: usize = 64;
-/// Threads that read the store.
+/// Number of threads that execute requests which read the store.
 const READERS: usize = 4;
-/// Time for a client to send the head of a request, and idle timeout.
+/// Maximum time for a client to send the head of a request, and maximum time for which a connection
+/// may be idle.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Time for a rejected client to receive the answer.
+/// Maximum time for which a rejected client can receive its response.
 const GOODBYE: Duration = Duration::from_secs(1);
-/// Lifetime of a connection, which cuts off clients that read very slowly.
+/// Maximum lifetime of a connection. It ensures that clients which read very slowly are eventually
+/// disconnected.
 const LIFE: Duration = Duration::from_secs(600);
-/// Largest head of a request, and size of read and write buffers, in bytes.
+/// Maximum size of the head of a request, and size of the read and write buffers, in bytes.
 const BUFFER: usize = 128 << 10;
-/// Pause before accepting again after an error of the operating system, such as too few file
+/// Pause after accepting a connection has failed, for example because the process has too few file
 /// descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Interval at which rows are added to the history.
+/// Interval at which a row is added to the activity history.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How the page is served.
+/// Options with which the web page is served.
 pub(crate) struct WebOptions {
     pub(crate) address: SocketAddr,
-    /// Names of this host besides its addresses.
+    /// Names of this host that are accepted in requests, in addition to its addresses.
     pub(crate) names: Vec<String>,
     pub(crate) tls: Option<Arc<ServerConfig>>,
-    /// Time for connections to receive their answers when the server stops.
+    /// Maximum time for which stopping waits until clients have received their responses.
     pub(crate) grace: Duration,
 }
 
-/// A running listener, which stops when it is dropped.
+/// The handle of the running web server. Dropping it stops the server.
 #[derive(Debug)]
 pub(crate) struct WebServer {
     address: SocketAddr,
@@ -107,7 +110,7 @@ impl WebServer {
         self.address
     }
 
-    /// Stops accepting clients. Answers in progress are completed.
+    /// Stops accepting connections. Responses that are in progress are completed.
     pub(crate) fn stop(&self) {
         self.stop.send_replace(true);
     }
@@ -159,7 +162,7 @@ impl HttpListener {
                 }
             }
             noting.abort();
-            // Wait until all slots are free, so all connections have ended.
+            // When all connection slots are free, all connections have ended.
             let all = slots.served.acquire_many(CONNECTIONS as u32);
             let _ = timeout(self.grace, all).await;
         });
@@ -219,7 +222,7 @@ impl HttpListener {
     }
 }
 
-/// Limits on the number of connections.
+/// The limited connection slots of the web server.
 struct HttpConnectionLimits {
     served: Arc<Semaphore>,
     turned_away: Arc<Semaphore>,
@@ -234,8 +237,8 @@ impl HttpConnectionLimits {
     }
 }
 
-/// Answers that there are too many connections. The request is read first, because closing with
-/// unread data would discard the answer.
+/// Responds that there are too many connections. The request is read first, because closing a
+/// socket with unread data would discard the response.
 async fn turn_away(mut socket: TcpStream, _slot: OwnedSemaphorePermit) {
     let refused = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 5\r\nContent-Length: 0\r\n\r\n";
     let told = async {
@@ -243,18 +246,18 @@ async fn turn_away(mut socket: TcpStream, _slot: OwnedSemaphorePermit) {
         socket.write_all(refused).await?;
         socket.shutdown().await
     };
-    // A client that does not read in time is dropped.
+    // If the client does not read the response in time, the connection is closed.
     let _ = timeout(GOODBYE, told).await;
 }
 
-/// Adds a row to the history at every interval, without end.
+/// Adds a row to the activity history at every interval. Never returns.
 async fn note(site: Arc<SiteState>) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let site = Arc::clone(&site);
-        // The panicking thread reports its panic itself.
+        // If the task panics, the panic hook has already reported it, so the error is ignored.
         let _ = tokio::task::spawn_blocking(move || site.history.note(&site.shared)).await;
     }
 }

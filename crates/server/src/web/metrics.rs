@@ -1,4 +1,4 @@
-//! The metrics of the server in the text format of Prometheus.
+//! The metrics of the server for Prometheus.
 
 use super::families::{MetricType, MetricsText};
 use super::{predicted, transaction_metrics};
@@ -80,7 +80,7 @@ fn client_memory(shared: &StoreContext, text: &mut MetricsText) {
     }
 }
 
-/// Writes the health of the process, its disk and the server.
+/// Writes metrics about the health of the process, its disk and the server.
 fn health(shared: &StoreContext, text: &mut MetricsText) {
     use MetricType::{Counter, Gauge};
     let findings = health::verdict(&HealthMetrics::of(shared));
@@ -219,9 +219,9 @@ fn counted(shared: &StoreContext, text: &mut MetricsText) {
     }
 }
 
-/// A metric family built from the store's figures: its name, the label that distinguishes its
-/// values, its help text, and for each label value the figures that are added up. Without a label
-/// it has one value, and the help text of its first figure.
+/// A metric family that is built from the store's statistics. It consists of a name, the label that
+/// distinguishes its values, a help text, and for each label value the statistics that are summed.
+/// A family without a label has one value and uses the help text of its first statistic.
 struct MetricFamily {
     name: &'static str,
     label: Option<(&'static str, &'static str)>,
@@ -249,7 +249,7 @@ const fn each(
     }
 }
 
-/// The families of the store's figures.
+/// The metric families that are built from the store's statistics.
 #[rustfmt::skip]
 const FAMILIES: &[MetricFamily] = &[
     each("operations_total", "kind",
@@ -330,7 +330,7 @@ const FAMILIES: &[MetricFamily] = &[
     one("tree_runs", &[("", &["tree.runs"])]),
 ];
 
-/// Writes the store's figures, without ratios whose denominator is still zero.
+/// Writes the store's statistics. A ratio is omitted while its denominator is zero.
 fn store(shared: &StoreContext, text: &mut MetricsText) {
     let figures = shared.store.db.stats().list();
     let find = |name: &str| figures.iter().find(|figure| figure.name == name);
@@ -341,7 +341,7 @@ fn store(shared: &StoreContext, text: &mut MetricsText) {
             .flat_map(|(_, names)| *names)
             .find_map(|name| find(name))
         else {
-            // A ratio whose denominator is still zero.
+            // The ratio is omitted because its denominator is still zero.
             continue;
         };
         let value = |names: &[&str]| {
@@ -378,7 +378,7 @@ fn store(shared: &StoreContext, text: &mut MetricsText) {
     );
 }
 
-/// Writes the device's operations by purpose.
+/// Writes the numbers of device operations, separated by purpose.
 fn device(figures: &[StatsMetric], text: &mut MetricsText) {
     for (name, of) in [
         ("device_reads_total", "reads"),
@@ -398,7 +398,7 @@ fn device(figures: &[StatsMetric], text: &mut MetricsText) {
     }
 }
 
-/// Writes the latencies of store operations.
+/// Writes histograms of the latencies of store operations.
 fn durations(shared: &StoreContext, text: &mut MetricsText) {
     let times = shared.store.db.distributions();
     text.family(
@@ -424,7 +424,7 @@ fn kind_of(figure: &StatsMetric) -> MetricType {
     }
 }
 
-/// Converts a value to the base units of Prometheus: times to seconds.
+/// Converts a statistic to the base unit of Prometheus. Times are converted to seconds.
 fn in_seconds(figure: &StatsMetric) -> f64 {
     match figure.unit {
         StatsMetricUnit::Nanoseconds => figure.value / 1e9,

@@ -1,4 +1,5 @@
-//! A read-only HTTP interface: a web page for people, JSON for programs and text for Prometheus.
+//! A read-only HTTP interface. It serves a web page for people, JSON for programs, and metrics for
+//! Prometheus.
 //!
 //! *Scope*: authentication, queries, the presentation of the server and its store, their activity
 //! in the last minutes.
@@ -7,11 +8,11 @@
 //!
 //! Invariants:
 //!
-//! - **S12** Neither a client without the password nor a page of another site learns anything:
-//!   unknown host names are refused, other sites may not read or frame answers, and the page runs
-//!   only its own scripts.
-//! - **S13** The memory of a request is bounded independently of the store, except for a single
-//!   value that is requested without encoding.
+//! - **S12** A client without the password learns nothing about the server or its data, and neither
+//!   does a page of another web site. Requests with unknown host names are rejected, other sites
+//!   cannot read responses or embed them in frames, and the page runs only its own scripts.
+//! - **S13** The memory that a request uses has a limit that does not depend on the size of the
+//!   store, unless the request asks for a single value without encoding.
 
 mod browse;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Costs predicted by the store's model next to measured ones, for Prometheus.
+//! Costs that the store's model predicts, next to the measured costs, for Prometheus.
 
 use super::families::{MetricType, MetricsText};
 use crate::shared::StoreContext;

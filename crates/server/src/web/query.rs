@@ -1,8 +1,8 @@
-//! The query string of a URL. Values are bytes, so every key can be expressed.
+//! The query string of a URL. Parameter values are byte strings, so a query can contain any key.
 
 use super::refusal::HttpError;
 
-/// Names and values in their order.
+/// The names and values of the parameters, in the order of the URL.
 #[derive(Debug, Default)]
 pub(super) struct QueryString(Vec<(Vec<u8>, Vec<u8>)>);
 
@@ -20,7 +20,7 @@ impl QueryString {
         Ok(QueryString(words))
     }
 
-    /// Returns the value of a parameter, if present.
+    /// Returns the value of a parameter, or `None` if the parameter is missing.
     pub(super) fn bytes(&self, name: &str) -> Option<&[u8]> {
         let found = self.0.iter().find(|(known, _)| known == name.as_bytes());
         found.map(|(_, value)| &value[..])
@@ -34,7 +34,8 @@ impl QueryString {
         self.bytes(name).map(read).transpose()
     }
 
-    /// Returns a number, at most `most`.
+    /// Returns the value of a numeric parameter, or `None` if it is missing. A value greater than
+    /// `most` is an error.
     pub(super) fn number(&self, name: &str, most: u64) -> Result<Option<u64>, HttpError> {
         let Some(text) = self.text(name)? else {
             return Ok(None);
@@ -45,13 +46,13 @@ impl QueryString {
             .map_err(|_| HttpError::bad(format!("the parameter {name} must be a number, not {text:?}")))
     }
 
-    /// Returns whether a parameter is present and not `0`.
+    /// Returns whether a parameter is present and its value is not `0`.
     pub(super) fn is_set(&self, name: &str) -> bool {
         self.bytes(name).is_some_and(|value| value != b"0")
     }
 }
 
-/// Decodes percent escapes, and a plus as a blank, as in forms.
+/// Decodes percent escapes. A plus sign is decoded as a blank, as in HTML forms.
 fn decoded(text: &str) -> Result<Vec<u8>, HttpError> {
     let wrong = || HttpError::bad("a percent sign in the address is not followed by two hexadecimal digits");
     let mut bytes = Vec::with_capacity(text.len());

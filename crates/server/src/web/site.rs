@@ -1,4 +1,4 @@
-//! Routes: the page and its files, and the answers for programs.
+//! The routes of the HTTP interface: the page and its files, and the JSON and metrics for programs.
 
 use super::history::ActivityHistory;
 use super::query::QueryString;
@@ -18,18 +18,18 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Largest number of clients in a list.
+/// Maximum number of clients that a list contains.
 const MOST_CLIENTS: usize = 100;
 
-/// State shared by all requests.
+/// State shared by all HTTP requests.
 pub(super) struct SiteState {
     pub(super) shared: Arc<StoreContext>,
-    /// Names of this host besides its addresses.
+    /// Names of this host that are accepted in requests, in addition to its addresses.
     pub(super) names: Vec<String>,
     pub(super) history: ActivityHistory,
 }
 
-/// The files of the page: path, content type, content.
+/// The files of the page, each with its path, content type and content.
 const FILES: [(&str, &str, &str); 8] = [
     ("/", "text/html; charset=utf-8", include_str!("assets/index.html")),
     (
@@ -104,7 +104,7 @@ pub(super) fn router(site: &Arc<SiteState>) -> Router {
 
 type HttpResult = Result<Response, HttpError>;
 
-/// Runs work that may wait for the device on a thread for blocking work.
+/// Executes a function that may wait for the device on a thread that is allowed to block.
 async fn blocking<T: Send + 'static>(
     site: Arc<SiteState>,
     work: impl FnOnce(&SiteState) -> Result<T, HttpError> + Send + 'static,
@@ -123,7 +123,7 @@ async fn json_of(
     site: Arc<SiteState>,
     work: impl FnOnce(&SiteState) -> Result<Value, HttpError> + Send + 'static,
 ) -> HttpResult {
-    // Encode the answer there too, because it may be long.
+    // The response is also encoded on that thread, because it may be long.
     blocking(site, |site| Ok(json::answer(&work(site)?))).await
 }
 
@@ -183,12 +183,14 @@ async fn history(State(site): State<Arc<SiteState>>, RawQuery(query): RawQuery) 
     .await
 }
 
-/// Returns the open transactions and snapshots, and the versions that they retain.
+/// Returns the open transactions and snapshots as JSON, with the old versions that are retained for
+/// them.
 async fn transactions(State(site): State<Arc<SiteState>>) -> HttpResult {
     json_of(site, |site| Ok(open_transactions::report(&site.shared.store.db))).await
 }
 
-/// Returns predicted and measured costs of the store; null before the first request.
+/// Returns the predicted and measured costs of the store as JSON. The result is null until the
+/// store has executed its first request.
 async fn forecast(State(site): State<Arc<SiteState>>) -> HttpResult {
     json_of(site, |site| {
         let shared = &site.shared;

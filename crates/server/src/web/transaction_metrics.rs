@@ -1,9 +1,9 @@
-//! Metrics of open transactions, and of the versions retained for readers.
+//! Metrics of open transactions, and of the old versions that are retained for readers.
 
 use super::families::{MetricType, MetricsText};
 use crate::shared::StoreContext;
 
-/// Writes the metrics for Prometheus.
+/// Writes these metrics in the text format of Prometheus.
 pub(super) fn write(shared: &StoreContext, text: &mut MetricsText) {
     let stats = shared.store.db.stats();
     let transactions = &stats.transactions;

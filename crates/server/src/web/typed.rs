@@ -1,4 +1,4 @@
-//! Interpretation of keys and values: plain bytes, Redis types, memcached items.
+//! Interpretation of stored keys and values as plain bytes, as Redis types or as memcached items.
 
 use super::json;
 use super::query::QueryString;
@@ -9,11 +9,11 @@ use crate::store::{DATABASES, ServerStore};
 use alluvium::Keyspace;
 use serde_json::{Map, Value};
 
-/// The keys that a request refers to.
+/// The keys to which a request refers, and how they are interpreted.
 pub(super) struct KeyScope {
-    /// The keyspace of the keys.
+    /// The keyspace in which the keys are stored.
     pub(super) keyspace: Keyspace,
-    /// The keyspace of the elements of collections.
+    /// The keyspace in which the elements of collections are stored.
     data: Keyspace,
     view: KeyInterpretation,
 }
@@ -21,9 +21,9 @@ pub(super) struct KeyScope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KeyInterpretation {
     Plain,
-    /// The keys of a Redis database.
+    /// The ordered keys of the Redis database with this number.
     Database(u8),
-    /// The hashed keys of a Redis database, in their own keyspace.
+    /// The hashed keys of the Redis database with this number, which has a keyspace of its own.
     Hashed(u8),
     Items,
 }
@@ -32,12 +32,12 @@ enum KeyInterpretation {
 pub(super) struct ValueDescription<'v> {
     pub(super) kind: &'static str,
     pub(super) holds: ValueContent<'v>,
-    /// Expiry time in milliseconds since 1970; 0 for never.
+    /// Expiry time in milliseconds since 1970; 0 if the value never expires.
     pub(super) expires_ms: u64,
     pub(super) flags: Option<u32>,
 }
 
-/// The content of a key.
+/// The content of a key, by the kind of its value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ValueContent<'v> {
     Bytes(&'v [u8]),
@@ -45,7 +45,7 @@ pub(super) enum ValueContent<'v> {
 }
 
 impl KeyScope {
-    /// Returns the scope named by the parameters `keyspace`, `database` and `raw`.
+    /// Determines the scope from the query parameters `keyspace`, `database` and `raw`.
     pub(super) fn of(store: &ServerStore, query: &QueryString) -> Result<KeyScope, HttpError> {
         let name = query.text("keyspace")?.ok_or_else(|| {
             HttpError::bad("the parameter keyspace is missing; add it, for example ?keyspace=default")
@@ -83,7 +83,7 @@ impl KeyScope {
         Ok(KeyScope { keyspace, data, view })
     }
 
-    /// Returns the stored form of a key of the scope.
+    /// Returns the form in which a key of this scope is stored.
     pub(super) fn inner(&self, key: &[u8]) -> InnerKey {
         match self.view {
             KeyInterpretation::Database(database) => format::record_key(database, key),
@@ -91,7 +91,8 @@ impl KeyScope {
         }
     }
 
-    /// Returns the first stored key after the scope, if others can follow.
+    /// Returns the smallest stored key that is greater than all keys of this scope, or `None` if
+    /// the scope extends to the end of its keyspace.
     pub(super) fn end(&self) -> Option<InnerKey> {
         match self.view {
             KeyInterpretation::Database(database) => Some(format::records(database).1),
@@ -99,7 +100,7 @@ impl KeyScope {
         }
     }
 
-    /// Returns the key of the scope from its stored form.
+    /// Returns the user's key for a stored key of this scope.
     pub(super) fn key<'k>(&self, inner: &'k [u8]) -> &'k [u8] {
         match self.view {
             KeyInterpretation::Database(_) => format::user_key(inner),
@@ -107,7 +108,7 @@ impl KeyScope {
         }
     }
 
-    /// Interprets a stored value. Returns `None` if it has expired.
+    /// Interprets a stored value. Returns `None` if the value has expired.
     pub(super) fn describe<'v>(
         &self,
         stored: &'v [u8],
@@ -149,7 +150,7 @@ impl KeyScope {
         Ok((!is_gone).then_some(described))
     }
 
-    /// Returns some elements of a collection, and whether there are more.
+    /// Returns some elements of a collection as JSON, and whether there are more.
     pub(super) fn elements(
         &self,
         collection: &CollectionHeader,
@@ -194,7 +195,7 @@ fn element(kind: CollectionKind, inner: &[u8], value: &[u8]) -> Map<String, Valu
         CollectionKind::SortedSet => {
             let (score, member) = format::scored_member_of(inner);
             let mut object = json::bytes_object("member", member);
-            // As text, because JSON has no infinities.
+            // The score is formatted as text, because JSON cannot represent infinities.
             object.insert("score".to_owned(), score.to_string().into());
             object
         }
