@@ -1,10 +1,11 @@
-//! Named counters of the interesting situations that a run has reached.
+//! Counters of noteworthy situations, such as rare states of a store, that simulation runs have
+//! reached.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Counters by name. Clones share the counters.
+/// A set of named counters. All clones share the same counters.
 ///
 /// ```
 /// let coverage = alluvium_sim::Coverage::new();
@@ -18,7 +19,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Creates an empty set of counters.
+    /// Creates a set without counters.
     #[must_use]
     pub fn new() -> Coverage {
         Coverage::default()
@@ -28,12 +29,13 @@ impl Coverage {
         self.add(name, 1);
     }
 
-    /// Counts a situation `times` times. With zero the name is still listed.
+    /// Increases the counter `name` by `times`. If `times` is zero, a missing counter is still
+    /// created.
     pub fn add(&self, name: &'static str, times: u64) {
         *self.counts.lock().entry(name).or_default() += times;
     }
 
-    /// Returns all counters by name.
+    /// Returns the values of all counters, ordered by name.
     #[must_use]
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.counts.lock().clone()

@@ -1,33 +1,35 @@
-//! Settings of runs from environment variables.
+//! Settings of simulation tests that are read from environment variables.
 
-/// Returns the number in an environment variable, or `otherwise` if it is not set.
+/// Returns the number in the environment variable `name`, or `otherwise` if the variable is not
+/// set.
 ///
 /// ```
 /// assert_eq!(alluvium_sim::environment::number("ALLUVIUM_SIM_A_NAME_THAT_NOBODY_SETS", 7), 7);
 /// ```
 ///
 /// # Panics
-/// If it is set to something else.
+/// Panics if the variable is set but does not contain a number.
 #[must_use]
 pub fn number(name: &str, otherwise: u64) -> u64 {
     wanted(name).unwrap_or(otherwise)
 }
 
-/// Returns the number in an environment variable, or `None` if it is not set.
+/// Returns the number in the environment variable `name`, or `None` if the variable is not set.
 ///
 /// # Panics
-/// If it is set to something else.
+/// Panics if the variable is set but does not contain a number.
 #[must_use]
 pub fn wanted(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
 }
 
-/// Returns the number of images that a test judges: `own`, unless `ALLUVIUM_SIM_POINTS` is set. A
-/// plain number there replaces `own`; `x10` means ten times `own`.
+/// Returns the number of crash images that a test judges. If `ALLUVIUM_SIM_POINTS` is not set, the
+/// number is `own`. A plain number in the variable replaces `own`, and a value such as `x10`
+/// multiplies it by ten.
 ///
 /// # Panics
-/// If it is set to something else.
+/// Panics if the variable is set but its value is invalid.
 #[must_use]
 pub fn points(own: u64) -> u64 {
     let Ok(text) = std::env::var("ALLUVIUM_SIM_POINTS") else {
@@ -36,8 +38,8 @@ pub fn points(own: u64) -> u64 {
     sized(&text, own).unwrap_or_else(|| panic!("ALLUVIUM_SIM_POINTS is a number, or x and a number"))
 }
 
-/// Returns `gate`, or `all` if `ALLUVIUM_TESTS=all` requests every part of each test. The gate runs
-/// a selection, `.ci/nightly` runs all.
+/// Returns `all` if `ALLUVIUM_TESTS=all` requests every part of each test, and `gate` otherwise.
+/// The gate runs a selection of the parts, and `.ci/nightly` runs all of them.
 ///
 /// ```
 /// use alluvium_sim::environment::effort;
@@ -46,7 +48,7 @@ pub fn points(own: u64) -> u64 {
 /// ```
 ///
 /// # Panics
-/// If the variable is set to something else.
+/// Panics if the variable is set to another value.
 #[must_use]
 pub fn effort<T>(gate: T, all: T) -> T {
     match std::env::var("ALLUVIUM_TESTS").as_deref() {
@@ -56,7 +58,8 @@ pub fn effort<T>(gate: T, all: T) -> T {
     }
 }
 
-/// Returns the number that `text` denotes, for a test whose default is `own`.
+/// Parses a number of crash images, for a test whose default is `own`. Returns `None` if `text` is
+/// invalid.
 fn sized(text: &str, own: u64) -> Option<u64> {
     match text.strip_prefix('x') {
         Some(times) => Some(own.saturating_mul(times.parse().ok()?)),

@@ -1,9 +1,10 @@
-//! Draws the steps of a run from a seed: commits over a small and a large key space, and the other
-//! operations of a store.
+//! Generates the steps of a run from a seed. The steps commit writes to small and large sets of
+//! keys and execute the other operations of a store.
 //!
-//! Keys come from three circles: a handful that is overwritten constantly, a few dozen, and a wide
-//! range that makes the store grow. Values are mostly small and sometimes several pages long. No
-//! two commits write the same value, so that a value found after a crash identifies its commit.
+//! Keys are chosen from three sets: a few keys that are overwritten constantly, some dozen keys,
+//! and a large set that makes the store grow. Most values are small, and some have the length of
+//! several pages. No two commits write the same value, so a value that is found after a crash
+//! identifies its commit.
 
 use crate::reference::{ModelWrite, PromisedDurability};
 use crate::story::RunStep;
@@ -12,52 +13,53 @@ use alluvium_device::simulated::CrashSurvival;
 use fastrand::Rng;
 use std::ops::RangeInclusive;
 
-/// An operation of a user or a background worker on a key-value store. Stories with further
-/// operations wrap it.
+/// An operation that a user or a background worker performs on a key-value store. A story with
+/// further operations wraps this type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkloadAction {
-    /// Commits one write, or a batch of them.
+    /// Commits a single write or a batch of writes.
     Commit {
         writes: Vec<ModelWrite>,
-        /// The durability at which it is to be acknowledged.
+        /// The durability that the commit must have when it is acknowledged.
         durability: PromisedDurability,
     },
-    /// Makes all commits so far durable.
+    /// Makes all commits so far durable with a sync.
     Sync,
     Checkpoint,
-    /// Runs a slice of background work; the number selects the kind.
+    /// Runs a slice of background work. The number selects the kind of work.
     Background(u32),
     Get(Vec<u8>),
 }
 
-/// Relative frequencies of operations, and sizes of keys and values.
+/// The relative frequencies of operations, and the sizes of keys and values.
 #[derive(Clone, Debug)]
 pub struct ActionMix {
     pub put: u32,
     pub delete: u32,
-    /// Frequency of batches of puts and deletes.
+    /// Relative frequency of batches of puts and deletes.
     pub batch: u32,
     pub sync: u32,
     pub checkpoint: u32,
     pub background: u32,
     pub get: u32,
-    /// Frequency of closing and reopening.
+    /// Relative frequency of closing and reopening the store.
     pub reopen: u32,
-    /// Frequency of crashes after which the run continues.
+    /// Relative frequency of crashes after which the run continues.
     pub crash: u32,
-    /// Weights of the durabilities `Memory`, `Process` and `Disk`.
+    /// Relative frequencies of the durability levels `Memory`, `Process` and `Disk`.
     pub durabilities: [u32; 3],
-    /// Number of keys in the hot, the middle and the wide circle.
+    /// Number of keys in each of the three sets, in the order hot, middle and wide.
     pub circles: [u32; 3],
-    /// Weights of the three circles.
+    /// Relative frequencies with which a key is chosen from each of the three sets.
     pub circle_weights: [u32; 3],
-    /// Number of writes in a batch.
+    /// Range of the number of writes in a batch.
     pub batch_len: RangeInclusive<usize>,
-    /// Length of an ordinary value in bytes.
+    /// Range of the length of an ordinary value in bytes.
     pub value_len: RangeInclusive<usize>,
-    /// Length of a large value in bytes; one in [`ActionMix::large_every`] values is large.
+    /// Range of the length of a large value in bytes. One in [`ActionMix::large_every`] values is
+    /// large.
     pub large_len: RangeInclusive<usize>,
-    /// One in this many values is large; with zero, none is.
+    /// One in this many values is large. If it is zero, no value is large.
     pub large_every: u32,
 }
 
@@ -84,7 +86,7 @@ impl Default for ActionMix {
     }
 }
 
-/// Draws an index with the given weights.
+/// Chooses a random index. The probability of each index is proportional to its weight.
 fn weighted(random: &mut Rng, weights: &[u32]) -> usize {
     let mut at = random.u32(0..weights.iter().sum::<u32>().max(1));
     for (index, weight) in weights.iter().enumerate() {
@@ -96,9 +98,9 @@ fn weighted(random: &mut Rng, weights: &[u32]) -> usize {
     0
 }
 
-/// Returns a value that identifies its origin: two different pairs (`origin`, `key`) give different
-/// values, if these have eight bytes or more. Part of the value repeats, so that compression is
-/// exercised.
+/// Returns a value that identifies its origin. Different pairs (`origin`, `key`) yield different
+/// values, provided that the values have at least eight bytes. A part of each value consists of
+/// repeated bytes, so that compression is exercised.
 #[must_use]
 pub fn value(origin: u64, key: &[u8], len: usize) -> Vec<u8> {
     let mut random = Rng::with_seed(seeded(origin, key));
@@ -116,7 +118,7 @@ pub fn value(origin: u64, key: &[u8], len: usize) -> Vec<u8> {
 }
 
 impl ActionMix {
-    /// Returns the steps of a run.
+    /// Returns `count` random steps of a run. Equal seeds yield equal steps.
     ///
     /// ```
     /// use alluvium_sim::generate::ActionMix;
@@ -162,8 +164,8 @@ impl ActionMix {
         }
     }
 
-    /// Returns a commit with one write for each entry of `puts`: a put if it is true, otherwise a
-    /// delete.
+    /// Returns a commit with one write for each element of `puts`. An element that is true yields a
+    /// put, and one that is false a delete.
     fn commit(&self, random: &mut Rng, puts: Vec<bool>, origin: u64) -> RunStep<WorkloadAction> {
         let durability = match weighted(random, &self.durabilities) {
             0 => PromisedDurability::Memory,
@@ -184,7 +186,8 @@ impl ActionMix {
         })
     }
 
-    /// Draws a key: short and hot, or longer and rarer.
+    /// Chooses a random key. Keys of the hot set are short; those of the larger sets are longer and
+    /// occur less often.
     fn key(&self, random: &mut Rng) -> Vec<u8> {
         let circle = weighted(random, &self.circle_weights);
         let number = random.u32(0..self.circles[circle].max(1));
@@ -196,7 +199,7 @@ impl ActionMix {
     }
 }
 
-/// Draws a survival mode; all are equally likely.
+/// Chooses a random survival mode. All modes are equally likely.
 #[must_use]
 pub fn any_survival(random: &mut Rng) -> CrashSurvival {
     let all = CrashSurvival::ALL;

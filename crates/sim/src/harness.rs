@@ -1,8 +1,8 @@
-//! The tests that every structure runs on its stories: crashes, repetition, planted mistakes,
-//! faults.
+//! The tests that every structure runs on its stories: crash tests, determinism tests, tests that
+//! planted bugs are found, and fault tests.
 //!
-//! A structure provides its [`Story`] and the length of runs. Everything else is here, including
-//! the handling of environment variables:
+//! A structure provides its [`Story`] and the length of its runs. This module provides everything
+//! else, including the handling of these environment variables:
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -13,7 +13,7 @@
 //! | `ALLUVIUM_SIM_RUNS` | runs of which the traces are compared |
 //! | `ALLUVIUM_SIM_FAULT_SEEDS` | seeds of fault campaigns, and then every call fails |
 //!
-//! [`replay`] has two more variables, for a single failure.
+//! The module [`replay`] reads two further variables to replay a single failure.
 
 use crate::environment::{effort, number, points, wanted};
 use crate::saboteur::PlantedBug;
@@ -23,39 +23,41 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Instant;
 
-/// From this number of images on, a test is a large exploration and must have met every required
-/// situation.
+/// A test that judges at least this number of crash images is a large exploration. It must have
+/// reached every required situation.
 pub const LARGE: u64 = 200_000;
 
-/// Number of images within which a planted mistake must be found.
+/// Number of crash images within which a planted bug must be found.
 const FOUND_WITHIN: u64 = 20_000;
 
-/// Crash tests of a structure.
+/// The crash tests of a structure.
 #[derive(Clone, Debug)]
 pub struct CrashTests {
-    /// The length and density of each run.
+    /// The length of each run and the density of its crash points.
     pub settings: RunSettings,
-    /// The command of the test that calls [`CrashTests::survive`], for replay lines.
+    /// The command of the test that calls [`CrashTests::survive`]. It is printed with a failure, so
+    /// that the failure can be replayed.
     pub command: &'static str,
-    /// Images judged over all stories, unless the environment sets a number. Each test has a number
-    /// with which it takes about ten seconds at most.
+    /// Number of crash images to judge, over all stories together, unless an environment variable
+    /// sets the number. It is chosen such that each test takes at most about ten seconds.
     pub points: u64,
-    /// Images that may be judged to minimise the finding of a planted mistake.
+    /// Maximum number of crash images that are judged to minimise the failure caused by a planted
+    /// bug.
     pub effort: u64,
-    /// Situations that a large exploration must have met.
+    /// Situations that a large exploration must have reached.
     pub must_meet: &'static [&'static str],
-    /// How often it must have met each of them.
+    /// Minimum number of times that a large exploration must have reached each of these situations.
     pub least_met: u64,
 }
 
-/// The result of exploring all stories.
+/// The combined result of exploring all stories.
 #[derive(Clone, Debug, Default)]
 pub struct ExplorationResult {
-    /// Distinct images judged, summed over the stories.
+    /// Number of different crash images that were judged, summed over the stories.
     pub distinct: u64,
-    /// How often each situation was met.
+    /// Number of times that each situation was reached.
     pub met: BTreeMap<&'static str, u64>,
-    /// Whether the exploration is large, so that rare situations must have been met.
+    /// Whether the exploration is large enough that it must have reached rare situations.
     pub is_large: bool,
 }
 
@@ -64,11 +66,12 @@ impl CrashTests {
         CrashCampaign::new(story).settings(settings).command(self.command)
     }
 
-    /// Crashes each story and judges the recovery of as many images as the environment requests.
+    /// Crashes each story and judges the recovered stores. The environment can set the number of
+    /// crash images.
     ///
     /// # Panics
-    /// If a story does not survive, with the command that replays it; or if a large exploration has
-    /// not met a required situation.
+    /// Panics if a story fails; the message contains the command that replays the failure. Also
+    /// panics if a large exploration has not reached a required situation.
     pub fn survive<S: Story + Debug>(&self, stories: impl IntoIterator<Item = S>) -> ExplorationResult {
         let stories: Vec<S> = stories.into_iter().collect();
         assert!(!stories.is_empty(), "a test has a story");
@@ -104,11 +107,11 @@ impl CrashTests {
         survey
     }
 
-    /// Runs each story twice with the same seeds, the second time on another thread. The gate runs
-    /// only the first story.
+    /// Runs each story twice with the same seeds, the second time on another thread, and compares
+    /// the traces. The gate runs only the first story.
     ///
     /// # Panics
-    /// If the traces differ (X1).
+    /// Panics if the traces of the two runs differ (X1).
     pub fn repeat<S: Story + Clone + Debug>(&self, stories: impl IntoIterator<Item = S>, runs: u64) {
         let runs = number("ALLUVIUM_SIM_RUNS", runs);
         for story in stories.into_iter().take(effort(1, usize::MAX)) {
@@ -116,17 +119,18 @@ impl CrashTests {
                 let campaign = self.campaign(story.clone(), self.settings.clone());
                 campaign.points(u64::MAX).runs(runs).run().tally.trace
             };
-            // On a separate thread: nothing may depend on the thread.
+            // One of the two runs is executed on a separate thread, because the trace must not
+            // depend on the thread.
             let other = std::thread::scope(|scope| scope.spawn(trace).join().expect("no panic"));
             assert_eq!(trace(), other, "{story:?}");
         }
     }
 
-    /// Finds the planted mistake in each of these stories and replays it. The gate runs only the
-    /// first two.
+    /// Finds the planted bug in each of these stories and replays it. The gate runs only the first
+    /// two stories.
     ///
     /// # Panics
-    /// If a story survives, or if its replay line finds something else.
+    /// Panics if no failure of a story is found, or if the replay yields a different failure.
     pub fn find_mistakes<S: Story + Clone + Debug>(
         &self,
         stories: impl IntoIterator<Item = S>,
@@ -137,11 +141,11 @@ impl CrashTests {
             .collect()
     }
 
-    /// Plants each of these bugs under a correct story, finds it and replays it. The gate plants
-    /// only the first two.
+    /// Plants each of the bugs beneath a correct story, finds it and replays it. The gate plants
+    /// only the first two bugs.
     ///
     /// # Panics
-    /// If the story survives a bug, or if the replay line finds something else.
+    /// Panics if a bug is not found, or if the replay yields a different failure.
     pub fn find_bugs<S: Story + Clone + Debug>(&self, story: &S, bugs: &[PlantedBug]) {
         for bug in bugs.iter().take(effort(2, usize::MAX)) {
             let settings = RunSettings {
@@ -170,15 +174,16 @@ impl CrashTests {
     }
 }
 
-/// Tests of a structure on failing devices.
+/// The tests of a structure on devices with injected faults.
 #[derive(Clone, Debug)]
 pub struct FaultTests {
-    /// The length and density of each run.
+    /// The length of each run and the density of its crash points.
     pub settings: RunSettings,
-    /// The command of the test that calls [`FaultTests::survive`], for replay lines.
+    /// The command of the test that calls [`FaultTests::survive`]. It is printed with a failure, so
+    /// that the failure can be replayed.
     pub command: &'static str,
-    /// One call in this number fails; in the gate, one in four times this number. If the
-    /// environment sets the number of seeds, every call fails.
+    /// One in this many device calls fails in turn. In the gate, it is one in four times this
+    /// number. If an environment variable sets the number of seeds, every call fails in turn.
     pub every: u64,
 }
 
@@ -189,10 +194,10 @@ impl FaultTests {
             .command(self.command)
     }
 
-    /// Makes the calls of each story fail, one call per run.
+    /// Runs each story repeatedly. In each run, a different device call fails.
     ///
     /// # Panics
-    /// If a story does not survive, with the command that replays it.
+    /// Panics if a story fails. The message contains the command that replays the failure.
     pub fn survive<S: Story + Debug>(&self, stories: impl IntoIterator<Item = S>) {
         let seeds = wanted("ALLUVIUM_SIM_FAULT_SEEDS");
         let every = match seeds {
@@ -211,7 +216,8 @@ impl FaultTests {
         }
     }
 
-    /// Reports failed syncs of each of these files as successes, and checks that this is found.
+    /// For each of these files, reports failed syncs as successful and checks that the fault tests
+    /// detect this bug.
     ///
     /// # Panics
     /// If the story survives.

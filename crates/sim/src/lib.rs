@@ -1,5 +1,5 @@
-//! Simulation: operation generator, reference model, crash driver, shrinker. The crate depends on
-//! contracts, not on engines.
+//! Simulation of stores: an operation generator, a reference model, a crash driver and a shrinker
+//! for failures. The crate depends on interfaces, and not on any engine.
 //!
 //! *Scope*: the promises of a key-value store, the ways in which a machine may crash, and how to
 //! explore many crashes.
@@ -8,9 +8,9 @@
 //!
 //! Invariants:
 //!
-//! - **X1** A run is a function of its story, its settings and its seed: equal inputs give equal
+//! - **X1** A run is determined by its story, its settings and its seed. Equal inputs yield equal
 //!   traces.
-//! - **X2** Every finding has a single line that replays it.
+//! - **X2** Every failure is described by a single line from which it can be replayed.
 
 pub mod coverage;
 pub mod driver;

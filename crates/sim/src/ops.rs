@@ -1,4 +1,5 @@
-//! The writes of a commit to an ordered store, and their effect as the ledger records it.
+//! The writes of a commit to an ordered store, and their effects in the form that the ledger
+//! records.
 
 use crate::reference::ModelWrite;
 use crate::story::StoryError;
@@ -7,31 +8,33 @@ use std::collections::BTreeMap;
 /// One write of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteOp {
-    /// Sets the value of a key.
+    /// Sets the value of a key, and replaces any previous value.
     Put {
         key: Vec<u8>,
-        /// The new value, which replaces the whole old one.
+        /// The new value of the key.
         value: Vec<u8>,
     },
-    /// Removes a key, if it exists.
+    /// Removes a key if it exists.
     Delete { key: Vec<u8> },
-    /// Appends to the value of a key. An absent key starts with an empty value.
+    /// Appends bytes to the value of a key. If the key does not exist, its value is empty before
+    /// the append.
     Merge {
         key: Vec<u8>,
-        /// The bytes that are appended.
+        /// The bytes that are appended to the value.
         operand: Vec<u8>,
     },
     /// Removes all keys of a range.
     DeleteRange {
         /// The first key of the range.
         start: Vec<u8>,
-        /// The end of the range, exclusive.
+        /// The key before which the range ends.
         end: Vec<u8>,
     },
 }
 
-/// Returns the value after a commit of each key that it writes to, given the contents before it:
-/// `get` reads one key, `keys` lists the keys from its first argument up to its second, exclusive.
+/// Returns the values that the keys of a commit have after it. The contents before the commit are
+/// given by two functions: `get` reads the value of one key, and `keys` lists the keys from its
+/// first argument (inclusive) to its second (exclusive).
 ///
 /// ```
 /// use alluvium_sim::ops::{WriteOp, outcome};
@@ -43,7 +46,7 @@ pub enum WriteOp {
 /// ```
 ///
 /// # Errors
-/// Errors of `get` and `keys`.
+/// Returns the errors of `get` and `keys`.
 pub fn outcome(
     ops: &[WriteOp],
     get: impl Fn(&[u8]) -> Result<Option<Vec<u8>>, StoryError>,

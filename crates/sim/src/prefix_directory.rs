@@ -1,11 +1,12 @@
-//! Several directories inside one, which crash together.
+//! Simulates several directories within one directory, so that all of them crash together.
 
 use alluvium_device::forward::ForwardDirectory;
 use alluvium_device::{Device, Directory, DirectoryLock, FileOptions, Result};
 use std::sync::Arc;
 
-/// A directory that consists of the files of another directory with a common name prefix. A sync
-/// makes the names of all parts durable; counters and space are those of the whole directory.
+/// A directory that contains those files of another directory whose names have a common prefix. A
+/// sync makes the file names of the whole directory durable. Counters and free space are also those
+/// of the whole directory.
 ///
 /// ```
 /// use alluvium_device::{Directory, FileOptions, memory::MemoryDirectory};
@@ -25,10 +26,10 @@ pub struct PrefixDirectory {
 }
 
 impl PrefixDirectory {
-    /// Returns the part of a directory with the names that begin with `prefix`.
+    /// Returns a directory that contains the files of `whole` whose names begin with `prefix`.
     ///
     /// # Panics
-    /// If the prefix is empty.
+    /// Panics if the prefix is empty.
     #[must_use]
     pub fn of(whole: &Arc<dyn Directory>, prefix: &'static str) -> PrefixDirectory {
         assert!(!prefix.is_empty(), "a part has names of its own");

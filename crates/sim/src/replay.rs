@@ -1,69 +1,73 @@
-//! The one-line description that replays a failure: story, seed, steps and crashes.
+//! The one-line description of a failure from which it can be replayed. It contains the story, the
+//! seed, the steps and the crashes.
 //!
 //! ```text
 //! ALLUVIUM_SIM="story=toy seed=17 steps=0-3,7 path=123:none:ab12/4:random:77" \
 //!     cargo test -p alluvium-sim -- toy
 //! ```
 //!
-//! `path` lists the crashes. Each has the device operation of its life before which it happens, the
-//! survival mode, and the seed of the image. The first life is the run; each image begins the next
-//! one. `-` is a failure without a crash. `fault` describes a device fault.
+//! The field `path` lists the crashes. Each crash is described by the device operation before which
+//! it happens, the survival mode, and the seed of the image. The operations are counted separately
+//! in each life. The first life is the run itself, and each crash image begins the next life. A `-`
+//! means that the failure occurred without a crash. The field `fault` describes an injected device
+//! fault.
 
 use alluvium_device::DeviceOperation;
 use alluvium_device::simulated::{CrashSurvival, InjectedFailure, InjectedFault, SimDirectory};
 use std::fmt;
 use std::str::FromStr;
 
-/// The environment variable with the target of a replay.
+/// The environment variable that contains the description of the failure to replay.
 pub const VARIABLE: &str = "ALLUVIUM_SIM";
 
-/// If this variable is set, every device operation is printed, to study a replay.
+/// If this environment variable is set, every device operation is printed, so that a replay can be
+/// studied.
 pub const LOUD: &str = "ALLUVIUM_SIM_LOUD";
 
-/// A crash: a life that ends before one of its device operations.
+/// A crash that ends a life before one of its device operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PlannedCrash {
-    /// The operation of the life, counted from 0. One past the last operation means a crash after
-    /// the last step.
+    /// The index of the operation in its life, counted from 0. An index that is one greater than
+    /// that of the last operation means a crash after the last step.
     pub call: u64,
-    /// The survival mode: the part of the data that survives.
+    /// The survival mode, which determines the data that survives the crash.
     pub survival: CrashSurvival,
-    /// The seed of the image.
+    /// The seed from which the random choices of the image are derived.
     pub seed: u64,
 }
 
-/// A device fault at one call.
+/// A device fault that is injected at one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FaultAt {
     pub operation: DeviceOperation,
     pub kind: FaultKind,
-    /// The call of this operation that fails, counted from 1.
+    /// The number of the failing call among the calls of the same operation, counted from 1.
     pub call: u64,
-    /// Whether later calls fail as well.
+    /// Whether later calls of the operation fail as well.
     pub lasting: FaultLasting,
 }
 
-/// The kind of a failure.
+/// The way in which an operation fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
-    /// The operation fails with `EIO`.
+    /// The operation returns the error `EIO`.
     Io,
-    /// The operation fails for lack of space.
+    /// The operation fails because the disk has no space left.
     Full,
-    /// The disk has [`FaultAt::call`] bytes; the operation is ignored.
+    /// The disk has a capacity of [`FaultAt::call`] bytes. The field `operation` has no meaning.
     Capacity,
 }
 
-/// The duration of a fault.
+/// Whether a fault occurs once or permanently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultLasting {
     Once,
-    /// All later calls fail, too.
+    /// All later calls of the operation fail as well.
     Sticky,
 }
 
 impl FaultAt {
-    /// Injects the fault into a machine.
+    /// Configures a simulated machine to inject the fault.
     pub fn inject(&self, machine: &SimDirectory) {
         let failure = match self.kind {
             FaultKind::Io => InjectedFailure::Io,
@@ -78,21 +82,22 @@ impl FaultAt {
     }
 }
 
-/// Everything that a replay needs in addition to the code.
+/// All information that is needed to replay a failure with the same code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayTarget {
     pub story: String,
     /// The seed of the run.
     pub seed: u64,
-    /// The steps to run, as indices into the steps that the story generates.
+    /// The steps to run, as indices into the steps that the story generates from its seed.
     pub steps: Vec<usize>,
-    /// The crashes, each of which interrupts the life that followed the previous one.
+    /// The crashes in order. Each crash interrupts the life that began after the previous one.
     pub path: Vec<PlannedCrash>,
-    /// The device fault, if any.
+    /// The injected device fault, or `None`.
     pub fault: Option<FaultAt>,
 }
 
-/// The operations that can be made to fail, with their names in a replay line.
+/// The device operations that can be made to fail, with their names in the description of a
+/// failure.
 pub const FALLIBLE: [(DeviceOperation, &str); 11] = [
     (DeviceOperation::Read, "read"),
     (DeviceOperation::Write, "write"),
@@ -123,7 +128,7 @@ fn survival_name(survival: CrashSurvival) -> &'static str {
     }
 }
 
-/// Writes numbers as ranges: `0-3,7`.
+/// Writes a list of numbers as ranges, for example `0-3,7`.
 fn write_ranges(f: &mut fmt::Formatter<'_>, numbers: &[usize]) -> fmt::Result {
     if numbers.is_empty() {
         return f.write_str("-");
@@ -181,7 +186,7 @@ impl fmt::Display for ReplayTarget {
     }
 }
 
-/// The reason why a line is not a valid target.
+/// The reason why a line is not a valid description of a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadTarget(String);
 
@@ -277,10 +282,12 @@ impl FromStr for ReplayTarget {
     }
 }
 
-/// Returns the target named by the environment. If there is one, no story runs anything else.
+/// Returns the failure to replay that the environment variable describes, or `None` if the variable
+/// is not set. If there is one, stories must run nothing else.
 ///
 /// # Panics
-/// If the variable is not a valid target, instead of testing something else.
+/// Panics if the variable is set but invalid, so that a mistyped description does not run other
+/// tests instead.
 #[must_use]
 pub fn requested() -> Option<ReplayTarget> {
     let line = std::env::var(VARIABLE).ok()?;

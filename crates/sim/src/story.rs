@@ -1,4 +1,5 @@
-//! The interface of a system under simulation: the [`Story`] trait and its types.
+//! The interface between the simulator and a system under test: the [`Story`] trait and the types
+//! that it uses.
 
 use crate::Coverage;
 use crate::reference::{ModelWrite, PromisedDurability, ReferenceModel, StoreContents};
@@ -9,55 +10,56 @@ use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::sync::Arc;
 
-/// One step of a run.
+/// One step of a simulation run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunStep<A> {
-    /// An action of the story.
+    /// Executes an action of the story.
     Do(A),
     /// Closes and reopens the store.
     Reopen,
-    /// Crashes the process or the machine. The run continues with the surviving data.
+    /// Simulates a crash of the process or the machine. The run continues with the data that
+    /// survives.
     Crash(CrashSurvival),
 }
 
-/// A system under test, and the operations on it.
+/// A system under test, together with the operations that the simulator executes on it.
 ///
-/// A story is stateless: all mutable state is in its `System`, in the directory and in the ledger.
-/// It must be deterministic: the same seed gives the same steps, and the same steps give the same
-/// device calls.
+/// A story is stateless. All mutable state is in its `System`, in the directory and in the ledger.
+/// A story must be deterministic: equal seeds must yield equal steps, and equal steps must yield
+/// equal device calls.
 pub trait Story: Send + Sync + 'static {
-    /// An operation of a user or of a background worker.
+    /// An operation that a user or a background worker performs.
     type Action: Clone + fmt::Debug + Send + Sync;
     /// An open store of the system under test.
     type System;
 
-    /// Returns a short name for replay lines.
+    /// Returns a short name that identifies the story in the description of a failure.
     fn name(&self) -> &'static str;
 
-    /// Returns the steps of a run. A step must be valid without the steps before it, because the
-    /// shrinker omits some.
+    /// Returns `count` steps of a run. Each step must be valid even if steps before it are left
+    /// out, because the shrinker omits some.
     fn steps(&self, seed: u64, count: usize) -> Vec<RunStep<Self::Action>>;
 
-    /// Creates a store in a directory that contains none, or the remains of an interrupted
+    /// Creates a store in a directory that is empty or contains the remains of an interrupted
     /// creation.
     ///
     /// # Errors
-    /// Any error of the system.
+    /// Returns any error of the system under test.
     fn create(&self, world: &StoryEnvironment) -> Result<Self::System, StoryError>;
 
     /// Opens the store.
     ///
     /// # Errors
-    /// [`StoryErrorKind::NotAStore`] if its creation was never finished, or any other error of the
-    /// system.
+    /// Returns [`StoryErrorKind::NotAStore`] if the creation of the store was interrupted, and any
+    /// other error of the system under test.
     fn open(&self, world: &StoryEnvironment) -> Result<Self::System, StoryError>;
 
-    /// Performs one action. Reports each commit to the ledger before it begins and when it is
-    /// answered.
+    /// Executes one action. The story must report each commit to the ledger before it begins, and
+    /// must report its outcome when it is known.
     ///
     /// # Errors
-    /// Any error of the system. The ledger must know the outcome of the commit (in doubt, or
-    /// withdrawn).
+    /// Returns any error of the system under test. Before returning an error, the story must have
+    /// reported to the ledger that the commit is in doubt or withdrawn.
     fn apply(
         &self,
         system: &mut Self::System,
@@ -65,39 +67,39 @@ pub trait Story: Send + Sync + 'static {
         world: &StoryEnvironment,
     ) -> Result<(), StoryError>;
 
-    /// Returns all pairs that a scan returns.
+    /// Returns all key-value pairs that a scan of the whole store returns.
     ///
     /// # Errors
-    /// Any error of the system.
+    /// Returns any error of the system under test.
     fn contents(&self, system: &mut Self::System) -> Result<StoreContents, StoryError>;
 
-    /// Checks every structure. Returns one sentence per finding.
+    /// Checks the integrity of all structures of the store. Returns one sentence for each problem.
     ///
     /// # Errors
-    /// Errors that prevent the check.
+    /// Returns errors that prevent the check itself.
     fn check(&self, system: &mut Self::System) -> Result<Vec<String>, StoryError>;
 
     /// Closes the store regularly.
     ///
     /// # Errors
-    /// Any error of the system.
+    /// Returns any error of the system under test.
     fn close(&self, system: Self::System, world: &StoryEnvironment) -> Result<(), StoryError>;
 }
 
-/// The environment of a story.
+/// The environment in which a story runs.
 #[derive(Clone, Debug)]
 pub struct StoryEnvironment {
-    /// The store's directory. All device operations of a story must go through it.
+    /// The directory of the store. All device operations of a story must use it.
     pub directory: Arc<dyn Directory>,
-    /// Receives every commit and its outcome.
+    /// The ledger to which the story reports every commit and its outcome.
     pub ledger: CommitLedger,
-    /// The counters of interesting situations.
+    /// Counters of noteworthy situations that the story has reached.
     pub coverage: Coverage,
-    /// The seed of the run. It does not change when the store is reopened.
+    /// The seed of the run. It remains the same when the store is reopened.
     pub seed: u64,
 }
 
-/// The record of a story's commits. Clones share it.
+/// The record of a story's commits and their outcomes. All clones share the same record.
 #[derive(Clone, Debug, Default)]
 pub struct CommitLedger {
     state: Arc<Mutex<LedgerState>>,
@@ -124,10 +126,12 @@ impl CommitLedger {
         self.state.lock()
     }
 
-    /// Notes that a commit begins: from now on a crash may leave it. Returns its number.
+    /// Records that a commit begins, and returns its number. From now on, the commit may be found
+    /// after a crash.
     ///
     /// # Panics
-    /// If the action has already withdrawn a commit: it must not begin another after a refused one.
+    /// Panics if the current action has already withdrawn a commit. An action must not begin
+    /// another commit after one was rejected.
     pub fn begin(&self, writes: &[ModelWrite]) -> usize {
         let mut state = self.state();
         assert_eq!(
@@ -137,33 +141,34 @@ impl CommitLedger {
         state.reference.begin(writes)
     }
 
-    /// Notes that the system acknowledged commit `number`.
+    /// Records that the system has acknowledged commit `number`.
     pub fn acknowledge(&self, number: usize, durability: PromisedDurability) {
         self.state().reference.acknowledge(number, durability);
     }
 
-    /// Notes that the system returned an error that leaves the outcome of commit `number` open.
+    /// Records that the system has returned an error that does not determine whether commit
+    /// `number` took effect.
     pub fn doubt(&self, number: usize) {
         self.state().reference.doubt(number);
     }
 
-    /// Notes that the system refused commit `number` without any change.
+    /// Records that the system has rejected commit `number` without any change.
     pub fn withdraw(&self, number: usize) {
         self.state().withdrawn = Some(number);
     }
 
-    /// Notes that the system reported every commit up to `number` as durable.
+    /// Records that the system has reported all commits up to `number` as durable.
     pub fn mark_durable(&self, number: usize) {
         self.state().reference.mark_durable(number);
     }
 
-    /// Sets the current activity of the system, if any. Crashes during it are counted under this
-    /// name.
+    /// Sets the name of the activity that the system is executing, or `None`. Crashes during the
+    /// activity are counted under this name.
     pub fn set_activity(&self, what: Option<&'static str>) {
         self.state().amid = what;
     }
 
-    /// Returns the current activity of the system.
+    /// Returns the name of the activity that the system is executing, or `None`.
     pub(crate) fn under_way(&self) -> Option<&'static str> {
         self.state().amid
     }
@@ -174,16 +179,16 @@ impl CommitLedger {
         self.state().reference.newest()
     }
 
-    /// Returns whether a read of `key` may return `value`.
+    /// Returns whether a read of `key` may return `value` according to the reference model.
     #[must_use]
     pub fn reads(&self, key: &[u8], value: Option<&[u8]>) -> bool {
         self.state().reference.reads(key, value)
     }
 
-    /// Checks the result of a read of `key` against the reference.
+    /// Compares the result of a read of `key` with the reference model.
     ///
     /// # Errors
-    /// If the result is wrong.
+    /// Returns an error if the result is not allowed.
     pub fn expect(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoryError> {
         if self.reads(key, value) {
             return Ok(());
@@ -191,8 +196,8 @@ impl CommitLedger {
         Err(StoryError::wrong(format!("a read of {}", key.escape_ascii())))
     }
 
-    /// Notes the outcome of commit `number`: it holds, it was refused without a change, or it is in
-    /// doubt.
+    /// Records the outcome of commit `number` from the system's result: it succeeded, it was
+    /// rejected without any change, or it is in doubt.
     ///
     /// # Errors
     /// The error in `answer`.
@@ -210,12 +215,13 @@ impl CommitLedger {
         answer
     }
 
-    /// Calls `look` with the reference.
+    /// Calls `look` with the reference model and returns its result.
     pub fn with<R>(&self, look: impl FnOnce(&ReferenceModel) -> R) -> R {
         look(&self.state().reference)
     }
 
-    /// Removes a withdrawn commit, after every crash before its refusal was judged.
+    /// Removes a withdrawn commit from the record. Called after all crashes before its rejection
+    /// have been judged.
     pub(crate) fn settle(&self) {
         let mut state = self.state();
         if let Some(number) = state.withdrawn.take() {
@@ -224,23 +230,23 @@ impl CommitLedger {
     }
 }
 
-/// The kind of an error.
+/// The kind of an error of the system under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StoryErrorKind {
-    /// The disk is full; nothing was changed.
+    /// The disk is full, and nothing was changed.
     Full,
-    /// A device failed that the system needs to acknowledge writes.
+    /// A device has failed, and the system cannot acknowledge writes without it.
     Device,
-    /// A device failed without which the system continues to acknowledge writes.
+    /// A device has failed, but the system can still acknowledge writes without it.
     Part,
-    /// Refused because of an earlier failure, until the store is reopened.
+    /// The operation was rejected because of an earlier failure. The store must be reopened first.
     Poisoned,
-    /// The system detected that data on disk is damaged.
+    /// The system has detected that data on disk is damaged.
     Damaged,
-    /// The directory contains no store.
+    /// The directory does not contain a store.
     NotAStore,
-    /// A wrong result that the system did not detect, or a violated rule: always a bug of the
-    /// system.
+    /// The system has returned a wrong result without detecting it, or has violated a rule. This is
+    /// always a bug of the system.
     Wrong,
 }
 
@@ -253,7 +259,7 @@ pub struct StoryError {
 }
 
 impl StoryError {
-    /// Creates an error of a kind.
+    /// Creates an error of the kind `cause`.
     pub fn new(cause: StoryErrorKind, text: impl fmt::Display) -> StoryError {
         StoryError {
             cause,
@@ -261,8 +267,8 @@ impl StoryError {
         }
     }
 
-    /// Converts an error by its kind. A refusal counts as a bug, because a story requests only
-    /// valid operations.
+    /// Creates an error from the kind of a store's error. A rejected operation is treated as a bug
+    /// of the system, because a story only executes valid operations.
     pub fn of(kind: ErrorKind, text: impl fmt::Display) -> StoryError {
         let cause = match kind {
             ErrorKind::Full => StoryErrorKind::Full,
@@ -275,7 +281,7 @@ impl StoryError {
         StoryError::new(cause, text)
     }
 
-    /// Creates the error for a wrong result.
+    /// Creates an error that reports a wrong result.
     pub fn wrong(text: impl fmt::Display) -> StoryError {
         StoryError::new(StoryErrorKind::Wrong, text)
     }

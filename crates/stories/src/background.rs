@@ -1,5 +1,5 @@
-//! Background work: flushes, maintenance, checkpoints, reclaim. Each runs in slices and may be
-//! interrupted at any slice.
+//! Background work of the small database: flushes, maintenance, checkpoints and reclaiming of
+//! space. Each kind of work is executed in slices and can be interrupted after any slice.
 
 use crate::database::{KeyValuePairs, SealedMemtable, SlowReader, StoryDatabase};
 use crate::flaw::CallerFlaw;
@@ -16,25 +16,26 @@ use alluvium_storage::Result;
 use alluvium_storage::extents::{AllocationClass, ReclaimLimit};
 use std::sync::Arc;
 
-/// Limits of one slice of reclaiming.
+/// Limits of the work in one slice of reclaiming space.
 const RECLAIM: ReclaimLimit = ReclaimLimit {
     extents: 64,
     operations: 2,
 };
-/// Maximum number of steps in a rest period.
+/// Maximum number of maintenance steps that [`StoryDatabase::rest`] executes.
 const QUIET: usize = 40;
-/// Records per slice when the caller waits for completion.
+/// Number of records per slice if the caller waits until the work is complete.
 const ALL: usize = 100_000;
 
 impl<S: StructureSubject> StoryDatabase<S> {
-    /// Tells the ledger the current activity of the store, within an action or between two.
+    /// Reports to the ledger which activity the store is executing. `None` means that no activity
+    /// is in progress except possibly maintenance between two slices.
     pub(crate) fn enter(&self, world: &StoryEnvironment, what: Option<&'static str>) {
         let is_maintaining = self.steps.iter().any(Option::is_some);
         let between = is_maintaining.then_some("crash between slices of maintenance");
         world.ledger.set_activity(what.or(between));
     }
 
-    /// Seals the memtable if it is full.
+    /// Seals the memtable if it has reached its size limit.
     pub(crate) fn seal_full(&mut self, world: &StoryEnvironment) -> Result<()> {
         if self.filled < self.subject.layout().memtable_bytes {
             return Ok(());
@@ -42,7 +43,8 @@ impl<S: StructureSubject> StoryDatabase<S> {
         self.seal(world)
     }
 
-    /// Seals the memtable. The previously sealed one is flushed first.
+    /// Seals the memtable. If the previously sealed memtable has not been flushed completely, its
+    /// flush is finished first.
     pub(crate) fn seal(&mut self, world: &StoryEnvironment) -> Result<()> {
         if self.flaw == CallerFlaw::DropsTheMemtable {
             self.sealed = None;
@@ -70,14 +72,14 @@ impl<S: StructureSubject> StoryDatabase<S> {
         Ok(())
     }
 
-    /// Lets maintenance merge versions that neither the snapshot nor a later reader can
+    /// Allows maintenance to merge versions that neither the open snapshot nor a future reader can
     /// distinguish.
     fn raise_horizon(&self) {
         let snapshot = self.snapshot.as_ref().map(|snapshot| snapshot.at);
         self.home.horizon.raise_past(snapshot, self.last());
     }
 
-    /// Runs a slice of the flush of the sealed memtable.
+    /// Executes one slice of flushing the sealed memtable.
     fn poll_incorporation(&mut self, records: usize, world: &StoryEnvironment) -> Result<()> {
         self.raise_horizon();
         self.enter(world, Some("crash in an incorporation"));
@@ -101,8 +103,8 @@ impl<S: StructureSubject> StoryDatabase<S> {
             StepProgress::Done => incorporation.publish().map(|()| true),
         });
         match result {
-            // The stack lists the memtable until the next one is sealed: readers see that the
-            // structure already contains it.
+            // The stack contains the flushed memtable until the next one is sealed. Readers detect
+            // that the structure already contains its records.
             Ok(true) => {
                 self.sealed = None;
                 world.coverage.hit("incorporation");
@@ -116,7 +118,7 @@ impl<S: StructureSubject> StoryDatabase<S> {
         Ok(())
     }
 
-    /// Runs a slice of one of the two maintenance steps.
+    /// Executes one slice of one of the two concurrent maintenance steps.
     fn poll_step(&mut self, which: usize, records: usize, world: &StoryEnvironment) -> Result<()> {
         self.raise_horizon();
         self.enter(world, Some("crash in maintenance"));
@@ -148,8 +150,8 @@ impl<S: StructureSubject> StoryDatabase<S> {
         Ok(())
     }
 
-    /// Makes a generation durable. If `sealing`, it contains every commit, and `covered` is the
-    /// number of the newest.
+    /// Makes a generation of the store durable. If `sealing` is true, the generation contains every
+    /// commit, and `covered` is the number of the newest commit in the ledger.
     pub(crate) fn checkpoint(
         &mut self,
         sealing: bool,
@@ -228,13 +230,13 @@ impl<S: StructureSubject> StoryDatabase<S> {
         Ok(is_asked)
     }
 
-    /// Runs all due maintenance, and maintenance that the structure considers worthwhile, for a
-    /// bounded number of steps.
+    /// Executes all maintenance that is due, and then maintenance that the structure considers
+    /// worthwhile. The number of steps is limited.
     fn rest(&mut self, world: &StoryEnvironment) -> Result<()> {
         for turn in 0..QUIET {
             self.poll_step(turn % 2, ALL, world)?;
             if self.steps.iter().all(Option::is_none) && !self.request_maintenance(world)? {
-                // Nothing is due, except work that a step may detect when it begins.
+                // No maintenance is due, except work that a step may detect only when it begins.
                 self.poll_step(0, ALL, world)?;
             }
         }
@@ -251,8 +253,8 @@ impl<S: StructureSubject> StoryDatabase<S> {
         Ok(())
     }
 
-    /// Begins or ends a read of the present state. At its end, the state must be unchanged, both
-    /// for the scan that was kept open and for a new one.
+    /// Opens a snapshot of the current state, or closes the open one. Before closing, checks that
+    /// the snapshot is unchanged, both with the scan that was kept open and with a new scan.
     fn toggle_snapshot(&mut self, world: &StoryEnvironment) -> std::result::Result<(), StoryError> {
         let everything = KeyRange::everything();
         if self.snapshot.is_none() {
@@ -283,7 +285,7 @@ impl<S: StructureSubject> StoryDatabase<S> {
         ))
     }
 
-    /// Reads some more records of a snapshot.
+    /// Reads up to `records` further records from the snapshot's open scan.
     fn read_on(&mut self, records: usize) -> std::result::Result<(), StoryError> {
         let Some(snapshot) = &mut self.snapshot else {
             return Ok(());
@@ -297,7 +299,8 @@ impl<S: StructureSubject> StoryDatabase<S> {
         Ok(())
     }
 
-    /// Counts the structure's work in an action, and tells the ledger what is still in progress.
+    /// Adds the work that the structure did during an action to the coverage counters, and reports
+    /// to the ledger which activity is still in progress.
     pub(crate) fn count(&mut self, world: &StoryEnvironment) {
         self.enter(world, None);
         let figures = self.subject.figures(&self.dictionary);
@@ -318,8 +321,8 @@ impl<S: StructureSubject> StoryDatabase<S> {
         self.count_space(world);
     }
 
-    /// Counts allocated space. Once the total exceeds the largest size of the files, some space was
-    /// reused.
+    /// Adds up the space that was allocated. If the total exceeds the largest size that the files
+    /// have had, some space must have been reused.
     fn count_space(&mut self, world: &StoryEnvironment) {
         let usage = self.store().usage().0.total();
         let taken = usage.live_extent_bytes + usage.provisional_bytes + usage.dead_bytes;

@@ -1,12 +1,13 @@
-//! Length of the runs of a structure's stories.
+//! The lengths of the simulation runs of a structure's stories.
 
 use alluvium_sim::RunSettings;
 use alluvium_sim::harness::{CrashTests, FaultTests};
 
-/// Returns crash tests that judge `points` images. Runs are long and have few crash points, because
-/// a structure has several levels only after some hundred steps.
+/// Returns crash tests that judge `points` crash images. Each run is long and has few crash points,
+/// because a structure has several levels only after some hundred steps.
 ///
-/// `command` is the command of the test, for replay lines.
+/// `command` is the command that runs the test. It is printed with a failure, so that the failure
+/// can be replayed.
 #[must_use]
 pub fn crashes(command: &'static str, points: u64, must_meet: &'static [&'static str]) -> CrashTests {
     CrashTests {
@@ -25,7 +26,8 @@ pub fn crashes(command: &'static str, points: u64, must_meet: &'static [&'static
     }
 }
 
-/// Returns tests on failing devices, in which one in `every` calls of each kind fails, one per run.
+/// Returns fault tests. In each run a single device call fails; of the calls of each kind, one in
+/// `every` is tried.
 #[must_use]
 pub fn faults(command: &'static str, every: u64) -> FaultTests {
     FaultTests {

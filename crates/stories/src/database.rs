@@ -1,8 +1,9 @@
-//! A small database: a log, memtables, and the structure below them.
+//! A small database under test. It consists of a log, memtables, and the structure below them.
 //!
-//! A commit is one log record, with a sequence number for each of its writes; its writes are then
-//! applied to the memtable. The memtable is sealed when it is full and flushed to the structure in
-//! slices. Readers search it until the flush has ended.
+//! Each commit is a single log record, which contains one sequence number for each of its writes.
+//! After logging, the writes are applied to the memtable. A full memtable is sealed and then
+//! flushed to the structure in slices. Readers search the sealed memtable until its flush has
+//! ended.
 
 use crate::flaw::CallerFlaw;
 use crate::format::{decode, encode};
@@ -28,8 +29,8 @@ use alluvium_storage::{Result, TierDirectories, log};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Capacity of a memtable in bytes: far more than the size at which it is sealed, because a
-/// replayed log goes into a single memtable.
+/// Capacity of a memtable in bytes. It is much larger than the size at which a memtable is sealed,
+/// because all records of a replayed log are inserted into a single memtable.
 const MEMTABLE_BYTES: usize = 1 << 20;
 
 pub(crate) struct SealedMemtable {
@@ -39,7 +40,7 @@ pub(crate) struct SealedMemtable {
     pub(crate) incorporation: Option<Box<dyn MemtableIncorporation>>,
 }
 
-/// A slow reader's state, and its contents when it was taken.
+/// A reader with an open snapshot, and the contents of the store when the snapshot was taken.
 pub(crate) struct SlowReader {
     pub(crate) at: SequenceNumber,
     pub(crate) pairs: KeyValuePairs,
@@ -49,19 +50,19 @@ pub(crate) struct SlowReader {
 
 pub(crate) type KeyValuePairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Space allocated since the store was opened.
+/// The space that was allocated since the store was opened.
 #[derive(Debug, Default)]
 pub(crate) struct AllocatedSpace {
-    /// Bytes in extents that were not free at the last count.
+    /// Bytes in extents that were allocated when the space was last counted.
     pub(crate) taken: u64,
-    /// Lower bound of all bytes ever allocated.
+    /// Lower bound of the total number of bytes that have ever been allocated.
     pub(crate) ever: u64,
-    /// Largest size of the files so far.
+    /// The largest total size of the files so far, in bytes.
     pub(crate) file: u64,
 }
 
-/// An open database. The order of the fields is the order of their destruction: running work before
-/// the structure, and the structure before the store.
+/// An open database. The fields are ordered such that work in progress is dropped before the
+/// structure, and the structure before the store.
 pub struct StoryDatabase<S: StructureSubject> {
     pub(crate) steps: [Option<Box<dyn MaintenanceStep>>; 2],
     pub(crate) sealed: Option<SealedMemtable>,
@@ -72,22 +73,22 @@ pub struct StoryDatabase<S: StructureSubject> {
     pub(crate) home: StructureContext,
     pub(crate) subject: S,
     pub(crate) flaw: CallerFlaw,
-    /// Whether an ingest was attached that is in no durable generation.
+    /// Whether an ingest was attached that no durable generation contains yet.
     pub(crate) is_unlogged: bool,
     pub(crate) memtable: Arc<Memtable>,
-    /// The memtable contains the commits above this sequence number.
+    /// The memtable contains the commits with sequence numbers greater than this one.
     pub(crate) base: SequenceNumber,
     pub(crate) stack: Arc<MemtableStack>,
-    /// Bytes of keys and values in the memtable.
+    /// Total size of the keys and values in the memtable, in bytes.
     pub(crate) filled: u64,
-    /// The sequence number of the next write.
+    /// The sequence number that the next write will get.
     pub(crate) next: SequenceNumber,
-    /// The last sequence number of each commit since the store was opened, and its number in the
-    /// ledger.
+    /// The last sequence number of each commit since the store was opened, and the number of the
+    /// commit in the ledger.
     pub(crate) commits: Vec<(SequenceNumber, usize)>,
-    /// The structure's counters at the last count.
+    /// The values of the structure's counters when they were last added to the coverage.
     pub(crate) figures: Vec<(&'static str, u64)>,
-    /// Whether a maintenance step has ended since then.
+    /// Whether a maintenance step has ended since the counters were last added to the coverage.
     pub(crate) has_maintained: bool,
     pub(crate) space: AllocatedSpace,
 }
@@ -137,7 +138,8 @@ impl<S: StructureSubject> StoryDatabase<S> {
         ))
     }
 
-    /// Opens the store, replays the log above the cut, and opens the structure.
+    /// Opens the store and the structure, and replays the log records with sequence numbers above
+    /// the structure's cut.
     pub(crate) fn open(
         story: &StructureStory<S>,
         directories: TierDirectories,
@@ -224,17 +226,17 @@ impl<S: StructureSubject> StoryDatabase<S> {
         &self.home.store
     }
 
-    /// Returns the last committed sequence number.
+    /// Returns the sequence number of the last committed write.
     pub(crate) fn last(&self) -> SequenceNumber {
         self.next - 1
     }
 
-    /// Returns the maintenance steps in progress.
+    /// Returns the maintenance steps that are in progress.
     pub(crate) fn under_way(&self) -> Vec<&dyn MaintenanceStep> {
         self.steps.iter().flatten().map(|step| &**step).collect()
     }
 
-    /// Appends a commit to the log, then applies it to the memtable.
+    /// Appends a commit to the log and then applies its writes to the memtable.
     pub(crate) fn commit(&mut self, ops: &[WriteOp], durability: PromisedDurability) -> Result<()> {
         let durability = match self.flaw {
             CallerFlaw::AcknowledgesEarly if durability == PromisedDurability::Disk => {
@@ -251,7 +253,7 @@ impl<S: StructureSubject> StoryDatabase<S> {
         Ok(())
     }
 
-    /// Appends a record of `count` sequence numbers to the log.
+    /// Appends a record to the log, which is assigned `count` consecutive sequence numbers.
     pub(crate) fn append(&self, count: u32, payload: &[u8], durability: PromisedDurability) -> Result<()> {
         let store = self.store();
         store.health()?;
@@ -261,7 +263,7 @@ impl<S: StructureSubject> StoryDatabase<S> {
         store.poison_on_error(result).map(drop)
     }
 
-    /// Publishes the list of memtables to readers.
+    /// Makes the current list of memtables visible to readers.
     pub(crate) fn publish_memtables(&self) {
         let sealed = self.sealed.iter().map(|sealed| (&sealed.memtable, sealed.base));
         self.stack
@@ -272,7 +274,7 @@ impl<S: StructureSubject> StoryDatabase<S> {
         self.subject.get(&self.dictionary, &self.stack, key)
     }
 
-    /// Begins a scan of a range for a reader at `at`.
+    /// Starts a scan of a range. The scan returns the state at the sequence number `at`.
     pub(crate) fn scan(
         &self,
         range: &KeyRange,
@@ -284,7 +286,8 @@ impl<S: StructureSubject> StoryDatabase<S> {
         self.subject.walk(&self.dictionary, stack, range, direction, at)
     }
 
-    /// Returns all pairs of a range, by one scan. Returns a message if they are out of order.
+    /// Returns all key-value pairs of a range, as read by one scan. Returns an error message if
+    /// they are out of order.
     pub(crate) fn walk(
         &self,
         range: &KeyRange,
@@ -308,8 +311,8 @@ impl<S: StructureSubject> StoryDatabase<S> {
         Ok(Ok(pairs))
     }
 
-    /// Returns all pairs of a range, by a scan in each direction. Returns a message if the results
-    /// differ or are out of order.
+    /// Returns all key-value pairs of a range, as read by one scan in each direction. Returns an
+    /// error message if the results differ or are out of order.
     pub(crate) fn walk_each_way(
         &self,
         range: &KeyRange,

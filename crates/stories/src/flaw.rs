@@ -1,28 +1,32 @@
-//! Mistakes of a structure's caller. The simulator must find each of them.
+//! Deliberate mistakes in the code that calls a structure. The simulator must find each of them.
 
-/// A mistake of a structure's caller.
+/// A deliberate mistake in the code that calls a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallerFlaw {
     /// The caller makes no mistake.
     Right,
-    /// Space that maintenance freed is reused before the generation without it is durable.
+    /// Space that maintenance has freed is reused too early: before a generation that no longer
+    /// refers to it is durable.
     ReusesEarly,
-    /// The log is released before the generation that contains its records is durable.
+    /// A part of the log is released before the generation that contains its records is durable.
     ReleasesTheLogFirst,
-    /// A memtable's cut is one too high.
+    /// The cut that is passed with a flushed memtable is too high by one.
     CutsTooHigh,
-    /// A memtable's cut is one too low: after a replay, a merge counts twice.
+    /// The cut that is passed with a flushed memtable is too low by one. After a replay of the log,
+    /// a merge is therefore applied twice.
     CutsTooLow,
-    /// A sealed memtable is dropped before its flush has ended, when the next one is sealed.
+    /// When a memtable is sealed, the previously sealed one is dropped even if its flush has not
+    /// ended.
     DropsTheMemtable,
     /// Deletes are not replayed.
     ForgetsDeletes,
-    /// Range deletes are not replayed.
+    /// The replay of the log skips range deletes.
     ForgetsRangeDeletes,
-    /// The first record after the cut is not replayed.
+    /// The replay of the log skips the first record after the cut.
     ReplaysOneLess,
-    /// No checkpoint follows an ingest, although the log does not have its records.
+    /// No checkpoint follows an ingest, although the log does not contain its records.
     LeavesIngestsToTheLog,
-    /// Commits at `Disk` are acknowledged when they have reached `Process`.
+    /// Commits with durability `Disk` are acknowledged when they have only reached the durability
+    /// `Process`.
     AcknowledgesEarly,
 }

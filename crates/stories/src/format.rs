@@ -1,4 +1,4 @@
-//! Encoding of a commit as a log record.
+//! The encoding of a commit as a log record.
 //!
 //! ```text
 //! record of the log, all integers little-endian:
@@ -7,7 +7,7 @@
 //!      4     …  each: kind (1), length of the key (2), length of the operand (4), key, operand
 //! ```
 //!
-//! The operand of a range delete is the end of its range.
+//! The operand of a range delete is the end of the deleted range.
 
 use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_sim::ops::WriteOp;

@@ -1,5 +1,6 @@
-//! Ingests: records are written outside the log and memtables, and attached to the structure as one
-//! commit. A checkpoint makes them durable at once, because they are not in the log.
+//! Ingests. Their records bypass the log and the memtables, and are attached to the structure as a
+//! single commit. A checkpoint follows immediately to make them durable, because the log does not
+//! contain them.
 
 use crate::database::StoryDatabase;
 use crate::flaw::CallerFlaw;
@@ -12,16 +13,16 @@ use alluvium_sim::generate::value;
 use alluvium_sim::{ModelWrite, PromisedDurability, StoryEnvironment, StoryError};
 use alluvium_storage::Result;
 
-/// A running ingest and its records.
+/// An ingest in progress, and the records that it has written so far.
 pub(crate) struct UnattachedIngest {
     ingest: Box<dyn BulkIngest>,
     taken: Vec<ModelWrite>,
-    /// The number of its last key.
+    /// The number of the last key that was ingested.
     last: u32,
 }
 
 impl<S: StructureSubject> StoryDatabase<S> {
-    /// Runs a slice of an ingest: adds records, or attaches or drops it.
+    /// Executes one slice of an ingest: adds records to it, attaches it, or abandons it.
     pub(crate) fn load_more(
         &mut self,
         choice: u32,
@@ -69,8 +70,8 @@ impl<S: StructureSubject> StoryDatabase<S> {
         Ok(())
     }
 
-    /// Attaches an ingest. All earlier commits are flushed to the structure first, and a checkpoint
-    /// follows. An empty log record reserves its sequence number.
+    /// Attaches an ingest to the structure. All earlier commits are flushed to the structure first,
+    /// and a checkpoint follows. An empty log record reserves the sequence number of the ingest.
     fn attach(
         &mut self,
         load: UnattachedIngest,
@@ -110,8 +111,8 @@ impl<S: StructureSubject> StoryDatabase<S> {
         ingest.attach(self.last())
     }
 
-    /// Makes a generation durable if an ingest was attached that is in none. No further log record
-    /// may be written before.
+    /// Makes a generation durable if an attached ingest is not yet contained in one. This must be
+    /// done before the next log record is written.
     pub(crate) fn log_again(&mut self, covered: usize, world: &StoryEnvironment) -> Result<()> {
         if self.is_unlogged {
             self.checkpoint(true, covered, world)?;

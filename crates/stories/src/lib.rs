@@ -1,16 +1,17 @@
-//! The crash story that every structure shares: a small database over the dictionary contract.
+//! The crash story that all structures share. It runs a small database that accesses the structure
+//! through the dictionary interface.
 //!
 //! *Scope*: the contract in `alluvium_dictionary`, how a store logs commits and seals memtables,
 //! and the mistakes that a caller of a structure could make.
 //!
 //! *Must not depend on*: any structure. A structure's test implements [`StructureSubject`].
 //!
-//! This is a separate crate, not part of `sim`: `storage` is tested with `sim`, so `sim` cannot
-//! depend on `dictionary`, which uses `storage`.
+//! This is a separate crate rather than a part of `sim`, because the dependencies would otherwise
+//! be cyclic: `storage` is tested with `sim`, and `dictionary` uses `storage`.
 //!
 //! Invariants:
 //!
-//! - **Z1** A story is deterministic: the same seed gives the same run.
+//! - **Z1** A story is deterministic: runs with equal seeds are equal.
 
 mod background;
 mod campaigns;

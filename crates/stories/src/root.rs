@@ -1,21 +1,22 @@
-//! The root of the structure: in the superblock if it fits, otherwise in separate nodes.
+//! Storage of the structure's root. It is stored in the superblock if it fits, and in separate
+//! nodes otherwise.
 
 use alluvium_dictionary::blob::{Blob, BlobRoot};
 use alluvium_storage::store::Store;
 use alluvium_storage::superblock::MAX_PAYLOAD;
 use alluvium_storage::{DiskLocation, OnDiskObject, Result};
 
-/// The root of the durable generation.
+/// The root of the structure in the durable generation.
 #[derive(Debug, Default)]
 pub(crate) struct RootKeeper {
-    /// The nodes of the newest root, if it is too long for the superblock.
+    /// The nodes that store the newest root, if it is too long for the superblock.
     pub(crate) apart: Option<Blob>,
-    /// The root of the durable generation, if it has one.
+    /// The root in the durable generation, or `None` before the first checkpoint.
     pub(crate) durable: Option<Vec<u8>>,
 }
 
 impl RootKeeper {
-    /// Reads the root of a store's durable generation. A store has none before the first
+    /// Reads the root from the durable generation of a store. A store has no root before its first
     /// checkpoint.
     pub(crate) fn open(store: &Store) -> Result<RootKeeper> {
         let payload = store.superblock().payload;
@@ -36,8 +37,8 @@ impl RootKeeper {
         })
     }
 
-    /// Returns the superblock payload that names `root`. Writes the nodes that it needs, and
-    /// releases those of the previous root.
+    /// Returns the superblock payload that refers to `root`. If the root is too long, it is written
+    /// to nodes first. The nodes of the previous root are released.
     pub(crate) fn keep(&mut self, store: &Store, root: &[u8]) -> Result<Vec<u8>> {
         let mut payload = BlobRoot::Here(root).encode();
         let mut apart = None;

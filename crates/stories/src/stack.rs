@@ -1,4 +1,4 @@
-//! The memtables above a structure, as a store manages them.
+//! The list of memtables above a structure, managed as a real store does.
 
 use alluvium_base::SequenceNumber;
 use alluvium_dictionary::contract::{LookupReader as _, PointLookup};
@@ -16,8 +16,8 @@ use std::sync::Arc;
 pub struct MemtableStack(Mutex<MemtableList>);
 
 impl MemtableStack {
-    /// Replaces the list. The memtables are listed newest first, each with its base: it contains
-    /// only commits above the base.
+    /// Replaces the list. The memtables are given from the newest to the oldest. Each is given with
+    /// its base, and contains only commits with sequence numbers above the base.
     pub fn set<'m>(&self, memtables: impl IntoIterator<Item = (&'m Arc<Memtable>, SequenceNumber)>) {
         let entry = |(memtable, base): (&Arc<Memtable>, _)| MemtableEntry {
             memtable: Arc::clone(memtable),
@@ -26,7 +26,7 @@ impl MemtableStack {
         *self.0.lock() = Arc::new(memtables.into_iter().map(entry).collect());
     }
 
-    /// Looks up keys in the memtables and the structure.
+    /// Looks up keys, first in the memtables and then in the structure.
     ///
     /// # Errors
     /// I/O errors; damage.

@@ -1,29 +1,31 @@
-//! The steps of a run, drawn from a seed: operations of users and of the background.
+//! The steps of a simulation run, generated from a seed: operations of users and of background
+//! workers.
 
 use alluvium_sim::generate::{ActionMix, WorkloadAction as Plain, value};
 use alluvium_sim::ops::WriteOp;
 use alluvium_sim::{ModelWrite, PromisedDurability, RunStep};
 use fastrand::Rng;
 
-/// An operation of a user or of the background.
+/// An operation that a user or a background worker performs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoryAction {
     /// Commits several writes atomically.
     Commit {
         ops: Vec<WriteOp>,
-        /// The durability at which the commit is acknowledged.
+        /// The durability that the commit must have when it is acknowledged.
         durability: PromisedDurability,
     },
-    /// Makes all commits so far durable.
+    /// Makes all commits so far durable with a sync.
     Sync,
-    /// Makes a durable generation that contains every commit.
+    /// Makes a generation durable that contains every commit so far.
     Checkpoint,
-    /// Runs a slice of background work; the number selects the kind.
+    /// Executes a slice of background work. The number selects the kind of work.
     Background(u32),
     Get(Vec<u8>),
 }
 
-/// A mix with many writes and much background work: rare situations occur in deep levels.
+/// Returns a mix with many writes and much background work, so that the structure becomes deep
+/// enough for rare situations.
 fn mix() -> ActionMix {
     ActionMix {
         put: 16,
@@ -42,7 +44,8 @@ fn mix() -> ActionMix {
     }
 }
 
-/// Converts the steps of a mix to those of the story. `commit` receives the index of the step.
+/// Converts generated steps to steps of this story. `commit` creates the commit for the step with a
+/// given index.
 fn convert(
     plain: Vec<RunStep<Plain>>,
     mut commit: impl FnMut(usize, Vec<ModelWrite>) -> Vec<WriteOp>,
@@ -73,8 +76,8 @@ fn convert(
     steps
 }
 
-/// Draws a run with scattered keys. Some puts of the mix become merges, and some deletes become
-/// range deletes.
+/// Generates a run whose commits write keys from all over the key space. Some of the generated puts
+/// are replaced by merges, and some of the deletes by range deletes.
 ///
 /// ```
 /// use alluvium_stories::steps::scattered;
@@ -110,20 +113,20 @@ pub fn scattered(seed: u64, count: usize) -> Vec<RunStep<StoryAction>> {
     convert(mix().steps(seed, count), commit, |key| key)
 }
 
-/// Number of stretches of the key space, which are written in turn.
+/// Number of key ranges to which the commits of a run write in turn.
 const STRETCHES: u64 = 8;
-/// Number of keys of a stretch.
+/// Number of keys in each key range.
 const KEYS: u32 = 400;
-/// Number of commits to a stretch before the next one's turn.
+/// Number of commits that write to one key range before the next range follows.
 const TURN: usize = 6;
 
-/// Returns a key of a stretch.
+/// Returns key `number` of the key range `stretch`.
 fn key_of(stretch: u64, number: u32) -> Vec<u8> {
     format!("{stretch:02}/{number:06}").into_bytes()
 }
 
-/// Draws a run whose commits write neighbouring keys, so that merges can reuse leaves without
-/// reading them. It occasionally contains a range delete or a merge.
+/// Generates a run whose commits write neighbouring keys, so that merges can reuse leaves without
+/// reading them. Range deletes and merges occur rarely.
 #[must_use]
 pub fn neighbours(seed: u64, count: usize) -> Vec<RunStep<StoryAction>> {
     let mix = ActionMix {
@@ -138,7 +141,7 @@ pub fn neighbours(seed: u64, count: usize) -> Vec<RunStep<StoryAction>> {
         ..mix()
     };
     let random = std::cell::RefCell::new(Rng::with_seed(!seed));
-    // One run in four contains many merges; leaves with operands are never reused.
+    // One in four runs contains many merges. A leaf that contains merge operands is never reused.
     let merges = if seed.is_multiple_of(4) { 12 } else { 400 };
     let (mut commits, mut cursor) = (0, 0);
     let commit = |index: usize, writes: Vec<ModelWrite>| {
@@ -163,7 +166,8 @@ pub fn neighbours(seed: u64, count: usize) -> Vec<RunStep<StoryAction>> {
                     value: value(seed ^ (index as u64) << 20, &key, old.len().max(9)),
                     key,
                 },
-                // Deletes of keys that were written before, and of ranges with such keys.
+                // Some writes delete keys that were written before, or ranges that contain such
+                // keys.
                 None if draw < 8 => {
                     let from = random.u32(..KEYS);
                     WriteOp::DeleteRange {

@@ -1,4 +1,4 @@
-//! The story that the simulator runs.
+//! The story of a structure, as the simulator runs it.
 
 use crate::database::StoryDatabase;
 use crate::flaw::CallerFlaw;
@@ -18,22 +18,23 @@ use alluvium_storage::store::StoreOptions;
 use alluvium_storage::{Error, TierDirectories, log};
 use std::sync::Arc;
 
-/// One in this many openings checks everything; the others check only the trunk.
+/// One in this many openings is followed by a check of all data. The other openings check only the
+/// upper levels (the trunk).
 const EVERYTHING: u64 = 4;
 
-/// A structure in a small database, under the crash driver.
+/// A crash story that runs a structure in a small database.
 #[derive(Clone, Copy, Debug)]
 pub struct StructureStory<S> {
-    /// Name of the story, for replay lines.
+    /// The name of the story in the description of a failure.
     pub name: &'static str,
     pub subject: S,
-    /// The planted mistake of the database.
+    /// The deliberate mistake that the database makes.
     pub flaw: CallerFlaw,
-    /// Number of tiers: 1 or 2.
+    /// Number of tiers of the store: 1 or 2.
     pub tiers: u8,
 }
 
-/// Converts an error of the store to one of the simulator.
+/// Converts an error of the store to an error of the simulator.
 #[must_use]
 pub fn to_story_error(error: Error) -> StoryError {
     if error.failing_tier().is_some() {
@@ -43,7 +44,7 @@ pub fn to_story_error(error: Error) -> StoryError {
 }
 
 impl<S: StructureSubject> StructureStory<S> {
-    /// Creates a story on one tier, without a planted mistake.
+    /// Creates a story on a single tier, whose database makes no deliberate mistake.
     pub fn new(name: &'static str, subject: S) -> StructureStory<S> {
         StructureStory {
             name,
@@ -53,7 +54,7 @@ impl<S: StructureSubject> StructureStory<S> {
         }
     }
 
-    /// Returns the story with a planted mistake.
+    /// Returns the story with a database that makes a deliberate mistake.
     #[must_use]
     pub fn with_flaw(self, flaw: CallerFlaw) -> StructureStory<S> {
         StructureStory { flaw, ..self }
@@ -88,8 +89,9 @@ impl<S: StructureSubject> StructureStory<S> {
                 stored_bytes: 0,
                 segment_bytes: 8 << 10,
                 reserve_bytes: 16 << 10,
-                // A single lane, so that the death of the process leaves a prefix of the commits:
-                // the effect of a merge or a range delete depends on earlier commits.
+                // The log has a single lane, so that the death of the process leaves a prefix of
+                // the commits. This is required because the effect of a merge or a range delete
+                // depends on earlier commits.
                 lanes: 1,
                 access: layout.access,
                 identity: 7,
@@ -98,7 +100,8 @@ impl<S: StructureSubject> StructureStory<S> {
         }
     }
 
-    /// Returns the directories of the tiers. Two tiers are parts of the one directory that crashes.
+    /// Returns the directories of the tiers. If there are two tiers, they are parts of the single
+    /// directory that crashes.
     fn directories(&self, world: &StoryEnvironment) -> TierDirectories {
         match self.tiers {
             1 => Arc::clone(&world.directory).into(),
@@ -108,7 +111,7 @@ impl<S: StructureSubject> StructureStory<S> {
     }
 }
 
-/// Returns the effect of a commit's writes, for the ledger.
+/// Returns the effect of a commit's writes, in the form that the ledger records.
 fn expect<S: StructureSubject>(
     database: &StoryDatabase<S>,
     ops: &[WriteOp],
@@ -137,7 +140,7 @@ fn commit<S: StructureSubject>(
     let number = ledger.begin(&writes);
     let mut result = database.commit(ops, durability);
     if result.as_ref().is_err_and(Error::is_full) {
-        // A checkpoint frees log. It contains everything except this commit.
+        // A checkpoint frees space in the log. It contains all commits except the current one.
         world.coverage.hit("log full");
         result = database
             .checkpoint(true, number - 1, world)
@@ -206,8 +209,8 @@ impl<S: StructureSubject> Story for StructureStory<S> {
     }
 
     fn contents(&self, database: &mut StoryDatabase<S>) -> Result<StoreContents, StoryError> {
-        // Alternate the direction instead of using all: a scan is most of the cost of judging an
-        // image.
+        // The direction alternates between calls. Scanning in all directions each time would be too
+        // slow, because scans are most of the cost of judging a crash image.
         let directions = self.subject.directions();
         let direction = directions[database.next as usize % directions.len()];
         let pairs = database.walk(&KeyRange::everything(), direction, database.last());

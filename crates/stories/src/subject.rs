@@ -1,4 +1,4 @@
-//! The interface that a structure's test implements.
+//! The interface that the test of a structure must implement.
 
 use crate::stack::MemtableStack;
 use crate::steps::{StoryAction, scattered};
@@ -17,14 +17,14 @@ use alluvium_storage::{Result, extents::AllocationClass};
 use std::fmt;
 use std::sync::Arc;
 
-/// Layout of a story's store.
+/// The layout of the store that a story creates.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreLayout {
-    /// How the log is written.
+    /// How segments of the log are written.
     pub access: SegmentAccess,
-    /// Bytes of keys and values at which a memtable is sealed.
+    /// Total size of keys and values at which a memtable is sealed, in bytes.
     pub memtable_bytes: u64,
-    /// Planned bytes of data on the first of several tiers.
+    /// Planned number of bytes of data on the first tier, if the store has several tiers.
     pub planned_bytes: Option<u64>,
 }
 
@@ -38,23 +38,24 @@ impl Default for StoreLayout {
     }
 }
 
-/// A structure under test: its creation and opening, and its specific features.
+/// A structure under test. The implementation creates and opens it and describes its specific
+/// features.
 pub trait StructureSubject: Clone + fmt::Debug + Send + Sync + 'static {
     type Dictionary: PointLookup;
 
     /// Creates an empty structure.
     ///
     /// # Errors
-    /// A full disk; I/O errors.
+    /// Returns an error if the disk is full, and I/O errors.
     fn create(&self, home: StructureContext) -> Result<Self::Dictionary>;
 
-    /// Opens the structure from the root that a checkpoint made durable.
+    /// Opens the structure from a root that a checkpoint has made durable.
     ///
     /// # Errors
     /// I/O errors; damage.
     fn open(&self, home: StructureContext, root: &[u8], cut: SequenceNumber) -> Result<Self::Dictionary>;
 
-    /// Begins a scan of a range for a reader at `at`.
+    /// Starts a scan of a range. The scan returns the state at the sequence number `at`.
     fn walk(
         &self,
         dictionary: &Self::Dictionary,
@@ -70,12 +71,13 @@ pub trait StructureSubject: Clone + fmt::Debug + Send + Sync + 'static {
     /// I/O errors.
     fn ingest(&self, dictionary: &Self::Dictionary) -> Result<Box<dyn BulkIngest>>;
 
-    /// Returns the layout of the store.
+    /// Returns the layout of the store that the story creates.
     fn layout(&self) -> StoreLayout {
         StoreLayout::default()
     }
 
-    /// Returns the record rules. Merges append.
+    /// Returns the rules by which records are interpreted. A merge appends its operand to the
+    /// value.
     fn schema(&self) -> Arc<dyn KeyspaceSchema> {
         let rules = KeyspaceRules {
             operator: Some(Arc::new(AppendOperator)),
@@ -84,24 +86,25 @@ pub trait StructureSubject: Clone + fmt::Debug + Send + Sync + 'static {
         Arc::new(OneKeyspace::new(rules))
     }
 
-    /// Returns the directions that a scan supports.
+    /// Returns the directions in which a scan is possible.
     fn directions(&self) -> &'static [MergeDirection] {
         &[MergeDirection::Forward, MergeDirection::Backward]
     }
 
-    /// Returns the primary sort key of a scan, which precedes the key itself.
+    /// Returns the primary sort key by which a scan orders `key`. Keys with equal primary sort keys
+    /// are ordered by the key itself.
     fn rank(&self, dictionary: &Self::Dictionary, key: &[u8]) -> u64 {
         let _ = (dictionary, key);
         0
     }
 
-    /// Draws the steps of a run.
+    /// Generates the steps of a run.
     fn steps(&self, seed: u64, count: usize) -> Vec<RunStep<StoryAction>> {
         scattered(seed, count)
     }
 
-    /// Prepares a structure that was created or opened. `next` is the sequence number of the next
-    /// write.
+    /// Prepares a structure that was just created or opened. `next` is the sequence number that the
+    /// next write will get.
     fn prepare(&self, dictionary: &Self::Dictionary, next: SequenceNumber) {
         let _ = (dictionary, next);
     }
@@ -119,7 +122,8 @@ pub trait StructureSubject: Clone + fmt::Debug + Send + Sync + 'static {
         read(dictionary, stack, key)
     }
 
-    /// Requests maintenance that is worthwhile although none is due. Returns whether there is any.
+    /// Requests maintenance that is worthwhile although it is not due. Returns whether there is
+    /// any.
     ///
     /// # Errors
     /// I/O errors.
@@ -128,22 +132,22 @@ pub trait StructureSubject: Clone + fmt::Debug + Send + Sync + 'static {
         Ok(false)
     }
 
-    /// Returns counters of the structure's work since it was opened. Coverage counts their
-    /// increase.
+    /// Returns counters of the work that the structure has done since it was opened. Their
+    /// increases are added to the coverage.
     fn figures(&self, dictionary: &Self::Dictionary) -> Vec<(&'static str, u64)> {
         let _ = dictionary;
         Vec::new()
     }
 
-    /// Returns the situations that the structure is in. Coverage counts them after each maintenance
-    /// step.
+    /// Returns the names of the situations that the structure is currently in. They are counted in
+    /// the coverage after each maintenance step.
     fn situations(&self, dictionary: &Self::Dictionary) -> Vec<&'static str> {
         let _ = dictionary;
         Vec::new()
     }
 }
 
-/// Reads one key by a blocking lookup.
+/// Reads the value of one key with a blocking lookup.
 ///
 /// # Errors
 /// I/O errors; damage.
@@ -154,11 +158,12 @@ pub fn read<D: PointLookup>(dictionary: &D, stack: &MemtableStack, key: &[u8]) -
     Ok(gather.finish())
 }
 
-/// [`StructureSubject::walk`] and [`StructureSubject::ingest`] for structures with ordered keys.
+/// Implementations of [`StructureSubject::walk`] and [`StructureSubject::ingest`] for structures
+/// whose keys are ordered.
 pub mod in_order {
     use super::*;
 
-    /// Begins a scan of a range for a reader at `at`.
+    /// Starts a scan of a range. The scan returns the state at the sequence number `at`.
     pub fn walk<D: OrderedDictionary<Scan: 'static>>(
         dictionary: &D,
         memtables: Arc<dyn MemtableOwner>,

@@ -10,7 +10,7 @@ use alluvium::Keyspace;
 use serde_json::{Map, Value, json};
 use std::ops::Bound;
 
-/// Default number of keys per page, and (`MOST_PAGE`) the maximum number.
+/// Default number of keys per page, and (`MOST_KEYS`) the maximum number.
 const PAGE: u64 = 50;
 const MOST_KEYS: u64 = 1000;
 /// Maximum number of bytes of each value that a page of keys contains.
@@ -59,7 +59,7 @@ fn databases(store: &ServerStore) -> Result<Value, HttpError> {
     Ok(list.into())
 }
 
-/// The bounds of the requested key range, as the user's keys rather than as stored keys.
+/// The range and the direction of the requested scan. The bounds are keys of the request's scope.
 struct BrowseBounds {
     low: Vec<u8>,
     high: Option<Vec<u8>>,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 const STYLE: &str = include_str!("assets/style.css");
 
-/// Required contrast ratio of text, and (next constant) that of lines and areas.
+/// Contrast ratio that WCAG requires for text, and (`GRAPHICS`) for lines and areas.
 const TEXT: f64 = 4.5;
 const GRAPHICS: f64 = 3.0;
 

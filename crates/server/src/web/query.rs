@@ -35,7 +35,7 @@ impl QueryString {
     }
 
     /// Returns the value of a numeric parameter, or `None` if it is missing. A value greater than
-    /// `most` is an error.
+    /// `most` is replaced by `most`.
     pub(super) fn number(&self, name: &str, most: u64) -> Result<Option<u64>, HttpError> {
         let Some(text) = self.text(name)? else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Campaigns: many runs on several threads, and their results.
+//! Crash campaigns: many simulation runs on several threads, and their combined results.
 
 use super::{CrashExplorer, CrashPlan, LifeFailure, RunCounts, RunSettings, SimulationFinding};
 use crate::replay::{ReplayTarget, requested};
@@ -10,7 +10,8 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Runs a story for one seed after the other until enough images are judged or a failure is found.
+/// Runs a story with one seed after another, until enough crash images have been judged or a
+/// failure has been found.
 pub struct CrashCampaign<S: Story> {
     story: S,
     settings: RunSettings,
@@ -22,20 +23,21 @@ pub struct CrashCampaign<S: Story> {
     test: String,
 }
 
-/// The result of a campaign.
+/// The result of a crash campaign.
 #[derive(Debug, Default)]
 pub struct CampaignReport {
-    /// Counts of runs and images.
+    /// The numbers of runs and crash images.
     pub tally: RunCounts,
-    /// Coverage counters of the story and of the driver.
+    /// Coverage counters, both of the story and of the driver.
     pub coverage: BTreeMap<&'static str, u64>,
-    /// The first failure, minimised, with the command that replays it.
+    /// The first failure in minimised form, with the command that replays it. It is `None` if there
+    /// was no failure.
     pub finding: Option<SimulationFinding>,
     test: String,
 }
 
 impl<S: Story> CrashCampaign<S> {
-    /// Creates a campaign of 20,000 crash points on one thread, from seed 1.
+    /// Creates a campaign that judges 20,000 crash images on one thread. The first run has seed 1.
     #[must_use]
     pub fn new(story: S) -> Self {
         CrashCampaign {
@@ -50,19 +52,19 @@ impl<S: Story> CrashCampaign<S> {
         }
     }
 
-    /// Sets the length and density of each run.
+    /// Sets the length of each run and the density of its crash points.
     #[must_use]
     pub fn settings(self, settings: RunSettings) -> Self {
         CrashCampaign { settings, ..self }
     }
 
-    /// Sets the seed of the first run. Later runs use the following seeds.
+    /// Sets the seed of the first run. Each later run has the next seed.
     #[must_use]
     pub fn first_seed(self, first_seed: u64) -> Self {
         CrashCampaign { first_seed, ..self }
     }
 
-    /// Sets the number of judged images after which the campaign ends.
+    /// Sets the number of crash images after which the campaign ends.
     #[must_use]
     pub fn points(self, points: u64) -> Self {
         CrashCampaign { points, ..self }
@@ -74,8 +76,8 @@ impl<S: Story> CrashCampaign<S> {
         CrashCampaign { runs, ..self }
     }
 
-    /// Sets the number of threads. The result does not depend on it, except for the number of
-    /// images beyond the limit.
+    /// Sets the number of threads. It does not influence the result, except for the number of crash
+    /// images that are judged beyond the requested number.
     #[must_use]
     pub fn workers(self, workers: usize) -> Self {
         CrashCampaign {
@@ -84,15 +86,15 @@ impl<S: Story> CrashCampaign<S> {
         }
     }
 
-    /// Sets the number of images that may be judged to minimise a failure. The default is 100,000,
-    /// which takes some seconds.
+    /// Sets the maximum number of crash images that are judged to minimise a failure. The default
+    /// of 100,000 takes some seconds.
     #[must_use]
     pub fn effort(self, effort: u64) -> Self {
         CrashCampaign { effort, ..self }
     }
 
-    /// Sets the command that runs this campaign, for the replay line of a failure:
-    /// `cargo test -p alluvium-sim -- toy`.
+    /// Sets the command that runs this campaign, for example `cargo test -p alluvium-sim -- toy`.
+    /// It is printed with a failure, so that the failure can be replayed.
     #[must_use]
     pub fn command(self, command: &str) -> Self {
         CrashCampaign {
@@ -101,8 +103,8 @@ impl<S: Story> CrashCampaign<S> {
         }
     }
 
-    /// Runs the campaign. If the environment names a target of this story, only that is replayed;
-    /// if it names a target of another story, nothing is run.
+    /// Runs the campaign. If an environment variable names a failure of this story, only that
+    /// failure is replayed. If it names a failure of another story, nothing is run.
     pub fn run(&self) -> CampaignReport {
         match requested() {
             Some(target) if target.story == self.story.name() && target.fault.is_none() => {
@@ -143,7 +145,7 @@ impl<S: Story> CrashCampaign<S> {
         }
     }
 
-    /// Repeats the steps and crashes of one target.
+    /// Repeats the steps and crashes of one recorded failure.
     pub fn replay(&self, target: &ReplayTarget) -> CampaignReport {
         let count = target.steps.last().map_or(0, |last| last + 1);
         let all = self.story.steps(target.seed, count);
@@ -160,8 +162,8 @@ impl<S: Story> CrashCampaign<S> {
         }
     }
 
-    /// Returns how many runs to start next: as many as are probably needed, at least one and at
-    /// most four for each worker.
+    /// Returns the number of runs to start next. It is the number that will probably complete the
+    /// campaign, but at least one and at most four for each thread.
     fn next_wave(&self, so_far: &RunCounts) -> u64 {
         let workers = self.workers as u64;
         let missing = self.points - so_far.points;
@@ -169,7 +171,8 @@ impl<S: Story> CrashCampaign<S> {
         likely.clamp(workers, workers * 4)
     }
 
-    /// Runs `count` seeds on all workers. Returns the results in the order of the seeds.
+    /// Runs the story with `count` consecutive seeds on all threads. Returns the outcomes in the
+    /// order of the seeds.
     fn wave(&self, first: u64, count: u64) -> Vec<SeedOutcome> {
         let next = AtomicUsize::new(0);
         let done = Mutex::new(Vec::new());
@@ -216,7 +219,7 @@ struct SeedOutcome {
     bad: Option<(u64, LifeFailure)>,
 }
 
-/// Returns the steps that a target keeps, each with its index in the story.
+/// Returns the selected steps of a story, each with its index in the whole story.
 pub(crate) fn kept<A: Clone>(all: &[RunStep<A>], places: &[usize]) -> Vec<(usize, RunStep<A>)> {
     let kept = places
         .iter()
@@ -225,10 +228,10 @@ pub(crate) fn kept<A: Clone>(all: &[RunStep<A>], places: &[usize]) -> Vec<(usize
 }
 
 impl CampaignReport {
-    /// Fails if there is a finding.
+    /// Asserts that the campaign has found no failure.
     ///
     /// # Panics
-    /// If there is a finding, with the command that replays it.
+    /// Panics if there was a failure. The message contains the command that replays it.
     pub fn expect_clean(&self) {
         if let Some(line) = self.replay_line() {
             let text = self.finding.as_ref().map_or("", |finding| &finding.text);
@@ -236,14 +239,14 @@ impl CampaignReport {
         }
     }
 
-    /// Returns the command that replays the finding.
+    /// Returns the command that replays the failure, or `None` if there was no failure.
     #[must_use]
     pub fn replay_line(&self) -> Option<String> {
         let target = &self.finding.as_ref()?.target;
         Some(format!("{}=\"{target}\" {}", crate::replay::VARIABLE, self.test))
     }
 
-    /// Returns a table of all counts. `elapsed` is the time summed over all threads.
+    /// Formats all counters as a table. `elapsed` is the time that all threads together have used.
     #[must_use]
     pub fn table(&self, elapsed: Duration) -> String {
         let tally = &self.tally;

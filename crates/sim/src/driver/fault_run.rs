@@ -1,4 +1,5 @@
-//! A run on a device of which one call fails, with checks during and after the failure.
+//! A simulation run on a device that injects one fault. The store is checked during and after the
+//! fault.
 
 use super::life::{CreationState, EventLocation, StoreLife};
 use super::panics::watch;
@@ -13,16 +14,17 @@ use alluvium_device::DeviceOperation;
 use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use std::sync::Arc;
 
-/// A disk size that is never exhausted.
+/// A disk size in bytes that no run exhausts.
 pub(super) const AMPLE: u64 = 1 << 44;
 
-/// Number of steps of a store that is reopened after a fault.
+/// Number of steps that a store executes after it was reopened on account of a fault.
 const SECOND_LIFE: usize = 8;
 
-/// State of a run with a fault.
+/// The state of a simulation run with an injected fault.
 struct FaultRun {
     fault: FaultAt,
-    /// Whether an error has reached the caller after which nothing may be acknowledged.
+    /// Whether the store has returned an error after which it must not acknowledge any further
+    /// commit.
     refuses: bool,
 }
 
@@ -32,7 +34,7 @@ impl FaultRun {
             || machine.faults_hit() > 0
     }
 
-    /// Returns whether a failure of this kind must end all writes.
+    /// Returns whether the store must stop all writes after a fault of this kind.
     fn ends_writing(&self) -> bool {
         self.fault.kind == FaultKind::Io
             && matches!(
@@ -41,13 +43,14 @@ impl FaultRun {
             )
     }
 
-    /// Returns whether a failure of this kind may end all writes: space is allocated before it is
-    /// written to, so a full disk during a write is a broken promise of the file system.
+    /// Returns whether the store may stop all writes after a fault of this kind. Space is allocated
+    /// before it is written to, so if a write fails because the disk is full, the file system has
+    /// broken its promise.
     fn may_end_writing(&self) -> bool {
         self.fault.kind == FaultKind::Full && self.fault.operation == DeviceOperation::Write
     }
 
-    /// Returns whether reads fail, too.
+    /// Returns whether reads also fail.
     fn fails_reads(&self) -> bool {
         self.fault.lasting == FaultLasting::Sticky
             && matches!(
@@ -56,7 +59,8 @@ impl FaultRun {
             )
     }
 
-    /// Fails unless the fault explains this error.
+    /// Returns `Ok` if the injected fault explains this error of the store, and a description of
+    /// the problem otherwise.
     fn explains(&self, machine: &SimDirectory, trouble: &StoryError) -> Result<(), String> {
         let allowed = match trouble.cause {
             StoryErrorKind::Full => self.fault.kind != FaultKind::Io,
@@ -73,7 +77,7 @@ impl FaultRun {
 }
 
 impl<S: Story> CrashExplorer<'_, S> {
-    /// Runs the steps on a failing machine. Returns whether the fault occurred.
+    /// Runs the steps on a machine that injects the fault. Returns whether the fault occurred.
     pub(super) fn run_failing(
         &mut self,
         steps: &[(usize, RunStep<S::Action>)],
@@ -109,8 +113,8 @@ impl<S: Story> CrashExplorer<'_, S> {
         Ok(met)
     }
 
-    /// Creates the store. The first attempt may fail because of the fault; then creation or opening
-    /// without the fault must succeed.
+    /// Creates the store. The first attempt may fail because of the fault. After the fault is
+    /// removed, creating or opening the store must succeed.
     fn create_failing(&mut self, life: &mut StoreLife<S>, failing: &FaultRun) -> Result<(), LifeFailure> {
         let at = EventLocation { step: 0, path: &[] };
         for _ in 0..2 {
@@ -135,7 +139,7 @@ impl<S: Story> CrashExplorer<'_, S> {
         Err(at.bad("creating", "it fails without a fault, after one that failed"))
     }
 
-    /// Removes the fault and reopens the directory.
+    /// Removes the fault and opens the store's directory again.
     fn heal(&self, life: &mut StoreLife<S>) {
         life.machine.clear_faults();
         life.machine.set_capacity(AMPLE);
@@ -194,8 +198,8 @@ impl<S: Story> CrashExplorer<'_, S> {
         }
     }
 
-    /// Closes and reopens the store. Both may fail because of the fault; then opening without the
-    /// fault must succeed.
+    /// Closes and reopens the store. Both may fail because of the fault. After the fault is
+    /// removed, opening the store must succeed.
     fn reopen_failing(
         &mut self,
         life: &mut StoreLife<S>,
@@ -259,7 +263,7 @@ impl<S: Story> CrashExplorer<'_, S> {
     }
 
     /// Reads the whole contents of a store. The first attempt may fail because of the fault; the
-    /// next must succeed.
+    /// second attempt must succeed.
     fn read_failing(
         &self,
         life: &StoreLife<S>,
@@ -285,7 +289,7 @@ impl<S: Story> CrashExplorer<'_, S> {
         Err(at.bad("reading", why))
     }
 
-    /// Compares the contents of the open store with the reference.
+    /// Compares the contents of the open store with those of the reference model.
     fn verify_failing(
         &self,
         life: &mut StoreLife<S>,
@@ -308,7 +312,7 @@ impl<S: Story> CrashExplorer<'_, S> {
             .map_err(|violation| at.bad("the store is wrong after an error", violation))
     }
 
-    /// After a full disk has space again, writes must succeed without reopening.
+    /// Frees space on a full disk and checks that writes then succeed without reopening the store.
     fn resume(
         &mut self,
         life: &mut StoreLife<S>,
@@ -338,9 +342,9 @@ impl<S: Story> CrashExplorer<'_, S> {
         self.verify(life, last)
     }
 
-    /// Reopens the store without a reboot, as a user would after a failure, has it acknowledge more
-    /// commits, and then cuts the power. This detects a store that takes data in the page cache for
-    /// durable after a failed sync.
+    /// Reopens the store without rebooting the machine, as a user would after a failure. The store
+    /// acknowledges further commits, and then the machine loses power. This detects a store that
+    /// wrongly treats data in the page cache as durable after a failed sync.
     fn judge_second_life(&mut self, life: &StoreLife<S>, last: usize) -> Result<(), LifeFailure> {
         let seed = seeded(self.seed, b"second life");
         let first = PlannedCrash {
@@ -396,7 +400,7 @@ impl<S: Story> CrashExplorer<'_, S> {
         Ok(())
     }
 
-    /// Checks that acknowledged commits survive every kind of crash after the fault.
+    /// Checks that every kind of crash after the fault preserves the acknowledged commits.
     fn judge_ends(&mut self, life: &mut StoreLife<S>, last: usize) -> Result<(), LifeFailure> {
         let ledger = life.world.ledger.clone();
         for (call, survival) in CrashSurvival::ALL.into_iter().enumerate() {

@@ -1,9 +1,11 @@
-//! Failing devices: every call of every kind, once and permanently, and disks of many sizes.
+//! Fault campaigns: each device call fails in turn, either once or permanently, and disks of many
+//! sizes become full.
 //!
-//! Required behaviour (R8, R9): an error and no panic. Reads continue and are correct. After a
-//! failed write or sync nothing more is acknowledged. A full disk is not such a failure: when space
-//! is free again, writes succeed without reopening. Commits acknowledged before the fault survive
-//! every later crash.
+//! The required behaviour (R8, R9) is as follows. The store returns an error and does not panic.
+//! Reads still work and return correct results. After a failed write or sync, the store
+//! acknowledges no further commit. A full disk is not such a failure: when space is free again,
+//! writes must succeed without reopening the store. Commits that were acknowledged before the fault
+//! survive every later crash.
 
 use super::{CrashExplorer, CrashPlan, RunSettings, SimulationFinding};
 use crate::replay::{FALLIBLE, FaultAt, FaultKind, FaultLasting, requested};
@@ -12,10 +14,10 @@ use alluvium_device::DeviceOperation;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Number of disk sizes tried for each run.
+/// Number of different disk sizes with which each run is repeated.
 const CAPACITIES: u64 = 48;
 
-/// Runs a story once for every call that can fail.
+/// Runs a story repeatedly. In each run, a different device call fails.
 pub struct FaultCampaign<S: Story> {
     story: S,
     settings: RunSettings,
@@ -28,19 +30,19 @@ pub struct FaultCampaign<S: Story> {
 /// The result of a fault campaign.
 #[derive(Debug, Default)]
 pub struct FaultReport {
-    /// Number of runs with a fault, by the kind of fault.
+    /// Number of runs with an injected fault, by the kind of fault.
     pub cases: BTreeMap<String, u64>,
-    /// Crash images judged after faults.
+    /// Number of crash images that were judged after faults.
     pub points: u64,
     /// Coverage counters of the story.
     pub coverage: BTreeMap<&'static str, u64>,
-    /// The first failure; `None` if all runs passed.
+    /// The first failure, or `None` if all runs passed.
     pub finding: Option<SimulationFinding>,
     test: String,
 }
 
 impl<S: Story> FaultCampaign<S> {
-    /// Creates a campaign over one seed, in which every call fails in turn.
+    /// Creates a campaign with a single seed, in which each device call fails in turn.
     #[must_use]
     pub fn new(story: S) -> Self {
         FaultCampaign {
@@ -56,13 +58,13 @@ impl<S: Story> FaultCampaign<S> {
         }
     }
 
-    /// Sets the length and density of each run.
+    /// Sets the length of each run and the density of its crash points.
     #[must_use]
     pub fn settings(self, settings: RunSettings) -> Self {
         FaultCampaign { settings, ..self }
     }
 
-    /// Sets the seeds: `runs` of them, from `first_seed` on.
+    /// Sets the seeds of the campaign: `runs` consecutive seeds that start with `first_seed`.
     #[must_use]
     pub fn seeds(self, first_seed: u64, runs: u64) -> Self {
         FaultCampaign {
@@ -72,7 +74,7 @@ impl<S: Story> FaultCampaign<S> {
         }
     }
 
-    /// Makes only every `every`-th call fail.
+    /// Reduces the number of runs: only one in `every` device calls fails in turn.
     #[must_use]
     pub fn every(self, every: u64) -> Self {
         FaultCampaign {
@@ -81,7 +83,8 @@ impl<S: Story> FaultCampaign<S> {
         }
     }
 
-    /// Sets the command that runs this campaign, for replay lines.
+    /// Sets the command that runs this campaign. It is printed with a failure, so that the failure
+    /// can be replayed.
     #[must_use]
     pub fn command(self, command: &str) -> Self {
         FaultCampaign {
@@ -90,8 +93,8 @@ impl<S: Story> FaultCampaign<S> {
         }
     }
 
-    /// Runs the campaign. If the environment names a run with a fault of this story, only that is
-    /// replayed.
+    /// Runs the campaign. If an environment variable names a failure of this story with an injected
+    /// fault, only that failure is replayed.
     pub fn run(&self) -> FaultReport {
         let mut report = FaultReport {
             test: self.test.clone(),
@@ -144,7 +147,8 @@ impl<S: Story> FaultCampaign<S> {
         }
     }
 
-    /// Runs one fault. Returns whether the fault occurred and there was no finding.
+    /// Runs the story with one injected fault. Returns true if the fault occurred and no failure
+    /// was found.
     fn case(&self, report: &mut FaultReport, seed: u64, places: &[usize], fault: FaultAt) -> bool {
         if report.finding.is_some() {
             return false;
@@ -174,7 +178,7 @@ impl<S: Story> FaultCampaign<S> {
         }
     }
 
-    /// Returns the disk space that a run without faults uses.
+    /// Returns the disk space in bytes that the same run uses without faults.
     fn space_of(&self, seed: u64, places: &[usize]) -> Option<u64> {
         let all = self.story.steps(seed, places.len());
         let steps = super::kept(&all, places);
@@ -192,7 +196,7 @@ impl<S: Story> FaultCampaign<S> {
     }
 }
 
-/// Returns all kinds of failure.
+/// Returns all combinations of device operation, fault kind and duration that can be injected.
 fn failures() -> impl Iterator<Item = (DeviceOperation, FaultKind, FaultLasting)> {
     let full = [
         DeviceOperation::Grow,
@@ -207,16 +211,16 @@ fn failures() -> impl Iterator<Item = (DeviceOperation, FaultKind, FaultLasting)
 }
 
 impl FaultReport {
-    /// Returns the total number of runs with a fault.
+    /// Returns the total number of runs with an injected fault.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.cases.values().sum()
     }
 
-    /// Fails if there is a finding.
+    /// Asserts that the campaign has found no failure.
     ///
     /// # Panics
-    /// If there is a finding, with the command that replays it.
+    /// Panics if there was a failure. The message contains the command that replays it.
     pub fn expect_clean(&self) {
         if let Some(finding) = &self.finding {
             let variable = crate::replay::VARIABLE;
@@ -227,7 +231,7 @@ impl FaultReport {
         }
     }
 
-    /// Returns a table of all counts.
+    /// Formats all counters as a table.
     #[must_use]
     pub fn table(&self) -> String {
         let mut out = String::new();

@@ -1,4 +1,5 @@
-//! The life of a store: from creation or recovery through its steps, observed by a probe.
+//! One life of a simulated store. It begins when the store is created or recovered, and ends with a
+//! crash. A probe observes its device operations.
 
 use super::panics::watch;
 use super::probe::{CrashSampling, DeviceProbe, crash_leaving};
@@ -12,17 +13,17 @@ use alluvium_base::checksum::seeded;
 use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use std::sync::Arc;
 
-/// A store (open except during a reopening) and its machine.
+/// A store and the machine on which it runs. The store is open, except while it is being reopened.
 pub(super) struct StoreLife<S: Story> {
     pub(super) machine: SimDirectory,
     pub(super) world: StoryEnvironment,
     pub(super) system: Option<S::System>,
     pub(super) probe: DeviceProbe,
-    /// The crashes before this life.
+    /// The crashes that preceded this life, in order.
     pub(super) path: Vec<PlannedCrash>,
 }
 
-/// The location of an event: the step of the run, and the crashes before it.
+/// The position of an event in a run: the current step, and the crashes before it.
 pub(super) struct EventLocation<'a> {
     pub(super) step: usize,
     pub(super) path: &'a [PlannedCrash],
@@ -35,7 +36,7 @@ impl EventLocation<'_> {
 }
 
 impl<S: Story> CrashExplorer<'_, S> {
-    /// Runs the steps on a new machine. Each step has its index in the story.
+    /// Runs the steps on a new machine. Each step is given with its index in the whole story.
     pub(crate) fn run(&mut self, steps: &[(usize, RunStep<S::Action>)]) -> Result<(), LifeFailure> {
         self.tally.runs += 1;
         let machine = SimDirectory::new(self.seed);
@@ -86,8 +87,8 @@ impl<S: Story> CrashExplorer<'_, S> {
         }
     }
 
-    /// Runs one step. `number` counts the steps of the run, `index` is the step's index in the
-    /// story.
+    /// Runs one step. `number` is the position of the step in this run, and `index` its position in
+    /// the whole story.
     pub(super) fn step(
         &mut self,
         life: &mut StoreLife<S>,
@@ -129,8 +130,9 @@ impl<S: Story> CrashExplorer<'_, S> {
         }
     }
 
-    /// Compares the contents of the open store with the reference. Its reads are crash points of
-    /// the present life, too; they are judged here, because the next step may be a crash.
+    /// Compares the contents of the open store with those of the reference model. The reads of this
+    /// comparison are also possible crash points of the current life. Their images are judged here,
+    /// because the next step may be a crash.
     pub(super) fn verify(&mut self, life: &mut StoreLife<S>, number: usize) -> Result<(), LifeFailure> {
         let at = EventLocation {
             step: number,
@@ -175,7 +177,8 @@ impl<S: Story> CrashExplorer<'_, S> {
         self.verify(life, number)
     }
 
-    /// Crashes the machine or the process. The life continues with the image.
+    /// Simulates a crash of the machine or the process. The run continues with the image that the
+    /// crash leaves.
     fn crash(
         &mut self,
         life: &mut StoreLife<S>,
@@ -190,7 +193,8 @@ impl<S: Story> CrashExplorer<'_, S> {
         life.machine.clear_hook();
         life.machine.crash();
         let system = life.system.take();
-        // Operations of the dying store fail, as on a dead machine.
+        // The store is dropped while all its device operations fail, as they would on a machine
+        // that has crashed.
         let dropped = watch(|| drop(system));
         let at = EventLocation {
             step: number,
@@ -227,7 +231,8 @@ impl<S: Story> CrashExplorer<'_, S> {
         Ok(())
     }
 
-    /// Ends a life: verifies it a last time, and crashes it after its last operation.
+    /// Ends a life. Its contents are verified for the last time, and a crash after its last
+    /// operation is judged.
     pub(super) fn end(&mut self, mut life: StoreLife<S>, number: usize) -> Result<(), LifeFailure> {
         self.verify(&mut life, number)?;
         life.probe.finish(&life.machine);
@@ -248,8 +253,8 @@ impl<S: Story> CrashExplorer<'_, S> {
         }
     }
 
-    /// Revives every image taken since the last call. `opening` is the crash that the life is
-    /// recovering from.
+    /// Recovers and judges every crash image that was taken since the last call. `opening` is the
+    /// crash from which the life is recovering, if it is.
     pub(super) fn judge_points(
         &mut self,
         life: &mut StoreLife<S>,
@@ -277,7 +282,7 @@ impl<S: Story> CrashExplorer<'_, S> {
     }
 }
 
-/// Whether the caller has been told that the store exists.
+/// Whether the caller has been notified that the store was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CreationState {
     UnderWay,

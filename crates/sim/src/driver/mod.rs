@@ -1,5 +1,5 @@
-//! The crash driver: runs a story on a simulated machine, crashes it at chosen device operations,
-//! and judges the recovery of every resulting image.
+//! The crash driver. It runs a story on a simulated machine, crashes the machine at selected device
+//! operations, and judges the store that is recovered from each crash image.
 //!
 //! *Scope*: lives, images, crashes during recovery, and the reference model.
 //!
@@ -7,10 +7,10 @@
 //!
 //! Invariants:
 //!
-//! - **V1** All choices are drawn from the seed of the run: equal seeds and settings give equal
-//!   images and traces.
-//! - **V2** An image is judged by the promises made before it was taken, independently of later
-//!   events.
+//! - **V1** All random choices are derived from the seed of the run. Runs with equal seeds and
+//!   settings produce equal images and traces.
+//! - **V2** A crash image is judged by the promises that the store had made before the image was
+//!   taken. Later events have no influence.
 
 mod campaign;
 mod fault_run;
@@ -35,26 +35,27 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// The length and density of a run.
+/// The length of a run and the density of its crash points.
 #[derive(Clone, Debug)]
 pub struct RunSettings {
     pub steps: usize,
-    /// Mean number of device operations between two crash points of the run.
+    /// Average number of device operations between two crash points of the run.
     pub point_every: u32,
-    /// Number of survival modes tried at each crash point, at most five.
+    /// Number of survival modes for which an image is taken at each crash point. The maximum is
+    /// five.
     pub survivals: usize,
-    /// Maximum depth of crashes during recovery; 0 for none.
+    /// Maximum number of successive crashes during recovery, or 0 if recovery is never crashed.
     pub depth: usize,
-    /// Mean number of device operations between two crash points of a recovery.
+    /// Average number of device operations between two crash points during a recovery.
     pub nested_every: u32,
-    /// One in this many images is used for [`RunSettings::second_life_steps`] more steps after its
-    /// recovery, on average.
+    /// On average, one in this many recovered stores executes [`RunSettings::second_life_steps`]
+    /// further steps.
     pub second_life_every: u32,
-    /// Number of steps of a second life.
+    /// Number of steps that a recovered store executes further.
     pub second_life_steps: usize,
-    /// Number of steps between two comparisons of all contents with the reference.
+    /// Number of steps after which all contents are compared with those of the reference model.
     pub verify_every: usize,
-    /// A bug planted between the story and its device.
+    /// A bug that is planted between the store and its device, or `None`.
     pub sabotage: Option<PlantedBug>,
 }
 
@@ -87,21 +88,23 @@ impl RunSettings {
 #[derive(Clone, Debug, Default)]
 pub struct RunCounts {
     pub runs: u64,
-    /// Crash images that were opened and judged.
+    /// Number of crash images that were opened and judged.
     pub points: u64,
-    /// Images not opened, because an equal one was judged under equal promises.
+    /// Number of crash images that were not opened, because an equal image was already judged by
+    /// equal promises.
     pub repeats: u64,
-    /// Judged images by the number of crashes that led to them: one, two, three…
+    /// Numbers of judged images by the number of crashes that produced them. The first element
+    /// counts images of a single crash.
     pub by_depth: Vec<u64>,
-    /// Device operations of the runs.
+    /// Number of device operations in all runs.
     pub operations: u64,
-    /// A hash of everything that was done: equal for equal seeds.
+    /// A hash of everything that the runs have done. It is equal for equal seeds.
     pub trace: u64,
     pub(crate) distinct: HashSet<u64>,
 }
 
 impl RunCounts {
-    /// Returns the number of distinct images among the judged ones.
+    /// Returns the number of different images among the judged ones.
     #[must_use]
     pub fn distinct(&self) -> u64 {
         self.distinct.len() as u64
@@ -127,7 +130,7 @@ impl RunCounts {
     }
 }
 
-/// A failure, and how to reproduce it.
+/// A failure, with the information needed to reproduce it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimulationFinding {
     pub target: ReplayTarget,
@@ -146,12 +149,12 @@ impl fmt::Display for SimulationFinding {
     }
 }
 
-/// A failure of a life, without its target.
+/// A failure of one life, without the information needed to replay it.
 #[derive(Debug)]
 pub(crate) struct LifeFailure {
-    /// The step of the run during which it occurred.
+    /// The index of the step during which the failure occurred.
     pub(crate) step: usize,
-    /// The crashes that preceded the failure, in order.
+    /// The crashes that preceded the failure, in chronological order.
     pub(crate) path: Vec<PlannedCrash>,
     pub(crate) text: String,
 }
@@ -166,19 +169,19 @@ impl LifeFailure {
     }
 }
 
-/// The crash points of a run.
+/// The policy by which the crash points of a run are chosen.
 #[derive(Clone, Debug)]
 pub(crate) enum CrashPlan {
-    /// Samples crash points according to the settings.
+    /// Chooses crash points at random, with the density given by the settings.
     Sample,
-    /// Follows one path of crashes.
+    /// Crashes exactly as described by a list of crashes.
     Follow(Vec<PlannedCrash>),
-    /// Tries every operation of the last step as a crash point, with the survival modes of a path
-    /// and several seeds.
+    /// Tries every device operation of the last step as a crash point. The survival modes are those
+    /// of the given list of crashes, and several seeds are tried.
     LastStep(Vec<PlannedCrash>),
 }
 
-/// A run of a story with all its crashes.
+/// Executes a run of a story together with all of its crashes.
 pub(crate) struct CrashExplorer<'a, S: Story> {
     pub(crate) story: &'a S,
     pub(crate) settings: &'a RunSettings,
@@ -186,11 +189,12 @@ pub(crate) struct CrashExplorer<'a, S: Story> {
     pub(crate) seed: u64,
     pub(crate) coverage: Coverage,
     pub(crate) tally: RunCounts,
-    /// Maximum number of images to judge.
+    /// Maximum number of crash images to judge.
     pub(crate) limit: u64,
-    /// The largest disk usage of a run with a fault.
+    /// The largest disk usage in bytes during a run with an injected fault.
     space: u64,
-    /// Hashes of the judged images and their promises.
+    /// Hashes of the images judged so far, each combined with the promises by which the image was
+    /// judged.
     judged: HashSet<u64>,
 }
 
@@ -209,7 +213,7 @@ impl<'a, S: Story> CrashExplorer<'a, S> {
         }
     }
 
-    /// Returns the crash points of a life at `depth`.
+    /// Returns how the crash points of a life are chosen that begins after `depth` crashes.
     fn choice(&self, depth: usize, seed: u64) -> CrashSampling {
         match &self.plan {
             CrashPlan::Sample if depth == 0 => CrashSampling::of_run(self.settings, seed),

@@ -1,4 +1,5 @@
-//! Panics of the system under test become findings and do not end the harness.
+//! Panic handling: a panic of the system under test is reported as a failure of the system and does
+//! not end the test program.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -11,7 +12,8 @@ thread_local! {
 
 static INSTALL: Once = Once::new();
 
-/// Records panics on watched threads. All other panics are reported as before.
+/// Installs a panic hook that stores the panics of watched threads. Other panics are handled as
+/// before.
 fn install() {
     let previous = take_hook();
     set_hook(Box::new(move |info| {
@@ -22,11 +24,12 @@ fn install() {
     }));
 }
 
-/// Runs `f`. Returns a panic as an error, with its location and message.
+/// Runs `f`. If it panics, returns an error with the location and the message of the panic.
 pub(crate) fn watch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     INSTALL.call_once(install);
     WATCHED.set(WATCHED.get() + 1);
-    // Unwind safety: state that a panic left incomplete is dropped with the system under test.
+    // Unwind safety: a panic can leave the state of the system under test incomplete, but this
+    // state is dropped together with the system.
     let result = catch_unwind(AssertUnwindSafe(f));
     WATCHED.set(WATCHED.get() - 1);
     result.map_err(|_| LAST.with_borrow(|last| last.replace('\n', " ")))

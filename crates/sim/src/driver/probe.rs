@@ -1,4 +1,5 @@
-//! Observes the device operations of one life, and takes images before the chosen ones.
+//! A probe that observes the device operations of one life. Before each selected operation it takes
+//! a crash image.
 
 use super::RunSettings;
 use crate::reference::{CrashHistory, PromiseSnapshot};
@@ -10,12 +11,12 @@ use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A crash point, with the image that the crash leaves.
+/// A crash point, with the image of the disk that the crash would leave.
 pub(super) struct CrashImage {
     pub(super) turn: PlannedCrash,
     pub(super) view: Arc<PromiseSnapshot>,
     pub(super) image: SimDirectory,
-    /// The activity that the story was in the middle of, if it has reported one.
+    /// The activity that the story was executing at the crash, if it has reported one.
     pub(super) amid: Option<&'static str>,
 }
 
@@ -25,7 +26,7 @@ impl CrashImage {
     }
 }
 
-/// Returns the crash that leaves this survival mode.
+/// Returns the kind of crash after which data survives as `survival` describes.
 pub(super) fn crash_leaving(survival: CrashSurvival) -> CrashHistory {
     match survival {
         CrashSurvival::Process => CrashHistory::PROCESS,
@@ -33,16 +34,19 @@ pub(super) fn crash_leaving(survival: CrashSurvival) -> CrashHistory {
     }
 }
 
-/// The crash points, with their survival modes.
+/// The selection of the operations at which images are taken, and of the survival modes of these
+/// images.
 #[derive(Clone, Debug)]
 pub(super) enum CrashSampling {
     /// No operation is a crash point.
     Nothing,
-    /// One in `every` operations, each with `survivals` survival modes. Drawn from `seed`.
+    /// On average, one in `every` operations is a crash point, with `survivals` survival modes
+    /// each. The random choices are derived from `seed`.
     Sampled { seed: u64, every: u32, survivals: usize },
-    /// Exactly this operation, with this survival mode.
+    /// Only the given operation is a crash point, with the given survival mode.
     Only(PlannedCrash),
-    /// All operations within a range of calls, each with one survival mode and one image per seed.
+    /// All operations of a range are crash points. Each has one survival mode, and one image for
+    /// each seed.
     Within {
         calls: Range<u64>,
         survival: CrashSurvival,
@@ -110,15 +114,15 @@ struct ProbeState {
     trace: u64,
 }
 
-/// The observer of one life, across the machines that it runs on.
+/// The probe of one life. It continues to observe if the life moves to another machine.
 #[derive(Clone)]
 pub(super) struct DeviceProbe {
     state: Arc<Mutex<ProbeState>>,
 }
 
 impl DeviceProbe {
-    /// Creates a probe. Its crash points are judged by the promises in `view` until there is a
-    /// ledger.
+    /// Creates a probe. Until [`DeviceProbe::follow`] sets a ledger, its images are judged by the
+    /// promises in `view`.
     pub(super) fn new(choice: CrashSampling, view: Arc<PromiseSnapshot>) -> DeviceProbe {
         DeviceProbe {
             state: Arc::new(Mutex::new(ProbeState {
@@ -132,17 +136,17 @@ impl DeviceProbe {
         }
     }
 
-    /// Takes the promises from this ledger from now on.
+    /// From now on, uses the promises that this ledger records to judge images.
     pub(super) fn follow(&self, ledger: Option<CommitLedger>) {
         self.state.lock().ledger = ledger;
     }
 
-    /// Changes the choice of crash points.
+    /// Replaces the selection of crash points.
     pub(super) fn choose(&self, choice: CrashSampling) {
         self.state.lock().choice = choice;
     }
 
-    /// Offers every device operation of the machine as a crash point.
+    /// Starts to observe the device operations of a machine. Each of them can be a crash point.
     pub(super) fn watch(&self, machine: &SimDirectory) {
         let state = Arc::clone(&self.state);
         let loud = std::env::var_os(crate::replay::LOUD).is_some();
@@ -162,22 +166,22 @@ impl DeviceProbe {
         });
     }
 
-    /// Offers the moment after the last operation as a crash point.
+    /// Treats the moment after the last operation as a possible crash point.
     pub(super) fn finish(&self, machine: &SimDirectory) {
         self.state.lock().meet(machine, 0);
     }
 
-    /// Returns the number of operations so far.
+    /// Returns the number of operations observed so far.
     pub(super) fn calls(&self) -> u64 {
         self.state.lock().calls
     }
 
-    /// Returns a hash of all operations, in order.
+    /// Returns a hash of all observed operations, which depends on their order.
     pub(super) fn trace(&self) -> u64 {
         self.state.lock().trace
     }
 
-    /// Returns the crash points taken since the last call.
+    /// Returns the crash images that were taken since the last call.
     pub(super) fn take(&self) -> Vec<CrashImage> {
         std::mem::take(&mut self.state.lock().points)
     }

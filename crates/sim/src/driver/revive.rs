@@ -1,5 +1,6 @@
-//! Revival of one image: it is opened, read, checked and judged. Its recovery is crashed in turn,
-//! and some images are used further.
+//! Recovery of a crash image. The store is opened, its contents are read and judged, and its
+//! structures are checked. The recovery itself is crashed in turn, and some recovered stores
+//! execute further steps.
 
 use super::life::{CreationState, EventLocation, StoreLife};
 use super::panics::watch;
@@ -13,20 +14,20 @@ use alluvium_device::simulated::{CrashSurvival, SimDirectory};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// The conditions by which an image is judged.
+/// The circumstances of a crash image that determine how it is judged.
 pub(super) struct ImageCase {
     pub(super) view: Arc<PromiseSnapshot>,
     pub(super) crash: CrashHistory,
     pub(super) creation: CreationState,
-    /// The crashes that led to it. The last one made the image.
+    /// The crashes that produced the image, in order. The last of them left the image.
     pub(super) path: Vec<PlannedCrash>,
     pub(super) step: usize,
-    /// The activity that the story was in the middle of.
+    /// The activity that the story was executing at the crash, if it has reported one.
     pub(super) amid: Option<&'static str>,
 }
 
 impl<S: Story> CrashExplorer<'_, S> {
-    /// Opens an image and judges its contents.
+    /// Opens a crash image and judges the recovered contents.
     pub(super) fn revive(
         &mut self,
         reference: &ReferenceModel,
@@ -92,8 +93,9 @@ impl<S: Story> CrashExplorer<'_, S> {
         Ok(())
     }
 
-    /// Returns whether no equal image was judged by equal promises. Images after a `kill -9` also
-    /// differ by their call, because equal contents may differ in durability.
+    /// Returns whether no equal image has been judged by equal promises yet. After a `kill -9`,
+    /// images of different device operations are never considered equal, because equal contents may
+    /// differ in what is durable.
     fn is_new(&mut self, case: &ImageCase, turn: &PlannedCrash, image: &SimDirectory) -> bool {
         if self.tally.points >= self.limit {
             return false;
@@ -114,7 +116,7 @@ impl<S: Story> CrashExplorer<'_, S> {
         true
     }
 
-    /// Returns the contents of a store, after a check of its structures.
+    /// Checks the structures of a store and returns its contents.
     pub(super) fn inspect(
         &self,
         system: &mut S::System,
@@ -134,7 +136,7 @@ impl<S: Story> CrashExplorer<'_, S> {
         }
     }
 
-    /// Judges crashes within the recovery that was just done.
+    /// Judges crash images that were taken during the recovery which has just ended.
     fn judge_nested(
         &mut self,
         life: &mut StoreLife<S>,
@@ -160,7 +162,8 @@ impl<S: Story> CrashExplorer<'_, S> {
         Ok(())
     }
 
-    /// After an interrupted creation, creating again must succeed and give an empty store.
+    /// After a crash during the creation of a store, checks that the creation can be repeated and
+    /// yields an empty store.
     fn create_again(&mut self, life: &StoreLife<S>, step: usize) -> Result<(), LifeFailure> {
         life.machine.clear_hook();
         let at = EventLocation {
@@ -182,7 +185,7 @@ impl<S: Story> CrashExplorer<'_, S> {
         ))
     }
 
-    /// Uses the store further after its recovery. It may crash again.
+    /// Executes further steps on a recovered store, during which it may crash again.
     fn use_after_recovery(
         &mut self,
         mut life: StoreLife<S>,

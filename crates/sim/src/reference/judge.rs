@@ -1,22 +1,24 @@
-//! Exact judgement of the state after a crash.
+//! An exact algorithm that judges whether the contents found after a crash are allowed.
 //!
-//! After a *power loss*, the store is a prefix of the commit order that includes at least the last
-//! durable commit. After the death of the *process*, every commit acknowledged at `Process` or
-//! better is present; each other commit (in flight, or acknowledged at `Memory`) is present or
-//! absent as a whole, independently of the others. After the death of a process followed by a power
-//! loss before the store was reopened: a prefix of a state that the first could leave.
+//! After a *power loss*, the contents must result from a prefix of the commit order, and this
+//! prefix must include at least the last durable commit. After the death of the *process*, every
+//! commit that was acknowledged at `Process` or a higher durability must be present. Every other
+//! commit (in flight, or acknowledged at `Memory`) must be completely present or completely absent,
+//! independently of the others. If a process dies and the power is lost before the store is
+//! reopened, the contents must result from a prefix of a state that the death of the process may
+//! leave.
 //!
-//! A greedy algorithm decides whether *some* allowed set of commits explains the contents, from the
-//! newest commit to the oldest: a commit is kept if all its keys read as it wrote them, except keys
-//! overwritten by newer kept commits. Keeping a commit only removes conditions from older commits,
-//! so the greedy choice is exact.
+//! A greedy algorithm determines whether *some* allowed set of commits explains the contents. It
+//! examines the commits from the newest to the oldest. A commit is kept if all of its keys have the
+//! values that it wrote, where keys overwritten by newer kept commits are ignored. Keeping a commit
+//! only removes conditions on older commits, so the greedy choice is exact.
 
 use super::{
     CommitStatus, PromiseSnapshot, PromiseViolation, PromisedDurability, ReferenceModel, StoreContents,
 };
 use std::collections::BTreeSet;
 
-/// The crashes since the store was last open.
+/// The crashes that have occurred since the store was last open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CrashHistory {
     process: bool,
@@ -24,12 +26,12 @@ pub struct CrashHistory {
 }
 
 impl CrashHistory {
-    /// No crash: the store is running, or was closed and reopened.
+    /// There was no crash. The store is running, or it was closed and reopened.
     pub const NONE: CrashHistory = CrashHistory {
         process: false,
         power: false,
     };
-    /// Death of the process: `kill -9`.
+    /// The process was killed, for example by `kill -9`.
     pub const PROCESS: CrashHistory = CrashHistory {
         process: true,
         power: false,
@@ -40,11 +42,12 @@ impl CrashHistory {
         power: true,
     };
 
-    /// Returns this crash followed by another before the store was reopened.
+    /// Returns the history that consists of this crash and a second one, between which the store
+    /// was not reopened.
     #[must_use]
     pub fn then(self, next: CrashHistory) -> CrashHistory {
-        // A power loss leaves a prefix; a process that dies during the recovery from it has nothing
-        // further to lose.
+        // After a power loss only a prefix remains. If a process dies while it recovers from the
+        // power loss, it has nothing further to lose.
         let process = self.process || (next.process && !self.power);
         CrashHistory {
             process,
@@ -52,28 +55,28 @@ impl CrashHistory {
         }
     }
 
-    /// Returns whether there was a power loss.
+    /// Returns whether the machine has lost power.
     #[must_use]
     pub fn is_power_loss(self) -> bool {
         self.power
     }
 }
 
-/// The commits that explain the contents.
+/// The set of commits by which the contents are explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SurvivingCommits {
     pub(crate) kept: Vec<bool>,
 }
 
 impl SurvivingCommits {
-    /// Returns the number of surviving commits.
+    /// Returns the number of commits that have survived.
     #[must_use]
     pub fn count(&self) -> usize {
         self.kept.iter().filter(|&&kept| kept).count()
     }
 }
 
-/// The requirement for a commit below the cut.
+/// What is required of a commit that is older than the end of the surviving prefix.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SurvivalRequirement {
     Must,
@@ -81,11 +84,12 @@ enum SurvivalRequirement {
 }
 
 impl ReferenceModel {
-    /// Judges the contents found by a scan after `crash`.
+    /// Judges the contents that a scan has returned after `crash`. Returns the commits that explain
+    /// them.
     ///
     /// # Errors
-    /// A [`PromiseViolation`] that describes the broken promise, if no allowed set of commits
-    /// explains the contents.
+    /// Returns a [`PromiseViolation`] that describes the broken promise if no allowed set of
+    /// commits explains the contents.
     pub fn judge(
         &self,
         crash: CrashHistory,
@@ -94,7 +98,8 @@ impl ReferenceModel {
         self.judge_at(&self.view(), crash, found)
     }
 
-    /// Judges the contents found by a scan after a `crash` at the moment of `view`.
+    /// Judges the contents that a scan has returned after `crash`, by the promises in `view`, which
+    /// were valid at the moment of the crash.
     ///
     /// # Errors
     /// As for [`ReferenceModel::judge`].
@@ -122,7 +127,8 @@ impl ReferenceModel {
         Err(PromiseViolation::describe(self, view, crash, found))
     }
 
-    /// Returns an allowed set of commits up to `cut` that explains `found`, if there is one.
+    /// Returns an allowed set of commits that explains `found` and contains no commit after `cut`.
+    /// Returns `None` if there is no such set.
     fn explain(
         &self,
         view: &PromiseSnapshot,
@@ -153,7 +159,7 @@ impl ReferenceModel {
 }
 
 impl PromiseSnapshot {
-    /// Returns whether commit `number` must have survived.
+    /// Returns whether commit `number` must have survived the crash.
     pub(super) fn requires(&self, crash: CrashHistory, number: usize) -> bool {
         self.claim(crash, number) == SurvivalRequirement::Must
     }
@@ -162,7 +168,7 @@ impl PromiseSnapshot {
         let must = match self.statuses[number - 1] {
             CommitStatus::InDoubt => false,
             _ if number <= self.durable => true,
-            // A power loss alone leaves no holes below the cut.
+            // A power loss alone cannot remove a commit from the middle of the surviving prefix.
             CommitStatus::InFlight => !crash.process && crash.power,
             CommitStatus::Acknowledged(PromisedDurability::Memory) => !crash.process,
             CommitStatus::Acknowledged(_) => true,

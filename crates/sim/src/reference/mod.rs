@@ -1,5 +1,5 @@
-//! The reference model: the commits, the promises made for each, and the states that a crash may
-//! therefore leave.
+//! The reference model. It records the commits and the promises made for each, and determines the
+//! states that a crash may therefore leave.
 //!
 //! *Scope*: keys, values (by digest), the order of commits, and the durability at which each was
 //! acknowledged.
@@ -8,9 +8,10 @@
 //!
 //! Invariants:
 //!
-//! - **R1** Commits are numbered from 1 in commit order; `state(n)` is the map after the first `n`
-//!   commits, and `state(0)` is the base, which is never lost.
-//! - **R2** `durable` never decreases: commits up to it survive everything except a hardware fault.
+//! - **R1** Commits are numbered from 1 in commit order. `state(n)` is the map after the first `n`
+//!   commits. `state(0)` is the base, which no crash may lose.
+//! - **R2** `durable` never decreases. All commits up to this number survive everything except a
+//!   hardware fault.
 
 mod judge;
 mod verdict;
@@ -22,10 +23,10 @@ use alluvium_base::checksum;
 use alluvium_base::checksum::seeded;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The durability of an acknowledged commit, weakest first.
+/// The durability of an acknowledged commit, ordered from the weakest to the strongest level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PromisedDurability {
-    /// The commit is applied; any crash may lose it.
+    /// The commit is visible, but any crash may lose it.
     Memory,
     /// The commit survives the death of the process.
     Process,
@@ -33,30 +34,31 @@ pub enum PromisedDurability {
     Disk,
 }
 
-/// One change of a commit.
+/// The change that a commit makes to one key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ModelWrite {
     pub key: Vec<u8>,
-    /// The new value, or `None` for a delete.
+    /// The new value of the key, or `None` if the commit deletes the key.
     pub value: Option<Vec<u8>>,
 }
 
-/// The progress of a commit.
+/// The progress of a commit from the point of view of its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum CommitStatus {
-    /// Begun; the caller has no answer yet.
+    /// The commit has begun, and the caller has not received an answer.
     InFlight,
-    /// The caller was told that the commit holds.
+    /// The caller has been notified that the commit succeeded.
     Acknowledged(PromisedDurability),
-    /// The caller was told of an error that leaves open whether the commit holds.
+    /// The caller has received an error that does not determine whether the commit took effect.
     InDoubt,
 }
 
-/// The promises at one moment of the history. A crash at that moment can be judged by it later.
+/// The promises that the store had made at one moment of its history. A crash at that moment can
+/// later be judged by them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PromiseSnapshot {
     pub(crate) durable: usize,
-    /// One entry for each commit that had begun.
+    /// The status of each commit that had begun, in commit order.
     pub(crate) statuses: Vec<CommitStatus>,
 }
 
@@ -67,8 +69,9 @@ impl PromiseSnapshot {
         self.statuses.len()
     }
 
-    /// Returns the same view, except that only the first `number` commits are durable: for damage
-    /// that a store cannot distinguish from a commit that never reached the disk.
+    /// Returns a copy of the promises in which only the first `number` commits are durable. It
+    /// serves to judge damage that a store cannot distinguish from a commit that never reached the
+    /// disk.
     #[must_use]
     pub fn durable_up_to(self, number: usize) -> PromiseSnapshot {
         PromiseSnapshot {
@@ -80,20 +83,21 @@ impl PromiseSnapshot {
 
 #[derive(Clone, Debug)]
 pub(crate) struct ReferenceCommit {
-    /// One entry per key: the last write of the batch wins.
+    /// The effect of the commit on each of its keys. If a batch writes a key repeatedly, its last
+    /// write is recorded.
     pub(crate) writes: BTreeMap<Vec<u8>, Option<u64>>,
     pub(crate) status: CommitStatus,
 }
 
-/// The contents of a store as found: digests of values, and a hash of the whole.
+/// The contents that were found in a store: a digest of each value, and a hash of all pairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreContents {
     pub(crate) pairs: BTreeMap<Vec<u8>, u64>,
     pub(crate) hash: u64,
 }
 
-/// Returns the contribution of a pair to the hash of a map. Contributions are added, so that a
-/// change updates the hash in constant time.
+/// Returns a pair's contribution to the hash of a map. The hash is the sum of all contributions, so
+/// it can be updated in constant time when a pair changes.
 fn share(key: &[u8], value: u64) -> u64 {
     seeded(value, key)
 }
@@ -107,7 +111,7 @@ impl StoreContents {
     /// Adds a pair.
     ///
     /// # Errors
-    /// The key, if it was added before: a scan must not return a key twice.
+    /// Returns the key if it was already added, because a scan must not return a key twice.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), Vec<u8>> {
         let value = checksum(value);
         if self.pairs.insert(key.to_vec(), value).is_some() {
@@ -117,26 +121,26 @@ impl StoreContents {
         Ok(())
     }
 
-    /// Returns the number of pairs.
+    /// Returns the number of key-value pairs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pairs.len()
     }
 
-    /// Returns whether there are no pairs.
+    /// Returns whether there are no key-value pairs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 
-    /// Returns a hash of all pairs, independent of the order in which they were added.
+    /// Returns a hash of all pairs, which does not depend on the order in which they were added.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash
     }
 }
 
-/// The history of one store, as its callers saw it.
+/// The history of one store as observed by its callers.
 ///
 /// ```
 /// use alluvium_sim::reference::{
@@ -164,9 +168,10 @@ impl StoreContents {
 #[derive(Clone, Debug)]
 pub struct ReferenceModel {
     pub(crate) commits: Vec<ReferenceCommit>,
-    /// All versions of each key, by the number of the commit; number 0 is the base.
+    /// All versions of each key, with the numbers of the commits that wrote them. Number 0 denotes
+    /// the base.
     pub(crate) versions: BTreeMap<Vec<u8>, Vec<(usize, Option<u64>)>>,
-    /// `prefixes[n]` is the hash of `state(n)`.
+    /// The element `prefixes[n]` is the hash of `state(n)`.
     pub(crate) prefixes: Vec<u64>,
     pub(crate) durable: usize,
 }
@@ -197,7 +202,8 @@ impl ReferenceModel {
         }
     }
 
-    /// Begins a commit, which is in flight until it is answered. Returns its number.
+    /// Records that a commit has begun, and returns its number. The commit is in flight until its
+    /// outcome is recorded.
     pub fn begin(&mut self, writes: &[ModelWrite]) -> usize {
         let writes = writes
             .iter()
@@ -223,10 +229,10 @@ impl ReferenceModel {
         number
     }
 
-    /// Notes that the caller was told that commit `number` holds.
+    /// Records that the caller was notified of the success of commit `number`.
     ///
     /// # Panics
-    /// If no such commit is in flight, which is a bug of the story.
+    /// Panics if no commit with this number is in flight, which is a bug of the story.
     pub fn acknowledge(&mut self, number: usize, durability: PromisedDurability) {
         let commit = &mut self.commits[number - 1];
         assert_eq!(
@@ -240,16 +246,16 @@ impl ReferenceModel {
         }
     }
 
-    /// Notes that the caller was told of an error that leaves open whether commit `number` holds.
+    /// Records that the caller has received an error that does not determine whether commit
+    /// `number` took effect.
     pub fn doubt(&mut self, number: usize) {
         self.commits[number - 1].status = CommitStatus::InDoubt;
     }
 
-    /// Notes that the caller was told that the newest commit was refused before any change: it must
-    /// never become visible.
+    /// Records that the newest commit was rejected before any change. It must never become visible.
     ///
     /// # Panics
-    /// If `number` is not the newest commit.
+    /// Panics if `number` is not the number of the newest commit.
     pub fn withdraw(&mut self, number: usize) {
         assert_eq!(
             number,
@@ -267,7 +273,7 @@ impl ReferenceModel {
         }
     }
 
-    /// Notes that a sync or a durable checkpoint covers every commit up to `number`.
+    /// Records that a sync or a durable checkpoint covers every commit up to `number`.
     pub fn mark_durable(&mut self, number: usize) {
         assert!(number <= self.commits.len(), "commit {number} was never begun");
         self.durable = self.durable.max(number);
@@ -281,34 +287,35 @@ impl ReferenceModel {
         }
     }
 
-    /// Returns the number of commits, which is the number of the newest one.
+    /// Returns the number of commits, which is also the number of the newest commit.
     #[must_use]
     pub fn newest(&self) -> usize {
         self.commits.len()
     }
 
-    /// Returns the number of acknowledged commits.
+    /// Returns the number of commits that were acknowledged.
     #[must_use]
     pub fn acknowledged(&self) -> usize {
         let acknowledged = |commit: &&ReferenceCommit| matches!(commit.status, CommitStatus::Acknowledged(_));
         self.commits.iter().filter(acknowledged).count()
     }
 
-    /// Returns the newest commit that must survive power loss.
+    /// Returns the number of the newest commit that must survive a power loss.
     #[must_use]
     pub fn durable(&self) -> usize {
         self.durable
     }
 
-    /// Returns the digest of a key's value in `state(n)`.
+    /// Returns the digest of the value that a key has in `state(n)`, or `None` if the key is
+    /// absent.
     pub(crate) fn value_at(&self, key: &[u8], n: usize) -> Option<u64> {
         let versions = self.versions.get(key)?;
         let newer = versions.partition_point(|(number, _)| *number <= n);
         versions.get(newer.checked_sub(1)?)?.1
     }
 
-    /// Returns whether a read of `key` may now return `value`. Writes of commits in doubt may be
-    /// visible or not.
+    /// Returns whether a read of `key` may now return `value`. A write whose commit is in doubt may
+    /// be visible or not.
     #[must_use]
     pub fn reads(&self, key: &[u8], value: Option<&[u8]>) -> bool {
         let value = value.map(checksum);
@@ -321,7 +328,7 @@ impl ReferenceModel {
         value.is_none()
     }
 
-    /// Returns the keys that a scan returns now, in order.
+    /// Returns the keys that a scan must return now, in order.
     #[must_use]
     pub fn keys(&self) -> Vec<&[u8]> {
         let live = self
@@ -331,14 +338,15 @@ impl ReferenceModel {
         live.map(|(key, _)| &key[..]).collect()
     }
 
-    /// Returns the history after a crash and a recovery with the contents `found`. `survivors` is
-    /// the result of the judgement, and `view` has the promises at the moment of the crash.
+    /// Returns the history that applies after a crash from which the contents `found` were
+    /// recovered. `survivors` is the result of judging these contents, and `view` contains the
+    /// promises at the moment of the crash.
     ///
-    /// Contents found after a power loss were read from disk, so they become the base: they must
+    /// Contents found after a power loss were read from disk. They become the base, so they must
     /// not be lost later. Contents found after the death of a process may exist only in the page
-    /// cache: these commits keep their order and must survive another death of the process, but
-    /// only the durable ones must survive a power loss. If a commit need not have survived and
-    /// later commits have overwritten all its keys, it is unknown whether it did.
+    /// cache. Their commits keep their order and must survive another death of the process, but
+    /// only the durable ones must survive a power loss. If a commit was allowed to be lost and
+    /// later commits have overwritten all of its keys, it is unknown whether it has survived.
     #[must_use]
     pub fn after(
         &self,
@@ -378,8 +386,8 @@ impl ReferenceModel {
         next
     }
 
-    /// Returns for each commit whether any key shows its write, that is, whether it has a key to
-    /// which no later kept commit wrote.
+    /// Returns for each commit whether its effect is visible in the contents. This is the case if
+    /// no later surviving commit wrote to at least one of the commit's keys.
     fn seen(&self, view: &PromiseSnapshot, survivors: &SurvivingCommits) -> Vec<bool> {
         let mut overwritten: BTreeSet<&[u8]> = BTreeSet::new();
         let mut seen = vec![false; view.newest()];

@@ -1,24 +1,24 @@
-//! Description of a violation, when no allowed history explains the contents.
+//! Describes how contents violate the promises if no allowed history explains them.
 
 use super::{CommitStatus, CrashHistory, PromiseSnapshot, ReferenceModel, StoreContents};
 use std::fmt;
 use std::fmt::Write as _;
 
-/// Maximum number of keys named by a violation.
+/// Maximum number of keys that the description of a violation names.
 const NAMED_KEYS: usize = 4;
 
-/// The kind of broken promise, as far as the contents show it.
+/// The kind of a broken promise, as far as the contents reveal it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ViolationKind {
-    /// A commit that had to survive is missing.
+    /// A commit is missing although it had to survive.
     Lost,
-    /// Only some writes of a batch are present.
+    /// Only some of the writes of a batch are present.
     HalfBatch,
-    /// A key that a surviving commit deleted is present.
+    /// A key is present although a surviving commit deleted it.
     Reappeared,
-    /// A commit is missing although a later one is present.
+    /// A commit is missing although a later commit is present.
     Hole,
-    /// A key has a value that was never written to it.
+    /// A key has a value that no commit wrote to it.
     Foreign,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for ViolationKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PromiseViolation {
     pub wrong: ViolationKind,
-    /// The affected keys and commits, in words.
+    /// A textual description of the affected keys and commits.
     pub details: String,
 }
 
@@ -91,7 +91,8 @@ fn differing<'a>(reference: &'a ReferenceModel, prefix: usize, found: &'a StoreC
         .collect()
 }
 
-/// Returns the allowed prefix with the fewest differing keys.
+/// Returns the length of the allowed prefix whose state differs from the contents in the fewest
+/// keys.
 fn nearest_prefix(
     reference: &ReferenceModel,
     view: &PromiseSnapshot,
@@ -123,8 +124,8 @@ fn classify(
     if reference.prefixes[..view.durable.max(nearest)].contains(&found.hash) {
         return ViolationKind::Lost;
     }
-    // A commit of which one key reads as written and another does not, although no later commit
-    // wrote to either.
+    // This detects a commit for which one key has the written value and another does not, although
+    // no later commit wrote to either key.
     for (index, commit) in reference.commits.iter().enumerate() {
         let number = index + 1;
         let untouched = |key: &[u8]| {
@@ -158,7 +159,8 @@ fn classify(
     {
         return ViolationKind::Reappeared;
     }
-    // Something is missing although a later write is present, and it was not durable: a hole.
+    // A commit that was not durable is missing although a later write is present, so the history
+    // has a hole.
     let numbers = found
         .pairs
         .iter()
@@ -174,7 +176,7 @@ fn classify(
     ViolationKind::Lost
 }
 
-/// Returns the newest commit that wrote this value to this key.
+/// Returns the number of the newest commit that wrote this value to this key.
 fn number_of(reference: &ReferenceModel, key: &[u8], value: Option<u64>) -> Option<usize> {
     let mut versions = reference.versions.get(key)?.iter().rev();
     versions
@@ -182,7 +184,7 @@ fn number_of(reference: &ReferenceModel, key: &[u8], value: Option<u64>) -> Opti
         .map(|(number, _)| *number)
 }
 
-/// Returns the origin of a key's value, in words.
+/// Returns a textual description of the commit that wrote a key's value.
 fn origin(reference: &ReferenceModel, view: &PromiseSnapshot, key: &[u8], value: Option<u64>) -> String {
     let Some(versions) = reference.versions.get(key) else {
         return "a key that was never written".to_owned();

@@ -1,4 +1,4 @@
-//! A file with a planted bug. The requests of a batch are performed one after the other.
+//! A device file with a planted bug. The requests of a batch are executed one after another.
 
 use super::{DelayedRequest, PlantedBug, SabotageContext};
 use alluvium_base::Purpose;
@@ -18,14 +18,14 @@ pub(super) struct SabotagedFile {
     pub(super) shared: Arc<SabotageContext>,
 }
 
-/// The effect of a write.
+/// What a planted bug does to a write.
 enum WriteEffect {
-    /// It is written at this offset.
+    /// The write is executed at this offset, which may be wrong.
     At(u64),
-    /// It is written without its last block.
+    /// The write is executed without its last sector.
     Torn,
     Dropped,
-    /// It is delayed until the next [`SabotageContext::release`].
+    /// The write is delayed until [`SabotageContext::release`] is called.
     Held,
 }
 
@@ -140,7 +140,7 @@ impl SabotagedFile {
     }
 }
 
-/// Syncs a file or a part of its mapping, modified by the bug.
+/// Syncs a file or a part of its mapping, as far as the planted bug allows it.
 fn sync(
     shared: &SabotageContext,
     file: &Arc<dyn Device>,
@@ -170,7 +170,7 @@ fn sync(
             Ok(())
         }
         PlantedBug::AcknowledgeFailedSync(part) if PlantedBug::hits(part, name) => {
-            // The bug swallows the error.
+            // The planted bug hides the error of the sync.
             let _ = honest();
             Ok(())
         }
@@ -231,7 +231,7 @@ impl ForwardDevice for SabotagedFile {
             file: Arc::clone(&self.inner),
             shared: Arc::clone(&self.shared),
         };
-        // SAFETY: the memory is that of `inner`, which the backing keeps.
+        // SAFETY: the memory belongs to the mapping `inner`, which `backing` keeps alive.
         Ok(unsafe { FileMapping::new(start, len, Arc::new(backing)) })
     }
 }

@@ -1,5 +1,5 @@
-//! Plants bugs between a store and its devices, for tests of tests: a harness that does not detect
-//! one of these bugs would not detect the same mistake inside the store.
+//! Plants bugs between a store and its devices, in order to test the test harness. A harness that
+//! does not detect one of these bugs would also not detect the same bug inside the store.
 //!
 //! *Scope*: the contract of a directory and its files, and how to break it.
 //!
@@ -14,48 +14,53 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A planted bug. It affects files whose name contains the given text; the empty text matches all
-/// files.
+/// A planted bug. It affects all files whose names contain the given text. An empty text selects
+/// all files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PlantedBug {
-    /// Syncs of these files, and of their mappings, do nothing.
+    /// Syncs of the selected files and of their mappings do nothing.
     SkipSync(&'static str),
     /// Syncs of the directory do nothing.
     SkipDirectorySync,
-    /// A sync of these files is performed only when the next one is requested.
+    /// A sync of the selected files is executed only when the next one is requested.
     DelaySync(&'static str),
-    /// A barrier out of order: a sync of `file` is performed only after the next write to `before`.
+    /// Reverses the order of a sync and a write: a sync of `file` is executed only after the next
+    /// write to `before`.
     SyncAfterWrite {
-        /// The files whose sync is delayed.
+        /// Selects the files for which syncs are delayed.
         file: &'static str,
-        /// The files whose write should come after the sync.
+        /// Selects the files to which writes should come only after the sync.
         before: &'static str,
     },
-    /// Only this number of writes to each of these files are performed.
+    /// Only the given number of writes to each selected file is executed.
     OnlyFirstWrites(&'static str, u32),
-    /// Every second write to these files is dropped: a second copy is never written.
+    /// Every second write to the selected files is dropped. The second copy of data that is stored
+    /// twice is thus never written.
     DropSecondCopy(&'static str),
-    /// Overwrites in these files are dropped, so that the old bytes remain: a stale slot.
+    /// Overwriting data in the selected files has no effect, so the old bytes remain. This leaves a
+    /// stale slot.
     LoseRewrites(&'static str),
-    /// A write to `file` at an offset with a bit of `mask` goes to the offset without this bit, so
-    /// that the same slot is overwritten each time.
+    /// If the offset of a write to `file` has a bit of `mask`, the bit is cleared. The same slot is
+    /// thus overwritten each time.
     WrongSlot {
         file: &'static str,
-        /// The bits of the offset that distinguish the slots.
+        /// The bits of the offset by which the slots differ.
         mask: u64,
     },
-    /// Truncation of these files is reported as successful but not performed.
+    /// Truncation of the selected files reports success but does nothing.
     SkipTruncate(&'static str),
-    /// A failed sync of these files is reported as a success.
+    /// If a sync of the selected files fails, success is reported.
     AcknowledgeFailedSync(&'static str),
-    /// Writes and syncs of these files are delayed until the next time that any hole is punched or
-    /// any file is shortened or removed: data is freed before the writes that replace it.
+    /// Writes and syncs of the selected files are delayed until a hole is punched into any file or
+    /// any file is truncated or removed. Data is thus freed before the data that replaces it is
+    /// written.
     FreeBeforeWrite(&'static str),
-    /// Holes in these files are longer by this number of bytes.
+    /// Holes punched into the selected files are longer than requested by the given number of
+    /// bytes.
     PunchWide(&'static str, u64),
-    /// Removed files are not removed.
+    /// Removing a file has no effect.
     SkipRemove,
-    /// Writes of several sectors to these files lose their last sector.
+    /// If a write to the selected files has several sectors, its last sector is lost.
     TearWrites(&'static str),
 }
 
@@ -84,7 +89,7 @@ pub struct SabotagedDirectory {
     shared: Arc<SabotageContext>,
 }
 
-/// State shared by all files of a sabotaged directory.
+/// State shared by all files of a directory with a planted bug.
 #[derive(Debug)]
 struct SabotageContext {
     bug: PlantedBug,
@@ -93,9 +98,9 @@ struct SabotageContext {
 
 #[derive(Debug, Default)]
 struct SabotageState {
-    /// Number of writes so far, by file.
+    /// Number of writes to each file so far.
     writes: BTreeMap<String, u32>,
-    /// Offsets written in this life.
+    /// File offsets that have been written since the store was opened.
     written: BTreeSet<(String, u64)>,
     held: Vec<DelayedRequest>,
 }
@@ -103,13 +108,13 @@ struct SabotageState {
 #[derive(Debug)]
 struct DelayedRequest {
     file: Arc<dyn Device>,
-    /// The offset and bytes of a write, or `None` for a sync.
+    /// The offset and the bytes of a delayed write, or `None` for a delayed sync.
     write: Option<(u64, Vec<u8>)>,
     purpose: alluvium_base::Purpose,
 }
 
 impl SabotageContext {
-    /// Performs all delayed requests in their order.
+    /// Executes all delayed requests in their original order.
     fn release(&self) -> Result<()> {
         let held = std::mem::take(&mut self.state.lock().held);
         for held in held {
@@ -127,7 +132,7 @@ impl SabotageContext {
         Ok(())
     }
 
-    /// Notes that space was freed.
+    /// Called when space is freed, which ends the delay of requests for some bugs.
     fn freed(&self) -> Result<()> {
         match self.bug {
             PlantedBug::FreeBeforeWrite(_) => self.release(),
@@ -137,7 +142,7 @@ impl SabotageContext {
 }
 
 impl SabotagedDirectory {
-    /// Returns `inner` with a planted bug.
+    /// Returns a directory that passes all requests to `inner` and applies a planted bug to them.
     #[must_use]
     pub fn wrap(inner: Arc<dyn Directory>, bug: PlantedBug) -> Arc<dyn Directory> {
         let state = Mutex::default();

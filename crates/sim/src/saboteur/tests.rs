@@ -5,7 +5,8 @@ use alluvium_device::memory::MemoryDirectory;
 
 const FILE: &str = "slots";
 
-/// Returns a sabotaged directory, a file of eight blocks in it, and the same file without the bug.
+/// Returns a directory with the planted bug, a file of eight blocks in it, and the same file
+/// without the bug.
 fn file(bug: PlantedBug) -> (Arc<dyn Directory>, Arc<dyn Device>, Arc<dyn Device>) {
     let honest = Arc::new(MemoryDirectory::new());
     let directory = SabotagedDirectory::wrap(Arc::clone(&honest) as Arc<dyn Directory>, bug);
