@@ -1,4 +1,5 @@
-//! The context of every verb: the location of the store, and the form of the output.
+//! The context in which every verb is executed: the location of the store, and the format of the
+//! output.
 
 use crate::store::StoreHandle;
 use crate::terminal::exit::{self, CommandExit, failure};
@@ -11,19 +12,20 @@ use anyhow::{Context as _, Error, Result};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The options common to all verbs.
+/// The values of the options that all verbs share.
 #[derive(Clone, Debug)]
 pub(crate) struct CommandContext {
     pub(crate) path: PathBuf,
     pub(crate) form: OutputFormat,
     pub(crate) memory: Option<u64>,
-    /// Whether the store uses the measured costs of its device.
+    /// Whether the store is opened with the measured costs of its device rather than the default
+    /// ones.
     pub(crate) takes_measured: bool,
-    /// Further directories of the store.
+    /// The further directories of the store, one per tier.
     pub(crate) tiers: Vec<TierDirectory>,
 }
 
-/// The audience of the output.
+/// Whether the output is text for people or JSON for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputFormat {
     Text,
@@ -35,7 +37,7 @@ impl CommandContext {
         self.form == OutputFormat::Json
     }
 
-    /// Returns the options for opening the store.
+    /// Returns the options with which the store is opened.
     pub(crate) fn options(&self) -> Options {
         let mut options = match self.takes_measured {
             true => Options::new().measured_device(),
@@ -55,7 +57,8 @@ impl CommandContext {
         format!("opening the store in {}", self.path.display())
     }
 
-    /// Checks that the path is a directory if it exists, and that the memory is sufficient.
+    /// Returns an error if the store's path exists but is not a directory, or if the memory limit
+    /// is too small.
     pub(crate) fn check(&self) -> Result<()> {
         if self.path.exists() && !self.path.is_dir() {
             let text = format!(
@@ -75,20 +78,21 @@ impl CommandContext {
         Ok(())
     }
 
-    /// Opens an existing store, or connects to the process that has it open.
+    /// Opens an existing store. If another process has it open, connects to that process.
     pub(crate) fn open(&self) -> Result<StoreHandle> {
         self.check_store()?;
         self.or_served(self.open_own())
     }
 
-    /// Opens an existing store for reading, or connects to the process that has it open. A store
-    /// that cannot be written to is opened read-only, with a note.
+    /// Opens an existing store for reading. If another process has it open, connects to that
+    /// process. If this process may not write to the store, opens it read-only and prints a note.
     pub(crate) fn open_to_read(&self) -> Result<StoreHandle> {
         self.check_store()?;
         self.or_served(self.open_own_to_read())
     }
 
-    /// Opens or creates a store, or connects to the process that has it open.
+    /// Opens a store, or creates it if it does not exist. If another process has it open, connects
+    /// to that process.
     pub(crate) fn open_or_create(&self) -> Result<StoreHandle> {
         self.check()?;
         self.or_served(self.options().open(&self.path).with_context(|| self.what()))
@@ -113,7 +117,8 @@ impl CommandContext {
             Ok(db) => db,
             Err(other) => {
                 let other = Error::new(other).context(self.what());
-                // The error of opening for writing is more specific, unless a server can be asked.
+                // The error of opening for writing is more specific. It is not used if the store is
+                // busy, because a server may then be able to answer.
                 let is_busy = exit::classify(&other) == CommandExit::Busy;
                 return Err(if is_busy { other } else { error });
             }
@@ -125,14 +130,15 @@ impl CommandContext {
         Ok(db)
     }
 
-    /// Returns the opened store, or connects to the process that has it open.
+    /// Returns the store if it was opened, and otherwise tries to connect to the process that has
+    /// it open.
     fn or_served(&self, opened: Result<Db>) -> Result<StoreHandle> {
         let error = match opened {
             Ok(db) => return Ok(StoreHandle::own(db)),
             Err(error) => error,
         };
-        // An error of opening, such as a missing directory, need not affect a process that already
-        // has the store open.
+        // Even if opening fails for a reason such as a missing directory, a process that already
+        // has the store open may still be able to serve it.
         match ManagementClient::connect(&self.path) {
             Ok(client) => Ok(StoreHandle::served(client)),
             Err(refused) if exit::classify(&error) == CommandExit::Busy => Err(busy(error, &refused)),
@@ -153,7 +159,8 @@ impl CommandContext {
     }
 }
 
-/// Returns the error for a store that can neither be opened nor be managed through its process.
+/// Returns the error for a store that another process has open without serving its management
+/// socket.
 fn busy(error: Error, refused: &io::Error) -> Error {
     let why = match refused.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -167,7 +174,8 @@ fn busy(error: Error, refused: &io::Error) -> Error {
     error.context(why)
 }
 
-/// Returns the error for an operation that requires exclusive access to the store.
+/// Returns the error for an operation that cannot be executed while another process has the store
+/// open.
 pub(crate) fn not_while_open(error: Error, verb: &str, way: &str) -> Error {
     if exit::classify(&error) != CommandExit::Busy {
         return error;
@@ -175,10 +183,10 @@ pub(crate) fn not_while_open(error: Error, verb: &str, way: &str) -> Error {
     error.context(format!("{verb} needs exclusive access to the store: {way}"))
 }
 
-/// Refuses a target directory that is not empty.
+/// Returns an error if the target directory contains any files.
 pub(crate) fn vacant(directory: &Path) -> Result<()> {
     let Ok(mut entries) = directory.read_dir() else {
-        // The error is reported when the directory is written to.
+        // The directory cannot be read. Writing to it later reports the error.
         return Ok(());
     };
     if entries.next().is_none() {

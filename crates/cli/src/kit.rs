@@ -1,5 +1,5 @@
-//! Exports for other programs of this project: output, errors and signals of `alluvium`, and the
-//! processes in which `alluvium bench` measures engines.
+//! Functions that other programs of this project use: output, errors and signal handling of
+//! `alluvium`, and the processes in which `alluvium bench` measures engines.
 
 use crate::terminal::exit;
 use anyhow::Result;
@@ -11,10 +11,11 @@ pub use crate::terminal::screen::{ScreenOutput, note};
 pub use crate::values::sizes::{ByteSize, parse};
 pub use crate::verbs::bench::{ScreenRunner, cap_or_none, run_child, usage};
 
-/// Runs a program, prints its error, and returns its exit code.
+/// Executes `run` as the main function of a program. Prints its error if there is one, and returns
+/// the exit code.
 ///
-/// Configures the allocator to return freed memory to the operating system, because a store
-/// accounts for its memory.
+/// The allocator is configured to return freed memory to the operating system, because a store
+/// limits its own memory use.
 #[must_use]
 pub fn program(run: impl FnOnce() -> Result<CommandExit>) -> ExitCode {
     alluvium_device::heap::give_freed_memory_back();

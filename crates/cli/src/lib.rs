@@ -1,4 +1,4 @@
-//! The binary `alluvium`: one file per verb.
+//! The binary `alluvium`. Each verb of the command line has its own file.
 //!
 //! *Scope*: the command line, the form of answers, the display and interruption of long jobs,
 //! formats of import and export.
@@ -8,15 +8,16 @@
 //!
 //! Invariants:
 //!
-//! - **C1** Printed data can be read back byte for byte, unless it is printed to a terminal.
-//! - **C2** Every error states a remedy, and every kind of failure has its own exit code.
-//! - **C3** A reader of standard output may stop at any time; that is not an error.
-//! - **C4** The progress of an import is committed together with its rows: after a kill the same
-//!   command neither duplicates nor loses rows.
-//! - **C7** Irreversible deletions need --yes, or a confirmation on a terminal.
-//! - **C8** A verb that only reads needs no permission to write.
-//! - **C9** A verb behaves in the same way whether this process opens the store or asks another
-//!   process that has it open.
+//! - **C1** Data that the program prints can be read back byte for byte, unless it is printed to a
+//!   terminal.
+//! - **C2** Every error message states a remedy, and every kind of failure has its own exit code.
+//! - **C3** It is not an error if the reader of standard output stops reading early.
+//! - **C4** The progress of an import is committed together with the imported rows. If an import is
+//!   killed and the same command is repeated, no rows are duplicated or lost.
+//! - **C7** Irreversible deletions require the option --yes or a confirmation on the terminal.
+//! - **C8** A verb that only reads does not need permission to write to the store.
+//! - **C9** A verb behaves in the same way whether it opens the store itself or sends requests to
+//!   another process that has the store open.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 

@@ -1,4 +1,4 @@
-//! The binary `alluvium`; all code is in the library of this crate.
+//! The binary `alluvium`. All of its code is in the library of this crate.
 
 use std::process::ExitCode;
 

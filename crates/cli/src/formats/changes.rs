@@ -1,14 +1,14 @@
-//! The changes described by rows, in a reusable buffer.
+//! The changes that rows of an import describe, stored in a buffer that can be reused.
 
 use std::ops::Range;
 
 /// A change of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowChange<'a> {
-    /// Sets a value, optionally with a time to live in milliseconds.
+    /// Sets the value of a key. If a time to live is given, it is in milliseconds.
     Put(&'a [u8], &'a [u8], Option<u64>),
     Delete(&'a [u8]),
-    /// A Redis command in the wire format of requests.
+    /// Executes a Redis command, which is given in the wire format of a request.
     Command(&'a [u8]),
 }
 
@@ -19,7 +19,7 @@ enum ChangeSpan {
     Command(Range<usize>),
 }
 
-/// A list of changes, whose keys and values share one buffer.
+/// A list of changes. All keys and values are stored in one shared buffer.
 #[derive(Clone, Debug, Default)]
 pub struct RowChanges {
     bytes: Vec<u8>,
@@ -32,25 +32,25 @@ impl RowChanges {
         RowChanges::default()
     }
 
-    /// Removes all changes. Keeps the memory.
+    /// Removes all changes but keeps the allocated memory for reuse.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.list.clear();
     }
 
-    /// Returns the number of changes.
+    /// Returns the number of changes in the list.
     #[must_use]
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Returns whether the list is empty.
+    /// Returns whether the list contains no changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Keeps only the first `len` changes.
+    /// Removes all changes after the first `len` ones.
     pub fn truncate(&mut self, len: usize) {
         if let Some(ChangeSpan::Put(first, ..) | ChangeSpan::Delete(first) | ChangeSpan::Command(first)) =
             self.list.get(len)
@@ -60,7 +60,7 @@ impl RowChanges {
         }
     }
 
-    /// Splits off the changes after the first `len`.
+    /// Removes all changes after the first `len` ones, and returns them as a new list.
     #[must_use]
     pub fn split_off(&mut self, len: usize) -> RowChanges {
         let mut rest = RowChanges::new();
@@ -81,12 +81,13 @@ impl RowChanges {
         start..self.bytes.len()
     }
 
-    /// Appends a change that sets a value.
+    /// Appends a change that sets the value of a key.
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
         self.put_for(key, value, None);
     }
 
-    /// Appends a change that sets a value with a time to live in milliseconds.
+    /// Appends a change that sets the value of a key, with an optional time to live in
+    /// milliseconds.
     pub fn put_for(&mut self, key: &[u8], value: &[u8], ms: Option<u64>) {
         let (key, value) = (self.keep(key), self.keep(value));
         self.list.push(ChangeSpan::Put(key, value, ms));
@@ -98,18 +99,18 @@ impl RowChanges {
         self.list.push(ChangeSpan::Delete(key));
     }
 
-    /// Appends a Redis command in the wire format of requests.
+    /// Appends the execution of a Redis command, which is given in the wire format of a request.
     pub fn command(&mut self, bytes: &[u8]) {
         let bytes = self.keep(bytes);
         self.list.push(ChangeSpan::Command(bytes));
     }
 
-    /// Returns an iterator over the changes in order.
+    /// Returns an iterator over all changes in order.
     pub fn iter(&self) -> impl Iterator<Item = RowChange<'_>> {
         self.iter_from(0)
     }
 
-    /// Returns an iterator over the changes after the first ones.
+    /// Returns an iterator over the changes after the first `first` ones.
     pub fn iter_from(&self, first: usize) -> impl Iterator<Item = RowChange<'_>> {
         self.list.iter().skip(first).map(|kept| match kept {
             ChangeSpan::Put(key, value, ms) => {

@@ -1,7 +1,7 @@
-//! JSON Lines: one object per line.
+//! JSON Lines: each line contains one JSON object.
 //!
-//! A value that is not a string keeps its text: the digits of a number, the order of an object's
-//! names, blanks.
+//! If a value is not a string, its JSON text is preserved, including the digits of a number, the
+//! order of the names in an object, and blanks.
 
 use super::lines::one_line;
 use super::source::without_end;
@@ -13,17 +13,18 @@ use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// How an object is converted to a key and a value.
+/// How the objects of an input are converted to keys and values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JsonMapping {
-    /// Objects with the fields `key` and `value`, or `key_base64` and `value_base64`, as the writer
-    /// produces them.
+    /// Objects have the fields `key` and `value`, or `key_base64` and `value_base64`, as the writer
+    /// of this format produces them.
     Pairs,
-    /// The key is made from fields by a template. The value is a field, or the whole line.
+    /// The key is formed from fields by a template. The value is the named field or, if there is
+    /// none, the whole line.
     Fields(KeyTemplate, Option<String>),
 }
 
-/// A reader of JSON Lines.
+/// Reads records in the format JSON Lines.
 #[derive(Clone, Debug)]
 pub struct JsonReader {
     shape: JsonMapping,
@@ -36,15 +37,15 @@ impl JsonReader {
     }
 }
 
-/// Bytes of invalid JSON that an error shows.
+/// Maximum number of bytes of an invalid JSON text that an error message shows.
 const SHOWN: usize = 20;
 
-/// The fields of an object by name, each with its text in the line. Of duplicate fields the last
-/// one counts.
+/// The fields of an object by name. Each is mapped to its JSON text. If a name occurs repeatedly,
+/// the last occurrence is used.
 type JsonFields<'l> = BTreeMap<String, &'l RawValue>;
 
-/// Parses the fields of an object. Numbers are not converted: a double has only 53 bits, and a
-/// number may have several texts.
+/// Parses an object into its fields. Numbers are kept as text, because a double has only 53 bits of
+/// precision, and different texts can denote the same number.
 fn object(text: &[u8]) -> Result<JsonFields<'_>, String> {
     serde_json::from_slice(text).map_err(|error| {
         let rest = &text[error.column().saturating_sub(1).min(text.len())..];
@@ -56,12 +57,13 @@ fn object(text: &[u8]) -> Result<JsonFields<'_>, String> {
     })
 }
 
-/// Returns whether a value is a string.
+/// Returns whether a JSON value is a string.
 fn is_text(value: &RawValue) -> bool {
     value.get().starts_with('"')
 }
 
-/// Returns the bytes of a field: the content of a string, or the JSON text of any other value.
+/// Returns the bytes that a field denotes: the content of a string, or the JSON text of any other
+/// value.
 fn bytes(name: &str, value: &RawValue) -> Result<Vec<u8>, String> {
     if !is_text(value) {
         return Ok(value.get().as_bytes().to_vec());
@@ -71,8 +73,8 @@ fn bytes(name: &str, value: &RawValue) -> Result<Vec<u8>, String> {
         .map_err(|error| format!("the text of the field {name:?} cannot be read: {error}"))
 }
 
-/// Returns the bytes of a field. `a.b` is the field `b` of the object in `a`, unless a field with
-/// that whole name exists.
+/// Returns the bytes that a field denotes. The path `a.b` denotes the field `b` of the object in
+/// the field `a`, unless there is a field whose whole name is `a.b`.
 fn field(object: &JsonFields<'_>, path: &str) -> Result<Vec<u8>, String> {
     if let Some(found) = object.get(path) {
         return bytes(path, found);
@@ -81,7 +83,7 @@ fn field(object: &JsonFields<'_>, path: &str) -> Result<Vec<u8>, String> {
     bytes(path, value)
 }
 
-/// Returns the value at the end of a path.
+/// Returns the JSON value that a path of field names denotes.
 fn inner<'l>(object: &JsonFields<'l>, path: &str) -> Option<&'l RawValue> {
     let mut steps = path.split('.');
     let mut value = *object.get(steps.next()?)?;
@@ -91,7 +93,8 @@ fn inner<'l>(object: &JsonFields<'l>, path: &str) -> Option<&'l RawValue> {
     Some(value)
 }
 
-/// Returns the key or value of a pair, from `name` or `name_base64`.
+/// Returns the key or the value of a record. It is stored as text in the field `name`, or encoded
+/// in the field `name_base64`.
 fn side(object: &JsonFields<'_>, name: &str) -> Result<Vec<u8>, String> {
     let other = format!("{name}_base64");
     match (object.get(name), object.get(&other)) {
@@ -148,12 +151,12 @@ impl ReadRows for JsonReader {
     }
 }
 
-/// A writer of JSON Lines.
+/// Writes records in the format JSON Lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonWriter {
-    /// Writes objects with a key and a value.
+    /// Writes an object with a key and a value for each record.
     Pairs,
-    /// Writes values, which must be objects.
+    /// Writes only the values of the records, which must be JSON objects.
     Values,
 }
 

@@ -1,22 +1,22 @@
-//! Plain lines: each has a key, or a key, a separator and a value.
+//! Plain lines. Each line contains a key, or a key, a separator and a value.
 
 use super::mark::BomWriter;
 use super::source::without_end;
 use super::{InputSource, NextRow, ReadRows, RowChanges, WriteRows, broken};
 use std::io::{self, Write};
 
-/// The parts of a record on a line.
+/// The parts of a record that each line contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LineParts {
-    /// The key. The value is empty.
+    /// The line contains only the key. The value is empty.
     Key,
-    /// The key, this separator, and the value.
+    /// The line contains the key, this separator, and the value.
     Both(Vec<u8>),
-    /// The value. For writing only.
+    /// The line contains only the value. This is possible for writing only.
     Value,
 }
 
-/// A reader and writer of lines.
+/// Reads and writes records as plain lines.
 #[derive(Clone, Debug)]
 pub struct LineFormat {
     parts: LineParts,
@@ -24,7 +24,7 @@ pub struct LineFormat {
 }
 
 impl LineFormat {
-    /// Creates a reader or writer for lines with these parts.
+    /// Creates a reader or writer for lines that consist of the given parts.
     #[must_use]
     pub fn new(parts: LineParts) -> LineFormat {
         LineFormat {
@@ -62,7 +62,7 @@ impl ReadRows for LineFormat {
     }
 }
 
-/// Refuses bytes that contain a line end.
+/// Returns an error if the bytes contain a line end.
 pub(crate) fn one_line(what: &str, bytes: &[u8]) -> io::Result<()> {
     if memchr::memchr(b'\n', bytes).is_some() {
         let shown = crate::values::bytes::escape(&bytes[..bytes.len().min(60)]);
@@ -89,8 +89,8 @@ impl WriteRows for LineFormat {
             LineParts::Both(separator) => {
                 one_line("key", key)?;
                 one_line("value", value)?;
-                // The first occurrence of the separator in the line must be this one, even if the
-                // end of the key resembles its beginning.
+                // A reader splits the line at the first occurrence of the separator. The end of the
+                // key and the beginning of the separator must not form an earlier occurrence.
                 let line = [key, separator].concat();
                 if memchr::memmem::find(&line, separator) != Some(key.len()) {
                     let shown = crate::values::bytes::escape(key);

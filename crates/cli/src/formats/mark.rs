@@ -1,25 +1,26 @@
-//! The byte order mark (`EF BB BF`), which some programs write before text. It is not part of the
-//! first row: readers skip it.
+//! The byte order mark (`EF BB BF`) that some programs write at the beginning of a text file.
+//! Readers skip it, because it is not part of the first row.
 
 use std::io::{self, Write};
 
 pub(super) const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Writes the beginning of a file so that a reader finds the same rows, even if the first one
-/// begins with the bytes of the mark.
+/// Writes the beginning of a file such that a reader finds the same rows, even if the first row
+/// begins with the bytes of a byte order mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BomWriter {
     is_written: bool,
 }
 
 impl BomWriter {
-    /// Records that something was written before the rows.
+    /// Called after something was written before the first row. The rows are then no longer at the
+    /// beginning of the file.
     pub(super) fn written(&mut self) {
         self.is_written = true;
     }
 
-    /// Writes bytes unchanged. If they begin the file and start with the mark, another mark is
-    /// written before them, for readers to skip.
+    /// Writes bytes unchanged. If they are the first bytes of the file and begin with a byte order
+    /// mark, an additional mark is written before them, which readers will skip.
     ///
     /// # Errors
     /// Errors of `out`.

@@ -1,5 +1,5 @@
-//! Formats of import and export: finding rows in a stream of bytes, and writing keys and values as
-//! rows.
+//! The formats of imports and exports. Readers find the rows in a stream of bytes, and writers
+//! convert keys and values to rows.
 //!
 //! *Scope*: CSV, TSV, JSON Lines, plain lines, length-prefixed binary, Redis protocol; which bytes
 //! form a row, and what the row means.
@@ -8,10 +8,10 @@
 //!
 //! Invariants:
 //!
-//! - **C5** A reader that begins at the offset where another one stopped returns the same rows as
-//!   the other would have.
-//! - **C6** The reader of a format restores what its writer has written byte for byte, or the
-//!   writer refuses the record.
+//! - **C5** If a reader starts at the offset at which another reader stopped, it returns the same
+//!   rows that the other one would have returned.
+//! - **C6** The reader of a format restores every record that its writer has written byte for byte.
+//!   If that is impossible for a record, the writer rejects the record.
 
 pub mod binary;
 pub mod changes;
@@ -49,7 +49,7 @@ pub enum FileFormat {
 }
 
 impl FileFormat {
-    /// Returns the name of the format on the command line.
+    /// Returns the name of the format as used on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ impl FileFormat {
         }
     }
 
-    /// Returns the format of a file name's extension.
+    /// Returns the format that corresponds to the extension of a file name.
     #[must_use]
     pub fn of_file(path: &Path) -> Option<FileFormat> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
@@ -77,25 +77,25 @@ impl FileFormat {
     }
 }
 
-/// The next element of a stream.
+/// What a reader found next in a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextRow {
-    /// A row. Its changes were added to the [`RowChanges`].
+    /// A valid row. Its changes were appended to the [`RowChanges`].
     Row,
-    /// An invalid row and the reason. Parsing continues after its bytes.
+    /// An invalid row, with the reason. The reader can continue after its bytes.
     Bad(String),
     /// The end of the stream.
     End,
 }
 
-/// A parser of rows. When it returns, the bytes of the row are at the beginning of the source, and
-/// the caller consumes them.
+/// A reader that parses rows. After each call, the bytes of the row are at the beginning of the
+/// source, and the caller must consume them.
 pub trait ReadRows {
-    /// Finds the next row and adds its changes to `changes`. Sets `row` to the length of the row,
-    /// or, in case of an error, to the position of the fault.
+    /// Finds the next row and appends its changes to `changes`. Sets `row` to the length of the row
+    /// in bytes. If the row is invalid, sets `row` to the position of the fault instead.
     ///
     /// # Errors
-    /// Errors of the source, or a fault after which nothing can be parsed.
+    /// Returns errors of the source, and an error if the stream cannot be parsed any further.
     fn next(
         &mut self,
         source: &mut InputSource,
@@ -104,9 +104,9 @@ pub trait ReadRows {
     ) -> io::Result<NextRow>;
 }
 
-/// A writer of keys and values as rows.
+/// A writer that converts keys and values to rows.
 pub trait WriteRows {
-    /// Writes what precedes the first row.
+    /// Writes the text that precedes the first row.
     ///
     /// # Errors
     /// Errors of `out`.
@@ -117,10 +117,11 @@ pub trait WriteRows {
     /// Writes a row.
     ///
     /// # Errors
-    /// Errors of `out`; [`io::ErrorKind::InvalidData`] if the format cannot represent the record.
+    /// Returns errors of `out`, and [`io::ErrorKind::InvalidData`] if the format cannot represent
+    /// the record.
     fn row(&mut self, out: &mut dyn Write, key: &[u8], value: &[u8]) -> io::Result<()>;
 
-    /// Writes what follows the last row.
+    /// Writes the text that follows the last row.
     ///
     /// # Errors
     /// Errors of `out`.
@@ -129,7 +130,7 @@ pub trait WriteRows {
     }
 }
 
-/// Returns the error of a stream in which nothing more can be parsed.
+/// Returns the error for a stream that cannot be parsed any further.
 pub(crate) fn broken(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.into())
 }

@@ -1,5 +1,6 @@
-//! Redis protocol: commands as clients send them and as `redis-cli --pipe` accepts them. Only
-//! commands that set or delete plain values unconditionally are supported.
+//! The Redis protocol: commands as clients send them and as `redis-cli --pipe` accepts them.
+//! Without a server to execute them, only commands are supported that set or delete plain values
+//! unconditionally.
 
 use super::{InputSource, NextRow, ReadRows, RowChanges, WriteRows, broken};
 use alluvium::{MAX_KEY, MAX_VALUE};
@@ -7,10 +8,10 @@ use alluvium_server::resp::{ParsedRequests, RequestLimits, RequestParser};
 use std::io::{self, Write};
 use std::ops::Range;
 
-/// Largest number of words in a command.
+/// Maximum number of words in a command.
 const MAX_WORDS: usize = 1 << 20;
 
-/// Limits of an inline command: those of any row.
+/// Limits of an inline command. They are the same as those of any row.
 const LINE: RequestLimits = RequestLimits {
     bytes: usize::MAX,
     argument: usize::MAX,
@@ -18,26 +19,28 @@ const LINE: RequestLimits = RequestLimits {
     line: usize::MAX,
 };
 
-/// A reader and writer of commands.
+/// Reads and writes commands in the Redis protocol.
 #[derive(Clone, Debug, Default)]
 pub struct RedisFormat {
-    /// The words of a command, as ranges of the source, or of `typed` for an inline command.
+    /// The words of the command that was parsed last. They are ranges of the source or, for an
+    /// inline command, of `typed`.
     words: Vec<Range<usize>>,
-    /// The decoded words of an inline command, concatenated.
+    /// The concatenated words of the inline command that was parsed last, after removal of quotes
+    /// and escapes.
     typed: Option<Vec<u8>>,
-    /// Whether all commands are accepted unchanged.
+    /// Whether all commands are accepted and passed on without being interpreted.
     takes_all: bool,
 }
 
 impl RedisFormat {
-    /// Creates a reader or writer.
+    /// Creates a reader or writer for commands that set or delete plain values.
     #[must_use]
     pub fn new() -> RedisFormat {
         RedisFormat::default()
     }
 
-    /// Returns a reader that accepts all commands, as
-    /// [`RowChange::Command`](super::RowChange::Command), for callers that execute them.
+    /// Returns a reader that accepts all commands and returns them as
+    /// [`RowChange::Command`](super::RowChange::Command). The caller must execute them.
     #[must_use]
     pub fn of_commands() -> RedisFormat {
         RedisFormat {
@@ -46,8 +49,8 @@ impl RedisFormat {
         }
     }
 
-    /// Finds the line that begins at `at`. Returns the positions of its end without and with the
-    /// line end.
+    /// Finds the line that begins at position `at`. Returns the position at which its text ends,
+    /// and the position after its line end.
     fn line(source: &mut InputSource, at: usize) -> io::Result<Option<(usize, usize)>> {
         let mut seen = at;
         loop {
@@ -68,8 +71,8 @@ impl RedisFormat {
         }
     }
 
-    /// Parses the number after `sign` on the line at `at`. Returns it with the start of the next
-    /// line.
+    /// Parses the number that follows the character `sign` on the line at position `at`. Returns
+    /// the number and the position of the next line.
     fn number(source: &mut InputSource, at: usize, sign: u8, most: usize) -> io::Result<(usize, usize)> {
         let Some((end, next)) = Self::line(source, at)? else {
             return Err(broken(
@@ -93,11 +96,11 @@ impl RedisFormat {
     }
 
     /// Finds the words of the command at the beginning of the source. Sets `row` to the length of
-    /// the command, or to 0 at the end.
+    /// the command in bytes, or to 0 at the end of the stream.
     ///
     /// # Errors
-    /// Errors of the source, or a fault after which nothing can be parsed. The inner result is an
-    /// error of this command only.
+    /// Returns errors of the source, and an error if the stream cannot be parsed any further. The
+    /// inner result is an error of this command only, after which parsing can continue.
     fn command(&mut self, source: &mut InputSource, row: &mut usize) -> io::Result<Result<(), String>> {
         self.words.clear();
         self.typed = None;
@@ -112,7 +115,7 @@ impl RedisFormat {
         Ok(Ok(()))
     }
 
-    /// Finds the words of a command with a word count. Returns its length in bytes.
+    /// Parses a command that begins with the number of its words. Returns its length in bytes.
     fn counted(&mut self, source: &mut InputSource) -> io::Result<usize> {
         let (words, mut at) = Self::number(source, 0, b'*', MAX_WORDS)?;
         for _ in 0..words {
@@ -137,7 +140,7 @@ impl RedisFormat {
         Ok(at)
     }
 
-    /// Finds the words of an inline command by the rules of a server, which allow quotes.
+    /// Parses an inline command by the same rules as a server, which allow quoted words.
     fn inline(&mut self, source: &mut InputSource, row: &mut usize) -> io::Result<Result<(), String>> {
         let (end, next) = match Self::line(source, 0)? {
             Some(found) => found,
@@ -164,7 +167,7 @@ impl RedisFormat {
         Ok(Ok(()))
     }
 
-    /// Returns the words of the command that was found last.
+    /// Returns the words of the command that was parsed last.
     fn found<'w>(&'w self, source: &'w InputSource) -> Vec<&'w [u8]> {
         let bytes = self.typed.as_deref().unwrap_or(source.rest());
         self.words.iter().map(|word| &bytes[word.clone()]).collect()
@@ -181,7 +184,7 @@ fn number(word: &[u8]) -> Result<u64, String> {
     })
 }
 
-/// Converts a command to changes.
+/// Converts a command to changes of plain keys and values.
 fn apply(words: &[&[u8]], changes: &mut RowChanges) -> Result<(), String> {
     let Some((name, rest)) = words.split_first() else {
         return Ok(());
@@ -252,7 +255,7 @@ impl ReadRows for RedisFormat {
     }
 }
 
-/// Encodes a command in the wire format of requests.
+/// Encodes a command in the wire format of a request.
 #[must_use]
 pub fn encode(words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
@@ -264,7 +267,7 @@ pub fn encode(words: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes a command that [`encode`] has written.
+/// Decodes a command that [`encode`] has encoded.
 #[must_use]
 pub fn decode(bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut words = Vec::new();
@@ -279,7 +282,7 @@ pub fn decode(bytes: &[u8]) -> Vec<Vec<u8>> {
     words
 }
 
-/// Returns the number on the first line, and the rest.
+/// Parses the number on the first line. Returns the number and the bytes after that line.
 fn line(bytes: &[u8]) -> (Option<usize>, &[u8]) {
     let Some(end) = memchr::memmem::find(bytes, b"\r\n") else {
         return (None, &[]);

@@ -1,32 +1,34 @@
-//! Buffered input: a window over a file or a pipe that grows until it contains a row.
+//! Buffered input. The reader sees a window over a file or a pipe, which grows until it contains a
+//! complete row.
 
 use super::broken;
 use super::mark::MARK;
 use std::fmt;
 use std::io::{self, Read};
 
-/// Size of a read in bytes.
+/// Size of a read from the stream in bytes.
 const CHUNK: usize = 1 << 18;
 
-/// Number of consumed bytes that are remembered, to check later whether another stream begins in
-/// the same way.
+/// Number of consumed bytes that are kept. They serve to check later whether another stream begins
+/// with the same content.
 pub const TAIL: usize = 4096;
 
-/// Longest row in bytes: twice the largest record, to allow for quotes and escapes.
+/// Maximum length of a row in bytes. It is twice the size of the largest record, to allow for
+/// quotes and escapes.
 pub const MAX_ROW: usize = 2 * (alluvium::MAX_KEY + alluvium::MAX_VALUE);
 
-/// A buffered stream of bytes.
+/// A stream of bytes with a buffer.
 pub struct InputSource {
     reader: Box<dyn Read + Send>,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Position of `start` in the stream.
+    /// The position in the stream of the byte at `start`.
     offset: u64,
     is_over: bool,
-    /// Longest row in bytes. A longer one is an error.
+    /// Maximum length of a row in bytes. A longer row is an error.
     longest: usize,
-    /// The last consumed bytes that are no longer in the buffer.
+    /// The most recently consumed bytes that have already been removed from the buffer.
     tail: Vec<u8>,
 }
 
@@ -39,7 +41,7 @@ impl fmt::Debug for InputSource {
 }
 
 impl InputSource {
-    /// Creates a source for a stream of which `offset` bytes have been consumed already.
+    /// Creates a source for a stream of which `offset` bytes have already been consumed.
     #[must_use]
     pub fn new(reader: Box<dyn Read + Send>, offset: u64) -> InputSource {
         InputSource {
@@ -54,29 +56,30 @@ impl InputSource {
         }
     }
 
-    /// Limits rows to this length, at most [`MAX_ROW`]. A row is held in memory as a whole.
+    /// Sets the maximum length of a row in bytes, which cannot exceed [`MAX_ROW`]. The limit
+    /// matters because a whole row is kept in memory.
     #[must_use]
     pub fn longest(mut self, bytes: usize) -> InputSource {
         self.longest = bytes.min(MAX_ROW);
         self
     }
 
-    /// Returns the position in the stream.
+    /// Returns the position in the stream up to which bytes have been consumed.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Returns the buffered bytes that are not consumed yet.
+    /// Returns the buffered bytes that have not been consumed.
     #[must_use]
     pub fn rest(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// Reads more. Returns false at the end of the stream.
+    /// Reads further bytes into the buffer. Returns false at the end of the stream.
     ///
     /// # Errors
-    /// Errors of the stream; a row that is too long.
+    /// Returns errors of the stream, and an error if the row is too long.
     pub fn fill(&mut self) -> io::Result<bool> {
         if self.is_over {
             return Ok(false);
@@ -100,7 +103,8 @@ impl InputSource {
             (self.start, self.end) = (0, self.end - self.start);
         }
         if self.buffer.len() < self.end + CHUNK {
-            // Double the buffer, to limit the copying of a long row.
+            // The size of the buffer is doubled, which limits how often the bytes of a long row are
+            // copied.
             let wanted = (self.end * 2).min(self.longest + 2 * CHUNK).max(self.end + CHUNK);
             self.buffer.resize(wanted, 0);
         }
@@ -115,7 +119,7 @@ impl InputSource {
         }
     }
 
-    /// Buffers at least this number of bytes, unless the stream ends before.
+    /// Reads until the buffer contains at least `bytes` unconsumed bytes or the stream ends.
     ///
     /// # Errors
     /// As [`InputSource::fill`].
@@ -124,14 +128,14 @@ impl InputSource {
         Ok(self.rest())
     }
 
-    /// Consumes bytes, which must be in the window.
+    /// Consumes the first `bytes` bytes of the buffer, which must contain as many.
     pub fn take(&mut self, bytes: usize) {
         assert!(bytes <= self.end - self.start, "only what was read is taken away");
         self.start += bytes;
         self.offset += bytes as u64;
     }
 
-    /// Consumes the byte order mark, if the stream begins with it. Returns whether it does.
+    /// If the stream begins with a byte order mark, consumes it. Returns whether there was one.
     ///
     /// # Errors
     /// As [`InputSource::fill`].
@@ -143,7 +147,7 @@ impl InputSource {
         Ok(is_there)
     }
 
-    /// Returns the last consumed bytes, up to [`TAIL`].
+    /// Returns the most recently consumed bytes, at most [`TAIL`] of them.
     #[must_use]
     pub fn tail(&self) -> Vec<u8> {
         let taken = &self.buffer[self.start.saturating_sub(TAIL)..self.start];
@@ -151,8 +155,8 @@ impl InputSource {
         [before, taken].concat()
     }
 
-    /// Returns the bytes up to and including the next line end, or up to the end of the stream;
-    /// empty at the end.
+    /// Returns the bytes up to and including the next line end, or up to the end of the stream. The
+    /// result is empty at the end of the stream.
     ///
     /// # Errors
     /// As [`InputSource::fill`].
@@ -170,7 +174,7 @@ impl InputSource {
     }
 }
 
-/// Returns a line without its line end.
+/// Returns a line without the characters that end it.
 #[must_use]
 pub fn without_end(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\n").unwrap_or(line)

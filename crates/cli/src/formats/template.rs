@@ -1,26 +1,27 @@
-//! Templates of keys made from fields: `name`, or `{country}/{city}`.
+//! Key templates, from which keys are formed out of fields. Examples are `name` and
+//! `{country}/{city}`.
 
-/// The template of a key.
+/// A template from which a key is formed out of fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyTemplate {
     text: String,
     parts: Vec<TemplatePart>,
 }
 
-/// A part of a template.
+/// A part of a key template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TemplatePart {
     Text(Vec<u8>),
-    /// The content of a field.
+    /// The content of the field with this name.
     Field(String),
 }
 
 impl KeyTemplate {
-    /// Parses a template: a field's name, or text with names in braces. `{{` and `}}` stand for
-    /// braces.
+    /// Parses a template, which is the name of a field or a text with field names in braces. In the
+    /// text, `{{` and `}}` denote literal braces.
     ///
     /// # Errors
-    /// A description of the fault.
+    /// Describes why the template is invalid.
     pub fn parse(text: &str) -> Result<KeyTemplate, String> {
         if text.is_empty() {
             return Err(
@@ -72,13 +73,13 @@ impl KeyTemplate {
         })
     }
 
-    /// Returns the text of the template.
+    /// Returns the template as it was written.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns its parts in order.
+    /// Returns the parts of the template in order.
     #[must_use]
     pub fn parts(&self) -> &[TemplatePart] {
         &self.parts

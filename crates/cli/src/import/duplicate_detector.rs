@@ -1,16 +1,16 @@
-//! Detection of duplicate keys in an input, in bounded memory.
+//! Detection of duplicate keys in the input of an import, with limited memory.
 
 use super::progress::fingerprint;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Approximate memory of a fingerprint in the set, in bytes.
+/// Approximate memory in bytes of one fingerprint in the set.
 const EACH: usize = 16;
-/// Smallest capacity of the set.
+/// Minimum number of fingerprints that the set can contain.
 const LEAST: usize = 1 << 16;
 
-/// A hasher that uses fingerprints directly, because they are uniform already.
+/// A hasher that returns fingerprints unchanged, because they are already uniformly distributed.
 #[derive(Default)]
 struct IdentityHasher(u64);
 
@@ -28,18 +28,19 @@ impl Hasher for IdentityHasher {
     }
 }
 
-/// The keys seen so far. Ascending keys are known to be new by comparison with the greatest one.
-/// Other keys are compared by fingerprint, for as many as fit.
+/// The keys that an import has seen so far. Each key that is greater than the greatest previous one
+/// is known to be new. Other keys are compared with the fingerprints of earlier keys, as far as
+/// these fit in the memory.
 #[derive(Default)]
 pub(super) struct DuplicateDetector {
     greatest: Option<Vec<u8>>,
-    /// Whether the greatest key was put and not deleted.
+    /// Whether the last row with the greatest key put the key rather than deleting it.
     is_greatest_put: bool,
     fingerprints: HashSet<u64, BuildHasherDefault<IdentityHasher>>,
     most: usize,
-    /// Number of keys that an earlier row had put.
+    /// Number of rows whose key an earlier row had already put.
     pub(super) duplicates: u64,
-    /// Whether some keys were compared with only a part of the earlier ones.
+    /// Whether some keys could be compared only with a part of the earlier keys.
     pub(super) is_partial: bool,
 }
 
@@ -52,7 +53,7 @@ impl std::fmt::Debug for DuplicateDetector {
 }
 
 impl DuplicateDetector {
-    /// Creates a set that uses about `bytes` bytes.
+    /// Creates a detector that uses approximately `bytes` bytes of memory.
     pub(super) fn new(bytes: usize) -> DuplicateDetector {
         DuplicateDetector {
             most: (bytes / EACH).max(LEAST),
@@ -60,7 +61,7 @@ impl DuplicateDetector {
         }
     }
 
-    /// Records a key that a row puts.
+    /// Registers the key of a row that sets its value.
     pub(super) fn put(&mut self, key: &[u8]) {
         let order = self
             .greatest
@@ -88,7 +89,8 @@ impl DuplicateDetector {
         self.duplicates += u64::from(!is_new);
     }
 
-    /// Records a key that a row deletes. A later put of the key is not a duplicate.
+    /// Registers the key of a row that deletes it. If a later row puts the key, it is not a
+    /// duplicate.
     pub(super) fn delete(&mut self, key: &[u8]) {
         self.fingerprints.remove(&fingerprint(key));
         if self.greatest.as_deref() == Some(key) {
@@ -96,7 +98,7 @@ impl DuplicateDetector {
         }
     }
 
-    /// Adds the fingerprint of a key. Returns whether it is new.
+    /// Adds the fingerprint of a key to the set. Returns whether it was not in the set before.
     fn remember(&mut self, key: &[u8]) -> bool {
         let fingerprint = fingerprint(key);
         if self.fingerprints.len() < self.most {
@@ -137,7 +139,8 @@ mod tests {
         }
         assert_eq!((seen.duplicates, seen.is_partial), (197, false));
         assert!(seen.fingerprints.len() <= LEAST);
-        // A late key that is not remembered may be a duplicate: the result is marked as partial.
+        // A key that is not in order and not in the set may nevertheless be a duplicate. The result
+        // is therefore marked as partial.
         seen.put(&(2 * LEAST as u32).to_be_bytes());
         assert!(seen.is_partial);
         seen.put(&7u32.to_be_bytes());

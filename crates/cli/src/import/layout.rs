@@ -1,5 +1,5 @@
-//! The layout of the table that a keyspace was imported from, kept so that its values can be
-//! exported in the same form.
+//! The layout of the table from which a keyspace was imported. It is stored so that the values can
+//! be exported in the same form.
 
 use crate::formats::FileFormat;
 use crate::formats::csv::{LineEnd, TableLayout};
@@ -11,23 +11,23 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-/// The keyspace of import progress.
+/// The name of the keyspace that stores the progress of imports.
 pub(crate) const PROGRESS: &str = "alluvium.imports";
 
-/// Version of the stored layout.
+/// Version of the format in which a layout is stored.
 const VERSION: u64 = 1;
 
-/// The layout of a CSV table, and the part of its rows that is stored as values.
+/// The layout of a CSV table, and the part of its rows that was stored as values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ImportLayout {
     pub(crate) format: FileFormat,
     pub(crate) separator: u8,
     pub(crate) head: TableLayout,
-    /// The column of the values; `None` if they are whole rows.
+    /// The name of the column that was stored as values, or `None` if the values are complete rows.
     pub(crate) column: Option<String>,
 }
 
-/// Returns the key that stores the layout of a keyspace.
+/// Returns the key under which the layout of a keyspace is stored.
 pub(crate) fn layout_key(keyspace: &str) -> Vec<u8> {
     format!("layout\0{keyspace}").into_bytes()
 }
@@ -54,7 +54,7 @@ impl ImportLayout {
         })
     }
 
-    /// Parses a layout from JSON. Returns `None` if a field is missing.
+    /// Converts a layout from JSON. Returns `None` if a field is missing.
     fn read(value: &Value) -> Option<ImportLayout> {
         if value["version"] != VERSION {
             return None;
@@ -82,12 +82,12 @@ impl ImportLayout {
     }
 }
 
-/// Returns the key prefix of the stored progress of imports into a keyspace.
+/// Returns the prefix of the keys under which the progress of imports into a keyspace is stored.
 fn progress_prefix(keyspace: &str) -> Vec<u8> {
     format!("progress\0{keyspace}\0").into_bytes()
 }
 
-/// Deletes the import data of a dropped keyspace.
+/// Deletes the stored layout and progress after a keyspace was dropped.
 pub(crate) fn forget(store: &StoreHandle, keyspace: &str) -> Result<()> {
     if !store.has_keyspace(PROGRESS)? {
         return Ok(());
@@ -96,7 +96,7 @@ pub(crate) fn forget(store: &StoreHandle, keyspace: &str) -> Result<()> {
     store.write(changes.collect())
 }
 
-/// Moves the import data of a renamed keyspace.
+/// Moves the stored layout and progress to a new name after a keyspace was renamed.
 pub(crate) fn rename(store: &StoreHandle, from: &str, to: &str) -> Result<()> {
     if !store.has_keyspace(PROGRESS)? {
         return Ok(());
@@ -115,7 +115,7 @@ pub(crate) fn rename(store: &StoreHandle, from: &str, to: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns a change of the import data.
+/// Returns a change that sets or deletes a key in the keyspace of import progress.
 pub(super) fn set(key: Vec<u8>, value: Option<Vec<u8>>) -> KeyChange {
     KeyChange {
         keyspace: PROGRESS.to_owned(),
@@ -125,7 +125,7 @@ pub(super) fn set(key: Vec<u8>, value: Option<Vec<u8>>) -> KeyChange {
     }
 }
 
-/// Returns the keys of a keyspace's import data.
+/// Returns all keys under which data about imports into a keyspace is stored.
 fn keys(store: &StoreHandle, keyspace: &str) -> Result<Vec<Vec<u8>>> {
     let prefix = progress_prefix(keyspace);
     let bounds = ByteBounds {

@@ -1,4 +1,5 @@
-//! An import: loads the rows of a stream into a keyspace, and records its progress in the store.
+//! Imports: the rows of a stream are loaded into a keyspace, and the progress is recorded in the
+//! store.
 //!
 //! *Scope*: a pipeline of two threads that converts rows to blocks and writes blocks, the progress
 //! committed with each block, invalid rows, continuation after a kill.
@@ -28,19 +29,19 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use writer::BlockWriter;
 
-/// Number of blocks that wait to be written, of about a megabyte each.
+/// Maximum number of blocks that wait to be written. Each block is about one megabyte in size.
 const WAITING: usize = 4;
 
 pub(crate) struct ImportJob<'a> {
     writer: BlockWriter<'a>,
 }
 
-/// The outcome of an import without an error.
+/// How an import without errors has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ImportOutcome {
-    /// All rows are in the store.
+    /// All rows have been written to the store.
     Complete,
-    /// It was stopped. The same command continues it.
+    /// The user has stopped the import. Repeating the same command continues it.
     Stopped,
 }
 
@@ -57,8 +58,9 @@ impl<'a> ImportJob<'a> {
         }
     }
 
-    /// Imports until the end or a stop. `moved` is called with the position in the input. Returns
-    /// the progress and the result; the rows before an error are in the store.
+    /// Executes an import until the end of the input or until it is stopped. Calls `moved` with the
+    /// current position in the input. Returns the progress and the outcome. If the outcome is an
+    /// error, the rows before the error are in the store.
     pub(crate) fn run(
         mut self,
         parser: RowParser,
@@ -66,7 +68,7 @@ impl<'a> ImportJob<'a> {
     ) -> (ImportProgress, Result<ImportOutcome>) {
         let name = parser.name.clone();
         let mut saved = parser.saved.clone();
-        // A new import has no progress to build on.
+        // A new import has no earlier progress that could be replaced.
         self.writer.saved = (saved.rows > 0).then(|| saved.clone());
         let ended = thread::scope(|scope| {
             let (sender, blocks) = sync_channel(WAITING);
@@ -82,7 +84,7 @@ impl<'a> ImportJob<'a> {
                 }
                 self.writer.settle()
             };
-            // If writing fails, the receiver is dropped, which stops the parser.
+            // If writing fails, the receiver of blocks is dropped, and this makes the parser stop.
             let written = write();
             let parsed = parsing
                 .join()
@@ -92,8 +94,8 @@ impl<'a> ImportJob<'a> {
         (saved, ended)
     }
 
-    /// Like `run`, but sorts the rows by key first. `first` is the progress of an earlier import of
-    /// the same input.
+    /// Executes an import like `run`, but sorts the rows by key before they are written. `first` is
+    /// the progress of an earlier import of the same input.
     pub(crate) fn run_sorted(
         mut self,
         parser: RowParser,
@@ -107,7 +109,7 @@ impl<'a> ImportJob<'a> {
     }
 }
 
-/// Adds the context of an input to an error of writing.
+/// Adds the name of the input to an error that occurred while rows were written.
 fn behind(error: Error, name: &str, what: impl Fn() -> String) -> Error {
     if error.is::<ExitError>() {
         return error.context(name.to_owned());

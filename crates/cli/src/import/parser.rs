@@ -1,4 +1,4 @@
-//! Converts the rows of a stream to blocks, each of which is written at once.
+//! Converts the rows of a stream to blocks. Each block is written to the store in one operation.
 
 use super::duplicate_detector::DuplicateDetector;
 use super::progress::{self, ImportProgress};
@@ -9,44 +9,46 @@ use crate::terminal::exit::{CommandExit, failure};
 use alluvium::{MAX_KEY, MAX_VALUE};
 use anyhow::Result;
 
-/// Size of a full block in bytes.
+/// Size in bytes at which a block is complete.
 pub(super) const FULL: usize = 1 << 20;
-/// Largest row in bytes. It leaves space for the progress in the same commit.
+/// Maximum size of a row in bytes. It leaves space for the progress, which is written in the same
+/// commit.
 pub(super) const MAX_WRITTEN: usize = MAX_VALUE - (64 << 10);
-/// Approximate overhead of a change besides its key and value, in bytes.
+/// Approximate memory of a change in bytes, in addition to its key and value.
 pub(super) const EXTRA: usize = 32;
 
-/// Contents of the store from the rows before a fault that ends the import.
+/// Which rows are in the store if the import ends because of an invalid row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RowRetention {
-    /// All of them: blocks are written as they are read.
+    /// All rows before the invalid one, because blocks are written while the input is read.
     #[default]
     Before,
-    /// None, because they are sorted first.
+    /// No rows, because the whole input is sorted before rows are written.
     Nothing,
 }
 
 pub(crate) struct RowParser {
     pub(crate) source: InputSource,
     pub(crate) reader: Box<dyn ReadRows + Send>,
-    /// The file for invalid rows. Without it an invalid row ends the import.
+    /// The file that receives invalid rows. If absent, an invalid row ends the import.
     pub(crate) rejects: Option<RejectsFile>,
     pub(crate) saved: ImportProgress,
-    /// The name of the input for messages.
+    /// The name of the input for error messages.
     pub(crate) name: String,
     pub(crate) format: FileFormat,
-    /// Whether blocks record the line of each change.
+    /// Whether a block stores the line number of each of its changes.
     pub(crate) keeps_lines: bool,
     pub(crate) kept: RowRetention,
     seen: DuplicateDetector,
 }
 
-/// Changes that are written together, and the progress after them.
+/// Changes that are written in one operation, and the progress that applies after them.
 #[derive(Debug, Default)]
 pub(super) struct RowBlock {
     pub(super) changes: RowChanges,
     pub(super) bytes: usize,
-    /// The line of each change, if recorded, and the line before all of them.
+    /// The line number of each change, if these are stored, and the line number before the first
+    /// change.
     pub(super) lines: Vec<u64>,
     pub(super) begins_behind: u64,
     pub(super) saved: ImportProgress,
@@ -54,19 +56,19 @@ pub(super) struct RowBlock {
     pub(super) is_last: bool,
 }
 
-/// The order of a block's keys.
+/// Whether the keys of a block are in ascending order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum BlockOrder {
     #[default]
     Empty,
-    /// Strictly ascending, from the first key to the last. Every change sets a value without an
-    /// expiry time.
+    /// The keys are strictly ascending. The fields are the first and the last key. Each change sets
+    /// a value that does not expire.
     Ascending(Vec<u8>, Vec<u8>),
     Any,
 }
 
 impl BlockOrder {
-    /// Updates the order for a further change.
+    /// Updates the order after `change` has been added to the block.
     pub(super) fn note(&mut self, change: RowChange<'_>) {
         let RowChange::Put(key, _, None) = change else {
             *self = BlockOrder::Any;
@@ -85,7 +87,8 @@ impl BlockOrder {
 }
 
 impl RowParser {
-    /// Creates a parser that detects duplicate keys in about `bytes` bytes of memory.
+    /// Creates a parser. The detection of duplicate keys uses approximately `bytes` bytes of
+    /// memory.
     pub(crate) fn new(
         source: InputSource,
         reader: Box<dyn ReadRows + Send>,
@@ -97,7 +100,7 @@ impl RowParser {
         let (name, format) = input;
         let mut seen = DuplicateDetector::new(memory);
         seen.duplicates = saved.duplicates;
-        // The keys of rows imported earlier are unknown.
+        // The keys of the rows that an earlier execution imported are unknown.
         seen.is_partial = saved.is_partial || saved.rows > 0;
         RowParser {
             source,
@@ -112,11 +115,11 @@ impl RowParser {
         }
     }
 
-    /// Parses until the end or a stop. Each block is passed to `send`, which returns whether to
-    /// continue.
+    /// Parses rows until the end of the input or until the import is stopped. Passes each block to
+    /// `send`, which returns whether parsing continues.
     ///
     /// # Errors
-    /// Errors of the input. The rows before the error have been sent.
+    /// Returns errors of the input. The rows before the error have been passed to `send`.
     pub(super) fn run(mut self, send: &dyn Fn(RowBlock) -> bool) -> Result<ImportOutcome> {
         let mut block = RowBlock {
             begins_behind: self.saved.lines,
@@ -161,7 +164,8 @@ impl RowParser {
         }
     }
 
-    /// Returns a description of what became of the rows before a fault.
+    /// Returns the part of an error message that states which of the rows before the error are in
+    /// the store.
     fn kept(&self) -> &'static str {
         match (self.kept, self.saved.rows) {
             (RowRetention::Nothing, _) | (_, 0) => "nothing is imported",
@@ -169,8 +173,8 @@ impl RowParser {
         }
     }
 
-    /// Returns the line number at `at` bytes after the beginning of the source. Line ends before a
-    /// row of CSV belong to the row before.
+    /// Returns the line number of the byte at position `at` of the source. Line ends before a CSV
+    /// row are counted as a part of the previous row.
     fn line(&self, at: usize) -> u64 {
         let is_table = matches!(self.format, FileFormat::Csv | FileFormat::Tsv);
         let (before, behind) = self.source.rest().split_at(at);
@@ -181,7 +185,7 @@ impl RowParser {
         self.saved.lines + 1 + memchr::memchr_iter(b'\n', before).count() as u64 + blank
     }
 
-    /// Returns the position for messages.
+    /// Returns a description of a position in the input for messages.
     fn place(&self, at: usize) -> String {
         if self.format == FileFormat::Binary {
             return format!(
@@ -193,8 +197,9 @@ impl RowParser {
         format!("{}, line {}", self.name, self.line(at))
     }
 
-    /// Counts a row whose changes begin at `mark`, or returns the reason why it cannot be imported.
-    /// A row that does not fit into the current block gets its own.
+    /// Checks and counts a row whose changes begin at index `mark`. Returns the reason if the row
+    /// cannot be imported. If the row does not fit in the current block, it is moved to a new
+    /// block.
     fn admit(
         &mut self,
         block: &mut RowBlock,
@@ -206,7 +211,7 @@ impl RowParser {
             let (key, value) = match change {
                 RowChange::Put(key, value, _) => (key, value.len()),
                 RowChange::Delete(key) => (key, 0),
-                // The server checks the lengths.
+                // The server checks the lengths of the command's arguments.
                 RowChange::Command(bytes) => (&[][..], bytes.len()),
             };
             if key.len() > MAX_KEY {
@@ -237,7 +242,8 @@ impl RowParser {
             match change {
                 RowChange::Put(key, ..) => self.seen.put(key),
                 RowChange::Delete(key) => self.seen.delete(key),
-                // Only the server knows whether the command extends or replaces a key.
+                // Only the server can determine whether the command extends or replaces an existing
+                // key.
                 RowChange::Command(_) => {}
             }
         }
@@ -248,7 +254,8 @@ impl RowParser {
         Ok(None)
     }
 
-    /// Writes an invalid row to the file of rejects, or ends the import.
+    /// Writes an invalid row to the file of rejected rows. If there is no such file, ends the
+    /// import with an error.
     fn reject(
         &mut self,
         block: &mut RowBlock,
@@ -277,8 +284,8 @@ impl RowParser {
         Err(failure(CommandExit::BadRows, text))
     }
 
-    /// Sends a block with the progress that holds after it, and begins a new block. Returns whether
-    /// the receiver wants more.
+    /// Passes a complete block to `send`, together with the progress that applies after it, and
+    /// starts a new block. Returns whether parsing continues.
     fn send(&mut self, block: &mut RowBlock, send: &dyn Fn(RowBlock) -> bool) -> Result<bool> {
         if let Some(rejects) = &mut self.rejects {
             self.saved.rejects_bytes = rejects.kept()?;

@@ -1,4 +1,4 @@
-//! The progress of imports, stored in the store itself.
+//! The progress of imports. It is stored in the same store as the imported data.
 
 use super::layout::ImportLayout;
 use crate::store::StoreHandle;
@@ -9,14 +9,14 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use twox_hash::XxHash3_64;
 
-/// Version of the stored progress.
+/// Version of the format in which progress is stored.
 const VERSION: u64 = 2;
 
-/// The identity of an import: its input and its target.
+/// The identity of an import, which consists of its input and its target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ImportIdentity {
     pub(crate) keyspace: String,
-    /// The absolute path of the file, or `-`.
+    /// The absolute path of the input file, or `-` for standard input.
     pub(crate) input: String,
 }
 
@@ -26,40 +26,41 @@ impl ImportIdentity {
     }
 }
 
-/// The progress of an import, committed together with the rows it covers.
+/// The progress of an import. It is committed together with the rows that it covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ImportProgress {
-    /// The options that determine the meaning of rows.
+    /// The command line options that determine how rows are interpreted.
     pub(crate) options: String,
-    /// Position in the input up to which all rows are in the store.
+    /// Position in the input in bytes. All rows before it are in the store.
     pub(crate) offset: u64,
     pub(crate) rows: u64,
     pub(crate) lines: u64,
     pub(crate) rejected: u64,
-    /// Length of the file of rejects.
+    /// Length of the file of rejected rows in bytes.
     pub(crate) rejects_bytes: u64,
-    /// A fingerprint of the bytes before the position, and their number.
+    /// A fingerprint of the bytes that precede the position, and the number of these bytes.
     pub(crate) tail: u64,
     pub(crate) tail_bytes: u64,
-    /// Number of rows with a key of an earlier row, and whether some rows were compared with only a
-    /// part of the earlier ones.
+    /// Number of rows whose key occurred in an earlier row, and whether some keys could be compared
+    /// only with a part of the earlier ones.
     pub(crate) duplicates: u64,
     pub(crate) is_partial: bool,
-    /// The layout of a table.
+    /// The layout of the table, if the input is one.
     pub(crate) layout: Option<ImportLayout>,
-    /// A load in progress, if any.
+    /// A bulk load that may or may not have taken effect, if there is one.
     pub(crate) pending: Option<Box<PendingLoad>>,
 }
 
-/// An atomic load, as recorded before it takes effect. The value of one of its keys shows whether
-/// it has taken effect.
+/// An atomic bulk load, which is recorded before it takes effect. The current value of one of its
+/// keys shows later whether it has taken effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PendingLoad {
     pub(crate) key: Vec<u8>,
-    /// Fingerprints of its value before the load, if it had one, and after the load.
+    /// Fingerprints of the value of this key: before the load, if it had a value, and after the
+    /// load.
     pub(crate) before: Option<u64>,
     pub(crate) after: u64,
-    /// The progress after the load.
+    /// The progress that applies if the load has taken effect.
     pub(crate) then: ImportProgress,
 }
 
@@ -106,7 +107,7 @@ impl ImportProgress {
         ImportProgress::read(&value).ok_or_else(wrong)
     }
 
-    /// Parses the progress from JSON. Returns `None` if a field is missing.
+    /// Converts the progress from JSON. Returns `None` if a field is missing.
     fn read(value: &Value) -> Option<ImportProgress> {
         if value["version"] != VERSION {
             return None;
@@ -141,7 +142,8 @@ impl ImportProgress {
         })
     }
 
-    /// Resolves a pending load: the content of the store shows whether it has taken effect.
+    /// Determines from the content of the store whether a pending load has taken effect, and
+    /// returns the resulting progress.
     pub(crate) fn settled(mut self, store: &StoreHandle, keyspace: &str) -> Result<ImportProgress> {
         let Some(pending) = self.pending.take() else {
             return Ok(self);
@@ -149,12 +151,13 @@ impl ImportProgress {
         let now = store
             .value(keyspace, &pending.key)?
             .map(|value| fingerprint(&value));
-        // If the key does not tell, the rows are loaded again with the same result.
+        // If the value of the key does not show whether the load took effect, the rows are loaded
+        // again. The result is the same.
         let is_done = now == Some(pending.after) && pending.before != now;
         Ok(if is_done { pending.then } else { self })
     }
 
-    /// Refuses to continue with different options.
+    /// Returns an error if an import was started with different options.
     pub(crate) fn fits(&self, options: &str) -> Result<()> {
         if self.options == options {
             return Ok(());
@@ -167,7 +170,7 @@ impl ImportProgress {
         Err(failure(CommandExit::Usage, text))
     }
 
-    /// Refuses an input that differs from the one an earlier import has sorted.
+    /// Returns an error if the input differs from the one that an earlier import has sorted.
     pub(crate) fn is_same_input(&self, earlier: &ImportProgress) -> Result<()> {
         let of = |saved: &ImportProgress| (saved.offset, saved.lines, saved.tail, saved.tail_bytes);
         if of(self) == of(earlier) {
@@ -181,7 +184,8 @@ impl ImportProgress {
         Err(failure(CommandExit::Failed, text))
     }
 
-    /// Refuses to continue in an input whose beginning differs from what was imported.
+    /// Returns an error if the beginning of the input differs from the part that was already
+    /// imported.
     pub(crate) fn continues(&self, tail: &[u8]) -> Result<()> {
         if tail.len() as u64 == self.tail_bytes && fingerprint(tail) == self.tail {
             return Ok(());

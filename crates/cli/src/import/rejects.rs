@@ -1,4 +1,5 @@
-//! The file of rejected rows: a copy of their bytes, which can be corrected and imported.
+//! The file of rejected rows. It contains a copy of their bytes, so that they can be corrected and
+//! imported later.
 
 use crate::store::private;
 use crate::terminal::screen;
@@ -7,10 +8,10 @@ use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// Number of rejected rows that are reported individually.
+/// Maximum number of rejected rows that are reported individually.
 const REPORTED: u64 = 10;
 
-/// The file of rejected rows.
+/// The file to which rejected rows are written.
 #[derive(Debug)]
 pub(crate) struct RejectsFile {
     path: PathBuf,
@@ -21,11 +22,11 @@ pub(crate) struct RejectsFile {
 }
 
 impl RejectsFile {
-    /// Opens the file and truncates it to a recorded length.
+    /// Opens the file and truncates it to the length that the progress has recorded.
     pub(crate) fn open(path: &Path, bytes: u64) -> Result<RejectsFile> {
         let what = || format!("opening {} for rejected rows", path.display());
         let mut file = private::open(path).with_context(what)?;
-        // A device or a pipe has no length.
+        // A device or a pipe has no length and cannot be truncated.
         if file.metadata().with_context(what)?.is_file() {
             file.set_len(bytes).with_context(what)?;
             file.seek(SeekFrom::Start(bytes)).with_context(what)?;
@@ -47,7 +48,8 @@ impl RejectsFile {
             .with_context(|| format!("writing to {}", self.path.display()))
     }
 
-    /// Writes the header of the input, so that the file can be imported itself.
+    /// Writes the header of the input, so that the file of rejected rows can be imported like the
+    /// input.
     pub(crate) fn header(&mut self, header: &[u8]) -> Result<()> {
         if self.bytes == 0 {
             self.write(header)
@@ -56,7 +58,7 @@ impl RejectsFile {
         }
     }
 
-    /// Adds a row, with the reason for its rejection.
+    /// Appends a row to the file, and reports the reason for its rejection.
     pub(crate) fn add(&mut self, why: &str, row: &[u8]) -> Result<()> {
         self.added += 1;
         if self.added <= REPORTED {
@@ -68,13 +70,13 @@ impl RejectsFile {
         self.write(row)
     }
 
-    /// Syncs the file and returns its length.
+    /// Makes the file durable and returns its length in bytes.
     pub(crate) fn kept(&mut self) -> Result<u64> {
         if !self.is_synced {
             let what = || format!("writing to {}", self.path.display());
             self.file.flush().with_context(what)?;
             match self.file.get_ref().sync_data() {
-                // The target does not support syncing and stores nothing.
+                // The target, for example a pipe, does not support syncs and stores nothing.
                 Err(error) if error.kind() == ErrorKind::InvalidInput => {}
                 synced => synced.with_context(what)?,
             }

@@ -1,5 +1,5 @@
-//! Imports rows in any order: sorts them by key in bounded memory, then loads them in order. Of
-//! several rows with the same key the last one counts.
+//! Imports of rows in any order. The rows are sorted by key with limited memory and then loaded in
+//! order. If several rows have the same key, the last one is imported.
 
 use super::parser::{EXTRA, FULL, MAX_WRITTEN, RowBlock, RowParser};
 use super::progress::ImportProgress;
@@ -21,31 +21,31 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-/// The flag for the memory of a sort.
+/// The command line option for the memory of a sort.
 const FLAG: &str = "--sort-memory";
-/// Prefix of the names of temporary files, which are unlinked at once.
+/// Prefix of the names of temporary files. Each file is unlinked as soon as it has been created.
 const NAME: &str = "alluvium-import";
-/// One thread reads, another one sorts and writes.
+/// Maximum number of threads: one reads the input, and another one sorts and writes.
 const MOST_THREADS: usize = 2;
 
-/// The sort before an import.
+/// The sort that precedes the loading of rows.
 pub(crate) struct ImportSorter {
     spool: SortSpool,
     threads: usize,
     directory: PathBuf,
 }
 
-/// The result of reading the input.
+/// What reading the whole input has yielded.
 #[derive(Default)]
 struct InputReadResult {
     saved: ImportProgress,
-    /// The error of passing rows on.
+    /// The error that occurred when rows were passed to the sort, if any.
     failed: Option<Error>,
 }
 
 impl ImportSorter {
-    /// Prepares a sort in bounded memory, for an input of `total` bytes if known. Reserves space
-    /// for temporary files, unless all data fits into memory.
+    /// Prepares a sort with limited memory. `total` is the size of the input in bytes if it is
+    /// known. Unless all data fits in memory, space for temporary files is reserved.
     pub(crate) fn new(directory: &Path, memory: u64, total: Option<u64>) -> Result<ImportSorter> {
         let threads = available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
         let memory = memory / threads as u64;
@@ -73,7 +73,7 @@ impl ImportSorter {
         Ok(sorting)
     }
 
-    /// Reserves space for temporary files with this number of bytes.
+    /// Reserves disk space for temporary files of `bytes` bytes.
     fn claim(&self, bytes: u64) -> Result<()> {
         let claimed = self.spool.claim(bytes);
         claimed.map_err(|error| match error.is_full() {
@@ -98,7 +98,7 @@ impl ImportSorter {
         }
     }
 
-    /// Reads all rows into sorted runs. Returns the progress of reading, and how it ended.
+    /// Reads all rows into sorted runs. Returns the progress of reading, and how reading has ended.
     fn read(
         &self,
         parser: RowParser,
@@ -135,8 +135,8 @@ impl ImportSorter {
         Ok((said.into_inner().saved, runs, end))
     }
 
-    /// Imports all rows. `first` is the progress of an earlier import of the same input. Returns
-    /// the progress, and how it ended.
+    /// Imports all rows of the input. `first` is the progress of an earlier import of the same
+    /// input. Returns the progress, and how the import has ended.
     pub(super) fn run(
         &self,
         writer: BlockWriter<'_>,
@@ -168,14 +168,14 @@ impl ImportSorter {
     }
 }
 
-/// The loading of sorted rows.
+/// Loads sorted rows into the store.
 struct SortedLoader<'w> {
     writer: BlockWriter<'w>,
-    /// The progress of reading the whole input.
+    /// The progress after the whole input was read.
     input: ImportProgress,
-    /// Number of keys that an earlier import has written.
+    /// Number of keys that were skipped because an earlier import has already written them.
     skipped: u64,
-    /// The progress after the last block that was written.
+    /// The progress after the last block that has been written.
     saved: ImportProgress,
     name: String,
 }
@@ -202,7 +202,7 @@ impl SortedLoader<'_> {
                 .note(RowChange::Put(record.key(), record.value(), None));
             block.bytes += bytes;
         }
-        // Of each key only the last row was written, so all other rows are duplicates.
+        // Only the last row of each key was written, so all other rows are duplicates.
         self.input.duplicates = self.input.rows.saturating_sub(keys);
         self.input.is_partial = false;
         block.is_last = true;
@@ -212,7 +212,7 @@ impl SortedLoader<'_> {
         Ok(ImportOutcome::Complete)
     }
 
-    /// Writes a block, after which `rows` rows are in the store.
+    /// Writes a block of changes. After it, `rows` rows are in the store.
     fn write(&mut self, mut block: RowBlock, rows: u64) -> Result<()> {
         block.saved = ImportProgress {
             rows,

@@ -1,10 +1,12 @@
-//! Writes blocks in order: as batches, or, while keys ascend, directly into runs.
+//! Writes blocks in order. A block is written as a batch or, while keys are ascending, loaded
+//! directly into sorted runs.
 //!
-//! A batch commits rows together with the progress. Rows in key order are loaded instead
-//! (`Keyspace::begin_ingest`): they are written once, at the speed of the device, and take effect
-//! atomically. A load is a separate commit, so its result is recorded before it takes effect
-//! ([`PendingLoad`]). An import that continues after a kill checks whether the load has taken
-//! effect, and otherwise repeats it, which writes the same data again.
+//! A batch commits rows together with the progress. If the rows are in key order, they are
+//! bulk-loaded instead (`Keyspace::begin_ingest`). Loaded rows are written only once, at the speed
+//! of the device, and take effect atomically. The load is a commit of its own, so the progress
+//! after it is recorded before it takes effect ([`PendingLoad`]). If an import is killed and
+//! continued, it checks whether the load has taken effect. If not, it repeats the load, which
+//! writes the same data again.
 
 use super::layout::{ImportLayout, layout_key, set};
 use super::parser::{BlockOrder, RowBlock};
@@ -18,11 +20,12 @@ use anyhow::Result;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Number of bytes in ascending order after which rows are loaded.
+/// Number of bytes that must arrive in ascending order before rows are bulk-loaded.
 const ENOUGH: usize = 2 << 20;
-/// That number doubles whenever the order breaks, up to this limit.
+/// Whenever the order is broken, the required number of bytes doubles, up to this maximum.
 const MOST_ENOUGH: usize = 256 << 20;
-/// Size and age at which a load takes effect. They limit what is repeated after a kill.
+/// Size in bytes and age at which a bulk load is made to take effect. They limit the work that must
+/// be repeated after a kill.
 const LOAD: usize = 512 << 20;
 const LOAD_AGE: Duration = Duration::from_secs(3);
 
@@ -30,45 +33,46 @@ pub(super) struct BlockWriter<'a> {
     store: &'a StoreHandle,
     to: ImportTarget,
     identity: ImportIdentity,
-    /// The layout of the table, to be stored with its first rows.
+    /// The layout of the table. It is stored together with the first rows.
     layout: Option<ImportLayout>,
     uniqueness: KeyUniqueness,
     load: Option<RowLoad>,
-    /// The last key while keys ascend, and the number of ascending bytes.
+    /// The last key, as long as keys are ascending, and the number of bytes that have arrived in
+    /// ascending order.
     last: Option<Vec<u8>>,
     ascended: usize,
     enough: usize,
-    /// The progress recorded in the store.
+    /// The progress that is currently recorded in the store.
     pub(super) saved: Option<ImportProgress>,
 }
 
-/// The target of an import.
+/// What an import writes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ImportTarget {
-    /// A keyspace; rows are stored unchanged.
+    /// A keyspace. The rows are stored without changes.
     Keyspace(String),
-    /// A Redis database; rows are written as clients would.
+    /// A Redis database. The rows are written in the same way as by Redis clients.
     Database(u8),
 }
 
-/// How to treat a row whose key already has a value.
+/// What happens to a row whose key already has a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyUniqueness {
     Replaced,
-    /// Such a row ends the import.
+    /// The import ends with an error.
     Refused,
 }
 
-/// Whether all keys of a block are greater than those before it.
+/// Whether all keys of a block are greater than the keys before the block.
 #[derive(PartialEq, Eq)]
 enum KeyContinuity {
     Yes,
     No,
 }
 
-/// A load in progress, which takes effect at its end.
+/// A bulk load in progress. Its rows become visible when it ends.
 struct RowLoad {
-    /// Number of records passed to the store.
+    /// Number of records that were passed to the load.
     records: u64,
     bytes: usize,
     since: Instant,
@@ -98,12 +102,13 @@ impl<'a> BlockWriter<'a> {
         }
     }
 
-    /// Announces that keys ascend, so rows are loaded from the first one on.
+    /// Announces that the keys will be in ascending order, so that rows are bulk-loaded from the
+    /// first one on.
     pub(super) fn expect_order(&mut self) {
         self.enough = 1;
     }
 
-    /// Writes a block as a batch, or loads it if enough keys have ascended.
+    /// Writes a block as a batch, or bulk-loads it if enough bytes have arrived in ascending order.
     pub(super) fn take(&mut self, block: &RowBlock) -> Result<()> {
         if self.follow(block) == KeyContinuity::No {
             self.settle()?;
@@ -137,8 +142,8 @@ impl<'a> BlockWriter<'a> {
         Ok(())
     }
 
-    /// Refuses a block with a row whose key already has a value, in the store or from an earlier
-    /// row.
+    /// Returns an error if the key of a row in the block already has a value, which can be from the
+    /// store or from an earlier row.
     fn refuse_duplicates(&self, block: &RowBlock) -> Result<()> {
         let key_of = |change| match change {
             RowChange::Put(key, ..) | RowChange::Delete(key) => key,
@@ -171,7 +176,7 @@ impl<'a> BlockWriter<'a> {
         Ok(())
     }
 
-    /// Updates whether keys still ascend.
+    /// Updates the state that records whether keys are ascending.
     fn follow(&mut self, block: &RowBlock) -> KeyContinuity {
         match &block.order {
             BlockOrder::Empty => KeyContinuity::Yes,
@@ -203,7 +208,7 @@ impl<'a> BlockWriter<'a> {
         self.ascended = 0;
     }
 
-    /// Adds a block to the current load.
+    /// Adds the rows of a block to the current bulk load.
     fn load(&mut self, keyspace: &str, block: &RowBlock) -> Result<()> {
         let mut load = match self.load.take() {
             Some(load) => load,
@@ -238,7 +243,7 @@ impl<'a> BlockWriter<'a> {
         Ok(())
     }
 
-    /// Makes the current load take effect.
+    /// Ends the current bulk load, so that its rows take effect.
     pub(super) fn settle(&mut self) -> Result<()> {
         let (Some(load), ImportTarget::Keyspace(keyspace)) = (self.load.take(), &self.to) else {
             return Ok(());
@@ -270,7 +275,7 @@ impl<'a> BlockWriter<'a> {
         Ok(())
     }
 
-    /// Records the progress, or deletes it.
+    /// Records the progress in the store, or deletes it if `saved` is `None`.
     fn remember(&self, saved: Option<&ImportProgress>) -> Result<()> {
         self.store.write(vec![self.progress(saved)])
     }
@@ -279,7 +284,8 @@ impl<'a> BlockWriter<'a> {
         set(self.identity.key(), saved.map(ImportProgress::encode))
     }
 
-    /// Commits a block together with the progress. The last block deletes the progress.
+    /// Commits the changes of a block together with the progress. The last block deletes the
+    /// progress.
     fn batch(&mut self, block: &RowBlock) -> Result<()> {
         let progress = self.progress((!block.is_last).then_some(&block.saved));
         match &self.to {
@@ -322,7 +328,7 @@ impl<'a> BlockWriter<'a> {
     }
 }
 
-/// Converts a change to a Redis command.
+/// Converts a change to the words of a Redis command.
 fn command(change: RowChange<'_>) -> Vec<Vec<u8>> {
     match change {
         RowChange::Put(key, value, None) => vec![b"SET".to_vec(), key.to_vec(), value.to_vec()],
@@ -343,7 +349,7 @@ mod tests {
     use super::*;
     use crate::formats::RowChanges;
 
-    /// Returns a block of `rows` rows with keys from `first` on.
+    /// Returns a block of `rows` rows whose keys start from `first`.
     fn block(first: u32, rows: u32) -> RowBlock {
         let mut changes = RowChanges::new();
         for number in first..first + rows {
@@ -398,10 +404,10 @@ mod tests {
         for first in 0..8 {
             writer.take(&block(first * 1000, 1000)).expect("there is room");
         }
-        // The load is not visible yet, and the progress does not include it.
+        // The bulk load has not taken effect yet, so the recorded progress does not include it.
         assert_eq!(keyspace.get(7999u32.to_be_bytes()).expect("it is read"), None);
         assert!(remembered().offset < 8000);
-        // An earlier key arrives: the load takes effect first.
+        // If a smaller key arrives, the bulk load takes effect before that key is written.
         writer.take(&block(500, 10)).expect("there is room");
         assert_eq!(remembered().offset, 510);
         assert!(

@@ -1,4 +1,5 @@
-//! Shared parts of long jobs: progress, interruption, sorting with several threads.
+//! Parts that long-running jobs share: display of progress, interruption, and sorting with several
+//! threads.
 //!
 //! *Scope*: progress bars, Ctrl-C, threads that sort.
 //!

@@ -1,21 +1,23 @@
-//! Progress bars of long jobs: position, speed, remaining time. Hidden unless on a terminal.
+//! Progress bars of long-running jobs. They show position, speed and remaining time, and are hidden
+//! unless standard error is a terminal.
 
 use crate::values::sizes;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::fmt;
 use std::time::Duration;
 
-/// Redraws per second, and the interval of animation.
+/// Number of redraws of a bar per second, which also determines the interval of its animation.
 const RATE: u8 = 8;
 const TICK: Duration = Duration::from_millis(250);
 
-/// Returns a bar for bytes. Without a total it shows only the amount and the speed.
+/// Returns a progress bar that counts bytes. If the total is unknown, the bar shows only the number
+/// of bytes and the speed.
 pub(crate) fn bytes(what: &str, total: Option<u64>) -> ProgressBar {
     bytes_from(what, total, 0)
 }
 
-/// Returns a bar for a job that continues after `first` bytes, which do not count towards the
-/// speed.
+/// Returns a progress bar for a job that continues after `first` bytes. These bytes are not
+/// included in the speed.
 pub(crate) fn bytes_from(what: &str, total: Option<u64>, first: u64) -> ProgressBar {
     let target = ProgressDrawTarget::stderr_with_hz(RATE);
     let bar = ProgressBar::with_draw_target(total, target)
@@ -31,7 +33,7 @@ pub(crate) fn bytes_from(what: &str, total: Option<u64>, first: u64) -> Progress
     let speed = move |state: &ProgressState| per_second(state.pos(), first, state.elapsed());
     let style = style
         .with_key("rate", move |state: &ProgressState, out: &mut dyn fmt::Write| {
-            // Drawing errors are ignored; the bar is drawn again soon.
+            // Errors of drawing are ignored, because the bar will soon be drawn again.
             let _ = write!(out, "{}/s", sizes::human(speed(state)));
         })
         .with_key("left", move |state: &ProgressState, out: &mut dyn fmt::Write| {
@@ -46,7 +48,8 @@ pub(crate) fn bytes_from(what: &str, total: Option<u64>, first: u64) -> Progress
     bar
 }
 
-/// Returns a bar for a job of about this many milliseconds, whose message `what` changes.
+/// Returns a progress bar for a job that takes about `total` milliseconds. The caller can replace
+/// the message `what`.
 pub(crate) fn milliseconds(total: u64) -> ProgressBar {
     let target = ProgressDrawTarget::stderr_with_hz(RATE);
     let bar = ProgressBar::with_draw_target(Some(total), target);
@@ -55,7 +58,7 @@ pub(crate) fn milliseconds(total: u64) -> ProgressBar {
     bar
 }
 
-/// Returns the speed in bytes per second of a job that began after `first` bytes.
+/// Returns the speed in bytes per second of a job that started at position `first`.
 pub(crate) fn per_second(position: u64, first: u64, elapsed: Duration) -> u64 {
     (position.saturating_sub(first) as f64 / elapsed.as_secs_f64().max(1e-3)) as u64
 }

@@ -1,5 +1,5 @@
-//! Sorting with several threads: one reads and fills chunks, others sort and write them; then one
-//! merges, and another writes the output.
+//! Sorting with several threads. One thread reads the input and fills chunks, while other threads
+//! sort and write the chunks. Afterwards one thread merges, and another one writes the output.
 
 use super::stop;
 use crate::terminal::exit::{CommandExit, failure};
@@ -12,23 +12,23 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Size of an output write in bytes.
+/// Size of each write to the output in bytes.
 const AT_ONCE: usize = 1 << 20;
-/// Number of output buffers that wait to be written.
+/// Maximum number of output buffers that wait to be written.
 const WAITING: usize = 4;
 
-/// A sort with several threads.
+/// A sort that several threads execute.
 pub(crate) struct SortJob<'s> {
     pub(crate) spool: &'s SortSpool,
     pub(crate) threads: usize,
-    /// Whether records are lines, whose line ends are restored.
+    /// Whether the records are lines. Their line ends are then added again in the output.
     pub(crate) is_lines: bool,
-    /// The flag for the memory limit, for error messages.
+    /// The command line option for the memory limit, which error messages name.
     pub(crate) flag: &'s str,
 }
 
-/// Converts an error of the sorter to one with an exit code. `flag` is the flag for the memory
-/// limit.
+/// Converts an error of the sorter to an error with an exit code. `flag` is the command line option
+/// for the memory limit.
 pub(crate) fn told(error: SortError, flag: &str) -> anyhow::Error {
     match &error {
         error if error.is_full() => failure(CommandExit::Full, error.to_string()),
@@ -45,7 +45,7 @@ pub(crate) fn told(error: SortError, flag: &str) -> anyhow::Error {
     }
 }
 
-/// Fills chunks and passes full ones on.
+/// Fills chunks with records, and passes full chunks to the sorting threads.
 pub(crate) struct ChunkFiller<'j> {
     spool: &'j SortSpool,
     flag: &'j str,
@@ -54,7 +54,7 @@ pub(crate) struct ChunkFiller<'j> {
 }
 
 impl ChunkFiller<'_> {
-    /// Returns the largest record in bytes.
+    /// Returns the maximum size of a record in bytes.
     pub(crate) fn longest(&self) -> usize {
         self.spool.options().longest_record()
     }
@@ -78,8 +78,8 @@ impl ChunkFiller<'_> {
     ) -> Result<()> {
         let flag = self.flag;
         if to(&mut self.chunk).map_err(|error| told(error, flag))? == PushOutcome::Full {
-            // The next chunk begins only after another thread has taken this one, which bounds the
-            // memory.
+            // The next chunk is started only after another thread has received this one. This
+            // limits the memory use.
             let full = std::mem::replace(&mut self.chunk, self.spool.chunk());
             (self.full)(full)?;
             let pushed = to(&mut self.chunk).map_err(|error| told(error, self.flag))?;
@@ -93,7 +93,8 @@ impl ChunkFiller<'_> {
 }
 
 impl SortJob<'_> {
-    /// Sorts what `feed` pushes into runs. Data that fits into one chunk stays in memory.
+    /// Sorts the records that `feed` produces into runs. If all data fits in one chunk, it remains
+    /// in memory.
     pub(crate) fn runs(
         &self,
         feed: impl FnOnce(&mut ChunkFiller<'_>) -> Result<()>,
@@ -118,7 +119,7 @@ impl SortJob<'_> {
                 .map(|_| scope.spawn(move || self.work(receiver)))
                 .collect();
             let mut send = |chunk| {
-                // A failed worker reports its error when it is joined.
+                // A worker that has failed reports its error when its thread is joined.
                 sender
                     .send(chunk)
                     .map_err(|_| anyhow!("a sorting thread has ended"))
@@ -143,7 +144,7 @@ impl SortJob<'_> {
         })
     }
 
-    /// Fills chunks and returns the last one.
+    /// Lets `feed` fill chunks, and returns the last chunk, which may be incomplete.
     fn fed(
         &self,
         feed: impl FnOnce(&mut ChunkFiller<'_>) -> Result<()>,
@@ -159,7 +160,7 @@ impl SortJob<'_> {
         Ok(chunks.chunk)
     }
 
-    /// Sorts and writes chunks until there are no more.
+    /// The main function of a sorting thread: sorts and writes chunks until there are no more.
     fn work(&self, chunks: &Mutex<Receiver<SortChunk>>) -> Result<Vec<SortedInput>> {
         let mut runs = Vec::new();
         let result = loop {
@@ -171,7 +172,8 @@ impl SortJob<'_> {
             }
         };
         if result.is_err() {
-            // Drain the channel, so that the filling thread does not block on a failed worker.
+            // After a failure, the thread still receives chunks and drops them, so that the thread
+            // which fills them does not block.
             while chunks
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
@@ -196,12 +198,12 @@ impl SortJob<'_> {
         Ok(runs)
     }
 
-    /// Merges until one stream is left.
+    /// Merges the sorted inputs until a single stream remains.
     pub(crate) fn merged(&self, inputs: Vec<SortedInput>) -> Result<SortMerge> {
         self.few(inputs)?.finish().map_err(|error| told(error, self.flag))
     }
 
-    /// Merges until the rest can be merged in one pass.
+    /// Merges sorted inputs until the remaining ones can be merged in one pass.
     fn few(&self, inputs: Vec<SortedInput>) -> Result<MergePasses> {
         let mut passes = self.spool.passes(inputs);
         while let Some(group) = passes.group() {
@@ -211,7 +213,8 @@ impl SortJob<'_> {
         Ok(passes)
     }
 
-    /// Merges, and writes the output. Returns the number of records and bytes.
+    /// Merges the sorted inputs and writes the output. Returns the number of records and the number
+    /// of bytes.
     pub(crate) fn merge(
         &self,
         inputs: Vec<SortedInput>,
@@ -235,7 +238,7 @@ impl SortJob<'_> {
             let writing = scope.spawn(move || -> Result<()> {
                 for piece in pieces {
                     out.write_all(&piece).context("writing the output")?;
-                    // A buffer that cannot be reused is dropped.
+                    // If the buffer cannot be returned for reuse, it is dropped.
                     let _ = back.try_send(piece);
                 }
                 out.flush().context("writing the output")
@@ -249,7 +252,8 @@ impl SortJob<'_> {
         })
     }
 
-    /// Merges into output buffers. If the writing thread has ended, it reports the reason.
+    /// Merges the sorted inputs into output buffers. If the writing thread has ended early, that
+    /// thread reports the reason.
     fn pieces(
         &self,
         passes: MergePasses,

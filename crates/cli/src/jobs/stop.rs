@@ -1,6 +1,6 @@
-//! Ctrl-C: the first one asks a job to stop at the next point where nothing is lost, the second one
-//! ends the process at once. A job that may block ends by itself if it does not reach such a point
-//! in time.
+//! Handling of Ctrl-C. The first Ctrl-C asks a job to stop at the next point at which no data is
+//! lost, and the second one ends the process immediately. A job that may block is ended if it does
+//! not reach such a point in time.
 
 use crate::terminal::exit::CommandExit;
 use crate::terminal::screen;
@@ -12,13 +12,14 @@ use std::time::Duration;
 
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
-/// Time that a job may block on its input or on a full disk after it was asked to stop.
+/// Maximum time for which a job may block on its input or on a full disk after it was asked to
+/// stop.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Makes Ctrl-C, SIGTERM and SIGHUP ask the job to stop.
+/// Installs signal handlers, so that Ctrl-C, SIGTERM and SIGHUP ask the job to stop.
 ///
 /// # Errors
-/// The signal handlers cannot be installed.
+/// Returns an error if the signal handlers cannot be installed.
 pub fn listen() -> Result<()> {
     ctrlc::set_handler(|| {
         if ASKED.fetch_add(1, Ordering::Relaxed) > 0 {
@@ -28,15 +29,16 @@ pub fn listen() -> Result<()> {
     .context("installing signal handlers")
 }
 
-/// Like [`listen`], for a server, which ignores SIGHUP: it outlives its terminal.
+/// Installs signal handlers like [`listen`], but ignores SIGHUP, because a server continues after
+/// its terminal is closed.
 pub(crate) fn listen_as_server() -> Result<()> {
     listen()?;
     alluvium_device::hangups::ignore_hangups();
     Ok(())
 }
 
-/// Like [`listen`], for a job that can be interrupted anywhere without loss and may block for long:
-/// it ends soon after the first signal.
+/// Installs signal handlers like [`listen`], for a job that may block for a long time but can be
+/// interrupted at any point without loss. The process ends soon after the first signal.
 pub(crate) fn listen_impatiently() -> Result<()> {
     ctrlc::set_handler(|| match ASKED.fetch_add(1, Ordering::Relaxed) {
         0 => drop(std::thread::spawn(|| {
@@ -53,13 +55,13 @@ fn end() -> ! {
     std::process::exit(CommandExit::Interrupted as i32);
 }
 
-/// Returns whether the job was asked to stop.
+/// Returns whether a signal has asked the job to stop.
 pub(crate) fn asked() -> bool {
     ASKED.load(Ordering::Relaxed) > 0
 }
 
-/// Returns a callback for the progress of a job that changes nothing until it is done. The callback
-/// ends the process if a stop was requested.
+/// Returns a progress callback for a job that changes nothing until it is complete. If a signal has
+/// asked the job to stop, the callback ends the process.
 pub(crate) fn exit_if_stopped<'b>(
     bar: &'b ProgressBar,
     said: &'b str,

@@ -1,4 +1,4 @@
-//! A client of a server's web page, which requests figures.
+//! A client of a server's web page, which requests statistics from it.
 //!
 //! *Scope*: the address of a server, requests over HTTP, users and passwords.
 //!
@@ -17,9 +17,9 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Time limit for an answer.
+/// Maximum time for which the client waits for a response.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Largest answer in bytes. More is not read.
+/// Maximum length of a response in bytes. Further bytes are not read.
 const LONGEST: u64 = 64 << 20;
 
 /// Which server a command asks in the place of the store's own process, and as whom.
@@ -39,7 +39,7 @@ pub struct RemoteServerArgs {
 }
 
 impl RemoteServerArgs {
-    /// Returns the named server, if any.
+    /// Returns the server that the options name, or `None` if they name none.
     pub(crate) fn remote(&self) -> Result<Option<RemoteServer>> {
         let Some(url) = &self.server else {
             return Ok(None);
@@ -52,24 +52,25 @@ impl RemoteServerArgs {
     }
 }
 
-/// The web page of a server.
+/// A server whose web page is queried.
 #[derive(Clone, Debug)]
 pub(crate) struct RemoteServer {
-    /// Host and port. The port is 80 if the URL has none.
+    /// The host and the port. The port is 80 if the URL does not contain one.
     authority: String,
     login: RemoteCredentials,
 }
 
-/// The credentials of a client.
+/// The credentials with which the client authenticates.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RemoteCredentials {
-    /// The name of the user. Defaults to `default`.
+    /// The name of the user. If absent, it is `default`.
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
 }
 
 impl RemoteCredentials {
-    /// Returns the authorisation header; empty without a password.
+    /// Returns the HTTP header that contains the credentials, or an empty string if there is no
+    /// password.
     fn header(&self) -> String {
         let Some(password) = &self.password else {
             return String::new();
@@ -80,14 +81,14 @@ impl RemoteCredentials {
     }
 }
 
-/// An HTTP answer: its status and body.
+/// An HTTP response with its status and body.
 struct HttpResponse {
     status: u16,
     body: Vec<u8>,
 }
 
 impl RemoteServer {
-    /// Returns the server at an address such as `http://127.0.0.1:7070`.
+    /// Returns a client of the server at `url`, for example `http://127.0.0.1:7070`.
     pub(crate) fn at(url: &str, login: RemoteCredentials) -> Result<RemoteServer> {
         let authority = url.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
         let authority = authority.filter(|rest| !rest.is_empty() && !rest.contains('/'));
@@ -128,7 +129,7 @@ impl RemoteServer {
         })
     }
 
-    /// Requests an answer in JSON.
+    /// Requests `path` from the server and parses the response as JSON.
     pub(crate) fn json(&self, path: &str) -> Result<Value> {
         let answer = self.get(path)?;
         let value: Option<Value> = serde_json::from_slice(&answer.body).ok();
@@ -156,7 +157,7 @@ impl RemoteServer {
     }
 }
 
-/// Parses a complete answer. Returns `None` if it is incomplete or not HTTP.
+/// Parses a complete HTTP response. Returns `None` if it is incomplete or invalid.
 fn parse(all: &[u8]) -> Option<HttpResponse> {
     let end = memchr::memmem::find(all, b"\r\n\r\n")?;
     let mut lines = std::str::from_utf8(&all[..end]).ok()?.split("\r\n");

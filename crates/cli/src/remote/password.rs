@@ -1,4 +1,4 @@
-//! The password from a flag, a file or the environment.
+//! Determines the password from a command line option, a file, or the environment.
 
 use crate::terminal::exit::{CommandExit, failure};
 use anyhow::{Context as _, Result};
@@ -6,16 +6,18 @@ use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
-/// The environment variable of the password, used if no flag gives one.
+/// The environment variable that contains the password. It is used if no option specifies one.
 const VARIABLE: &str = "ALLUVIUM_PASSWORD";
 
-/// Longest first line of a file with a secret, in bytes.
+/// Maximum length in bytes of the first line of a file that contains a secret.
 const MOST_LINE: u64 = 64 << 10;
 
-/// Returns the password from a flag, else from a file, else from the environment.
+/// Returns the password. It is taken from an option if given, otherwise from a file if given, and
+/// otherwise from the environment.
 ///
 /// # Errors
-/// The file cannot be read, or its first line or the variable is empty.
+/// Returns an error if the file cannot be read, or if its first line or the environment variable is
+/// empty.
 pub(crate) fn given(flag: Option<&str>, file: Option<&Path>) -> Result<Option<String>> {
     match (flag, file) {
         (Some(password), _) => Ok(Some(password.to_owned())),
@@ -24,12 +26,13 @@ pub(crate) fn given(flag: Option<&str>, file: Option<&Path>) -> Result<Option<St
     }
 }
 
-/// Returns the secret in a file named by a flag: its first line, which must not be empty.
+/// Returns the secret in a file that an option names. The secret is the first line of the file,
+/// which must not be empty.
 pub(crate) fn first_line(flag: &str, path: &Path) -> Result<String> {
     let file = std::fs::File::open(path).with_context(|| format!("reading {}", path.display()))?;
     let refused = |why: &str| failure(CommandExit::Usage, format!("{flag} {}: {why}", path.display()));
     let mut line = String::new();
-    // A file may be a pipe, and a device may be endless.
+    // The read is limited, because the path may name a pipe or a device that never ends.
     let read = BufReader::new(file.take(MOST_LINE)).read_line(&mut line);
     read.with_context(|| format!("reading {}", path.display()))?;
     if line.len() as u64 == MOST_LINE && !line.ends_with('\n') {
@@ -43,8 +46,8 @@ pub(crate) fn first_line(flag: &str, path: &Path) -> Result<String> {
     }
 }
 
-/// Returns the password in the variable. An empty one is refused as a mistake, because it would let
-/// every client in.
+/// Returns the password in the environment variable. An empty password is rejected as a mistake,
+/// because it would allow every client to connect.
 fn from_variable(value: Option<OsString>) -> Result<Option<String>> {
     let refused = |why: &str| failure(CommandExit::Usage, format!("{VARIABLE} {why}"));
     match value.map(OsString::into_string) {

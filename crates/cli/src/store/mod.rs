@@ -1,5 +1,5 @@
-//! The store of a verb: opened by this process, or by another process that is asked over its
-//! socket. Verbs do not distinguish the two.
+//! Access of a verb to its store. The store is opened by this process or by another process, which
+//! receives requests through its socket. Verbs do not have to distinguish the two cases.
 //!
 //! *Scope*: requests and their execution in this process or in another; keys of Redis clients in
 //! readable form; who may read a file with data of a store.
@@ -25,7 +25,7 @@ use std::cell::{Cell, RefCell};
 
 pub(crate) struct StoreHandle {
     backend: StoreBackend,
-    /// Whether a change was made that must be durable when the verb ends.
+    /// Whether the verb has made a change that must be durable when it ends.
     has_changed: Cell<bool>,
 }
 
@@ -34,13 +34,13 @@ enum StoreBackend {
     Served(RefCell<ManagementClient>),
 }
 
-/// The message when Ctrl-C ends the wait for a job of another process.
+/// The message that is printed if Ctrl-C ends the wait for a job which another process executes.
 const GOES_ON: &str = "stopped waiting; the process that has the store open will complete the job";
 
-/// Elements of a key of Redis clients, as in [`ManagementReply::Elements`].
+/// Elements of a key of Redis clients, in the form of [`ManagementReply::Elements`].
 pub(crate) type RedisElements = [(Vec<u8>, Vec<u8>)];
 
-/// The process that has the store open.
+/// The process that has the store open: this process or another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreOwner {
     Us,
@@ -48,7 +48,7 @@ pub(crate) enum StoreOwner {
 }
 
 impl StoreHandle {
-    /// Returns a store opened by this process.
+    /// Returns a handle for a store that this process has opened.
     pub(crate) fn own(db: Db) -> StoreHandle {
         let session = Box::new(RefCell::new(ManagementSession::new(&db)));
         StoreHandle {
@@ -57,7 +57,7 @@ impl StoreHandle {
         }
     }
 
-    /// Returns a store opened by another process.
+    /// Returns a handle for a store that another process has open.
     pub(crate) fn served(client: ManagementClient) -> StoreHandle {
         StoreHandle {
             backend: StoreBackend::Served(RefCell::new(client)),
@@ -65,7 +65,8 @@ impl StoreHandle {
         }
     }
 
-    /// Returns the memory budget of the store, if this process has it open.
+    /// Returns the memory budget of the store in bytes, or `None` if another process has the store
+    /// open.
     pub(crate) fn memory(&self) -> Option<u64> {
         match &self.backend {
             StoreBackend::Own(db, _) => Some(db.stats().memory.budget),
@@ -80,7 +81,7 @@ impl StoreHandle {
         }
     }
 
-    /// Requests an operation and passes the parts of its answer to `hear`.
+    /// Sends a request to the store and passes each part of the reply to `hear`.
     pub(crate) fn ask(
         &self,
         request: &ManagementRequest,
@@ -106,7 +107,7 @@ impl StoreHandle {
         }
     }
 
-    /// Rephrases an error in terms of the command line.
+    /// Converts an error to one that is phrased in terms of the command line.
     fn explained(&self, error: Error) -> anyhow::Error {
         match error {
             Error::Store(alluvium::Error::NoSuchKeyspace { name }) => {
@@ -121,8 +122,8 @@ impl StoreHandle {
             }
             Error::Store(error) => error.into(),
             Error::Told { kind, text } => failure(exit_of(kind), text),
-            // Convert to text, because a broken pipe elsewhere means that the reader of the output
-            // has gone.
+            // The error is converted to text. Otherwise its broken pipe would be mistaken for one
+            // of standard output.
             Error::Connection(error) => failure(
                 CommandExit::Failed,
                 format!(
@@ -133,13 +134,13 @@ impl StoreHandle {
         }
     }
 
-    /// Returns whether the store contains keys of Redis clients.
+    /// Returns whether the store contains keys that Redis clients have written.
     fn is_of_server(&self) -> bool {
         self.keyspaces()
             .is_ok_and(|all| all.iter().any(|keyspace| keyspace["name"] == "redis"))
     }
 
-    /// Notes that a keyspace contains the records of a server, if it does.
+    /// Prints a note if the keyspace contains the raw records of a server.
     pub(crate) fn tell_of_raw(&self, keyspace: &str) {
         if keyspace != "memcached" && is_of_server(keyspace) {
             screen::note(&format!(
@@ -148,13 +149,13 @@ impl StoreHandle {
         }
     }
 
-    /// Requests a change that has no reply.
+    /// Sends a request for a change that has no reply besides success or failure.
     pub(crate) fn change(&self, request: &ManagementRequest) -> Result<()> {
         self.has_changed.set(true);
         self.ask(request, &mut |_| Ok(()))
     }
 
-    /// Returns the single reply of an operation.
+    /// Sends a request that has a single reply, and returns this reply as converted by `read`.
     fn one<T>(&self, request: &ManagementRequest, read: impl Fn(ManagementReply) -> Option<T>) -> Result<T> {
         let mut found = None;
         self.ask(request, &mut |reply| {
@@ -166,7 +167,7 @@ impl StoreHandle {
         })
     }
 
-    /// Returns the boolean reply of an operation that changes data.
+    /// Sends a request that changes data and has a boolean reply. Returns the reply.
     pub(crate) fn is_changed(&self, request: &ManagementRequest) -> Result<bool> {
         self.has_changed.set(true);
         self.one(request, |reply| match reply {
@@ -183,7 +184,7 @@ impl StoreHandle {
         serde_json::from_str(&text).context("reading the answer")
     }
 
-    /// Returns the numeric reply of an operation.
+    /// Sends a request that has a numeric reply. Returns the reply.
     pub(crate) fn number(&self, request: &ManagementRequest) -> Result<u64> {
         self.one(request, |reply| match reply {
             ManagementReply::Number(number) => Some(number),
@@ -198,9 +199,10 @@ impl StoreHandle {
         })
     }
 
-    /// Runs a long job with a progress bar and returns its last reply. Ctrl-C ends it with the
-    /// message `stopped`. If the job cannot be interrupted and changes nothing until it is done,
-    /// this process ends at once; another process continues the job.
+    /// Executes a long-running job with a progress bar, and returns its last reply. Ctrl-C ends the
+    /// job with the message `stopped`. If the job cannot be interrupted but changes nothing until
+    /// it is complete, this process ends immediately. If another process executes the job, that
+    /// process completes it.
     pub(crate) fn work(
         &self,
         request: &ManagementRequest,
@@ -247,17 +249,17 @@ impl StoreHandle {
         Ok(self.keyspaces()?.iter().any(|keyspace| keyspace["name"] == name))
     }
 
-    /// Fails unless the keyspace exists.
+    /// Returns an error unless the keyspace exists.
     pub(crate) fn require_keyspace(&self, name: &str) -> Result<()> {
         self.values(name, &[]).map(|_| ())
     }
 
-    /// Creates the keyspace unless it exists. Returns whether it was created.
+    /// Creates a keyspace if it does not exist. Returns whether it was created.
     pub(crate) fn ensure_keyspace(&self, name: &str) -> Result<bool> {
         self.is_changed(&ManagementRequest::EnsureKeyspace(name.to_owned()))
     }
 
-    /// Returns the values of keys.
+    /// Returns the values of several keys, in the order of the keys.
     pub(crate) fn values(&self, keyspace: &str, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
         let request = ManagementRequest::Get {
             keyspace: keyspace.to_owned(),
@@ -289,7 +291,7 @@ impl StoreHandle {
         self.change(&ManagementRequest::Write(changes))
     }
 
-    /// Passes keys and values in order to `each`.
+    /// Scans a range of keys and passes each key and value to `each` in order.
     pub(crate) fn scan(
         &self,
         scan: ScanRequest,
@@ -298,7 +300,7 @@ impl StoreHandle {
         self.pairs(&ManagementRequest::Scan(scan), each)
     }
 
-    /// Passes the keys and values of a request's replies to `each`.
+    /// Sends a request whose replies contain keys and values, and passes each of them to `each`.
     pub(crate) fn pairs(
         &self,
         request: &ManagementRequest,
@@ -310,7 +312,7 @@ impl StoreHandle {
         })
     }
 
-    /// Passes keys of Redis clients and their elements to `hear`, part by part.
+    /// Reads keys of Redis clients, and passes each key and its elements to `hear` in parts.
     pub(crate) fn typed(
         &self,
         request: RedisRequest,
@@ -323,14 +325,15 @@ impl StoreHandle {
         })
     }
 
-    /// Executes Redis commands atomically and returns their replies. A refused command is an error.
+    /// Executes Redis commands in one atomic commit and returns their replies. If a command is
+    /// rejected, returns an error.
     pub(crate) fn execute(&self, database: u8, commands: Vec<Vec<Vec<u8>>>) -> Result<Vec<Vec<u8>>> {
         let executed = self.try_execute(database, commands, Vec::new())?;
         executed.map_err(|(_, why)| failure(CommandExit::Failed, why))
     }
 
-    /// Executes Redis commands together with other changes. For a refused command, returns its
-    /// index and the reason.
+    /// Executes Redis commands and other changes in one atomic commit. If a command is rejected,
+    /// returns its index and the reason.
     pub(crate) fn try_execute(
         &self,
         database: u8,
@@ -355,8 +358,9 @@ impl StoreHandle {
         Ok(Ok(replies))
     }
 
-    /// Closes the store, which makes the next opening fast, or makes changes in another process
-    /// durable.
+    /// Ends the use of the store. If this process has opened the store, closes it properly, so that
+    /// the next opening is fast. Otherwise makes the changes durable that another process has
+    /// executed.
     pub(crate) fn close(self) -> Result<()> {
         match self.backend {
             StoreBackend::Own(db, session) => {
@@ -372,19 +376,19 @@ impl StoreHandle {
     }
 }
 
-/// The replies of commands, or the index of a refused command with the reason.
+/// The replies of executed commands. If a command was rejected, its index and the reason.
 pub(crate) type ExecuteResult = std::result::Result<Vec<Vec<u8>>, (usize, String)>;
 
-/// A part of the content of Redis keys.
+/// A part of the content of Redis keys, as they are read one after another.
 #[derive(Debug)]
 pub(crate) enum RedisKeyPart {
-    /// The next key, whose elements follow.
+    /// The next key. Its elements follow in further parts.
     Key(RedisKey),
-    /// Elements of the last key.
+    /// Elements of the key that was returned last.
     Elements(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
-/// Returns a walk over a range of a keyspace.
+/// Returns an iterator over the keys and values in a range of a keyspace.
 pub(crate) fn walk(
     keyspace: &str,
     bounds: ByteBounds,

@@ -1,15 +1,15 @@
-//! Files with data of a store, readable only by their owner.
+//! Files that contain data of a store. Only their owner can read them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The mode of a new file. The umask may restrict it further.
+/// The access mode of a new file. The umask may restrict it further.
 const MODE: u32 = 0o600;
 
-/// Opens a file for writing. A new file is accessible only to its owner; an existing one keeps its
-/// mode.
+/// Opens a file for writing. If the file is new, only its owner can access it. The mode of an
+/// existing file is not changed.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .create(true)
@@ -19,17 +19,17 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Truncates a file, or creates one that is accessible only to its owner.
+/// Truncates an existing file, or creates a file that only its owner can access.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     let file = open(path)?;
-    // A device or a pipe has no length.
+    // A device or a pipe has no length and cannot be truncated.
     if file.metadata()?.is_file() {
         file.set_len(0)?;
     }
     Ok(file)
 }
 
-/// Replaces the content of a file, or creates one that is accessible only to its owner.
+/// Replaces the content of an existing file, or creates a file that only its owner can access.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     create(path)?.write_all(bytes)
 }

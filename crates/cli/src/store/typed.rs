@@ -1,4 +1,4 @@
-//! Keys of Redis clients in readable form: types, elements, expiry.
+//! Keys of Redis clients in a readable form, with their types, elements and expiry times.
 
 use super::RedisElements;
 use crate::formats::{FileFormat, WriteRows};
@@ -22,14 +22,14 @@ pub struct RedisDatabaseArgs {
     pub redis_db: Option<u8>,
 }
 
-/// Formats the time until a key expires.
+/// Formats the time that remains until a key expires.
 fn until(expires_ms: u64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let left_s = (expires_ms / 1000).saturating_sub(now.as_secs());
     format!("expires in {left_s} s")
 }
 
-/// Prints keys of Redis clients as text or JSON.
+/// Prints keys of Redis clients, either as text or as JSON.
 pub(crate) struct RedisKeyPrinter<'o> {
     out: &'o mut ScreenOutput,
     encoding: ByteEncoding,
@@ -38,7 +38,7 @@ pub(crate) struct RedisKeyPrinter<'o> {
     open: Option<OpenKey>,
 }
 
-/// A key whose elements are being printed.
+/// The key whose elements are currently being printed.
 struct OpenKey {
     kind: RedisKind,
     count: u64,
@@ -63,13 +63,13 @@ impl<'o> RedisKeyPrinter<'o> {
         self.out
     }
 
-    /// Prints only keys and their types.
+    /// Makes the printer print only keys and their types, without elements.
     pub(crate) fn keys_only(mut self) -> RedisKeyPrinter<'o> {
         self.has_values = false;
         self
     }
 
-    /// Begins the next key, which must exist.
+    /// Starts to print the next key. The key must exist.
     pub(crate) fn key(&mut self, key: &RedisKey) -> Result<()> {
         self.end()?;
         let Some(kind) = key.kind else { return Ok(()) };
@@ -99,7 +99,7 @@ impl<'o> RedisKeyPrinter<'o> {
         Ok(())
     }
 
-    /// Prints elements of the current key.
+    /// Prints further elements of the current key.
     pub(crate) fn elements(&mut self, elements: &RedisElements) -> Result<()> {
         let Some(open) = &mut self.open else { return Ok(()) };
         for (first, second) in elements {
@@ -119,7 +119,7 @@ impl<'o> RedisKeyPrinter<'o> {
         Ok(())
     }
 
-    /// Ends the current key, if there is one.
+    /// Completes the output of the current key, if there is one.
     pub(crate) fn end(&mut self) -> Result<()> {
         if let Some(open) = self.open.take()
             && self.is_json
@@ -155,7 +155,8 @@ fn json_end(kind: RedisKind) -> &'static [u8] {
     }
 }
 
-/// Writes bytes in a JSON list: as a string, or as an object if they are not UTF-8.
+/// Writes a byte string as an element of a JSON list. It is written as a string if it is valid
+/// UTF-8, and otherwise as an object with the bytes in base 64.
 fn json_bytes(out: &mut dyn Write, bytes: &[u8]) -> io::Result<()> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Ok(serde_json::to_writer(out, text)?),
@@ -197,13 +198,13 @@ fn json_element(
     }
 }
 
-/// Largest number of elements in one command of an export.
+/// Maximum number of elements in one command of an export.
 const AT_ONCE: usize = 512;
 
-/// Writes keys of Redis clients to an export.
+/// Writes keys of Redis clients to an export file.
 pub(crate) struct RedisKeyWriter {
     format: FileFormat,
-    /// The writer for formats of plain keys and values.
+    /// The writer for formats that contain only plain keys and values.
     rows: Box<dyn WriteRows>,
     open: Option<(RedisKey, RedisKind, u64)>,
 }
@@ -221,7 +222,7 @@ impl RedisKeyWriter {
         self.rows.begin(out)
     }
 
-    /// Ends the current key and begins the next one, unless that does not exist.
+    /// Completes the current key and starts the next one. A key that does not exist is skipped.
     pub(crate) fn key(&mut self, out: &mut dyn Write, key: RedisKey) -> Result<()> {
         self.end_key(out)?;
         let Some(kind) = key.kind else { return Ok(()) };
@@ -230,7 +231,8 @@ impl RedisKeyWriter {
                 json_head(out, &key, kind)?;
                 out.write_all(json_open(kind))?;
             }
-            // Delete what the key may hold when the export is imported.
+            // When the export is imported, the key may already have other elements. They are
+            // deleted first.
             FileFormat::Redis if kind != RedisKind::String => command(out, &[b"DEL", &key.key])?,
             FileFormat::Redis => {}
             format if kind != RedisKind::String => {
@@ -248,7 +250,7 @@ impl RedisKeyWriter {
         Ok(())
     }
 
-    /// Writes elements of the current key.
+    /// Writes further elements of the current key.
     pub(crate) fn elements(&mut self, out: &mut dyn Write, elements: &RedisElements) -> Result<()> {
         let Some((key, kind, count)) = &mut self.open else {
             return Ok(());
@@ -293,7 +295,7 @@ impl RedisKeyWriter {
     }
 }
 
-/// Returns the command that adds elements to a key.
+/// Returns the words of the command that adds elements to a key of the given type.
 fn words<'e>(key: &'e [u8], kind: RedisKind, elements: &'e RedisElements) -> Vec<&'e [u8]> {
     let name: &[u8] = match kind {
         RedisKind::String => b"SET",
@@ -313,7 +315,7 @@ fn words<'e>(key: &'e [u8], kind: RedisKind, elements: &'e RedisElements) -> Vec
     words
 }
 
-/// Writes a command in the wire format of requests.
+/// Writes a command in the wire format of a request.
 fn command(out: &mut dyn Write, words: &[&[u8]]) -> io::Result<()> {
     write!(out, "*{}\r\n", words.len())?;
     for word in words {

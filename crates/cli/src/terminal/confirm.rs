@@ -14,8 +14,8 @@ pub struct Consent {
 }
 
 impl Consent {
-    /// Succeeds if --yes was given or the user confirms on the terminal. `loss` describes what will
-    /// be lost.
+    /// Returns an error unless --yes was given or the user confirms on the terminal. `loss`
+    /// describes the data that will be lost.
     pub(crate) fn ask(self, loss: &str) -> Result<()> {
         if self.yes {
             return Ok(());

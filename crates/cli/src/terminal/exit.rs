@@ -1,4 +1,4 @@
-//! Exit codes and error messages.
+//! The exit codes of the program, and the output of error messages.
 
 use super::screen;
 use alluvium::{Error, ErrorKind};
@@ -15,22 +15,22 @@ pub enum CommandExit {
     NotFound = 1,
     /// The command line is invalid.
     Usage = 2,
-    /// Any failure without a code of its own.
+    /// A failure that none of the other exit codes describes.
     Failed = 3,
-    /// The input has rows that cannot be imported.
+    /// The input of an import contains rows that cannot be imported.
     BadRows = 4,
     Damaged = 5,
-    /// The store is open in another process.
+    /// Another process has the store open.
     Busy = 6,
     /// The devices of the store have no space left.
     Full = 7,
     /// The transaction conflicts with another one.
     Conflict = 8,
-    /// The command was stopped by Ctrl-C or a signal.
+    /// The command was stopped by Ctrl-C or another signal.
     Interrupted = 130,
 }
 
-/// The exit codes as shown by `--help`.
+/// The list of exit codes that `--help` displays.
 pub(crate) const TABLE: &str = "\
 Exit codes:
     0  done
@@ -50,7 +50,7 @@ impl From<CommandExit> for ExitCode {
     }
 }
 
-/// An error with an explicit exit code.
+/// An error that determines the exit code of the program.
 #[derive(Debug)]
 pub(crate) struct ExitError {
     pub(crate) exit: CommandExit,
@@ -65,14 +65,14 @@ impl fmt::Display for ExitError {
 
 impl std::error::Error for ExitError {}
 
-/// Creates an error with an exit code.
+/// Creates an error with the given exit code and message.
 #[must_use]
 pub fn failure(exit: CommandExit, text: impl Into<String>) -> anyhow::Error {
     let text = text.into();
     anyhow::Error::new(ExitError { exit, text })
 }
 
-/// Prints an error and returns its exit code.
+/// Prints an error message and returns the exit code of the error.
 pub(crate) fn report(error: &anyhow::Error) -> CommandExit {
     let exit = classify(error);
     if exit != CommandExit::Done {
@@ -81,7 +81,7 @@ pub(crate) fn report(error: &anyhow::Error) -> CommandExit {
     exit
 }
 
-/// Formats an error with its causes. A cause that is already contained in the text is not repeated.
+/// Formats an error and its causes as one text. A cause is omitted if the text already contains it.
 pub(crate) fn sentence(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
@@ -97,7 +97,8 @@ pub(crate) fn sentence(error: &anyhow::Error) -> String {
     text
 }
 
-/// Rephrases an error of the library in terms of the command line, if its text refers to the API.
+/// If the message of a library error refers to the API, returns a message that refers to the
+/// command line instead.
 fn in_flags(error: &Error) -> Option<String> {
     Some(match error {
         Error::NoSuchKeyspace { name } => {
@@ -127,7 +128,7 @@ fn in_flags(error: &Error) -> Option<String> {
     })
 }
 
-/// Returns the reason if the error means that the store's location is not writable.
+/// If the error means that the location of the store is not writable, returns the reason.
 pub(crate) fn cannot_write(error: &anyhow::Error) -> Option<&'static str> {
     let error = error.chain().find_map(|cause| cause.downcast_ref::<Error>())?;
     match (error, error.kind()) {

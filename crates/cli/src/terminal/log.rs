@@ -1,4 +1,4 @@
-//! The log on standard error, which reports events of background work.
+//! The log, which is printed on standard error and reports events of background work.
 
 use alluvium_server::LogLevel;
 use std::sync::LazyLock;
@@ -6,7 +6,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
 
-/// The log level. `serve` lets clients change it.
+/// The log level of this process. The verb `serve` allows clients to change it.
 static LEVEL: LazyLock<LogLevel> = LazyLock::new(LogLevel::warning);
 
 /// Returns the log level of this process.
@@ -14,21 +14,22 @@ pub(crate) fn level() -> LogLevel {
     LEVEL.clone()
 }
 
-/// Prints events on standard error from now on, unless the program has its own subscriber.
+/// Starts to print events on standard error, unless the program has installed its own subscriber.
 pub(crate) fn begin() {
     let lines = tracing_subscriber::fmt()
         .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .finish();
-    // Fails if a program that calls `main` has installed its own subscriber.
+    // This fails if the program that calls `main` has installed its own subscriber, which then
+    // remains in use.
     let _ = tracing::subscriber::set_global_default(LogLevelFilter {
         lines,
         level: level(),
     });
 }
 
-/// A filter that admits events by the current level.
+/// A filter that passes only events which the current log level admits.
 struct LogLevelFilter<S> {
     lines: S,
     level: LogLevel,
@@ -37,7 +38,7 @@ struct LogLevelFilter<S> {
 impl<S: Subscriber> Subscriber for LogLevelFilter<S> {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
         self.lines.register_callsite(metadata);
-        // The level may change between events.
+        // The result must not be cached, because the level may change between two events.
         Interest::sometimes()
     }
 

@@ -1,4 +1,5 @@
-//! The terminal side of verbs: output, confirmations, errors with their exit codes, the log.
+//! The interface between verbs and the terminal: output, confirmations, errors with their exit
+//! codes, and the log.
 //!
 //! *Scope*: standard output and standard error, whether they are a terminal, the exit codes.
 //!

@@ -1,5 +1,5 @@
-//! Output: data goes to standard output, everything else to standard error. Colours and aligned
-//! columns are for terminals only.
+//! Output of verbs. Data is written to standard output, and everything else to standard error.
+//! Colours and aligned columns are used only on terminals.
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
@@ -13,7 +13,7 @@ pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) const KEY: Style = AnsiColor::Cyan.on_default();
 const BAD: Style = AnsiColor::Red.on_default().bold();
 
-/// Standard output, buffered, and locked until this is dropped.
+/// Buffered standard output. It remains locked until this object is dropped.
 #[derive(Debug)]
 pub struct ScreenOutput {
     inner: BufWriter<StdoutLock<'static>>,
@@ -38,12 +38,12 @@ impl ScreenOutput {
         }
     }
 
-    /// Returns whether the output is a terminal.
+    /// Returns whether standard output is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         self.is_terminal
     }
 
-    /// Applies a style if the output is coloured.
+    /// Returns the text in the given style if the output is coloured, and unchanged otherwise.
     pub(crate) fn styled(&self, style: Style, text: &str) -> String {
         if self.is_coloured {
             format!("{style}{text}{style:#}")
@@ -56,7 +56,7 @@ impl ScreenOutput {
         writeln!(self.inner, "{text}")
     }
 
-    /// Writes a JSON value on one line, or indented on a terminal.
+    /// Writes a JSON value. On a terminal it is indented, and otherwise it is written on one line.
     ///
     /// # Errors
     /// I/O errors.
@@ -69,8 +69,8 @@ impl ScreenOutput {
         Ok(self.inner.write_all(b"\n")?)
     }
 
-    /// Writes rows with aligned columns on a terminal, and separated by tabs otherwise. The first
-    /// row names the columns and is written on terminals only.
+    /// Writes a table. On a terminal the columns are aligned, and `head` is written as the first
+    /// row. Otherwise the fields are separated by tabs and `head` is omitted.
     ///
     /// # Errors
     /// I/O errors.
@@ -117,18 +117,19 @@ impl Write for ScreenOutput {
     }
 }
 
-/// Returns whether a character is visible when printed. Combining marks count as invisible.
+/// Returns whether a character is visible when it is printed. Combining marks are treated as
+/// invisible.
 fn is_seen(c: char) -> bool {
     match c {
         ' '..='~' | '\n' | '\t' => true,
-        // The zero-width non-joiner counts as a mark.
+        // The zero-width non-joiner is treated as a combining mark.
         '\u{200c}' => false,
         c => ["x", c.encode_utf8(&mut [0; 4])].concat().escape_debug().count() == 2,
     }
 }
 
-/// Replaces characters that are invisible or that a terminal interprets by their code points, as in
-/// `\u{feff}`.
+/// Escapes characters that are invisible or that a terminal would interpret. Each is replaced by
+/// its code point, for example `\u{feff}`.
 fn visible(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_seen) {
         return Cow::Borrowed(text);
@@ -146,16 +147,16 @@ fn visible(text: &str) -> Cow<'_, str> {
 fn on_stderr(style: Style, word: &str, text: &str) {
     let mut stderr = anstream::stderr().lock();
     let text = visible(text);
-    // A failure to write cannot be reported.
+    // If writing to standard error fails, there is no place to report the failure.
     let _ = writeln!(stderr, "{style}{word}{style:#}{text}");
 }
 
-/// Writes an error to standard error.
+/// Prints an error message on standard error.
 pub(crate) fn complain(text: &str) {
     on_stderr(BAD, "alluvium: ", text);
 }
 
-/// Writes a note for people to standard error.
+/// Prints a note for the user on standard error.
 pub fn note(text: &str) {
     on_stderr(DIM, "", text);
 }

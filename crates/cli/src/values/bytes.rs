@@ -1,4 +1,5 @@
-//! Bytes on the command line and in output: unencoded, in hexadecimal, or in base 64.
+//! Byte strings on the command line and in the output. They can be written as text, in hexadecimal,
+//! or in base 64.
 
 use crate::terminal::exit::{CommandExit, failure};
 use anyhow::Result;
@@ -25,7 +26,8 @@ impl ByteEncoding {
         self.decode(text.as_bytes())
     }
 
-    /// Decodes a text. Surrounding blanks are ignored if the encoding does not allow them.
+    /// Decodes a text in this encoding. White space around the text is ignored unless the encoding
+    /// allows it.
     pub(crate) fn decode(self, text: &[u8]) -> Result<Vec<u8>> {
         let wrong = |why: &dyn std::fmt::Display| {
             let text = text.escape_ascii().to_string();
@@ -52,7 +54,8 @@ impl ByteEncoding {
         !self.hex && !self.base64
     }
 
-    /// Encodes bytes for a line of text: in the chosen encoding, or with unprintable bytes escaped.
+    /// Formats bytes for a line of text. They are written in the chosen encoding or, by default, as
+    /// text in which unprintable bytes are escaped.
     pub(crate) fn show(self, bytes: &[u8]) -> String {
         if self.hex {
             hex::encode(bytes)
@@ -64,8 +67,8 @@ impl ByteEncoding {
     }
 }
 
-/// Escapes a backslash, control characters, and bytes that are not UTF-8, as in `\n`, `\\`, `\x1b`.
-/// The result contains no tab or line end.
+/// Escapes backslashes, control characters and bytes that are not valid UTF-8, for example as `\n`,
+/// `\\` or `\x1b`. The result contains no tabs and no line ends.
 pub(crate) fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -76,7 +79,7 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
                 '\r' => text.push_str("\\r"),
                 '\t' => text.push_str("\\t"),
                 c if c.is_ascii_control() => text.push_str(&format!("\\x{:02x}", c as u32)),
-                // Other characters that a terminal might interpret.
+                // These are the remaining characters that a terminal might interpret.
                 c if c.is_control() => {
                     let mut bytes = [0; 4];
                     for byte in c.encode_utf8(&mut bytes).bytes() {
@@ -93,7 +96,7 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
     text
 }
 
-/// Reverses [`escape`]. Also accepts `\"`, for use within quotes.
+/// Decodes the result of [`escape`]. Also accepts `\"`, so that a text can be enclosed in quotes.
 pub(crate) fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -127,8 +130,8 @@ pub(crate) fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Writes a field of a JSON object: `"name":"text"`, or `"name_base64":"…"` if the bytes are not
-/// UTF-8.
+/// Writes a field of a JSON object. The field is `"name":"text"`, or `"name_base64":"…"` if the
+/// bytes are not valid UTF-8.
 pub(crate) fn json_field(out: &mut impl Write, name: &str, bytes: &[u8]) -> io::Result<()> {
     match std::str::from_utf8(bytes) {
         Ok(text) => {
@@ -140,7 +143,7 @@ pub(crate) fn json_field(out: &mut impl Write, name: &str, bytes: &[u8]) -> io::
     }
 }
 
-/// Writes a key and its value as a JSON object on one line.
+/// Writes a key and its value as a JSON object on a single line.
 pub(crate) fn json_record(out: &mut impl Write, key: &[u8], value: Option<&[u8]>) -> io::Result<()> {
     out.write_all(b"{")?;
     json_field(out, "key", key)?;

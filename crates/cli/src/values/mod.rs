@@ -1,4 +1,5 @@
-//! Values on the command line and in output: bytes, sizes, ranges of keys, tiers.
+//! Kinds of values on the command line and in the output: byte strings, sizes, key ranges and
+//! tiers.
 //!
 //! *Scope*: how a person writes and reads each of them.
 //!

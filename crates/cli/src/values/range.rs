@@ -19,7 +19,8 @@ pub struct KeyRangeArgs {
     pub to: Option<OsString>,
 }
 
-/// The range in bytes: from the first bound, inclusive, to the second, exclusive, if there is one.
+/// The range of keys as byte strings. It begins with the first bound (inclusive) and ends before
+/// the second, or at the end of the keyspace if there is no second bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ByteBounds {
     pub(crate) from: Vec<u8>,
@@ -45,7 +46,8 @@ impl KeyRangeArgs {
     }
 }
 
-/// Returns the smallest key greater than all keys with this prefix, if it exists.
+/// Returns the smallest key that is greater than all keys with this prefix, or `None` if there is
+/// no such key.
 pub(crate) fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let kept = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut end = prefix[..=kept].to_vec();

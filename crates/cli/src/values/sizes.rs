@@ -1,14 +1,14 @@
-//! Sizes and durations in human-readable form.
+//! Parsing and formatting of sizes and durations in a form that people can read.
 
 use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteSize(pub u64);
 
-/// Parses `4096`, `64K`, `512M`, `2G`, `1.5GiB`. All units are powers of two.
+/// Parses a size such as `4096`, `64K`, `512M`, `2G` or `1.5GiB`. All units are powers of two.
 ///
 /// # Errors
-/// The reason why the text is not a size.
+/// Describes why the text is not a valid size.
 pub fn parse(text: &str) -> Result<ByteSize, String> {
     let text = text.trim();
     let digits = text
@@ -43,7 +43,7 @@ pub fn parse(text: &str) -> Result<ByteSize, String> {
         .ok_or_else(|| format!("{text:?} is not a size: write a number and a unit, as in 512M"))
 }
 
-/// Parses `90s`, `15m`, `12h`, `30d`, `250ms`.
+/// Parses a duration such as `90s`, `15m`, `12h`, `30d` or `250ms`.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -65,7 +65,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(wrong)
 }
 
-/// Formats a number of bytes with three digits and a unit.
+/// Formats a number of bytes with three significant digits and a unit.
 pub(crate) fn human(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
@@ -87,7 +87,7 @@ pub(crate) fn human(bytes: u64) -> String {
     format!("{amount:.digits$} {}", UNITS[unit])
 }
 
-/// Formats a count with digits in groups of three.
+/// Formats a number with its digits in groups of three.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);

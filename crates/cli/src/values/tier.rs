@@ -1,18 +1,18 @@
-//! A tier on the command line: a path with an optional limit.
+//! A tier on the command line: a directory path with an optional capacity limit.
 
 use super::sizes;
 use std::path::PathBuf;
 
-/// A further directory of a store.
+/// A directory for a further tier of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierDirectory {
     pub path: PathBuf,
-    /// Capacity limit in bytes; `None` for no limit.
+    /// Capacity limit in bytes, or `None` for no limit.
     pub max_bytes: Option<u64>,
 }
 
-/// Parses `PATH` or `PATH,bytes=4T`. The path may contain commas, except at its end in the form of
-/// a limit.
+/// Parses `PATH` or `PATH,bytes=4T`. The path may contain commas, but it cannot end with a text
+/// that has the form of a limit.
 pub(crate) fn parse(text: &str) -> Result<TierDirectory, String> {
     let (path, max_bytes) = match text.rsplit_once(",bytes=") {
         Some((path, size)) => (path, Some(sizes::parse(size)?.0)),

@@ -1,4 +1,4 @@
-//! The format of length-prefixed exports, version 1.
+//! The binary format of exports, version 1. Each key and value is preceded by its length.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -18,28 +18,29 @@
 //!              the value
 //! ```
 //!
-//! Integers are little-endian. A stream without an end marker is incomplete.
+//! Integers are stored in little-endian byte order. If the end marker is missing, the stream is
+//! incomplete.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-/// The magic bytes at the start of a stream.
+/// The magic bytes with which a stream begins.
 pub const MAGIC: [u8; 8] = *b"ALLUVKV\x01";
-/// Length of a record's header in bytes.
+/// Length in bytes of the header that precedes each record.
 pub const HEAD: usize = 8;
-/// Marks the end in place of a key's length.
+/// The value that marks the end of the stream. It is stored in the place of a key's length.
 const END: u32 = u32::MAX;
 /// Length of the end marker in bytes.
 pub const END_LEN: usize = 12;
 
-/// The header of a record, or the end marker.
+/// The header of a record, or the marker at the end of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BinaryFrameHeader {
-    /// A record, with the lengths of its key and its value.
+    /// A record follows. The fields are the lengths of its key and of its value.
     Record(usize, usize),
-    /// The end, with the number of records before it.
+    /// The stream ends. The field is the number of records that precede the end.
     End(u64),
 }
 
-/// Encodes the header of a record.
+/// Encodes the header of a record from the lengths of its key and value.
 #[must_use]
 pub fn encode_head(key: u32, value: u32) -> [u8; HEAD] {
     let mut head = [0; HEAD];
@@ -55,7 +56,7 @@ pub fn encode_end(records: u64) -> [u8; END_LEN] {
     end
 }
 
-/// Decodes a header or the end marker. Returns `None` if more bytes are needed.
+/// Decodes a header or an end marker. Returns `None` if the buffer does not contain enough bytes.
 #[must_use]
 pub fn decode_head(bytes: &[u8]) -> Option<BinaryFrameHeader> {
     let (key, rest) = bytes.split_first_chunk::<4>()?;

@@ -1,4 +1,5 @@
-//! Length-prefixed keys and values: the fastest format, which can represent all data.
+//! The binary format: keys and values that are preceded by their lengths. It is the fastest format,
+//! and it can represent all keys and values.
 //!
 //! *Scope*: where a record ends, and whether the stream is complete.
 //!
@@ -11,20 +12,20 @@ use alluvium::{MAX_KEY, MAX_VALUE};
 use format::{BinaryFrameHeader, END_LEN, HEAD, MAGIC, decode_head, encode_end, encode_head};
 use std::io::{self, Write};
 
-/// A reader and writer of the binary format.
+/// Reads and writes records in the binary format.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BinaryFormat {
     records: u64,
 }
 
 impl BinaryFormat {
-    /// Creates a reader or writer at the beginning of a stream.
+    /// Creates a reader or writer that is positioned at the beginning of a stream.
     #[must_use]
     pub fn new() -> BinaryFormat {
         BinaryFormat::default()
     }
 
-    /// Creates a reader positioned after a number of records.
+    /// Creates a reader for a stream of which `records` records have already been read.
     #[must_use]
     pub fn behind(records: u64) -> BinaryFormat {
         BinaryFormat { records }

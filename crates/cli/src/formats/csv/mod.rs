@@ -1,12 +1,13 @@
-//! CSV and TSV: fields between separators, quoted where necessary.
+//! CSV and TSV. Rows consist of fields between separators; a field is quoted if necessary.
 //!
 //! *Scope*: where a row ends, its fields, the conversion of fields to a key and a value, the
 //! writing of rows.
 //!
 //! *Must not depend on*: stores; where a table's layout is kept.
 //!
-//! A row ends with `\n`, `\r\n` or `\r`. Blank lines between rows are ignored. A quote opens a
-//! quoted field only at the beginning of the field; within it, a quote is doubled.
+//! A row ends with `\n`, `\r\n` or `\r`. Blank lines between rows are ignored. A quote character
+//! starts a quoted field only if it is the first character of the field. Inside a quoted field, a
+//! quote character is written twice.
 
 mod parse;
 mod read;
@@ -21,29 +22,29 @@ use super::{InputSource, broken};
 use parse::{RowFields, ScannedRow};
 use std::io;
 
-/// The value made from a row.
+/// How the value of a record is formed from a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CsvValueSource {
-    /// The content of a column.
+    /// The value is the content of the named column.
     Column(String),
-    /// The row without changes, so that it can be exported byte for byte.
+    /// The value is the whole row without changes, so that it can be exported byte for byte.
     Row,
-    /// A JSON object with all columns.
+    /// The value is a JSON object that contains all columns.
     Json,
 }
 
-/// How rows are converted to keys and values.
+/// How the rows of a table are converted to keys and values.
 #[derive(Clone, Debug)]
 pub struct CsvOptions {
     pub separator: u8,
-    /// The template of the key.
+    /// The template from which the key is formed.
     pub key: KeyTemplate,
-    /// The value. Defaults to the other column of a table with two columns, and otherwise to the
-    /// whole row.
+    /// How the value is formed. If absent, the value is the other column of a table with two
+    /// columns, and the whole row of any other table.
     pub value: Option<CsvValueSource>,
 }
 
-/// The end of a row.
+/// The characters with which a row ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LineEnd {
     #[default]
@@ -64,7 +65,8 @@ impl LineEnd {
         }
     }
 
-    /// Returns the line end at the beginning of the bytes; `None` at the end of a stream.
+    /// Returns the line end at the beginning of the bytes. Returns `None` if the row ends with the
+    /// stream instead.
     fn of(bytes: &[u8]) -> Option<LineEnd> {
         match bytes {
             [b'\r', b'\n', ..] => Some(LineEnd::CrLf),
@@ -75,20 +77,20 @@ impl LineEnd {
     }
 }
 
-/// The layout of a table, from its first row.
+/// The layout of a table as determined from its first row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableLayout {
-    /// The header without its line end; `None` if the first row is data.
+    /// The header row without its line end, or `None` if the first row already contains data.
     pub header: Option<Vec<u8>>,
     pub columns: usize,
-    /// The line end of rows.
+    /// The characters with which the rows end.
     pub line_end: LineEnd,
 }
 
-/// Consumes the header of a stream and returns the layout.
+/// Reads the header row of a stream and returns the layout of the table.
 ///
 /// # Errors
-/// Errors of the source, or a missing header.
+/// Returns errors of the source, and an error if the header is missing.
 pub fn header(source: &mut InputSource, separator: u8) -> io::Result<TableLayout> {
     let mark = if source.take_mark()? { MARK } else { b"" };
     let (mut fields, mut fault) = (RowFields::default(), 0);
@@ -110,8 +112,8 @@ pub fn header(source: &mut InputSource, separator: u8) -> io::Result<TableLayout
     }
 }
 
-/// Returns the layout from a first row that is data. Consumes only the byte order mark. An empty
-/// stream has no columns.
+/// Returns the layout of a table whose first row already contains data. Only a byte order mark is
+/// consumed from the stream. An empty stream yields a table without columns.
 ///
 /// # Errors
 /// Errors of the source.
@@ -130,7 +132,7 @@ pub fn first_row(source: &mut InputSource, separator: u8) -> io::Result<TableLay
     })
 }
 
-/// Returns the names in a header.
+/// Returns the column names that a header row contains.
 fn names(header: &[u8], separator: u8) -> io::Result<Vec<String>> {
     let header = header.strip_prefix(MARK).unwrap_or(header);
     let mut fields = RowFields::default();
@@ -142,21 +144,22 @@ fn names(header: &[u8], separator: u8) -> io::Result<Vec<String>> {
     (0..fields.len()).map(name).collect()
 }
 
-/// Bytes that a CSV writer produces.
+/// What a CSV writer produces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CsvContent {
-    /// Keys and values, with the header `key,value`.
+    /// Rows with a key and a value. The header is `key,value`.
     Pairs,
-    /// One column of values, with this name.
+    /// Rows with a single column of values, which has this name.
     Fields(String, LineEnd),
-    /// Values that are whole rows with this separator, with the layout of their table.
+    /// Values that are complete rows with this separator. The layout is that of the table from
+    /// which they were imported.
     Table(u8, TableLayout),
 }
 
-/// Whether a header is written.
+/// Whether the writer begins with a header row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderPolicy {
     Written,
-    /// The output begins with the first row.
+    /// The header is omitted, so the output begins with the first row of data.
     Left,
 }

@@ -1,23 +1,23 @@
-//! Parses one row of CSV: its end, and its fields.
+//! Parses a row of CSV: finds its end and its fields.
 
 use super::{InputSource, broken};
 use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
 
-/// The fields of a row, as ranges of the parsed bytes.
+/// The fields of a row, stored as ranges of the parsed bytes.
 #[derive(Debug, Default)]
 pub(super) struct RowFields {
     fields: Vec<FieldSpan>,
-    /// The row without preceding blank lines and its line end.
+    /// The range of the row, without preceding blank lines and without its line end.
     pub(super) row: Range<usize>,
 }
 
 #[derive(Clone, Debug)]
 struct FieldSpan {
-    /// The content, without the enclosing quotes.
+    /// The range of the field's content, without the enclosing quotes.
     place: Range<usize>,
-    /// Whether it contains doubled quotes.
+    /// Whether the field contains quote characters that are written twice.
     is_doubled: bool,
 }
 
@@ -26,7 +26,7 @@ impl RowFields {
         self.fields.len()
     }
 
-    /// Returns a field of the row at the beginning of the bytes.
+    /// Returns the content of a field. `bytes` must begin with the parsed row.
     pub(super) fn get<'a>(&self, bytes: &'a [u8], index: usize) -> Cow<'a, [u8]> {
         let FieldSpan { place, is_doubled } = &self.fields[index];
         let field = &bytes[place.clone()];
@@ -36,7 +36,7 @@ impl RowFields {
         let mut plain = Vec::with_capacity(field.len());
         let mut start = 0;
         for at in memchr::memchr_iter(b'"', field) {
-            // Skip the second of two quotes.
+            // Of two successive quote characters, only the first is copied.
             if at >= start {
                 plain.extend_from_slice(&field[start..=at]);
                 start = at + 2;
@@ -51,23 +51,23 @@ impl RowFields {
     }
 }
 
-/// The beginning of a stream.
+/// What was found at the beginning of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ScannedRow {
-    /// A row and its length in bytes, including preceding blank lines and the line end.
+    /// A row. The number is its length in bytes, including preceding blank lines and the line end.
     Row(usize),
-    /// A malformed row, its length in bytes, and the error.
+    /// An invalid row, with its length in bytes and the error.
     Bad(usize, String),
-    /// The end of the stream after this number of bytes of blank lines.
+    /// The end of the stream. The number is that of the bytes in blank lines before the end.
     End(usize),
 }
 
-/// A buffer that can be extended at its end.
+/// A window over a stream of bytes, which can be extended at its end.
 pub(super) trait InputWindow {
-    /// Returns the buffered bytes that are not consumed yet.
+    /// Returns the bytes in the window that have not been consumed.
     fn rest(&self) -> &[u8];
 
-    /// Reads more. Returns false at the end of the stream.
+    /// Reads further bytes into the window. Returns false at the end of the stream.
     fn fill(&mut self) -> io::Result<bool>;
 }
 
@@ -100,7 +100,7 @@ fn byte(window: &mut impl InputWindow, at: usize) -> io::Result<Option<u8>> {
     Ok(Some(window.rest()[at]))
 }
 
-/// Returns the first position from `at` on that `find` accepts.
+/// Returns the first position at or after `at` that `find` accepts.
 fn place(
     window: &mut impl InputWindow,
     mut at: usize,
@@ -117,8 +117,8 @@ fn place(
     }
 }
 
-/// Fast path: finds a row that is completely buffered, has no quotes and ends with `\n`. Returns
-/// its length, or `None` if the row needs the general parser.
+/// The fast path of the parser. It accepts a row that is completely buffered, contains no quotes
+/// and ends with `\n`, and returns its length. Returns `None` if the general parser must be used.
 pub(super) fn plain(separator: u8, rest: &[u8], fields: &mut RowFields) -> Option<usize> {
     let end = memchr::memchr(b'\n', rest).filter(|&end| end > 0)?;
     let line = &rest[..end];
@@ -135,8 +135,8 @@ pub(super) fn plain(separator: u8, rest: &[u8], fields: &mut RowFields) -> Optio
     Some(end + 1)
 }
 
-/// Finds a row. If the stream ends inside quotes, sets `fault` to the position of the opening
-/// quote.
+/// The general parser: finds the end and the fields of a row. If the stream ends inside a quoted
+/// field, sets `fault` to the position of the opening quote.
 pub(super) fn row(
     separator: u8,
     window: &mut impl InputWindow,
@@ -185,7 +185,7 @@ pub(super) fn row(
     Ok(ScannedRow::Row(at))
 }
 
-/// Returns the position after the closing quote of the quoted field at `at`.
+/// Returns the position after the closing quote of the quoted field that begins at `at`.
 fn quoted(
     window: &mut impl InputWindow,
     opening: usize,
@@ -214,10 +214,10 @@ fn quoted(
     }
 }
 
-/// Parses bytes that must be exactly one row.
+/// Parses bytes that must consist of exactly one row.
 ///
 /// # Errors
-/// A description of the content if it is not one row.
+/// Describes the content if it does not consist of exactly one row.
 pub(super) fn whole(separator: u8, mut bytes: &[u8], fields: &mut RowFields) -> Result<(), String> {
     let all = bytes.len();
     match row(separator, &mut bytes, fields, &mut 0) {

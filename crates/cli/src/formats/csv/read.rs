@@ -1,4 +1,4 @@
-//! Reads rows of CSV as keys and values.
+//! A reader that converts rows of CSV to keys and values.
 
 use super::super::template::TemplatePart;
 use super::super::{NextRow, ReadRows, RowChanges};
@@ -6,7 +6,7 @@ use super::parse::{self, RowFields, ScannedRow};
 use super::{CsvOptions, CsvValueSource, InputSource, TableLayout, broken, names};
 use std::io;
 
-/// A part of a key, with the index of its column.
+/// A part of the key template, in which a column is given by its index.
 #[derive(Clone, Debug)]
 enum KeyComponent {
     Text(Vec<u8>),
@@ -31,11 +31,11 @@ pub struct CsvReader {
 }
 
 impl CsvReader {
-    /// Creates a reader. Its source must be positioned after the header. Without a header, columns
-    /// are numbered from 1.
+    /// Creates a reader. The source must be positioned after the header. If the table has no
+    /// header, the columns are named by their numbers, starting from 1.
     ///
     /// # Errors
-    /// A named column does not exist.
+    /// Returns an error if a column that the options name does not exist.
     pub fn new(options: &CsvOptions, head: &TableLayout) -> io::Result<CsvReader> {
         let names = match &head.header {
             Some(header) => names(header, options.separator)?,
@@ -43,7 +43,8 @@ impl CsvReader {
         };
         let is_empty = names.is_empty();
         let find = |name: &str| {
-            // In an input without rows, no column is looked up.
+            // If the input contains no rows, the column names are unknown, and a name is not an
+            // error.
             let known = names.iter().position(|known| known == name);
             known.or(is_empty.then_some(0)).ok_or_else(|| {
                 broken(format!(
@@ -75,7 +76,8 @@ impl CsvReader {
         })
     }
 
-    /// Returns the column of the values, unless they are whole rows.
+    /// Returns the name of the column from which values are taken, or `None` if the values are
+    /// complete rows.
     #[must_use]
     pub fn value_column(&self) -> Option<&str> {
         match self.value {

@@ -1,4 +1,4 @@
-//! Writes keys and values as rows of CSV.
+//! A writer that converts keys and values to rows of CSV.
 
 use super::super::WriteRows;
 use super::super::mark::{BomWriter, MARK};
@@ -19,7 +19,7 @@ impl CsvWriter {
     /// Creates a writer.
     ///
     /// # Errors
-    /// The header of a table is not a valid row.
+    /// Returns an error if the header of the table is not a valid row.
     pub fn new(separator: u8, rows: CsvContent, header: HeaderPolicy) -> io::Result<CsvWriter> {
         if let CsvContent::Table(
             from,
@@ -48,7 +48,8 @@ impl CsvWriter {
         }
     }
 
-    /// Writes a row of a table, unchanged or with another separator.
+    /// Writes a row of a table. If its separator differs from that of the output, the separator is
+    /// replaced.
     fn table(&mut self, out: &mut dyn Write, key: &[u8], row: &[u8]) -> io::Result<()> {
         let CsvContent::Table(from, head) = &self.rows else {
             unreachable!("only tables have rows");
@@ -68,7 +69,7 @@ impl CsvWriter {
         self.copy(out, from, row)
     }
 
-    /// Writes a row whose fields have been parsed.
+    /// Writes a row whose fields have been parsed with the separator `from`.
     fn copy(&mut self, out: &mut dyn Write, from: u8, row: &[u8]) -> io::Result<()> {
         if from == self.separator {
             return self.opening.write(out, row);
@@ -84,11 +85,13 @@ impl CsvWriter {
     }
 }
 
-/// Writes a field, quoted if necessary, of a row of `fields` fields.
+/// Writes a field of a row that has `fields` fields. The field is quoted if necessary.
 fn write_field(out: &mut dyn Write, separator: u8, field: &[u8], fields: usize) -> io::Result<()> {
     let is_plain = memchr::memchr3(b'"', b'\r', b'\n', field).is_none()
         && memchr::memchr(separator, field).is_none()
-        // A blank line would be ignored, and a leading byte order mark removed.
+        // A row with a single empty field must be quoted, because a reader would ignore the blank
+        // line. A field that begins with a byte order mark must be quoted, because a reader might
+        // remove the mark.
         && !(fields == 1 && field.is_empty())
         && !field.starts_with(MARK);
     if is_plain {
@@ -98,7 +101,7 @@ fn write_field(out: &mut dyn Write, separator: u8, field: &[u8], fields: usize) 
     let mut start = 0;
     for at in memchr::memchr_iter(b'"', field) {
         out.write_all(&field[start..=at])?;
-        // Write the quote a second time, before the text after it.
+        // The quote character is written a second time, together with the text that follows it.
         start = at;
     }
     out.write_all(&field[start..])?;
@@ -110,7 +113,8 @@ impl WriteRows for CsvWriter {
         if self.header == HeaderPolicy::Left {
             return Ok(());
         }
-        // With a header, a leading mark belongs to the header or is quoted.
+        // If there is a header, a byte order mark at the beginning belongs to the header or is
+        // inside quotes.
         let is_bare = matches!(&self.rows, CsvContent::Table(_, TableLayout { header: None, .. }));
         if !is_bare {
             self.opening.written();
