@@ -1,5 +1,5 @@
-//! Tests an adapter against a map: executes random operations and compares every result. Used by
-//! adapters of all crates.
+//! A test of an engine's adapter. It executes random operations on the engine and on a map, and
+//! compares all results. The adapters in all crates use it.
 
 use crate::engine::{BenchEngine, CapEnforcement, EngineEntry, EngineSetup, WriteLogging};
 use crate::workload::keys::{KeyOrdering, RecordKey};
@@ -7,22 +7,23 @@ use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Number of distinct keys, small so that operations overlap.
+/// Number of different keys. It is small, so that many operations access the same key.
 const KEYS: u64 = 500;
 
-/// The expected state of an engine after reopening.
+/// What is expected when an engine is reopened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReopenExpectation {
     WithEverything,
-    /// The engine stores nothing when it is closed, and refuses to open its remaining files.
+    /// The engine cannot be reopened, because it does not store its data when it is closed and
+    /// rejects the files that remain.
     Refused,
 }
 
-/// Executes `operations` random operations in a directory and compares the results; then reopens
-/// the engine and compares all data.
+/// Executes `operations` random operations on an engine in a directory and compares the results
+/// with those of a map. Then reopens the engine and compares all data.
 ///
 /// # Errors
-/// The first result that differs from the map's; errors of the engine.
+/// Returns the first result that differs from that of the map, and errors of the engine.
 pub fn prove(entry: &EngineEntry, directory: &Path, operations: usize, seed: u64) -> Result<()> {
     prove_with(
         entry,
@@ -34,10 +35,11 @@ pub fn prove(entry: &EngineEntry, directory: &Path, operations: usize, seed: u64
     )
 }
 
-/// Like [`prove`], with options, for engines that may store nothing when closed.
+/// Does the same as [`prove`] with options of the engine. The engine may lose its data when it is
+/// closed.
 ///
 /// # Errors
-/// The first result that differs from the map's; errors of the engine.
+/// Returns the first result that differs from that of the map, and errors of the engine.
 pub fn prove_with(
     entry: &EngineEntry,
     directory: &Path,
@@ -72,7 +74,7 @@ pub fn prove_with(
     }
     let engine = (entry.open)(&setup)?;
     compare_everything(&*engine, &map)?;
-    // Continues with the existing data.
+    // After reopening, random operations continue with the existing data.
     compare_randomly(&*engine, &mut map, operations / 4, &mut random)?;
     engine.close()
 }

@@ -1,8 +1,9 @@
-//! Control groups (version 1): a child is placed into a group of the memory controller with a limit
-//! that includes its page cache, and into a group of the block controller that counts its reads.
+//! Control groups (version 1). A child process is placed in a group of the memory controller, whose
+//! limit includes the page cache, and in a group of the block controller, which counts the reads of
+//! the process.
 //!
-//! A group is created below the group of this process, and removed on drop. Groups left by a killed
-//! runner are removed by the next runner.
+//! Each group is created below the group of the current process and removed when its handle is
+//! dropped. If a runner is killed, the next runner removes its groups.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -12,39 +13,44 @@ use std::time::{Duration, Instant};
 const MOUNT: &str = "/sys/fs/cgroup";
 const PREFIX: &str = "alluvium-bench-";
 
-/// Time limit for the last process of a group to disappear.
+/// Maximum time to wait until the last process of a group has disappeared.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Creates a group with a cap and removes it again.
+/// Creates a memory group with a limit and removes it again, in order to test whether this is
+/// possible.
 ///
 /// # Errors
-/// The reason why capping is impossible here: no control groups of version 1, or no permission.
+/// Explains why memory cannot be limited on this machine: either there are no control groups of
+/// version 1, or the user lacks permission.
 pub fn try_cap(bytes: u64) -> Result<()> {
     ControlGroup::memory("try", bytes).map(drop)
 }
 
-/// A group of one controller, removed on drop.
+/// A control group of one controller. It is removed when the handle is dropped.
 #[derive(Debug)]
 pub struct ControlGroup {
     path: PathBuf,
 }
 
 impl ControlGroup {
-    /// Creates a group of the memory controller that limits the total memory of its processes,
-    /// including page cache, to this number of bytes.
+    /// Creates a group of the memory controller that limits the memory of all its processes,
+    /// including their page cache, to `bytes` bytes.
     ///
     /// # Errors
-    /// If control groups of version 1 are missing or cannot be created.
+    /// Returns an error if the machine has no control groups of version 1, or if a group cannot be
+    /// created.
     pub fn memory(name: &str, bytes: u64) -> Result<ControlGroup> {
         let group = ControlGroup::make("memory", name)?;
         group.write("memory.limit_in_bytes", &bytes.to_string())?;
-        // Without swap, or without swap accounting, there is nothing to limit.
+        // If there is no swap or no swap accounting, swap need not be limited, so errors are
+        // ignored.
         let _ = group.write("memory.memsw.limit_in_bytes", &bytes.to_string());
         let _ = group.write("memory.swappiness", "0");
         Ok(group)
     }
 
-    /// Creates a group of the block controller that counts the requests to a directory's device.
+    /// Creates a group of the block controller that counts requests to the device which stores a
+    /// directory.
     ///
     /// # Errors
     /// As [`ControlGroup::memory`].
@@ -52,7 +58,8 @@ impl ControlGroup {
         use std::os::unix::fs::MetadataExt;
         let group = ControlGroup::make("blkio", name)?;
         let (major, minor) = crate::account::device::split(fs::metadata(directory)?.dev());
-        // The kernel counts only where a limit is set. This one is the largest possible.
+        // The kernel counts requests only if a limit is set. This limit is the largest possible
+        // one.
         group.write(
             "blkio.throttle.read_iops_device",
             &format!("{major}:{minor} {}", u32::MAX),
@@ -71,7 +78,8 @@ impl ControlGroup {
             );
         };
         let parent = mount.join(own.trim_start_matches('/'));
-        // In a container the group's path may be missing: the root of the mount is then the group.
+        // In a container, the path of the group may not exist. The root of the mount is then the
+        // group of this process.
         let parent = if parent.is_dir() { parent } else { mount };
         remove_stale(&parent);
         let path = parent.join(format!("{PREFIX}{}-{name}", std::process::id()));
@@ -105,8 +113,8 @@ impl ControlGroup {
 
 impl Drop for ControlGroup {
     fn drop(&mut self) {
-        // Release the page cache of the group's processes first, so that none of it is charged to
-        // another group.
+        // The page cache of the group's processes is released first, so that it is not charged to
+        // another group later.
         let _ = fs::write(self.path.join("memory.force_empty"), "0");
         let began = Instant::now();
         while let Err(error) = fs::remove_dir(&self.path) {
@@ -122,7 +130,7 @@ impl Drop for ControlGroup {
     }
 }
 
-/// Returns the path of this process's group in the hierarchy of a controller.
+/// Returns the path of the current process's group in the hierarchy of a controller.
 fn own_path<'a>(groups: &'a str, controller: &str) -> Option<&'a str> {
     groups.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');
@@ -134,7 +142,7 @@ fn own_path<'a>(groups: &'a str, controller: &str) -> Option<&'a str> {
     })
 }
 
-/// Removes groups of terminated runners.
+/// Removes control groups that killed runners have left.
 fn remove_stale(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else {
         return;
@@ -145,7 +153,7 @@ fn remove_stale(parent: &Path) {
             .to_str()
             .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse::<u32>().ok());
         if process.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists()) {
-            // A group with running processes remains, and the next runner tries again.
+            // A group that still contains processes cannot be removed. The next runner tries again.
             let _ = fs::remove_dir(entry.path());
         }
     }
@@ -165,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_process_is_kept_within_its_cap_and_the_group_is_removed() {
-        // Only root may create groups; other users get an error.
+        // Only root may create control groups. For other users, creation fails.
         let group = match ControlGroup::memory("test", 32 << 20) {
             Ok(group) => group,
             Err(error) => {

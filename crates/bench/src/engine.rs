@@ -1,42 +1,43 @@
-//! The interface of a measured key-value engine, implemented by every adapter.
+//! The interface through which all engines are measured. Each engine has an adapter that implements
+//! it.
 
 use anyhow::{Result, bail};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-/// Parameters for opening an engine.
+/// The parameters with which an engine is opened.
 #[derive(Clone, Debug)]
 pub struct EngineSetup {
-    /// Directory of its files, which exists.
+    /// An existing directory for the files of the engine.
     pub directory: PathBuf,
-    /// Memory limit of the process including page cache, in bytes.
+    /// Memory limit of the process in bytes, including its page cache.
     pub cap: u64,
-    /// Whether the limit is enforced.
+    /// Whether a control group enforces the memory limit.
     pub kept: CapEnforcement,
-    /// Memory size configured for the engine, if one was chosen.
+    /// Memory size in bytes that the engine is configured to use, if the user has specified one.
     pub memory: Option<u64>,
     pub log: WriteLogging,
-    /// Number of threads that will use the engine concurrently.
+    /// Number of threads that will access the engine concurrently.
     pub threads: usize,
     /// Length of a value in bytes.
     pub value_bytes: usize,
     pub records: u64,
-    /// Engine options by name, with their values.
+    /// Names and values of options for this engine.
     pub options: Vec<(String, String)>,
 }
 
 impl EngineSetup {
-    /// Returns the value of an option, if the user set it.
+    /// Returns the value of an option, or `None` if the user has not set it.
     #[must_use]
     pub fn option(&self, name: &str) -> Option<&str> {
         let found = self.options.iter().rev().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Returns the value of a numeric option, if the user set it.
+    /// Returns the value of a numeric option, or `None` if the user has not set it.
     ///
     /// # Errors
-    /// If the value is not a number, or not within `allowed`.
+    /// Returns an error if the value is not a number in the range `allowed`.
     pub fn number(&self, name: &str, allowed: RangeInclusive<u64>) -> Result<Option<u64>> {
         let Some(text) = self.option(name) else {
             return Ok(None);
@@ -52,29 +53,30 @@ impl EngineSetup {
     }
 }
 
-/// An option of one engine, such as `rocksdb.background-jobs=4`.
+/// An option for one engine, for example `rocksdb.background-jobs=4`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EngineOption {
-    /// Engine that the option is for, with its label if it has one.
+    /// The engine to which the option applies, including its label if it has one.
     pub engine: String,
     pub name: String,
     pub value: String,
 }
 
-/// Returns the kind of an engine: its name without a label, as in `alluvium:hashed`. With labels,
-/// one engine can be measured several times with different options.
+/// Returns the name of an engine without its label. For example, the result for `alluvium:hashed`
+/// is `alluvium`. With labels, the same engine can be measured several times with different
+/// options.
 #[must_use]
 pub fn kind_of(engine: &str) -> &str {
     engine.split_once(':').map_or(engine, |(kind, _)| kind)
 }
 
-/// Maximum length of an engine's name or label, because it is used as a directory name.
+/// Maximum length of the name or label of an engine, which is used as the name of a directory.
 const LONGEST_NAME: usize = 64;
 
-/// Checks that engine names are unique, because reports identify engines by name.
+/// Returns an error unless all engine names are different. Reports identify engines by their names.
 ///
 /// # Errors
-/// A message with the duplicate name.
+/// A message that contains the duplicate name.
 pub fn require_once<'n>(option: &str, names: impl IntoIterator<Item = &'n String>) -> Result<(), String> {
     let mut before: Vec<&String> = Vec::new();
     for name in names {
@@ -86,10 +88,10 @@ pub fn require_once<'n>(option: &str, names: impl IntoIterator<Item = &'n String
     Ok(())
 }
 
-/// Parses the name of an engine: `ENGINE` or `ENGINE:LABEL`.
+/// Parses the name of an engine, which has the form `ENGINE` or `ENGINE:LABEL`.
 ///
 /// # Errors
-/// If the name cannot be used as a directory name.
+/// Returns an error if the name cannot be used as the name of a directory.
 pub fn parse_engine(text: &str) -> Result<String, String> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     let is_name = |part: &str| !part.is_empty() && part.chars().all(is_allowed);
@@ -110,7 +112,7 @@ impl EngineOption {
     /// Parses `ENGINE.NAME=VALUE`.
     ///
     /// # Errors
-    /// A message that describes the mistake.
+    /// A message that describes why the option is invalid.
     pub fn parse(text: &str) -> Result<EngineOption, String> {
         let wrong = || format!("{text:?}: write ENGINE.NAME=VALUE, as in rocksdb.background-jobs=4");
         let (names, value) = text.split_once('=').ok_or_else(wrong)?;
@@ -126,64 +128,68 @@ impl EngineOption {
     }
 }
 
-/// Whether a process's memory limit is enforced.
+/// Whether a control group enforces the memory limit of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapEnforcement {
-    /// Enforced by a control group: an engine that asks for the machine's memory is told the limit.
+    /// A control group enforces the limit. An engine that derives its memory from that of the
+    /// machine uses the limit instead.
     WithinCap,
-    /// Not enforced: an engine that asks for the machine's memory is told all of it.
+    /// The limit is not enforced. An engine that derives its memory from that of the machine uses
+    /// the real size.
     Free,
 }
 
-/// Whether writes survive a crash of the process. Writes are never synced individually.
+/// Whether writes survive a crash of the process. In no case is each write synced by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WriteLogging {
-    /// Logging is on: writes survive a crash of the process, if the engine supports it.
+    /// The engine logs its writes, so that they survive a crash of the process, if it supports
+    /// this.
     #[default]
     On,
-    /// Logging is off, if the engine supports it.
+    /// The engine does not log its writes, if it supports this.
     Off,
 }
 
-/// An open engine. All threads share it; each has a [`EngineSession`].
+/// An open engine, which all threads share. Each thread accesses it through its own
+/// [`EngineSession`].
 pub trait BenchEngine: Send + Sync {
-    /// Creates a session for one thread.
+    /// Creates a session for a single thread.
     ///
     /// # Errors
     /// Errors of the engine.
     fn session(&self) -> Result<Box<dyn EngineSession + '_>>;
 
-    /// Flushes all data to the device, including memtables.
+    /// Writes all data to the device, including the content of memtables.
     ///
     /// # Errors
     /// Errors of the engine.
     fn flush(&self) -> Result<()>;
 
-    /// Returns the engine's settings with their values.
+    /// Returns the names and values of the engine's settings.
     fn settings(&self) -> Vec<(String, String)>;
 
-    /// Returns a human-readable report at the end of a phase; may be empty.
+    /// Returns a report of the engine for people at the end of a phase. It can be empty.
     fn remarks(&self) -> String {
         String::new()
     }
 
-    /// Returns whether the engine stores no data, so that deletions cannot be verified.
+    /// Returns whether the engine stores no data. In this case deletions cannot be verified.
     fn keeps_nothing(&self) -> bool {
         false
     }
 
-    /// Closes the engine in an orderly way.
+    /// Closes the engine properly, so that it can be reopened.
     ///
     /// # Errors
     /// Errors of the engine.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// Callback of a scan for a key and its value.
+/// A callback that receives each key and value of a scan.
 pub type EachPair<'a> = &'a mut dyn FnMut(&[u8], &[u8]);
 
-/// A thread's access to an engine.
+/// The access of one thread to an engine.
 pub trait EngineSession: Send {
     /// Sets the value of a key.
     ///
@@ -191,26 +197,27 @@ pub trait EngineSession: Send {
     /// Errors of the engine.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
 
-    /// Deletes a key, if it exists.
+    /// Deletes a key. It is not an error if the key does not exist.
     ///
     /// # Errors
     /// Errors of the engine.
     fn delete(&mut self, key: &[u8]) -> Result<()>;
 
-    /// Passes the key's value to `found`, if there is one. Returns whether there was one.
+    /// Looks up a key and passes its value to `found` if the key exists. Returns whether it exists.
     ///
     /// # Errors
     /// Errors of the engine.
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
-    /// Passes up to `limit` pairs in key order to `each`, starting at a key. Returns their number.
+    /// Scans in key order from the key `from`, and passes up to `limit` keys and values to `each`.
+    /// Returns the number of keys passed.
     ///
     /// # Errors
     /// Errors of the engine.
     fn scan(&mut self, from: &[u8], limit: usize, each: EachPair<'_>) -> Result<usize>;
 
-    /// Passes the values of several keys to `found`, each with its index among the keys. Engines
-    /// without batched reads read them one by one.
+    /// Looks up several keys and passes each value that exists to `found`, together with the index
+    /// of its key. Engines without batched reads look up the keys one by one.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -225,13 +232,13 @@ pub trait EngineSession: Send {
     }
 }
 
-/// An engine that can be opened by name.
+/// An engine that can be opened by its name.
 #[derive(Clone, Copy)]
 pub struct EngineEntry {
     pub name: &'static str,
-    /// Supported options, in addition to the memory size.
+    /// Names of the options that the engine supports, in addition to its memory size.
     pub options: &'static [&'static str],
-    /// Opens or creates the engine.
+    /// A function that opens the engine, or creates it if there are no files.
     pub open: fn(&EngineSetup) -> Result<Box<dyn BenchEngine>>,
 }
 

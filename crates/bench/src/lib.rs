@@ -1,4 +1,5 @@
-//! Workloads, accounting and reports: the library of `alluvium bench` and `alluvium-rivals`.
+//! The library behind `alluvium bench` and `alluvium-rivals`: workloads, measurement of costs, and
+//! reports.
 //!
 //! *Scope*: YCSB's workloads and the sweeps, driving engines with threads, the costs of a phase,
 //! displaying and comparing figures, capping a process's memory.
@@ -8,18 +9,18 @@
 //!
 //! Invariants:
 //!
-//! - **B1** Every engine gets the same operations: all of them are derived from the seed, the phase
-//!   and the thread number.
-//! - **B2** A read that misses an existing record, or returns a wrong value, fails the run.
-//! - **B3** Every engine and repetition has its own process, so that memory and counters are those
-//!   of one engine only.
-//! - **B4** Latency is measured from the intended start of an operation: with a given rate that is
-//!   the scheduled time, not the time at which the thread became free.
-//! - **B5** Control groups are removed however a run ends.
+//! - **B1** Every engine executes the same operations. All operations are derived from the seed,
+//!   the phase and the number of the thread.
+//! - **B2** If a read does not find an existing record or returns a wrong value, the run fails.
+//! - **B3** Each repetition of each engine has a process of its own, so its memory and counters do
+//!   not include those of other engines.
+//! - **B4** The latency of an operation is measured from its intended start. If a rate is given,
+//!   this is the scheduled time rather than the time at which the thread was ready.
+//! - **B5** Control groups are removed in whatever way a run ends.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// Used by tests to report that they cannot run in this environment.
+/// Tests use this macro to report that they cannot run in the current environment.
 pub use alluvium_device::skipped;
 
 pub mod account;

@@ -1,14 +1,16 @@
-//! Device traffic, from three sources with different coverage:
+//! Measurement of device traffic. There are three sources, which cover different parts of the
+//! traffic:
 //!
-//! - the *process* (`io` of proc(5)): bytes that it read from the device, and bytes of pages that
-//!   it dirtied or wrote bypassing the page cache, minus those dropped before they were written. It
-//!   excludes other processes and the file system's own traffic.
-//! - the *group* (the block controller of control groups, version 1): exact reads and bytes read;
-//!   only those writes that bypass the page cache.
-//! - the *block device* (`/proc/diskstats`): all processes together.
+//! - The *process* (`io` of proc(5)) covers the bytes that the process read from the device, and
+//!   the bytes of pages that it dirtied or wrote past the page cache, minus those dropped before
+//!   they were written. It excludes other processes and the traffic that the file system itself
+//!   causes.
+//! - The *group* (the block controller of control groups, version 1) covers reads exactly, both
+//!   requests and bytes. Of the writes, it covers only those that bypass the page cache.
+//! - The *block device* (`/proc/diskstats`) covers the traffic of all processes together.
 //!
-//! Headline figures use reads from the group, or else from the block device, and bytes from the
-//! process.
+//! The main figures of a report use read requests from the group (or from the block device if there
+//! is no group) and bytes from the process.
 
 use super::ProcfsProcess;
 use serde::{Deserialize, Serialize};
@@ -16,16 +18,16 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Reads and writes counted by one source.
+/// The reads and writes that one source has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceTraffic {
-    /// Number of read requests; zero if the source does not count them.
+    /// Number of read requests. It is zero if the source does not count requests.
     pub reads: u64,
     pub read_bytes: u64,
-    /// Number of write requests; zero if the source does not count them.
+    /// Number of write requests. It is zero if the source does not count requests.
     pub writes: u64,
     pub write_bytes: u64,
-    /// Number of flushes of the device's own cache, if counted.
+    /// Number of flushes of the device's own cache, or `None` if the source does not count them.
     #[serde(default)]
     pub flushes: Option<u64>,
 }
@@ -45,14 +47,14 @@ impl DeviceTraffic {
     }
 }
 
-/// The counters of all sources.
+/// The counters of all three sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrafficCounters {
-    /// The process; it counts no requests.
+    /// The counters of the process, which do not include requests.
     pub process: Option<DeviceTraffic>,
-    /// The control group, if any.
+    /// The counters of the control group, or `None` if there is none.
     pub group: Option<DeviceTraffic>,
-    /// The block device of the directory, if any.
+    /// The counters of the block device that stores the directory, or `None` if there is none.
     pub block: Option<DeviceTraffic>,
 }
 
@@ -69,7 +71,7 @@ impl TrafficCounters {
         }
     }
 
-    /// Returns the difference from earlier counters.
+    /// Returns the increase of all counters since `before`.
     #[must_use]
     pub fn since(&self, before: &TrafficCounters) -> TrafficCounters {
         let since = |now: Option<DeviceTraffic>, before: Option<DeviceTraffic>| Some(now?.since(before?));
@@ -80,13 +82,13 @@ impl TrafficCounters {
         }
     }
 
-    /// Returns the number of read requests.
+    /// Returns the number of read requests, from the most suitable source.
     #[must_use]
     pub fn reads(&self) -> u64 {
         self.group.or(self.block).map_or(0, |traffic| traffic.reads)
     }
 
-    /// Returns the number of bytes read.
+    /// Returns the number of bytes read from the device.
     #[must_use]
     pub fn read_bytes(&self) -> u64 {
         self.process
@@ -95,7 +97,7 @@ impl TrafficCounters {
             .map_or(0, |traffic| traffic.read_bytes)
     }
 
-    /// Returns the number of bytes written.
+    /// Returns the number of bytes written to the device.
     #[must_use]
     pub fn write_bytes(&self) -> u64 {
         self.process
@@ -104,7 +106,7 @@ impl TrafficCounters {
     }
 }
 
-/// Returns a device's major and minor number, as decoded by the C library.
+/// Returns the major and minor number of a device, decoded in the same way as by the C library.
 pub(crate) fn split(device: u64) -> (u32, u32) {
     (libc::major(device), libc::minor(device))
 }
@@ -143,7 +145,8 @@ fn of_group(group: &Path, device: (u32, u32)) -> Option<DeviceTraffic> {
 }
 
 fn of_block(text: &str, device: (u32, u32)) -> Option<DeviceTraffic> {
-    /// The kernel's sector size for statistics, independent of the device.
+    /// The sector size in bytes that the kernel uses for statistics. It does not depend on the
+    /// device.
     const SECTOR: u64 = 512;
     let line = text.lines().find(|line| {
         let mut fields = line.split_whitespace();

@@ -1,41 +1,42 @@
-//! Latencies of operations, and throughput over time.
+//! Recording of the latencies of operations, and of throughput over time.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// Maximum recorded latency, in nanoseconds: an hour.
+/// Maximum latency that can be recorded, in nanoseconds. It is one hour.
 const MOST_NS: u64 = 3_600_000_000_000;
 
-/// Latencies and throughput of one or several threads.
+/// The recorded latencies and throughput of one or several threads.
 #[derive(Clone, Debug)]
 pub struct PhaseRecorder {
     histogram: Histogram<u64>,
     start: Instant,
     interval_ns: u64,
     counts: Vec<u64>,
-    /// End of the current interval.
+    /// End of the current interval, in nanoseconds since the start.
     ends_ns: u64,
 }
 
-/// The reported latencies, in microseconds.
+/// The latencies that a report contains, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatencyPercentiles {
     pub p50_us: f64,
     pub p99_us: f64,
     pub p999_us: f64,
     pub max_us: f64,
-    /// Pairs of a percentile and its latency, for plots.
+    /// Percentiles and the corresponding latencies, from which curves are plotted.
     pub curve: Vec<(f64, f64)>,
 }
 
-/// The percentiles of the curve.
+/// The percentiles for which the curve contains latencies.
 const CURVE: [f64; 12] = [
     1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999, 100.0,
 ];
 
 impl PhaseRecorder {
-    /// Creates a recorder that starts at `start` and counts operations per interval.
+    /// Creates a recorder. It counts the completed operations in consecutive intervals, the first
+    /// of which begins at `start`.
     #[must_use]
     pub fn new(start: Instant, interval: Duration) -> PhaseRecorder {
         let interval_ns = (interval.as_nanos() as u64).max(1);
@@ -48,7 +49,7 @@ impl PhaseRecorder {
         }
     }
 
-    /// Records an operation from its intended start to its end.
+    /// Records an operation. Its latency is the time from its intended start `began` until `ended`.
     pub fn record(&mut self, began: Instant, ended: Instant) {
         self.histogram
             .saturating_record(ended.saturating_duration_since(began).as_nanos() as u64);
@@ -60,7 +61,7 @@ impl PhaseRecorder {
         *self.counts.last_mut().expect("there is always one") += 1;
     }
 
-    /// Adds the records of another thread with the same start.
+    /// Adds the records of another thread. Both recorders must have the same start.
     pub fn add(&mut self, other: &PhaseRecorder) {
         self.histogram
             .add(&other.histogram)
@@ -73,13 +74,13 @@ impl PhaseRecorder {
         }
     }
 
-    /// Returns the number of operations.
+    /// Returns the number of operations recorded.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// Returns the number of operations completed in each interval.
+    /// Returns the number of operations that were completed in each interval.
     #[must_use]
     pub fn series(&self) -> &[u64] {
         &self.counts

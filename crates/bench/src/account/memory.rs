@@ -1,27 +1,29 @@
-//! Memory used by a process and its control group.
+//! Measurement of the memory that a process and its control group use.
 
 use super::ProcfsProcess;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 
-/// Memory counters of a process and its group, in bytes; `None` if not available.
+/// Memory counters of a process and its control group, in bytes. A counter that is not available is
+/// `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryCounters {
-    /// Peak resident size since the last reset, including pages of mapped files.
+    /// Maximum resident size since the last reset. It includes the pages of mapped files.
     pub rss_peak_bytes: u64,
-    /// Current page cache of the group.
+    /// Current size of the page cache that is charged to the group.
     pub page_cache_bytes: Option<u64>,
-    /// Peak usage of the group since the last reset, including page cache.
+    /// Maximum memory use of the group since the last reset, including its page cache.
     pub group_peak_bytes: Option<u64>,
-    /// Number of times the group reached its limit and memory had to be reclaimed.
+    /// Number of times that the group reached its limit, so that the kernel had to reclaim memory.
     pub group_refusals: Option<u64>,
 }
 
-/// Resets the peaks of the process and of the group, and the group's refusals.
+/// Resets the maximum values of the process and of the group, and the number of times that the
+/// group reached its limit.
 pub fn reset(process: &ProcfsProcess, group: Option<&Path>) {
-    // Where this is not permitted, the peak of the whole run is reported, which is at least as
-    // large.
+    // If resetting is not permitted, the maximum since the start of the process is reported. It is
+    // at least as large as that of the phase.
     let _ = fs::write(process.place.join("clear_refs"), "5");
     if let Some(group) = group {
         let _ = fs::write(group.join("memory.max_usage_in_bytes"), "0");

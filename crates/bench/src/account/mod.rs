@@ -1,4 +1,4 @@
-//! The costs of a phase: time, CPU, device, memory, space.
+//! The costs of a phase: time, CPU, device traffic, memory and disk space.
 //!
 //! *Scope*: Linux's counters of a process, a control group and a block device.
 //!
@@ -13,10 +13,10 @@ use device::TrafficCounters;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// A process, as Linux exposes it to other processes.
+/// A process whose counters are read from its files in `/proc`.
 #[derive(Clone, Debug)]
 pub struct ProcfsProcess {
-    /// Directory of the process in `/proc`.
+    /// The directory of the process in `/proc`.
     place: PathBuf,
 }
 
@@ -28,7 +28,7 @@ impl ProcfsProcess {
         }
     }
 
-    /// Returns the process with this number.
+    /// Returns the process with the given process ID.
     #[must_use]
     pub fn of(number: u32) -> ProcfsProcess {
         ProcfsProcess {
@@ -36,24 +36,26 @@ impl ProcfsProcess {
         }
     }
 
-    /// Reads one of the process's files; returns an empty string if it is not available.
+    /// Reads one of the files in the directory of the process. Returns an empty string if the file
+    /// cannot be read.
     fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.place.join(name)).unwrap_or_default()
     }
 
-    /// Returns the CPU time in microseconds, user and system, of all threads; the resolution is ten
-    /// milliseconds.
+    /// Returns the CPU time of all threads of the process in microseconds. User and system time are
+    /// added. The resolution is ten milliseconds.
     #[must_use]
     pub fn cpu_us(&self) -> u64 {
-        // SAFETY: it reads a constant of the system.
+        // SAFETY: the call only reads a constant of the system.
         let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
         ticks_of(&self.read("stat")) * (1_000_000 / ticks)
     }
 }
 
-/// Returns the ticks of CPU time in a `stat` of proc(5), user and system.
+/// Returns the sum of user and system time in clock ticks, as read from the text of a `stat` file
+/// (proc(5)).
 fn ticks_of(stat: &str) -> u64 {
-    // The preceding name may contain spaces and parentheses.
+    // The process name, which precedes the other fields, may contain spaces and parentheses.
     let Some((_, fields)) = stat.rsplit_once(')') else {
         return 0;
     };
@@ -61,17 +63,17 @@ fn ticks_of(stat: &str) -> u64 {
     times.filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
-/// All monotonic counters at one time.
+/// The values of all monotonic counters at one point in time.
 #[derive(Clone, Debug)]
 pub struct CostSnapshot {
     pub at: Instant,
-    /// CPU time of the process in microseconds, user and system, all threads.
+    /// CPU time of all threads of the process in microseconds. User and system time are added.
     pub cpu_us: u64,
     pub device: TrafficCounters,
 }
 
 impl CostSnapshot {
-    /// Takes a snapshot of this process, for an engine with files in `directory`.
+    /// Reads the counters of the current process. `directory` contains the files of the engine.
     #[must_use]
     pub fn take(directory: &Path, blkio: Option<&Path>) -> CostSnapshot {
         CostSnapshot {
@@ -81,7 +83,7 @@ impl CostSnapshot {
         }
     }
 
-    /// Takes a snapshot of a server in another process.
+    /// Reads the counters of a server that runs in another process. `directory` contains its files.
     #[must_use]
     pub fn of(process: &ProcfsProcess, directory: &Path) -> CostSnapshot {
         CostSnapshot {
@@ -92,18 +94,19 @@ impl CostSnapshot {
     }
 }
 
-/// Returns the CPU time of this process in microseconds, user and system, all threads.
+/// Returns the CPU time of all threads of the current process in microseconds. User and system time
+/// are added.
 #[must_use]
 pub fn cpu_us() -> u64 {
-    // SAFETY: zeros are a valid `rusage`, a struct of numbers.
+    // SAFETY: `rusage` consists of numbers only, so all bytes zero is a valid value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is to a whole `rusage` of our own.
+    // SAFETY: the pointer refers to a complete `rusage` that this function owns.
     unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
     let us = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
     us(usage.ru_utime) + us(usage.ru_stime)
 }
 
-/// Returns the disk space used by a directory and its contents, in bytes.
+/// Returns the disk space in bytes that a directory and its contents use.
 #[must_use]
 pub fn disk_bytes(directory: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
@@ -113,7 +116,7 @@ pub fn disk_bytes(directory: &Path) -> u64 {
     entries
         .filter_map(Result::ok)
         .map(|entry| match entry.metadata() {
-            // Files that have disappeared use no space.
+            // A file that was removed in the meantime uses no space.
             Err(_) => 0,
             Ok(metadata) if metadata.is_dir() => disk_bytes(&entry.path()),
             Ok(metadata) => metadata.blocks() * 512,
@@ -133,7 +136,7 @@ mod tests {
             std::hint::black_box(began);
         }
         let (seen, known) = (own.cpu_us(), cpu_us());
-        // Ticks are counted when they end, separately for user and system time.
+        // The kernel counts a clock tick when it ends, separately for user and system time.
         assert!(
             seen <= known + 20_000 && seen + 30_000 >= began + 50_000,
             "{seen} {known}"

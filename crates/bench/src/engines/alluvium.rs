@@ -1,10 +1,11 @@
-//! Alluvium through its public library, with default settings except for the requested structure.
+//! The adapter for Alluvium. It uses the public library with default settings, except for the
+//! requested structure.
 
 use crate::engine::{BenchEngine, CapEnforcement, EachPair, EngineSession, EngineSetup, WriteLogging};
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options, Structure};
 use anyhow::{Context, Result, bail};
 
-/// Lower bound of the memory configured for Alluvium, in bytes.
+/// Minimum memory that Alluvium is configured to use, in bytes.
 const LEAST: u64 = 16 << 20;
 
 struct AlluviumEngine {
@@ -19,7 +20,8 @@ pub(super) fn open(setup: &EngineSetup) -> Result<Box<dyn BenchEngine>> {
     let options = match (setup.memory, setup.kept) {
         (Some(bytes), _) => Options::new().memory(bytes),
         (None, CapEnforcement::WithinCap) => Options::new(),
-        // The default size on a machine whose memory equals the cap.
+        // This is the size that Alluvium would use by default on a machine whose memory is the
+        // limit.
         (None, CapEnforcement::Free) => Options::new().memory((setup.cap / 4).max(LEAST)),
     };
     let db = options.open(setup.directory.join("store"))?;

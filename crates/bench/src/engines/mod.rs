@@ -1,4 +1,4 @@
-//! The built-in engines, which need no foreign code.
+//! The engines that are built into this program, because they need no foreign code.
 //!
 //! *Scope*: how an outside program opens and uses Alluvium, and an engine that does nothing.
 //!
@@ -9,7 +9,8 @@ mod null_engine;
 
 use crate::engine::EngineEntry;
 
-/// Alluvium, and `none`, which does nothing and so measures the overhead of measuring.
+/// The built-in engines: Alluvium, and `none`, which does nothing. Measuring the latter yields the
+/// overhead of the measurement itself.
 pub const OWN: [EngineEntry; 2] = [
     EngineEntry {
         name: "alluvium",
@@ -23,7 +24,7 @@ pub const OWN: [EngineEntry; 2] = [
     },
 ];
 
-/// Returns the engine with this name.
+/// Returns the engine with the given name, or `None` if there is none.
 #[must_use]
 pub fn find(engines: &[EngineEntry], name: &str) -> Option<EngineEntry> {
     engines.iter().find(|entry| entry.name == name).copied()

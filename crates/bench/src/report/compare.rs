@@ -1,4 +1,4 @@
-//! Compares two reports: slower and more expensive figures.
+//! Comparison of two reports. It finds the figures that have become slower or more expensive.
 
 use super::BenchReport;
 use super::table::figures;
@@ -10,25 +10,28 @@ pub struct FigureDifference {
     pub engine: String,
     pub phase: String,
     pub figure: String,
-    /// Value in the earlier report.
+    /// The value of the figure in the earlier report.
     pub before: f64,
-    /// Value in the later report.
+    /// The value of the figure in the later report.
     pub after: f64,
-    /// Deterioration relative to the earlier value; negative for an improvement.
+    /// Relative change from the earlier value. It is positive if the figure has become worse, and
+    /// negative if it has improved.
     pub worse: f64,
 }
 
-/// Whether larger or smaller values are better.
+/// Whether a larger or a smaller value of a figure is better.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BetterDirection {
     More,
     Less,
 }
 
-/// A compared figure: its name, which direction is better, and its accessor.
+/// A figure that is compared: its name, the direction in which it improves, and a function that
+/// returns it.
 type ComparedFigure = (&'static str, BetterDirection, fn(&ResultRow) -> Option<f64>);
 
-/// The compared figures. Latencies of the slowest few operations vary between runs and are omitted.
+/// The figures that are compared. Latencies of the slowest few operations are omitted, because they
+/// vary too much between runs.
 const FIGURES: [ComparedFigure; 8] = [
     ("ops_per_s", BetterDirection::More, |row| {
         (row.operations > 0).then_some(row.ops_per_s)
@@ -56,8 +59,8 @@ const FIGURES: [ComparedFigure; 8] = [
     }),
 ];
 
-/// Returns every figure of phases in both reports that differs by more than a share `by`, such as
-/// 0.05; the largest deterioration is first.
+/// Compares all figures of phases that both reports contain. Returns those that differ by more than
+/// the fraction `by`, for example 0.05. The largest deterioration is first.
 #[must_use]
 pub fn compare(before: &BenchReport, after: &BenchReport, by: f64) -> Vec<FigureDifference> {
     let mut differences = Vec::new();

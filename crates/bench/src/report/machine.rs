@@ -1,29 +1,32 @@
-//! The machine of a measurement.
+//! A description of the machine on which a measurement was executed.
 
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 
-/// The machine and its state at the start of a measurement.
+/// The machine, and its state at the start of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MachineInfo {
-    /// Its `model name` in `/proc/cpuinfo`; empty if that is missing.
+    /// The processor as named by `model name` in `/proc/cpuinfo`, or an empty string if there is no
+    /// name.
     pub processor: String,
-    /// Number of processors available to the process.
+    /// Number of processors that the process can use.
     pub cores: usize,
     pub memory_bytes: u64,
     pub kernel: String,
-    /// Block device of the files, and its read-ahead.
+    /// The block device that stores the files, with its read-ahead.
     pub device: String,
     pub file_system: String,
-    /// Load average over one minute at the start, which shows other activity.
+    /// Load average over one minute at the start of the measurement. It shows whether other
+    /// programs were active.
     pub load: String,
-    /// Start time, in seconds since 1970.
+    /// Start time of the measurement, in seconds since 1970.
     pub began_s: u64,
 }
 
 impl MachineInfo {
-    /// Returns the current machine, with files in `directory`.
+    /// Returns a description of the current machine. `directory` contains the files of the
+    /// measurement.
     #[must_use]
     pub fn here(directory: &Path) -> MachineInfo {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -52,7 +55,7 @@ impl MachineInfo {
         }
     }
 
-    /// Returns names and texts for display.
+    /// Returns the properties of the machine with their names, as text for display.
     #[must_use]
     pub fn lines(&self) -> Vec<(&'static str, String)> {
         vec![
@@ -66,7 +69,7 @@ impl MachineInfo {
     }
 }
 
-/// Returns the block device and the file system of a directory.
+/// Returns descriptions of the block device and of the file system that store a directory.
 fn below(directory: &Path) -> (String, String) {
     use std::os::unix::fs::MetadataExt;
     let Ok(metadata) = fs::metadata(directory) else {
@@ -85,7 +88,7 @@ fn below(directory: &Path) -> (String, String) {
         .ok()
         .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
         .unwrap_or_else(|| number.clone());
-    // A partition uses the queue of its disk.
+    // A partition has no queue of its own and uses that of its disk.
     let setting = |what: &str| {
         [block.join("queue"), block.join("..").join("queue")]
             .iter()

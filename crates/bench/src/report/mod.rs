@@ -1,4 +1,5 @@
-//! Reports: medians of repetitions, tables, JSON, plots, pages, comparisons.
+//! Reports of measurements: medians of the repetitions, tables, JSON, plots, HTML pages and
+//! comparisons.
 //!
 //! *Scope*: which figures are displayed, and how.
 //!
@@ -18,24 +19,25 @@ use machine::MachineInfo;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// All measurements, with their machine.
+/// The results of all measurements, with a description of the machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BenchReport {
     pub machine: MachineInfo,
-    /// What the user asked for: names and values, in order.
+    /// The names and values of the parameters that the user has chosen, in order of display.
     pub orders: Vec<(String, String)>,
-    /// Settings of each engine, as names with values.
+    /// The settings of each engine, as names and values.
     pub settings: Vec<(String, Vec<(String, String)>)>,
-    /// One row per engine and phase: the medians of its repetitions.
+    /// The results, with one row for each engine and phase. A row contains the medians of all
+    /// repetitions.
     pub results: Vec<ResultRow>,
     pub repetitions: Vec<ResultRow>,
-    /// Measurements that failed, with the reasons.
+    /// The measurements that failed, with the reasons.
     #[serde(default)]
     pub failures: Vec<RepetitionFailure>,
 }
 
 impl BenchReport {
-    /// Creates a report of measurements.
+    /// Creates a report from the results of a run.
     #[must_use]
     pub fn new(machine: MachineInfo, orders: Vec<(String, String)>, outcome: BenchOutcome) -> BenchReport {
         BenchReport {
@@ -48,7 +50,8 @@ impl BenchReport {
         }
     }
 
-    /// Adds another report of the same machine: the next point of a sweep.
+    /// Adds the results of another report from the same machine, for example those of the next
+    /// point of a sweep.
     pub fn add(&mut self, other: BenchReport) {
         self.results.extend(other.results);
         self.repetitions.extend(other.repetitions);
@@ -65,8 +68,8 @@ impl BenchReport {
         }
     }
 
-    /// Adds another report. If both have measured the same engine and phase, `name` is appended to
-    /// the engine's name in `other`.
+    /// Adds the results of another report. If both reports contain the same phase of an engine,
+    /// `name` is appended to the name of the engine from `other`.
     pub fn join(&mut self, mut other: BenchReport, name: &str) {
         let is_same = |one: &ResultRow, row: &ResultRow| {
             (&one.engine, &one.phase, one.threads) == (&row.engine, &row.phase, row.threads)
@@ -87,8 +90,8 @@ impl BenchReport {
         self.add(other);
     }
 
-    /// Writes the report as JSON, and next to it every plot as SVG and a page with the whole
-    /// report.
+    /// Writes the report to a JSON file. Next to it, writes each plot as an SVG file and the whole
+    /// report as an HTML page.
     ///
     /// # Errors
     /// I/O errors.
@@ -115,7 +118,7 @@ impl BenchReport {
     /// Reads a report.
     ///
     /// # Errors
-    /// I/O errors, or if the file is not a report.
+    /// Returns I/O errors, and an error if the file does not contain a report.
     pub fn read(file: &Path) -> Result<BenchReport> {
         let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
         serde_json::from_str(&text)
@@ -123,8 +126,9 @@ impl BenchReport {
     }
 }
 
-/// Returns the median of each figure separately for every engine and phase; percentile curves and
-/// throughput series are those of the middle repetition.
+/// Combines the repetitions of each engine and phase to one row. Each figure is the median of its
+/// own values. Percentile curves and throughput series are those of the repetition with the median
+/// throughput.
 fn medians(rows: &[ResultRow]) -> Vec<ResultRow> {
     let mut results: Vec<ResultRow> = Vec::new();
     for row in rows {
@@ -136,14 +140,14 @@ fn medians(rows: &[ResultRow]) -> Vec<ResultRow> {
         }
         let same = |other: &&ResultRow| (&other.engine, &other.phase) == (&row.engine, &row.phase);
         let mut group: Vec<&ResultRow> = rows.iter().filter(same).collect();
-        // Rows with equal throughput, such as zero, keep the order of their repetitions.
+        // Rows with equal throughput, for example zero, remain in the order of their repetitions.
         group.sort_by(|one, other| one.ops_per_s.total_cmp(&other.ops_per_s));
         results.push(median(&group));
     }
     results
 }
 
-/// Returns the median of rows that are sorted by throughput.
+/// Combines rows that are sorted by throughput to a row of medians.
 fn median(group: &[&ResultRow]) -> ResultRow {
     let middle = group[group.len() / 2];
     let real = |of: fn(&ResultRow) -> f64| {
@@ -186,7 +190,7 @@ mod tests {
     use super::*;
     use crate::account::latency::LatencyPercentiles;
 
-    /// Returns a report of two phases.
+    /// Returns a small report with two phases, for tests.
     pub(super) fn tiny(engines: &[&str]) -> BenchReport {
         let mut results = Vec::new();
         for phase in ["load", "c"] {

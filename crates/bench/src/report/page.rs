@@ -1,4 +1,4 @@
-//! A self-contained HTML page with the whole report: machine, settings, table, plots.
+//! Writes a self-contained HTML page with the whole report: machine, settings, table and plots.
 
 use super::plots::SvgPlot;
 use super::{BenchReport, script, table};

@@ -1,4 +1,4 @@
-//! SVG plots: bars by phase, lines over time and over percentiles.
+//! Draws SVG plots: bars for each phase, and lines over time and over percentiles.
 
 use super::{BenchReport, script, transactions};
 use crate::run::ResultRow;
@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-/// A plot: its file name suffix and its SVG.
+/// A plot: the suffix of its file name, and its content in SVG.
 #[derive(Clone, Debug)]
 pub struct SvgPlot {
     /// Suffix of the file name.
@@ -17,7 +17,7 @@ pub struct SvgPlot {
 pub(super) const WIDTH: u32 = 960;
 const SIZE: (u32, u32) = (WIDTH, 420);
 
-/// One colour for each engine.
+/// The colours of engines in plots. Each engine has a different colour.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(31, 119, 180),
     RGBColor(255, 127, 14),
@@ -29,10 +29,10 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(23, 190, 207),
 ];
 
-/// Returns all plots of a report, except empty ones.
+/// Draws all plots of a report for which there is data.
 ///
 /// # Errors
-/// If a plot cannot be drawn.
+/// Returns an error if a plot cannot be drawn.
 pub fn plots(report: &BenchReport) -> Result<Vec<SvgPlot>> {
     let engines = names(&report.results, |row| &row.engine);
     let phases = names(&report.results, |row| &row.phase);
@@ -95,7 +95,7 @@ pub fn plots(report: &BenchReport) -> Result<Vec<SvgPlot>> {
     Ok(plots)
 }
 
-/// Returns distinct names in order of first occurrence.
+/// Returns the different names that occur in the rows, in the order of their first occurrence.
 fn names(rows: &[ResultRow], of: impl Fn(&ResultRow) -> &String) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for row in rows {
@@ -113,13 +113,13 @@ fn find<'a>(report: &'a BenchReport, engine: &str, phase: &str) -> Option<&'a Re
         .find(|row| row.engine == engine && row.phase == phase)
 }
 
-/// Adjacent bars, one per engine.
+/// A group of adjacent bars, one for each engine.
 struct BarGroup {
     name: String,
     values: Vec<Option<f64>>,
 }
 
-/// The line of one engine.
+/// The line of one engine in a plot.
 struct PlotLine {
     colour: RGBColor,
     points: Vec<(f64, f64)>,
@@ -203,8 +203,8 @@ pub(super) fn legend(area: &PlotCanvas<'_>, engines: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Plots latencies by percentile for the first phase that reads. Both axes are logarithmic: each
-/// step to the right is ten times rarer.
+/// Plots the latencies of the first phase with reads, by percentile. Both axes are logarithmic; on
+/// the horizontal axis, each step to the right denotes operations that are ten times rarer.
 fn latency(report: &BenchReport, engines: &[String], phases: &[String]) -> Result<Option<String>> {
     let Some(phase) = phases
         .iter()
@@ -221,7 +221,7 @@ fn latency(report: &BenchReport, engines: &[String], phases: &[String]) -> Resul
     draw_lines(&title, engines, &lines, PlotScale::Logarithmic)
 }
 
-/// Plots throughput over time, of the load if there is one.
+/// Plots throughput over time. The plotted phase is the load, if the report contains one.
 fn over_time(report: &BenchReport, engines: &[String], phases: &[String]) -> Result<Option<String>> {
     let Some(phase) = phases.iter().find(|phase| *phase == "load").or(phases.first()) else {
         return Ok(None);
@@ -231,8 +231,9 @@ fn over_time(report: &BenchReport, engines: &[String], phases: &[String]) -> Res
     draw_lines(&title, engines, &lines, PlotScale::Linear)
 }
 
-/// Returns thousand operations per second over the seconds of a phase, as at most a few hundred
-/// points, each the mean of adjacent intervals.
+/// Returns the throughput of a phase as a curve: seconds since its start, and thousands of
+/// operations per second. The curve has at most a few hundred points, each of which is the mean of
+/// adjacent intervals.
 pub(super) fn curve(row: &ResultRow) -> Vec<(f64, f64)> {
     let seconds = row.interval_ms as f64 / 1e3;
     let series = row.filled();

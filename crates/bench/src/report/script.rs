@@ -1,5 +1,5 @@
-//! Scripts over time: dips of the throughput in each phase, and its curve, for a terminal and as a
-//! plot.
+//! Presents the results of scripts over time: the dips in throughput during each phase, and the
+//! throughput curve, both as text and as a plot.
 
 use super::BenchReport;
 use super::plots::{WIDTH, colour, curve, legend, wrong};
@@ -20,20 +20,20 @@ const HEAD: [&str; 8] = [
     "longest, s",
 ];
 
-/// Maximum length of a curve in characters.
+/// Maximum length of a throughput curve in characters.
 const CURVE: usize = 60;
-/// Characters from zero to the maximum.
+/// The characters that display values from zero to the maximum.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Height of the panel of one phase.
+/// Height in pixels of the panel of one phase.
 const HEIGHT: u32 = 190;
 
-/// Returns the rows of a script; empty if the report is not of a script.
+/// Returns the rows that belong to a script. There are none if the report is not of a script.
 pub(super) fn rows(report: &BenchReport) -> Vec<&ResultRow> {
     let of_script = |row: &&ResultRow| row.began_s.is_some();
     report.results.iter().filter(of_script).collect()
 }
 
-/// Returns the phases of a script in order of execution.
+/// Returns the names of a script's phases in the order of execution.
 fn phases<'a>(rows: &[&'a ResultRow]) -> Vec<&'a str> {
     let mut phases: Vec<&str> = Vec::new();
     for row in rows {
@@ -44,8 +44,8 @@ fn phases<'a>(rows: &[&'a ResultRow]) -> Vec<&'a str> {
     phases
 }
 
-/// Returns the dips and the throughput curve for each phase and engine of a script; empty for other
-/// reports. The curves of one phase have the same scale.
+/// Formats the dips and the throughput curve of each phase and engine of a script. Returns an empty
+/// text for other reports. All curves of a phase have the same scale.
 #[must_use]
 pub fn text(report: &BenchReport) -> String {
     let rows = rows(report);
@@ -79,7 +79,7 @@ fn cells(row: &ResultRow) -> Vec<String> {
     ]
 }
 
-/// Draws the curves of one phase, one line per engine.
+/// Draws the throughput curves of one phase, with one line of text for each engine.
 fn drawn(phase: &str, rows: &[&ResultRow]) -> String {
     let longest = rows.iter().map(|row| row.filled().len()).max().unwrap_or(0);
     let each = longest.div_ceil(CURVE).max(1);
@@ -100,7 +100,8 @@ fn drawn(phase: &str, rows: &[&ResultRow]) -> String {
     text
 }
 
-/// Sums adjacent intervals. The last group is scaled to the size of the others.
+/// Adds up each group of `each` adjacent intervals. If the last group has fewer intervals, its sum
+/// is scaled accordingly.
 fn joined(series: &[u64], each: usize) -> Vec<u64> {
     let chunks = series.chunks(each);
     chunks
@@ -110,15 +111,15 @@ fn joined(series: &[u64], each: usize) -> Vec<u64> {
 
 fn bar(count: u64, most: u64) -> char {
     let steps = BARS.len() as u64 - 1;
-    // Round up, so that any non-zero value is visible.
+    // The height is rounded up, so that any value other than zero is visible.
     let height = (u128::from(count) * u128::from(steps)).div_ceil(u128::from(most));
     BARS[(height as usize).min(BARS.len() - 1)]
 }
 
-/// Draws a script with one panel per phase and one line per engine.
+/// Draws a plot of a script. It has one panel for each phase, with one line for each engine.
 ///
 /// # Errors
-/// If the plot cannot be drawn.
+/// Returns an error if the plot cannot be drawn.
 pub(super) fn plot(report: &BenchReport, engines: &[String]) -> Result<Option<String>> {
     let rows = rows(report);
     let phases = phases(&rows);
@@ -184,8 +185,8 @@ mod tests {
             .lines()
             .map(|line| line.split_whitespace().collect())
             .collect();
-        // The second half has 12,500 operations per second; one interval of four is below a
-        // quarter.
+        // In the second half there are 12,500 operations per second. One of its four intervals is
+        // below a quarter of this.
         assert_eq!(
             lines[4],
             [

@@ -21,7 +21,7 @@ const HEAD: [&str; 15] = [
     "rss MiB",
 ];
 
-/// Returns a table of the results by phase, with one line per engine.
+/// Formats a table of the results. For each phase, it contains one line per engine.
 #[must_use]
 pub fn table(report: &BenchReport) -> String {
     if transactions::is_of_transactions(report) {
@@ -42,7 +42,8 @@ pub fn table(report: &BenchReport) -> String {
     aligned(&lines, 2)
 }
 
-/// Aligns cells in columns: the first `left` columns are left-aligned, the others right-aligned.
+/// Aligns the cells of a table. The first `left` columns are left-aligned, and the others
+/// right-aligned.
 pub(super) fn aligned(lines: &[Vec<String>], left: usize) -> String {
     let columns = lines.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..columns)
@@ -94,9 +95,9 @@ fn cells(row: &ResultRow) -> Vec<String> {
     ]
 }
 
-/// Returns the results as a Markdown table with a line per phase and a column per engine: thousand
-/// operations per second, CPU time in microseconds and device reads per operation, and device bytes
-/// written per user byte.
+/// Formats the results as a Markdown table with a line for each phase and a column for each engine.
+/// A cell contains thousands of operations per second, CPU time in microseconds per operation,
+/// device reads per operation, and bytes written to the device per byte written by the user.
 #[must_use]
 pub fn markdown(report: &BenchReport) -> String {
     let mut engines: Vec<&str> = Vec::new();
@@ -125,7 +126,7 @@ pub fn markdown(report: &BenchReport) -> String {
     text
 }
 
-/// Formats the few figures that a comparison of engines shows.
+/// Formats the few figures of a result that a table for comparing engines shows.
 fn short(row: &ResultRow) -> String {
     let mut words = Vec::new();
     if row.operations > 0 {
@@ -147,7 +148,7 @@ fn short(row: &ResultRow) -> String {
     words.join("; ")
 }
 
-/// Formats a value with about three significant figures.
+/// Formats a value with approximately three significant digits.
 pub(super) fn figures(value: f64) -> String {
     let digits = match value.abs() {
         value if value >= 100.0 => 0,

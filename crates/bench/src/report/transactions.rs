@@ -1,4 +1,5 @@
-//! Reports of transactions: a separate table, and throughput by number of clients.
+//! Presents the results of transaction benchmarks: a separate table, and plots of the throughput by
+//! number of clients.
 
 use super::BenchReport;
 use super::plots::{WIDTH, colour, legend, wrong};
@@ -24,15 +25,15 @@ const HEAD: [&str; 13] = [
     "rss MiB",
 ];
 
-/// Height of a panel in pixels.
+/// Height of a panel of the plot in pixels.
 const HEIGHT: u32 = 260;
 
-/// Returns whether a report is of transactions.
+/// Returns whether a report contains the results of a transaction benchmark.
 pub(super) fn is_of_transactions(report: &BenchReport) -> bool {
     report.results.iter().any(|row| row.aborts_per_op.is_some())
 }
 
-/// Returns the lines of a table by phase, with one line per engine.
+/// Returns the lines of a table of the results. For each phase, it contains one line per engine.
 pub(super) fn table(report: &BenchReport) -> String {
     let mut lines = vec![HEAD.map(str::to_owned).to_vec()];
     for phase in different(report, |row| row.phase.clone()) {
@@ -64,7 +65,8 @@ fn cells(row: &ResultRow) -> Vec<String> {
     ]
 }
 
-/// Returns distinct texts in order of first occurrence.
+/// Returns the different texts that `of` yields for the rows, in the order of their first
+/// occurrence.
 fn different(report: &BenchReport, of: impl Fn(&ResultRow) -> String) -> Vec<String> {
     let mut texts = Vec::new();
     for text in report.results.iter().map(of) {
@@ -75,7 +77,7 @@ fn different(report: &BenchReport, of: impl Fn(&ResultRow) -> String) -> Vec<Str
     texts
 }
 
-/// Returns the points of an engine: number of clients, and commits per second.
+/// Returns the points of an engine's line: the number of clients, and the commits per second.
 fn points(report: &BenchReport, series: &str, engine: &str) -> Vec<(f64, f64)> {
     let rows = report.results.iter().filter(|row| {
         row.engine == engine && TransactionPhase::series(&row.phase) == series && row.ops_per_s > 0.0
@@ -85,11 +87,12 @@ fn points(report: &BenchReport, series: &str, engine: &str) -> Vec<(f64, f64)> {
     points
 }
 
-/// Plots commits per second by number of clients: one panel for each series of phases that differ
-/// only in the number of clients, one line per engine. Returns `None` if there is no such series.
+/// Plots commits per second over the number of clients. Phases that differ only in the number of
+/// clients form a series. The plot has one panel for each series, with one line for each engine.
+/// Returns `None` if there are no series.
 ///
 /// # Errors
-/// If the plot cannot be drawn.
+/// Returns an error if the plot cannot be drawn.
 pub(super) fn plot(report: &BenchReport, engines: &[String]) -> Result<Option<String>> {
     let mut panels = different(report, |row| TransactionPhase::series(&row.phase));
     panels.retain(|series| {

@@ -1,4 +1,5 @@
-//! The process of one engine, in which it is opened, driven through its phases, and closed.
+//! The child process in which an engine is measured. It opens the engine, executes the phases, and
+//! closes the engine.
 
 use super::job::{ChildEvent, EngineJob, PhaseFlow, ResultRow};
 use super::measurement_window::MeasurementWindow;
@@ -16,7 +17,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Reads a job from standard input, executes it, and writes events to standard output.
+/// The main function of a child process. It reads a job from standard input, executes it, and
+/// writes events to standard output.
 #[must_use]
 pub fn child(entries: &[EngineEntry]) -> ExitCode {
     answer(|line, say| {
@@ -26,13 +28,14 @@ pub fn child(entries: &[EngineEntry]) -> ExitCode {
     })
 }
 
-/// Reads a line from standard input, executes `work` on it, and writes events to standard output.
+/// Reads one line from standard input, executes `work` with it, and writes the resulting events to
+/// standard output.
 pub(crate) fn answer(work: impl FnOnce(&str, &mut dyn FnMut(ChildEvent)) -> Result<()>) -> ExitCode {
     end_with_parent();
     let say = |event: &ChildEvent| {
         let mut out = std::io::stdout().lock();
         let line = serde_json::to_string(event).expect("an event is JSON");
-        // The parent has stopped reading, so there is nothing left to do.
+        // The parent process no longer reads the events, so there is nothing left to do.
         if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
             std::process::exit(1);
         }
@@ -49,9 +52,9 @@ pub(crate) fn answer(work: impl FnOnce(&str, &mut dyn FnMut(ChildEvent)) -> Resu
     }
 }
 
-/// Makes the kernel kill this process when its parent ends.
+/// Makes the kernel kill this process when its parent process ends.
 pub fn end_with_parent() {
-    // SAFETY: it sets a number of this process.
+    // SAFETY: the call only sets an attribute of this process.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }
 
@@ -64,10 +67,11 @@ fn read_line() -> Result<String> {
     Ok(line)
 }
 
-/// Executes a job in this process.
+/// Executes a job in the current process, and passes each event to `say`.
 ///
 /// # Errors
-/// If the engine does not exist; errors of the engine; if it returns a wrong result.
+/// Returns an error if the engine does not exist or returns a wrong result, and errors of the
+/// engine.
 pub fn run_job(job: &EngineJob, entries: &[EngineEntry], say: &mut dyn FnMut(ChildEvent)) -> Result<()> {
     let Some(entry) = engines::find(entries, kind_of(&job.engine)) else {
         bail!("this program has no engine {:?}", job.engine);
@@ -102,7 +106,7 @@ pub fn run_job(job: &EngineJob, entries: &[EngineEntry], say: &mut dyn FnMut(Chi
         say,
     };
     if !job.is_loaded && !job.phases.iter().any(|phase| phase.task == PhaseTask::Load) {
-        // The load itself is not measured in this job.
+        // The records must be loaded first, but this job does not measure the load.
         state.load_silently()?;
     }
     for phase in &job.phases {
@@ -123,15 +127,15 @@ struct EngineRun<'a> {
     job: &'a EngineJob,
     engine: &'a dyn BenchEngine,
     records: Arc<LiveRecords>,
-    /// Start of the first phase, in a continuous job.
+    /// The start of the first phase if the job is continuous.
     began: Option<Instant>,
     say: &'a mut dyn FnMut(ChildEvent),
 }
 
-/// Number of records looked up per deletion at the end.
+/// For each deletion, the number of deleted records that are looked up at the end.
 const LOOKED_FOR: u64 = 256;
 
-/// Returns the options for this engine.
+/// Returns the names and values of those options of the job that apply to this engine.
 fn options(job: &EngineJob, entry: &EngineEntry) -> Result<Vec<(String, String)>> {
     let mut options = Vec::new();
     let is_meant = |option: &&EngineOption| option.engine == job.engine;
@@ -148,7 +152,7 @@ fn options(job: &EngineJob, entry: &EngineEntry) -> Result<Vec<(String, String)>
     Ok(options)
 }
 
-/// Returns the bytes written and read by the workers of a pass.
+/// Returns the total numbers of bytes that the workers have written and read.
 fn bytes(workers: &[EngineWorker<'_>]) -> (u64, u64) {
     workers.iter().fold((0, 0), |(written, read), worker| {
         (written + worker.written, read + worker.read)
@@ -173,7 +177,7 @@ impl<'a> EngineRun<'a> {
             run: WindowLength::Operations(0),
             rate: None,
         };
-        // These workers are dropped before the phase.
+        // Workers in this block are dropped before the measured phase begins.
         let (job, engine) = (self.job, self.engine);
         let mut workers = (0..job.threads)
             .map(|thread| {
@@ -184,7 +188,8 @@ impl<'a> EngineRun<'a> {
         self.settle(&mut ResultRow::default())
     }
 
-    /// Runs all workers for one window: for `amount`, or until no operations remain.
+    /// Lets all workers execute operations for one window. It ends after `amount`, or when no
+    /// operations remain.
     fn pass(
         &mut self,
         phase: &WorkloadPhase,
@@ -277,7 +282,8 @@ impl<'a> EngineRun<'a> {
         Ok(())
     }
 
-    /// Returns the seconds between the start of the first phase and now, in a continuous job.
+    /// Returns the time in seconds since the start of the first phase if the job is continuous, and
+    /// `None` otherwise.
     fn begins(&mut self) -> Option<f64> {
         if self.job.flow == PhaseFlow::Separate {
             return None;
@@ -286,7 +292,7 @@ impl<'a> EngineRun<'a> {
         Some((now - *self.began.get_or_insert(now)).as_secs_f64())
     }
 
-    /// Looks up a sample of the deleted records, none of which may be found.
+    /// Looks up a sample of the deleted records and returns an error if any of them is found.
     fn prove_deleted(&self) -> Result<()> {
         if self.engine.keeps_nothing() {
             return Ok(());
@@ -306,7 +312,7 @@ impl<'a> EngineRun<'a> {
         CostSnapshot::take(&self.job.directory, self.job.groups.blkio.as_deref())
     }
 
-    /// Returns a row with the figures common to all phases.
+    /// Returns a result row that contains the figures which all kinds of phases have.
     fn row(&self, name: &str, before: &CostSnapshot, after: &CostSnapshot) -> ResultRow {
         let device = after.device.since(&before.device);
         let memory = MemoryCounters::now(&ProcfsProcess::own(), self.job.groups.memory.as_deref());
@@ -329,8 +335,8 @@ impl<'a> EngineRun<'a> {
         }
     }
 
-    /// Flushes memory to the device after a load, and lets the engine work in the background until
-    /// it is idle.
+    /// After a load, flushes all data to the device and waits until the engine has finished its
+    /// background work.
     fn settle(&mut self, load: &mut ResultRow) -> Result<()> {
         memory::reset(&ProcfsProcess::own(), self.job.groups.memory.as_deref());
         let before = self.snapshot();
@@ -350,7 +356,7 @@ impl<'a> EngineRun<'a> {
             });
         }
         let after = self.snapshot();
-        // The names of a sweep's phases begin with the point.
+        // In a sweep, the names of phases begin with the name of the point.
         let point = load.phase.strip_suffix("load").unwrap_or_default();
         let mut row = self.row(&format!("{point}settle"), &before, &after);
         row.threads = self.job.threads;
@@ -370,12 +376,12 @@ fn ratio(one: u64, other: u64) -> Option<f64> {
     (other > 0).then(|| one as f64 / other as f64)
 }
 
-/// Interval between checks whether an engine is idle.
+/// Interval at which an engine is checked for activity.
 const LOOK: Duration = Duration::from_millis(250);
-/// Time for which it must have been idle.
+/// Minimum time without activity after which an engine is considered idle.
 const RESTED: Duration = Duration::from_secs(1);
 
-/// Detects whether an engine is idle: almost no CPU time, almost no bytes written.
+/// Detects whether an engine is idle: it uses almost no CPU time and writes almost no bytes.
 struct IdleDetector {
     since: CostSnapshot,
 }

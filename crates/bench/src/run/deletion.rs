@@ -1,30 +1,30 @@
-//! Selects the records of a deletion: a share of the existing records, in an order shuffled by the
-//! seed.
+//! Selection of the records that a deletion removes: a share of the existing records, in an order
+//! that the seed determines.
 //!
-//! Live records are numbered from 0 by *places*. A deletion keeps the first places of a permutation
-//! of all places. So no state per record is needed, and deletions are the same for every engine and
-//! number of threads.
+//! Live records have consecutive *places*, which are numbered from 0. A deletion permutes all
+//! places and keeps the records at the first ones. This needs no state for each record, and the
+//! deleted records are the same for every engine and any number of threads.
 
 use crate::workload::keys::scatter;
 
-/// Number of Feistel rounds: Luby and Rackoff, 1988, need four.
+/// Number of rounds of the Feistel network. Luby and Rackoff (1988) show that four are needed.
 const ROUNDS: u64 = 4;
 
-/// A deletion of some of the records.
+/// A deletion that removes a share of the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordDeletion {
     /// Number of records before the deletion.
     pub(super) before: u64,
-    /// Number of records that remain, at least one.
+    /// Number of records that remain after the deletion. It is at least one.
     pub(super) kept: u64,
-    /// Selects the permutation; derived from the seed.
+    /// The key that determines the permutation. It is derived from the seed.
     key: u64,
-    /// Half of the number of bits in a place.
+    /// Half of the number of bits that a place has.
     half: u32,
 }
 
 impl RecordDeletion {
-    /// Creates a deletion of `percent` percent of the records.
+    /// Creates a deletion that removes `percent` percent of `before` records.
     pub(super) fn new(before: u64, percent: u8, key: u64) -> RecordDeletion {
         let before = before.max(1);
         let gone = (u128::from(before) * u128::from(percent) / 100) as u64;
@@ -37,13 +37,14 @@ impl RecordDeletion {
         }
     }
 
-    /// Returns the place before the deletion of the record at `place`. During the deletion, places
-    /// from `kept` on belong to the deleted records.
+    /// Returns the place that the record at the permuted place `place` had before the deletion.
+    /// Permuted places from `kept` on belong to the records that are deleted.
     pub(super) fn shuffled(&self, place: u64) -> u64 {
         assert!(place < self.before, "{place} of {}", self.before);
         let mask = (1 << self.half) - 1;
         let mut at = place;
-        // A Feistel network permutes a power of two; results out of range are permuted again.
+        // A Feistel network permutes a range whose size is a power of two. A result that is not a
+        // valid place is permuted again.
         loop {
             let (mut left, mut right) = (at >> self.half, at & mask);
             for round in 0..ROUNDS {
@@ -57,8 +58,8 @@ impl RecordDeletion {
         }
     }
 
-    /// Returns the place that a live record had before the deletion. Records added since follow all
-    /// earlier ones.
+    /// Returns the place that a live record would have had before the deletion. Records that were
+    /// added after the deletion follow all earlier ones.
     pub(super) fn place_before(&self, place: u64) -> u64 {
         if place < self.kept {
             self.shuffled(place)

@@ -1,4 +1,5 @@
-//! The job that the runner sends to a child, and the child's events: one JSON value per line.
+//! The job that the runner sends to a child process, and the events that the child sends back. Each
+//! is one JSON value on a line of its own.
 
 use crate::account::device::TrafficCounters;
 use crate::account::dips::ThroughputDips;
@@ -10,66 +11,68 @@ use crate::workload::phase::WorkloadPhase;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// All work of an engine in one process.
+/// The complete work of one process with one engine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EngineJob {
     pub engine: String,
-    /// Number of the repetition, from 1.
+    /// Number of the repetition, counted from 1.
     pub repetition: usize,
-    /// Directory for the engine's files.
+    /// The directory for the files of the engine.
     pub directory: PathBuf,
     pub records: u64,
-    /// How keys are assigned to records.
+    /// How the keys of records are determined.
     pub keys: KeyOrdering,
     /// Length of a value in bytes.
     pub value_bytes: usize,
     pub threads: usize,
     pub phases: Vec<WorkloadPhase>,
-    /// How phases follow each other.
+    /// Whether phases are separate or continuous.
     pub flow: PhaseFlow,
-    /// Whether the records are already loaded.
+    /// Whether the directory already contains the loaded records.
     pub is_loaded: bool,
-    /// Seed of all random choices.
+    /// Seed from which all random choices are derived.
     pub seed: u64,
     pub log: WriteLogging,
-    /// Memory limit of the process, in bytes.
+    /// Memory limit of the process in bytes.
     pub cap: u64,
-    /// Memory size configured for the engine, if one was chosen.
+    /// Memory size in bytes that the engine is configured to use, if the user has specified one.
     pub memory: Option<u64>,
-    /// Options of engines; those of other engines are ignored.
+    /// Options of engines. Those of other engines are ignored.
     pub options: Vec<EngineOption>,
-    /// Maximum time for background work after the load, in milliseconds.
+    /// Maximum time in milliseconds for which background work may continue after the load.
     pub settle_ms: u64,
-    /// One in this number of reads is verified; at least 1.
+    /// One in this number of reads is verified. The minimum is 1.
     pub verify_every: u64,
-    /// Interval of the throughput series, in milliseconds.
+    /// Length in milliseconds of the intervals for which throughput is recorded.
     pub interval_ms: u64,
-    /// Control groups of the process.
+    /// The control groups to which the process belongs.
     pub groups: GroupPaths,
 }
 
-/// How phases follow each other.
+/// Whether phases are separate or continuous.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PhaseFlow {
-    /// Phases warm up before they are measured, and an engine becomes idle after a load.
+    /// Each phase has a warm-up before it is measured, and the engine completes its background work
+    /// after a load.
     #[default]
     Separate,
-    /// A phase begins when the previous one ends, and is measured from its first operation on.
+    /// Each phase begins as soon as the previous one ends, and is measured from its first
+    /// operation.
     Continuous,
 }
 
-/// The control groups of a process, if available.
+/// The paths of the control groups of a process, if control groups are available.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct GroupPaths {
-    /// Group of the memory controller.
+    /// Path of the group of the memory controller.
     pub memory: Option<PathBuf>,
-    /// Group of the block controller.
+    /// Path of the group of the block controller.
     pub blkio: Option<PathBuf>,
 }
 
 impl EngineJob {
-    /// Returns a small job without phases, for tests.
+    /// Returns a small job that has no phases, for tests.
     #[cfg(test)]
     pub(crate) fn tiny() -> EngineJob {
         EngineJob {
@@ -95,38 +98,38 @@ impl EngineJob {
         }
     }
 
-    /// Returns the size of a record in bytes.
+    /// Returns the size of a key and its value in bytes.
     #[must_use]
     pub fn record_bytes(&self) -> u64 {
         (KEY_BYTES + self.value_bytes) as u64
     }
 }
 
-/// An event reported by a child.
+/// An event that a child process reports to the runner.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChildEvent {
     Opened {
-        /// Names and values, as the engine reports them.
+        /// The names and values of settings that the engine reports.
         settings: Vec<(String, String)>,
     },
     Progress {
-        /// The phase, and its part.
+        /// The name of the current phase, and its part.
         phase: String,
-        /// Operations completed in this part.
+        /// Number of operations completed so far in this part of the phase.
         operations: u64,
-        /// Total number of operations, if known.
+        /// Total number of operations in this part, if it is known.
         of: Option<u64>,
-        /// Seconds since the start of the part.
+        /// Time in seconds since the start of this part.
         seconds: f64,
     },
-    /// A phase has ended, with these costs.
+    /// A phase has ended. The row contains its costs.
     Measured(Box<ResultRow>),
     Failed {
         why: String,
     },
     Closed {
-        /// Duration of closing in seconds.
+        /// Time in seconds that closing the engine has taken.
         seconds: f64,
     },
 }
@@ -135,73 +138,76 @@ pub enum ChildEvent {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResultRow {
     pub engine: String,
-    /// Text of the phase; `settle` is the engine's background work after the load.
+    /// The textual form of the phase. It is `settle` for the background work of the engine after
+    /// the load.
     pub phase: String,
     pub threads: usize,
     pub ops_per_s: f64,
-    /// Latencies, from the intended start of an operation to its end.
+    /// The latencies of operations, each measured from the intended start until the end.
     #[serde(flatten)]
     pub latency: LatencyPercentiles,
-    /// CPU time per operation in microseconds, of all threads of the process.
+    /// CPU time per operation in microseconds. It includes all threads of the process.
     pub cpu_us_per_op: f64,
-    /// Bytes written to the device.
+    /// Number of bytes written to the device.
     pub device_write_bytes: u64,
-    /// Bytes read from the device.
+    /// Number of bytes read from the device.
     pub device_read_bytes: u64,
     pub device_reads: u64,
-    /// Bytes of keys and values written and read.
+    /// Total size in bytes of the keys and values that were written and read.
     pub user_bytes: u64,
-    /// Bytes of keys and values written.
+    /// Total size in bytes of the keys and values that were written.
     pub user_written_bytes: u64,
-    /// Bytes written to the device per byte written by the user; for `settle` this includes the
-    /// load.
+    /// Bytes written to the device per byte written by the user. For `settle`, the bytes of the
+    /// load are included.
     pub write_amplification: Option<f64>,
     /// Bytes read from the device per byte read by the user.
     pub read_amplification: Option<f64>,
     /// Bytes on the device per byte of the records.
     pub space_amplification: Option<f64>,
-    /// Peak resident size in bytes.
+    /// Maximum resident size of the process in bytes.
     pub rss_peak_bytes: u64,
     pub memory: MemoryCounters,
-    /// Device counters of each source.
+    /// The device counters of all sources.
     pub device: TrafficCounters,
-    /// Number of the repetition, from 1; for a median, the number of repetitions.
+    /// Number of the repetition, counted from 1. In a row of medians, it is the number of
+    /// repetitions.
     pub repetition: usize,
-    /// Difference between the fastest and the slowest repetition relative to the median; only for
-    /// medians.
+    /// Difference between the fastest and the slowest repetition, relative to the median. Present
+    /// only in a row of medians.
     pub spread: Option<f64>,
-    /// Number of measured operations, without the warm-up.
+    /// Number of measured operations, without those of the warm-up.
     pub operations: u64,
-    /// Duration of the measurement in seconds.
+    /// Duration of the measurement in seconds, without the warm-up.
     pub seconds: f64,
-    /// Scheduled operations per second, if a rate was chosen.
+    /// Scheduled number of operations per second, if a rate was chosen.
     pub target_per_s: Option<f64>,
-    /// Number of records at the end.
+    /// Number of records in the engine at the end of the phase.
     pub records: u64,
-    /// Number of operations that ended in each interval.
+    /// Number of operations that were completed in each interval.
     pub series: Vec<u64>,
     /// Length of an interval in milliseconds.
     pub interval_ms: u64,
-    /// In a continuous job, seconds between the start of its first phase and the start of this one.
+    /// If the job is continuous, time in seconds from the start of its first phase to the start of
+    /// this one.
     #[serde(default)]
     pub began_s: Option<f64>,
-    /// In a continuous job, the dips of the throughput.
+    /// If the job is continuous, the dips in the throughput.
     #[serde(default)]
     pub dips: Option<ThroughputDips>,
-    /// For transactions, attempts with a conflict per commit.
+    /// In transaction benchmarks, the number of attempts per commit that ended with a conflict.
     #[serde(default)]
     pub aborts_per_op: Option<f64>,
-    /// For transactions, cache flushes of the block device per commit, including those of other
-    /// users of the device.
+    /// In transaction benchmarks, the number of cache flushes of the block device per commit. It
+    /// includes flushes by other users of the device.
     #[serde(default)]
     pub flushes_per_op: Option<f64>,
-    /// The engine's own report, for people; may be empty.
+    /// The engine's own report for people, which can be empty.
     pub remarks: String,
 }
 
 impl ResultRow {
-    /// Returns the operations of all complete intervals: the last interval may be partial, which is
-    /// not a dip.
+    /// Returns the numbers of operations in all complete intervals. The last interval may be
+    /// incomplete, and would falsely look like a dip.
     #[must_use]
     pub fn filled(&self) -> &[u64] {
         let interval_s = self.interval_ms.max(1) as f64 / 1e3;
@@ -211,7 +217,7 @@ impl ResultRow {
         }
     }
 
-    /// Returns the device reads per operation.
+    /// Returns the number of device reads per operation.
     #[must_use]
     pub fn reads_per_op(&self) -> f64 {
         self.device_reads as f64 / self.operations.max(1) as f64

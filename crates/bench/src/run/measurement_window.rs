@@ -1,5 +1,5 @@
-//! Runs all threads for one window: for a time or a number of operations, at full speed or by a
-//! schedule.
+//! Lets all threads execute operations for one window. Its length is a time or a number of
+//! operations. The operations are executed at full speed or by a schedule.
 
 use crate::account::latency::PhaseRecorder;
 use crate::workload::phase::WindowLength;
@@ -7,32 +7,33 @@ use anyhow::{Context, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The work of one thread, step by step.
+/// The work of one thread, which consists of single operations.
 pub(crate) trait OperationStepper: Send {
     /// Returns the index of the thread.
     fn thread(&self) -> usize;
 
-    /// Executes the next operation. Returns whether there was one.
+    /// Executes the next operation. Returns false if there are no more operations.
     fn step(&mut self) -> Result<bool>;
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MeasurementWindow {
-    /// Length of the window; `None` to run until no operations remain.
+    /// Length of the window, or `None` if it ends only when no operations remain.
     pub(crate) amount: Option<WindowLength>,
-    /// Scheduled operations per second of all threads together.
+    /// Scheduled number of operations per second, over all threads together.
     pub(crate) rate: Option<f64>,
-    /// Interval of the throughput series.
+    /// Length of the intervals for which throughput is recorded.
     pub(crate) interval: Duration,
 }
 
-/// Number of operations between a thread's progress reports.
+/// Number of operations after which a thread reports its progress.
 const SAY: u64 = 256;
-/// Remaining time below which a thread spins until its next scheduled operation.
+/// If the next scheduled operation is nearer than this time, the thread waits in a busy loop.
 const SPIN: Duration = Duration::from_micros(80);
 
 impl MeasurementWindow {
-    /// Runs the window. Returns the combined records of all threads and the duration in seconds.
+    /// Executes the window. Returns the combined records of all threads, and the duration in
+    /// seconds.
     pub(crate) fn run<W: OperationStepper>(
         &self,
         workers: &mut [W],
@@ -71,7 +72,7 @@ impl MeasurementWindow {
                 .map(|handle| handle.join().expect("a worker does not panic"))
                 .collect::<Result<Vec<_>>>()
         })?;
-        // The window lasts until the last operation of the slowest thread.
+        // The window ends when the slowest thread has completed its last operation.
         let end = recorders.iter().map(|(_, end)| *end).max().unwrap_or(start);
         let mut sum = PhaseRecorder::new(start, self.interval);
         for (recorder, _) in &recorders {
@@ -80,7 +81,8 @@ impl MeasurementWindow {
         Ok((sum, end.duration_since(start).as_secs_f64()))
     }
 
-    /// Runs a thread's share of the operations. Returns their latencies, and the time at its end.
+    /// Executes one thread's part of the operations. Returns the recorded latencies, and the time
+    /// at which the part ended.
     fn work(
         &self,
         worker: &mut impl OperationStepper,
@@ -138,7 +140,7 @@ impl MeasurementWindow {
     }
 }
 
-/// The scheduled start times of a thread's operations, in seconds.
+/// The scheduled start times of the operations of one thread, in seconds.
 #[derive(Clone, Copy, Debug)]
 struct OperationSchedule {
     start: Instant,

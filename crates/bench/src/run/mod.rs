@@ -1,5 +1,5 @@
-//! Benchmark runs: a runner starts a child for every engine and repetition; the child opens the
-//! engine, runs the phases and reports their costs.
+//! Execution of benchmarks. A runner starts a child process for each repetition of each engine. The
+//! child opens the engine, executes the phases and reports their costs.
 //!
 //! *Scope*: jobs, threads, windows, schedules; processes and their messages.
 //!

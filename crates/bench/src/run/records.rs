@@ -1,18 +1,18 @@
-//! Tracks the existing records while several threads insert, and after deletions.
+//! Keeps track of which records exist while several threads insert records, and after deletions.
 
 use super::deletion::RecordDeletion;
 use crate::workload::keys::scatter;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Live records have places from 0 on. A thread acquires the next place, inserts the record, and
-/// acknowledges it; readers see only places below the smallest unacknowledged one. A record's
-/// number, from which its key is derived, never changes; before the first deletion it equals the
-/// place.
+/// Live records have consecutive places, which are numbered from 0. A thread acquires the next
+/// place, inserts the record, and acknowledges the insertion. Readers access only places below the
+/// smallest one that is not acknowledged. The number of a record, from which its key is derived,
+/// never changes. Before the first deletion, the number equals the place.
 #[derive(Debug)]
 pub(super) struct LiveRecords {
     next: AtomicU64,
-    /// For each thread, a lower bound of the place that it is inserting; `NOTHING` if it is not
-    /// inserting.
+    /// For each thread, a lower bound of the place at which it is inserting a record, or `NOTHING`
+    /// if it is not inserting.
     pending: Vec<AtomicU64>,
     deletions: Vec<RecordDeletion>,
 }
@@ -20,7 +20,7 @@ pub(super) struct LiveRecords {
 const NOTHING: u64 = u64::MAX;
 
 impl LiveRecords {
-    /// Creates the state with `records` existing records.
+    /// Creates the state for `records` existing records.
     pub(super) fn new(records: u64, threads: usize) -> LiveRecords {
         LiveRecords {
             next: AtomicU64::new(records),
@@ -29,14 +29,14 @@ impl LiveRecords {
         }
     }
 
-    /// Plans a deletion of a share of the records, drawn from a seed. No thread may insert during
-    /// the call.
+    /// Selects the records of a deletion by means of a seed. No thread may insert records during
+    /// this call.
     pub(super) fn plan(&self, percent: u8, seed: u64) -> RecordDeletion {
         let key = scatter(seed ^ scatter(self.deletions.len() as u64));
         RecordDeletion::new(self.limit(), percent, key)
     }
 
-    /// Returns the state after a planned deletion.
+    /// Returns the state that applies after a planned deletion.
     pub(super) fn without(&self, deletion: RecordDeletion) -> LiveRecords {
         let mut deletions = self.deletions.clone();
         deletions.push(deletion);
@@ -52,7 +52,7 @@ impl LiveRecords {
         later.fold(place, |place, deletion| deletion.place_before(place))
     }
 
-    /// Returns the numbers of some deleted records, at most `most` per deletion.
+    /// Returns the numbers of up to `most` deleted records for each deletion.
     pub(super) fn deleted(&self, most: u64) -> Vec<u64> {
         let mut numbers = Vec::new();
         for (at, deletion) in self.deletions.iter().enumerate() {
@@ -66,22 +66,22 @@ impl LiveRecords {
         numbers
     }
 
-    /// Returns the place of a new record, which the thread will insert now.
+    /// Acquires the place of a new record. The thread must then insert the record.
     pub(super) fn begin(&self, thread: usize) -> u64 {
-        // Stored before the place is acquired: a thread that sees the place acquired also sees it
-        // as pending.
+        // The value is stored before the place is acquired. If another thread sees that the place
+        // is acquired, it also sees that the insertion is pending.
         self.pending[thread].store(self.next.load(Ordering::SeqCst), Ordering::SeqCst);
         let number = self.next.fetch_add(1, Ordering::SeqCst);
         self.pending[thread].store(number, Ordering::SeqCst);
         number
     }
 
-    /// Ends the thread's insertion, whose record may be read from then on.
+    /// Acknowledges the insertion of the thread. From now on, the record may be read.
     pub(super) fn end(&self, thread: usize) {
         self.pending[thread].store(NOTHING, Ordering::SeqCst);
     }
 
-    /// Returns the number of places below which all records exist.
+    /// Returns a number of places such that the records at all smaller places exist.
     pub(super) fn limit(&self) -> u64 {
         let next = self.next.load(Ordering::SeqCst);
         self.pending

@@ -1,5 +1,5 @@
-//! The runner: creates a directory, control groups and a child for every repetition and engine, and
-//! removes all of them at the end.
+//! The runner. For each repetition of each engine, it creates a directory, control groups and a
+//! child process, and removes them at the end.
 
 use super::copy::copy;
 use super::job::{ChildEvent, EngineJob, GroupPaths, ResultRow};
@@ -15,66 +15,68 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How a child's memory is limited.
+/// The means by which the memory of a child process is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapMethod {
-    /// By a control group of the memory controller, which includes the page cache.
+    /// A control group of the memory controller limits the memory, including the page cache.
     Group,
-    /// Not limited: engines are configured with a memory size, and the page cache is unlimited.
+    /// The memory is not limited. Engines are configured to use a certain memory size, and the page
+    /// cache can have any size.
     None,
 }
 
 #[derive(Clone, Debug)]
 pub struct RunPlan {
     pub engines: Vec<String>,
-    /// Number of repetitions per engine.
+    /// Number of repetitions for each engine.
     pub repetitions: usize,
-    /// How often each engine is loaded.
+    /// Whether each engine is loaded once or in every repetition.
     pub loads: LoadFrequency,
-    /// The work of each engine; engine, repetition, directory and groups are filled in.
+    /// The work of each engine. The runner replaces the engine, the repetition, the directory and
+    /// the groups.
     pub job: EngineJob,
     pub cap: CapMethod,
-    /// What happens to an engine's files afterwards.
+    /// Whether the files of an engine are kept after the run.
     pub files: FileRetention,
 }
 
-/// How often an engine is loaded.
+/// Whether an engine is loaded once or in every repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadFrequency {
-    /// In every repetition, as its phases specify.
+    /// Each repetition loads the engine if its phases contain a load.
     Each,
-    /// Once, in a separate process before the first repetition; each repetition works on a copy.
-    /// For engines whose load is longer than the measurement.
+    /// A separate process loads the engine once before the first repetition, and each repetition
+    /// uses a copy of the files. This is useful if loading takes longer than the measurement.
     Once,
 }
 
-/// What happens to an engine's files after a run.
+/// What happens to the files of an engine after a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileRetention {
     Removed,
-    /// They are kept for another run.
+    /// The files are kept, so that another run can use them.
     Kept,
 }
 
-/// The results of a run.
+/// The results of a benchmark run.
 #[derive(Clone, Debug, Default)]
 pub struct BenchOutcome {
-    /// All rows in order of measurement.
+    /// All result rows, in the order of measurement.
     pub rows: Vec<ResultRow>,
-    /// Settings of each engine, as it reported them when first opened.
+    /// The settings of each engine, as the engine reported them when it was first opened.
     pub settings: Vec<(String, Vec<(String, String)>)>,
     pub failures: Vec<RepetitionFailure>,
-    /// Whether the run was stopped early.
+    /// Whether the user has stopped the run early.
     pub was_stopped: bool,
 }
 
-/// A failed repetition of an engine; earlier measurements remain valid.
+/// A repetition of an engine that failed. Earlier measurements remain valid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepetitionFailure {
     pub engine: String,
-    /// Number of the repetition, from 1.
+    /// Number of the repetition, counted from 1.
     pub repetition: usize,
-    /// Message of the error, with its causes.
+    /// The error message, including the causes of the error.
     pub why: String,
 }
 
@@ -84,27 +86,27 @@ impl std::fmt::Display for RepetitionFailure {
     }
 }
 
-/// Receives events of a run.
+/// Receives the events of a benchmark run.
 pub trait RunListener: Sync {
-    /// Returns whether the user wants to stop.
+    /// Returns whether the user has requested that the run be stopped.
     fn is_stopped(&self) -> bool;
 
     fn on_event(&self, engine: &str, repetition: usize, event: &ChildEvent);
 
-    /// Reports a failed repetition of an engine; the others continue.
+    /// Called when a repetition of an engine has failed. The other repetitions continue.
     fn fail(&self, failure: &RepetitionFailure);
 }
 
-/// The environment of the runner.
+/// The environment in which the runner works.
 pub trait BenchRunner: RunListener {
-    /// Returns the command line of the child for an engine.
+    /// Returns the command line that starts the child process of an engine.
     ///
     /// # Errors
     /// If there is none.
     fn command(&self, engine: &str) -> Result<Command>;
 
-    /// Returns the command line of a study of other systems; a directory and a number of records
-    /// are appended.
+    /// Returns the command line that starts a study of other systems. The caller appends a
+    /// directory and a number of records to it.
     ///
     /// # Errors
     /// If there is none.
@@ -113,10 +115,10 @@ pub trait BenchRunner: RunListener {
     }
 }
 
-/// Runs every engine, repetition by repetition.
+/// Measures all engines. Each repetition measures every engine once.
 ///
 /// # Errors
-/// The first failure, if no measurement succeeded.
+/// Returns the first failure if no measurement has succeeded.
 pub fn run(orders: &RunPlan, runner: &dyn BenchRunner) -> Result<BenchOutcome> {
     let mut loaded = Vec::new();
     each(
@@ -131,8 +133,8 @@ pub fn run(orders: &RunPlan, runner: &dyn BenchRunner) -> Result<BenchOutcome> {
     )
 }
 
-/// Opens each engine that has options, empty and in a separate process, and closes it, so that
-/// invalid options are detected before another engine is loaded for an hour.
+/// For each engine with options, opens and closes an empty store in a separate process. Invalid
+/// options are thus detected before another engine is loaded for an hour.
 ///
 /// # Errors
 /// Errors of the engine.
@@ -147,37 +149,38 @@ pub fn try_options(orders: &RunPlan, runner: &dyn BenchRunner) -> Result<()> {
         // Nothing is loaded.
         trial.job.is_loaded = true;
         let errand = ChildTask {
-            // The directory of an earlier trial is not reused.
+            // This trial does not reuse the directory of an earlier trial.
             is_loaded: false,
             ..errand_of(&trial, engine, 0)
         };
         let line = line_of(&trial, engine, 0);
         let tried = errand.run(&line, runner, &mut BenchOutcome::default());
-        // Removed only if it is empty.
+        // The directory is removed only if it is empty.
         let _ = fs::remove_dir(&trial.job.directory);
         tried?;
     }
     Ok(())
 }
 
-/// The work for one repetition of one engine.
+/// A function that executes one repetition of one engine.
 pub(crate) type RepetitionWork<'a> = &'a mut dyn FnMut(&str, usize, &mut BenchOutcome) -> Result<()>;
 
-/// The order in which engines run.
+/// The order in which a repetition measures the engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EngineOrder {
-    /// The same in every repetition.
+    /// Each repetition has the same order.
     Same,
-    /// Reversed in every second repetition.
+    /// The order is reversed in every second repetition.
     Alternating,
 }
 
-/// Runs the work for every engine, repetition by repetition, so that changes on the machine affect
-/// all engines. A failing engine is recorded and the others continue: if one is killed for its
-/// memory use after an hour, the figures of the others are kept.
+/// Executes `work` for each engine in each repetition. Repetitions are in the outer loop, so that
+/// changes on the machine affect all engines. If an engine fails, the failure is recorded and the
+/// other engines continue. If, for example, an engine is killed after an hour because of its memory
+/// use, the results of the others are preserved.
 ///
 /// # Errors
-/// The first failure, if no measurement succeeded.
+/// Returns the first failure if no measurement has succeeded.
 pub(crate) fn each(
     engines: &[String],
     repetitions: usize,
@@ -214,7 +217,7 @@ pub(crate) fn each(
     }
 }
 
-/// Files that are removed on drop.
+/// A directory that is removed with its files when the handle is dropped.
 struct OwnedDirectory {
     path: PathBuf,
     files: FileRetention,
@@ -223,19 +226,20 @@ struct OwnedDirectory {
 impl Drop for OwnedDirectory {
     fn drop(&mut self) {
         if self.files == FileRetention::Removed {
-            // If the directory cannot be removed, the user can remove it; the measurement is valid.
+            // The measurement is valid even if the directory cannot be removed. The user can remove
+            // it later.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// A child that is killed on drop.
+/// A child process that is killed when the handle is dropped.
 struct ChildProcess(Mutex<Child>);
 
 impl ChildProcess {
     fn kill(&self) {
         if let Ok(mut child) = self.0.lock() {
-            // It may have ended by itself.
+            // The child process may have ended by itself, in which case this fails.
             let _ = child.kill();
         }
     }
@@ -250,14 +254,15 @@ impl Drop for ChildProcess {
     }
 }
 
-/// The loaded files of an engine, for all repetitions.
+/// The loaded files of an engine, which all its repetitions use.
 struct LoadedFiles {
     engine: String,
-    /// The files; `None` if loading failed.
+    /// The files, or `None` if loading has failed.
     place: Option<OwnedDirectory>,
 }
 
-/// Runs a repetition on a copy of the loaded files; the first repetition loads them.
+/// Executes a repetition on a copy of the loaded files. Before the first repetition, the files are
+/// loaded.
 fn run_copy(
     orders: &RunPlan,
     engine: &str,
@@ -314,7 +319,7 @@ fn run_copy(
     run_one(&orders, engine, repetition, runner, outcome)
 }
 
-/// Renames a directory, replacing any existing one.
+/// Renames a directory. If the target exists, it is replaced.
 fn replace(from: &Path, to: &Path) -> Result<()> {
     if to.exists() {
         fs::remove_dir_all(to).with_context(|| format!("removing {}", to.display()))?;
@@ -322,7 +327,7 @@ fn replace(from: &Path, to: &Path) -> Result<()> {
     fs::rename(from, to).with_context(|| format!("renaming {} to {}", from.display(), to.display()))
 }
 
-/// Runs one process: an engine that executes its phases in its directory.
+/// Executes one child process, in which the engine executes its phases in its directory.
 fn run_one(
     orders: &RunPlan,
     engine: &str,
@@ -346,7 +351,7 @@ fn errand_of<'a>(orders: &'a RunPlan, engine: &'a str, repetition: usize) -> Chi
     }
 }
 
-/// Returns a function that builds the line with a child's job.
+/// Returns a function that creates the line with the job for a child process.
 fn line_of(
     orders: &RunPlan,
     engine: &str,
@@ -363,30 +368,31 @@ fn line_of(
     }
 }
 
-/// The purpose of a process, independent of the kind of job.
+/// What a child process is started for, independently of the kind of its job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChildTask<'a> {
     pub(crate) engine: &'a str,
     pub(crate) repetition: usize,
-    /// Parent directory of the engine's directory.
+    /// The directory in which the engine's directory is created.
     pub(crate) directory: &'a Path,
-    /// What happens to the directory afterwards.
+    /// Whether the engine's directory is kept afterwards.
     pub(crate) files: FileRetention,
-    /// Whether the directory exists and is kept unchanged.
+    /// Whether the engine's directory already exists and must not be changed.
     pub(crate) is_loaded: bool,
     pub(crate) cap: CapMethod,
     pub(crate) cap_bytes: u64,
 }
 
-/// Builds the line with a child's job, from its directory and groups.
+/// A function that creates the line with the job for a child process, given the paths of its
+/// directory and its control groups.
 pub(crate) type JobLine<'a> = &'a dyn Fn(&Path, GroupPaths) -> Result<String>;
 
 impl ChildTask<'_> {
-    /// Creates the directory and the groups, starts the child, and processes its events until it
-    /// ends. Removes directory and groups afterwards.
+    /// Creates the directory and the control groups, starts the child process, and processes its
+    /// events until it ends. Then removes the directory and the groups.
     ///
     /// # Errors
-    /// The reason why the child failed or could not be started.
+    /// The reason why the child process failed or could not be started.
     pub(crate) fn run(
         &self,
         job: JobLine<'_>,
@@ -401,15 +407,15 @@ impl ChildTask<'_> {
             fs::remove_dir_all(&place.path).with_context(|| format!("removing {}", place.path.display()))?;
         }
         fs::create_dir_all(&place.path).with_context(|| format!("creating {}", place.path.display()))?;
-        // Groups are dropped after the process, because only an empty group can be removed.
+        // Only an empty group can be removed, so the groups are dropped after the process.
         let (memory, blkio) = match self.cap {
             CapMethod::None => (None, None),
             CapMethod::Group => {
                 let name = format!("{}-{}", self.engine, self.repetition);
                 (
                     Some(ControlGroup::memory(&name, self.cap_bytes)?),
-                    // Some machines have no block controller; the counters of the block device are
-                    // still available.
+                    // Some machines have no block controller. The counters of the block device are
+                    // then used instead.
                     ControlGroup::blkio(&name, &place.path).ok(),
                 )
             }
@@ -424,7 +430,8 @@ impl ChildTask<'_> {
     }
 }
 
-/// Starts the child for a job, moves it into its groups, and processes its events until it ends.
+/// Starts the child process, moves it into its control groups, and processes its events until it
+/// ends.
 fn drive(
     errand: &ChildTask<'_>,
     line: String,
@@ -447,7 +454,8 @@ fn drive(
     for group in memory.iter().chain(blkio) {
         group.admit(number)?;
     }
-    // The child waits for its job, so it does nothing before it is in its groups.
+    // The child process waits for its job, so it does nothing before it has been moved into its
+    // groups.
     let text = line + "\n";
     input
         .write_all(text.as_bytes())

@@ -1,4 +1,4 @@
-//! Sweeps: one parameter varies from point to point, all others are constant.
+//! Sweeps. One parameter varies from point to point, and all other parameters are constant.
 
 use super::EngineJob;
 use crate::workload::phase::{MOST_RECORDS, MOST_THREADS, PhaseDefaults, PhaseTask, WorkloadPhase};
@@ -7,29 +7,30 @@ use anyhow::{Result, bail};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterSweep {
-    /// Percentage of records that are loaded in sequential order.
+    /// Varies the percentage of records that are loaded in key order.
     Sequential,
-    /// Number of threads: load, reads, updates.
+    /// Varies the number of threads in phases with a load, reads and updates.
     Threads,
-    /// Number of records that a scan reads.
+    /// Varies the number of records that each scan reads.
     Scan,
-    /// Length of a value in bytes, with a constant amount of data.
+    /// Varies the length of values in bytes. The total amount of data is constant.
     Value,
-    /// Memory in percent of the data.
+    /// Varies the memory limit, as a percentage of the amount of data.
     Memory,
-    /// Number of records, with constant memory per record.
+    /// Varies the number of records. The memory limit is proportional to it, so the memory per
+    /// record is constant.
     Records,
 }
 
-/// A point: its name and its job.
+/// One point of a sweep, with its name and its job.
 #[derive(Clone, Debug)]
 pub struct ParameterPoint {
-    /// Name, such as `threads 2`.
+    /// The name of the point, for example `threads 2`.
     pub name: String,
     pub job: EngineJob,
 }
 
-/// All sweeps with their names and default points.
+/// All sweeps, with their names and the default values of the parameter.
 pub const SWEEPS: [(&str, ParameterSweep, &[u64]); 6] = [
     ("sequential", ParameterSweep::Sequential, &[0, 25, 50, 75, 100]),
     ("threads", ParameterSweep::Threads, &[1, 2, 4]),
@@ -48,10 +49,10 @@ pub const SWEEPS: [(&str, ParameterSweep, &[u64]); 6] = [
 ];
 
 impl ParameterSweep {
-    /// Returns the points of a sweep, based on a job with all other parameters.
+    /// Returns the points of a sweep. `job` determines all other parameters.
     ///
     /// # Errors
-    /// If a point is invalid.
+    /// Returns an error if a value of the parameter is invalid.
     pub fn points(
         self,
         values: &[u64],
@@ -68,8 +69,8 @@ impl ParameterSweep {
         if self != ParameterSweep::Scan {
             return Ok(points);
         }
-        // All lengths are scanned in one store, because loading it again for each would make no
-        // difference.
+        // One store is used for all lengths of scans, because loading it again for each length
+        // would make no difference.
         let mut all = job.clone();
         all.phases = points.into_iter().flat_map(|point| point.job.phases).collect();
         Ok(vec![ParameterPoint {
@@ -148,13 +149,13 @@ impl ParameterSweep {
     }
 }
 
-/// Maximum memory in percent of the data.
+/// Maximum memory limit as a percentage of the amount of data.
 const MOST_PERCENT: u64 = 10_000;
 
-/// Minimum memory with which the engines work, in bytes.
+/// Minimum memory limit in bytes with which all engines work.
 const LEAST_CAP: u64 = 48 << 20;
 
-/// Removes inserts, so that only the length varies.
+/// Removes inserts from the phases, so that only the length of scans varies.
 fn scans_only(phases: &mut [WorkloadPhase]) {
     for phase in phases {
         if let PhaseTask::Mix { mix, .. } = &mut phase.task {

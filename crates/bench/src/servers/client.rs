@@ -1,5 +1,5 @@
-//! Client connections to a server. Each sends a fixed number of pipelined requests as soon as the
-//! previous ones have been answered.
+//! The connections of a client to a server. Each connection sends a fixed number of pipelined
+//! requests as soon as all previous requests have been answered.
 
 use super::protocol::{ServerProtocol, ServerReply};
 use crate::account::latency::PhaseRecorder;
@@ -18,51 +18,51 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
     Load,
-    /// Overwrites existing records, drawn uniformly.
+    /// Overwrites existing records. All records are chosen with equal probability.
     Set,
-    /// Reads existing records, drawn uniformly.
+    /// Reads existing records. All records are chosen with equal probability.
     Get,
 }
 
-/// A client with many connections.
+/// A client program that opens many connections to a server.
 #[derive(Clone, Debug)]
 pub struct LoadClient {
     pub address: SocketAddr,
     pub protocol: ServerProtocol,
-    /// Number of connections of all threads together.
+    /// Total number of connections over all threads.
     pub connections: usize,
-    /// Number of requests that a connection sends at once.
+    /// Number of requests that each connection sends together.
     pub depth: usize,
-    /// Number of threads that drive the connections.
+    /// Number of threads that serve the connections.
     pub threads: usize,
     pub records: u64,
     /// Length of a value in bytes.
     pub value_bytes: usize,
-    /// Seed, from which each thread derives its own.
+    /// Seed from which each thread derives its own seed.
     pub seed: u64,
-    /// Interval of the throughput series.
+    /// Length of the intervals for which throughput is recorded.
     pub interval: Duration,
 }
 
-/// The result of a run.
+/// The result of running the client.
 #[derive(Debug)]
 pub struct LoadResult {
-    /// Latencies, from sending a request together with those of its pipeline until its reply
-    /// arrives.
+    /// Latencies. Each is measured from the time at which a request is sent, together with the
+    /// others of its pipeline, until its reply arrives.
     pub recorder: PhaseRecorder,
     pub seconds: f64,
 }
 
-/// One in this number of values is compared completely.
+/// One in this number of values is compared completely with the expected value.
 const PROVE_EVERY: u64 = 8;
 
-/// Maximum time that a server may be silent.
+/// Maximum time for which a server may send no data.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Time between checks of a thread while no data arrives.
+/// Interval at which a thread checks its state while no data arrives.
 const TICK: Duration = Duration::from_millis(100);
 
-/// State shared by all threads.
+/// State shared by all threads of the client.
 struct LoadRun<'a> {
     client: &'a LoadClient,
     kind: RequestKind,
@@ -75,10 +75,11 @@ struct LoadRun<'a> {
 }
 
 impl LoadClient {
-    /// Sends requests for the given amount; a load continues until every record is set.
+    /// Sends requests for the given amount. If the requests load records, continues until every
+    /// record has been written.
     ///
     /// # Errors
-    /// If the server returns an error or a wrong reply, or does not reply.
+    /// Returns an error if the server reports an error, sends a wrong reply, or does not reply.
     pub fn run_load(
         &self,
         kind: RequestKind,
@@ -132,7 +133,7 @@ impl LoadClient {
 }
 
 impl LoadRun<'_> {
-    /// Runs one thread with its share of the connections.
+    /// The main function of one thread, which serves its part of the connections.
     fn drive(&self, thread: usize) -> Result<PhaseRecorder> {
         let client = self.client;
         let at = |thread: usize| client.connections * thread / client.threads;
@@ -185,7 +186,8 @@ impl LoadRun<'_> {
         Ok(teller.recorder)
     }
 
-    /// Returns the numbers of the next requests; empty at the end.
+    /// Returns the numbers of the requests to send next. The range is empty if no more requests
+    /// must be sent.
     fn next(&self, now: Instant) -> std::ops::Range<u64> {
         if self.deadline.is_some_and(|deadline| now >= deadline) {
             return 0..0;
@@ -196,7 +198,7 @@ impl LoadRun<'_> {
     }
 }
 
-/// State of a thread that drives connections.
+/// The state of a thread that serves connections.
 struct LoadThread {
     random: fastrand::Rng,
     chooser: RecordChooser,
@@ -205,19 +207,20 @@ struct LoadThread {
     answered: u64,
 }
 
-/// A connection and its pipeline of requests.
+/// A connection, with the pipeline of requests that have been sent.
 struct LoadConnection {
     stream: TcpStream,
     request: Vec<u8>,
     sent: usize,
     received: Vec<u8>,
-    /// Keys of the sent requests, and how many of them are answered.
+    /// The keys of the requests that have been sent, and the number of those that have been
+    /// answered.
     keys: Vec<RecordKey>,
     answered: usize,
     began: Instant,
 }
 
-/// Number of bytes read at once.
+/// Maximum number of bytes that are read from a socket at once.
 const READ: usize = 64 << 10;
 
 impl LoadConnection {
@@ -239,7 +242,7 @@ impl LoadConnection {
         })
     }
 
-    /// Sends the next requests. Returns whether there were any.
+    /// Sends the next requests of a connection. Returns false if there are no more requests.
     fn begin(&mut self, shared: &LoadRun<'_>, teller: &mut LoadThread) -> Result<bool> {
         let client = shared.client;
         self.request.clear();
@@ -279,11 +282,12 @@ impl LoadConnection {
         Ok(())
     }
 
-    /// Handles a ready socket: sends pending data, processes received data, and sends the next
-    /// requests when all are answered. Returns whether the connection is still active.
+    /// Called when the socket is ready. Sends pending data, processes received data, and sends the
+    /// next requests when all earlier ones have been answered. Returns whether the connection is
+    /// still active.
     fn handle_ready(&mut self, shared: &LoadRun<'_>, teller: &mut LoadThread) -> Result<bool> {
         if self.keys.is_empty() {
-            // It had ended earlier and was counted then.
+            // The connection had already ended and was counted at that time.
             return Ok(true);
         }
         self.send()?;
@@ -307,7 +311,8 @@ impl LoadConnection {
         }
     }
 
-    /// Processes all complete replies, and fails at the first wrong one.
+    /// Processes all complete replies that were received. Returns an error at the first wrong
+    /// reply.
     fn take(&mut self, shared: &LoadRun<'_>, teller: &mut LoadThread) -> Result<()> {
         let now = Instant::now();
         let mut start = 0;

@@ -1,12 +1,14 @@
-//! Servers on this machine, measured over loopback with many concurrent connections.
+//! Measurement of servers on the same machine. Many concurrent connections access a server over the
+//! loopback interface.
 //!
 //! *Scope*: the processes of servers, both protocols from the client's side, closed loops of
 //! pipelined requests.
 //!
 //! *Must not depend on*: the internals of servers; how figures are displayed.
 //!
-//! Client and server share the processors of the machine, so a server that uses more of them slows
-//! down its own client. The cost of the server alone is the CPU time of its process per request.
+//! The client and the server share the processors of the machine, so a server that uses more of
+//! them slows down its own client. The CPU time of the server process per request is the cost of
+//! the server alone.
 
 pub mod client;
 mod process;
@@ -28,39 +30,41 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug)]
 pub struct ServerPlan {
     pub servers: Vec<String>,
-    /// Number of repetitions per server.
+    /// Number of repetitions for each server.
     pub repetitions: usize,
-    /// Pipeline depths per connection, one per point.
+    /// Pipeline depths of the connections. Each of them is measured separately.
     pub depths: Vec<usize>,
     pub connections: usize,
-    /// Number of threads of the client, which share the connections.
+    /// Number of client threads, which share the connections.
     pub threads: usize,
-    /// Number of records set first.
+    /// Number of records that are written before the measured phases.
     pub records: u64,
     /// Length of a value in bytes.
     pub value_bytes: usize,
-    /// Memory size configured for servers that support it.
+    /// Memory size in bytes that servers are configured to use, if they support this.
     pub memory: u64,
-    /// Idle time of a server before each phase.
+    /// Time for which a server is left idle before each phase.
     pub settle: Duration,
-    /// Amount of unmeasured warm-up per phase.
+    /// Length of the warm-up before each phase, which is not measured.
     pub warm: WindowLength,
     pub run: WindowLength,
-    /// Seed of the records that are drawn.
+    /// Seed by which records are chosen at random.
     pub seed: u64,
-    /// Directory for the files of the servers, which are removed at the end.
+    /// Directory for the files of the servers. The files are removed at the end.
     pub directory: PathBuf,
-    /// Executable of Alluvium, which starts its servers.
+    /// Path of the Alluvium executable, which starts Alluvium's servers.
     pub own: PathBuf,
 }
 
-/// Interval of the throughput series.
+/// Length of the intervals for which throughput is recorded.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Measures every server, repetition by repetition: a load, then sets and gets at each depth.
+/// Measures all servers. Each repetition starts every server once, loads the records, and then
+/// measures sets and gets at each pipeline depth.
 ///
 /// # Errors
-/// If a server is not installed; the first failure if no measurement succeeded.
+/// Returns an error if a server is not installed, and the first failure if no measurement has
+/// succeeded.
 pub fn run(orders: &ServerPlan, listener: &dyn RunListener) -> Result<BenchOutcome> {
     for name in &orders.servers {
         ServerKind::find(name)?.is_there()?;
@@ -73,7 +77,8 @@ pub fn run(orders: &ServerPlan, listener: &dyn RunListener) -> Result<BenchOutco
         &mut |name, repetition, outcome| {
             let directory = orders.directory.join(name);
             let done = run_one(orders, name, repetition, &directory, listener, outcome);
-            // If the directory cannot be removed, the user can remove it; the measurement is valid.
+            // The measurement is valid even if the directory cannot be removed. The user can remove
+            // it later.
             let _ = std::fs::remove_dir_all(&directory);
             done
         },
@@ -150,7 +155,7 @@ fn run_one(
     Ok(())
 }
 
-/// One kind of request at one depth.
+/// A phase with one kind of request and one pipeline depth.
 struct ServerPhase<'a> {
     orders: &'a ServerPlan,
     server: &'a ServerProcess,
@@ -220,7 +225,7 @@ impl ServerPhase<'_> {
         })
     }
 
-    /// Leaves the server idle for a while.
+    /// Waits, so that the server is idle for some time.
     fn rest(&self, listener: &dyn RunListener) {
         let began = Instant::now();
         while began.elapsed() < self.orders.settle && !listener.is_stopped() {

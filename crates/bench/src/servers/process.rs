@@ -1,4 +1,5 @@
-//! Server processes on this machine: started on a free port, polled until they answer, and stopped.
+//! Server processes on this machine. Each is started on a free port, polled until it answers, and
+//! stopped at the end.
 
 use super::protocol::ServerProtocol;
 use anyhow::{Context, Result, bail};
@@ -10,24 +11,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A server that can be started by name.
+/// A server that can be started by its name.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerKind {
     pub name: &'static str,
     pub protocol: ServerProtocol,
-    /// Executable; `None` for Alluvium's own.
+    /// The name of the executable, or `None` for Alluvium's own servers.
     program: Option<&'static str>,
     arguments: fn(&ServerSetup) -> Vec<OsString>,
 }
 
-/// Parameters for starting a server.
+/// The parameters with which a server is started.
 #[derive(Debug)]
 struct ServerSetup {
-    /// Directory for its files, which exists.
+    /// An existing directory for the files of the server.
     directory: PathBuf,
-    /// Memory limit, for servers that support one.
+    /// Memory limit in bytes, for servers that support one.
     memory: u64,
-    /// Number of serving threads, for servers that support it.
+    /// Number of serving threads, for servers in which it can be configured.
     threads: usize,
     port: u16,
 }
@@ -88,7 +89,8 @@ pub const SERVERS: [ServerKind; 6] = [
                 setup.threads.to_string(),
                 "-m".to_owned(),
                 (setup.memory >> 20).to_string(),
-                // It refuses to run as root without this option; other users ignore it.
+                // Memcached refuses to run as root without this option, and ignores the option for
+                // other users.
                 "-u".to_owned(),
                 "root".to_owned(),
             ];
@@ -123,22 +125,22 @@ fn redis(setup: &ServerSetup, more: &[&str]) -> Vec<OsString> {
     words
 }
 
-/// Time limit for starting and for stopping a server.
+/// Maximum time for starting a server, and for stopping it.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A running server, which is stopped on drop.
+/// A running server process, which is stopped when the handle is dropped.
 #[derive(Debug)]
 pub struct ServerProcess {
     child: Child,
-    /// Address on which it listens.
+    /// The address at which the server listens.
     pub address: SocketAddr,
-    /// Command line with which it was started.
+    /// The command line with which the server was started.
     pub command: String,
 }
 
 impl ServerKind {
-    /// Returns the server with this name.
+    /// Returns the server with the given name.
     ///
     /// # Errors
     /// If there is none.
@@ -155,10 +157,10 @@ impl ServerKind {
             })
     }
 
-    /// Checks whether its executable is installed.
+    /// Checks whether the executable of the server is installed.
     ///
     /// # Errors
-    /// If it is not, with advice.
+    /// Returns an error with advice if the executable is not installed.
     pub fn is_there(&self) -> Result<()> {
         let Some(program) = self.program else {
             return Ok(());
@@ -170,10 +172,10 @@ impl ServerKind {
         bail!("{program} is not in PATH: install it with `apt-get install {program}`")
     }
 
-    /// Starts the server and waits until it answers.
+    /// Starts the server and waits until it answers requests.
     ///
     /// # Errors
-    /// If it does not answer.
+    /// Returns an error if the server does not answer.
     pub fn start(&self, own: &Path, directory: &Path, memory: u64, threads: usize) -> Result<ServerProcess> {
         let setup = ServerSetup {
             directory: directory.to_owned(),
@@ -188,8 +190,8 @@ impl ServerKind {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        // A runner that was killed takes its servers with it. SAFETY: between fork and exec it
-        // makes one call of the system, which sets a number of the process.
+        // If the runner is killed, its servers are killed as well. SAFETY: between fork and exec,
+        // the closure makes only one system call, which sets an attribute of the process.
         unsafe {
             command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
                 0 => Ok(()),
@@ -251,12 +253,13 @@ impl ServerProcess {
         ask().unwrap_or(false)
     }
 
-    /// Stops the server like an operator would, and waits for its end.
+    /// Stops the server in the same way as an operator would, and waits until it has ended.
     ///
     /// # Errors
-    /// If it does not stop.
+    /// Returns an error if the server does not end.
     pub fn stop(mut self) -> Result<()> {
-        // SAFETY: the child has not been waited for, so that its number is its own.
+        // SAFETY: the child has not been waited for, so its process ID cannot belong to another
+        // process.
         unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGTERM) };
         let began = Instant::now();
         while self.child.try_wait()?.is_none() {
@@ -271,7 +274,7 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The server may have ended by itself, in which case this fails.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Both protocols from the client's side: requests that set and get one key, and their replies.
+//! The client side of both protocols: requests that set or get one key, and their replies.
 
 use anyhow::{Result, bail};
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::ops::Range;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerProtocol {
-    /// The Redis protocol, version 2.
+    /// The Redis protocol in version 2 (RESP2).
     Redis,
     /// The text protocol of memcached.
     Memcached,
@@ -15,17 +15,17 @@ pub enum ServerProtocol {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerReply {
     Stored,
-    /// The value, as a range of the received bytes.
+    /// The value, given as a range of the received bytes.
     Value(Range<usize>),
     /// The key does not exist.
     Missing,
 }
 
-/// Maximum length of a line.
+/// Maximum length of a line in bytes.
 const LONGEST_LINE: usize = 4096;
 
 impl ServerProtocol {
-    /// Appends a request to set a key.
+    /// Appends a request that sets a key to `request`.
     pub fn set(self, request: &mut Vec<u8>, key: &[u8], value: &[u8]) {
         let head = match self {
             ServerProtocol::Redis => write!(request, "*3\r\n$3\r\nSET\r\n${}\r\n", key.len()),
@@ -42,7 +42,7 @@ impl ServerProtocol {
         request.extend_from_slice(b"\r\n");
     }
 
-    /// Appends a request to get a key.
+    /// Appends a request that gets a key to `request`.
     pub fn get(self, request: &mut Vec<u8>, key: &[u8]) {
         let head = match self {
             ServerProtocol::Redis => write!(request, "*2\r\n$3\r\nGET\r\n${}\r\n", key.len()),
@@ -53,11 +53,12 @@ impl ServerProtocol {
         request.extend_from_slice(b"\r\n");
     }
 
-    /// Parses the reply at the beginning of the received bytes and returns its length; `None` while
-    /// it is incomplete.
+    /// Parses the reply at the beginning of the received bytes. Returns its length and its content,
+    /// or `None` if it is incomplete.
     ///
     /// # Errors
-    /// If it is an error, or not a reply to such a request.
+    /// Returns an error if the server has replied with an error, or with something that is no reply
+    /// to such a request.
     pub fn reply(self, received: &[u8]) -> Result<Option<(usize, ServerReply)>> {
         let Some(line) = line(received)? else {
             return Ok(None);
@@ -80,7 +81,7 @@ impl ServerProtocol {
     }
 }
 
-/// Returns the first line without its terminator.
+/// Returns the first line without the characters that end it, or `None` if it is incomplete.
 fn line(received: &[u8]) -> Result<Option<&[u8]>> {
     let within = &received[..received.len().min(LONGEST_LINE)];
     match within.iter().position(|&byte| byte == b'\r') {
@@ -90,8 +91,8 @@ fn line(received: &[u8]) -> Result<Option<&[u8]>> {
     }
 }
 
-/// Parses a value that begins at `start`, whose length is given by `digits` and which is followed
-/// by `behind`.
+/// Parses a value that begins at `start`. Its length is given by `digits`, and `behind` must follow
+/// it.
 fn value(
     received: &[u8],
     start: usize,

@@ -1,5 +1,5 @@
-//! Tests an adapter's transactions: own writes, rollbacks, lost updates, and the data after
-//! reopening the engine. Used by adapters of all crates.
+//! A test of the transactions of an engine's adapter. It checks reads of own writes, rollbacks,
+//! lost updates, and the data after reopening the engine. The adapters in all crates use it.
 
 use super::engine::{
     AckDurability, AttemptError, AttemptResult, EngineTransaction, IsolationMechanism, KEYSPACES,
@@ -9,17 +9,17 @@ use crate::engine::{CapEnforcement, EngineSetup, WriteLogging};
 use anyhow::{Result, anyhow, bail, ensure};
 use std::path::Path;
 
-/// Number of threads that increment one counter, and of increments by each.
+/// Number of threads that increment the same counter, and number of increments by each thread.
 const THREADS: u64 = 4;
 const ROUNDS: u64 = 50;
 
-/// Maximum number of attempts of one transaction.
+/// Maximum number of attempts to commit one transaction.
 const MOST_TRIES: usize = 100_000;
 
-/// Tests an engine in a directory.
+/// Tests an engine whose files are in `directory`.
 ///
 /// # Errors
-/// The first violated expectation; errors of the engine.
+/// Returns the first expectation that is violated, and errors of the engine.
 pub fn prove(entry: &TransactionalEntry, directory: &Path) -> Result<()> {
     let setup = EngineSetup {
         directory: directory.to_owned(),
@@ -58,7 +58,7 @@ pub fn prove(entry: &TransactionalEntry, directory: &Path) -> Result<()> {
     engine.close()
 }
 
-/// Returns the number stored under a key within a transaction.
+/// Returns the number that is stored under a key, as read in a transaction.
 fn number(
     transaction: &mut dyn EngineTransaction,
     keyspace: usize,
@@ -126,7 +126,8 @@ fn rolls_back(engine: &dyn TransactionalEngine) -> Result<()> {
     Ok(())
 }
 
-/// Two transactions read a value and write another: the second commit must be refused.
+/// Two transactions read the same value and write another one. The engine must reject the second
+/// commit.
 fn refuses_the_second(engine: &dyn TransactionalEngine) -> Result<()> {
     let (mut one, mut other) = (
         engine.client(AckDurability::Later)?,

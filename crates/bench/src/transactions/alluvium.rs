@@ -1,5 +1,5 @@
-//! Alluvium's transactions through its public library: three of the four combinations of isolation
-//! and concurrency control.
+//! The adapter for Alluvium's transactions. It uses the public library, and covers three of the
+//! four combinations of isolation and concurrency control.
 
 use super::engine::{
     AckDurability, AttemptError, AttemptResult, EngineTransaction, IsolationMechanism, KEYSPACES,
@@ -9,11 +9,12 @@ use crate::engine::{CapEnforcement, EngineSetup};
 use alluvium::{Concurrency, Db, ErrorKind, Isolation, Keyspace, Options, TransactionOptions};
 use anyhow::Result;
 
-/// Lower bound of the memory configured for Alluvium, in bytes.
+/// Minimum memory that Alluvium is configured to use, in bytes.
 const LEAST: u64 = 16 << 20;
 
-/// Alluvium with serializable isolation, optimistic (the default) or locking; and with optimistic
-/// snapshot isolation.
+/// Alluvium in three variants: serializable isolation with optimistic concurrency control (the
+/// default), serializable isolation with locking, and snapshot isolation with optimistic
+/// concurrency control.
 pub const OWN: [TransactionalEntry; 3] = [
     TransactionalEntry {
         name: "alluvium",
@@ -111,7 +112,7 @@ impl TransactionClient for AlluviumClient<'_> {
             engine: self.engine,
             transaction: self.engine.db.begin_with(&self.engine.options),
         };
-        // If `body` fails, dropping the transaction rolls it back.
+        // If `body` fails, the transaction is dropped and thereby rolled back.
         body(&mut open)?;
         open.transaction.commit_with(self.durability).map_err(stop)
     }

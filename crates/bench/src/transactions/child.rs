@@ -1,5 +1,5 @@
-//! The process of one engine with transactions: it is opened, driven through its phases, verified,
-//! and closed.
+//! The child process in which an engine with transactions is measured. It opens the engine,
+//! executes the phases, verifies the results, and closes the engine.
 
 use super::engine::{AckDurability, AttemptError, TransactionalEngine, TransactionalEntry, find};
 use super::job::TransactionJob;
@@ -18,10 +18,11 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Number of counters written or read by one transaction.
+/// Number of counters that one transaction writes or reads during setup and verification.
 const BATCH: u64 = 500;
 
-/// Reads a job from standard input, executes it, and writes events to standard output.
+/// The main function of a child process. It reads a job from standard input, executes it, and
+/// writes events to standard output.
 #[must_use]
 pub fn child(entries: &[TransactionalEntry]) -> ExitCode {
     answer(|line, say| {
@@ -32,10 +33,10 @@ pub fn child(entries: &[TransactionalEntry]) -> ExitCode {
     })
 }
 
-/// Executes a job in this process.
+/// Executes a job in the current process, and passes each event to the caller.
 ///
 /// # Errors
-/// If the engine does not exist; errors of the engine; if an update was lost.
+/// Returns an error if the engine does not exist or an update was lost, and errors of the engine.
 pub fn run_job(
     job: &TransactionJob,
     entries: &[TransactionalEntry],
@@ -91,7 +92,7 @@ struct TransactionRun<'a> {
     job: &'a TransactionJob,
     engine: &'a dyn TransactionalEngine,
     zipf: ZipfGenerator,
-    /// Number of increments committed so far; `None` before the counters exist.
+    /// Number of increments committed so far, or `None` if the counters have not been created.
     increments: Option<u64>,
     say: &'a mut dyn FnMut(ChildEvent),
 }
@@ -217,7 +218,7 @@ impl TransactionRun<'_> {
         }
     }
 
-    /// Writes all counters with the value zero.
+    /// Creates all counters with the value zero.
     fn put_counters(&self) -> Result<()> {
         let mut client = self.engine.client(AckDurability::Disk)?;
         for (from, until) in batches(self.job.counters) {
@@ -232,7 +233,7 @@ impl TransactionRun<'_> {
         Ok(())
     }
 
-    /// Reads all counters and checks that their sum is the number of committed increments.
+    /// Reads all counters and checks that their sum equals the number of committed increments.
     fn prove_counters(&self) -> Result<()> {
         let Some(increments) = self.increments else {
             return Ok(());
@@ -267,7 +268,8 @@ impl TransactionRun<'_> {
     }
 }
 
-/// Returns the error of a transaction that cannot have conflicted with any other.
+/// Converts the error of a transaction that cannot have had a conflict, because no other
+/// transaction was active.
 fn alone(stop: AttemptError) -> anyhow::Error {
     match stop {
         AttemptError::Failed(error) => error,

@@ -1,80 +1,84 @@
-//! The interface of a measured engine with transactions, implemented by every adapter.
+//! The interface through which engines with transactions are measured. Each engine has an adapter
+//! that implements it.
 
 use crate::engine::EngineSetup;
 use anyhow::Result;
 
-/// Number of keyspaces per engine: the trees of the thesis's tests.
+/// Number of keyspaces of each engine. They correspond to the trees in the tests of the thesis.
 pub const KEYSPACES: usize = 4;
 
-/// When a commit is acknowledged.
+/// The guarantee that a commit must have reached before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AckDurability {
-    /// When it survives a power loss.
+    /// The commit survives a power failure.
     Disk,
-    /// Earlier: when it survives a crash of the process, if the engine supports that.
+    /// The commit survives a crash of the process, if the engine supports this. It is acknowledged
+    /// earlier than with `Disk`.
     Later,
 }
 
-/// Why an attempt of a transaction ended without a commit.
+/// The reason why an attempt of a transaction ended without a commit.
 #[derive(Debug)]
 pub enum AttemptError {
-    /// It conflicted with other transactions: another attempt may succeed.
+    /// The transaction had a conflict with other transactions. Another attempt may succeed.
     Conflict,
     Failed(anyhow::Error),
 }
 
 impl AttemptError {
-    /// Wraps an error that is not a conflict.
+    /// Converts an error that is not a conflict.
     pub fn failed(error: impl Into<anyhow::Error>) -> AttemptError {
         AttemptError::Failed(error.into())
     }
 }
 
-/// The result of a part of a transaction, or of all of it.
+/// The result of a transaction, or of a part of it.
 pub type AttemptResult<T> = Result<T, AttemptError>;
 
-/// An open engine. All threads share it; each has a [`TransactionClient`].
+/// An open engine, which all threads share. Each thread accesses it through its own
+/// [`TransactionClient`].
 pub trait TransactionalEngine: Send + Sync {
-    /// Creates a client for one thread.
+    /// Creates a client for a single thread.
     ///
     /// # Errors
     /// Errors of the engine.
     fn client(&self, durability: AckDurability) -> Result<Box<dyn TransactionClient + '_>>;
 
-    /// Returns the engine's settings with their values.
+    /// Returns the names and values of the engine's settings.
     fn settings(&self) -> Vec<(String, String)>;
 
-    /// Returns a human-readable report at the end of a phase; may be empty.
+    /// Returns a report of the engine for people at the end of a phase. It can be empty.
     fn remarks(&self) -> String {
         String::new()
     }
 
-    /// Closes the engine in an orderly way.
+    /// Closes the engine properly, so that it can be reopened.
     ///
     /// # Errors
     /// Errors of the engine.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// The operations of a transaction; they may be executed more than once.
+/// A function that executes the operations of a transaction. It may be called more than once.
 pub type TransactionBody<'a> = &'a mut dyn FnMut(&mut dyn EngineTransaction) -> AttemptResult<()>;
 
-/// A thread's access to an engine's transactions.
+/// The access of one thread to the transactions of an engine.
 pub trait TransactionClient: Send {
-    /// Attempts a transaction once: begins it, calls `body` to read and write, and commits it. If
-    /// `body` returns a stop, the transaction is rolled back and the stop is returned.
+    /// Attempts a transaction once. Begins it, calls `body`, which reads and writes, and commits
+    /// it. If `body` returns an error, the transaction is rolled back and that error is returned.
     ///
     /// # Errors
-    /// [`AttemptError::Conflict`] if another attempt may succeed; the transaction then had no
-    /// effect.
+    /// Returns [`AttemptError::Conflict`] if another attempt may succeed. In this case the
+    /// transaction has had no effect.
     fn attempt(&mut self, body: TransactionBody<'_>) -> AttemptResult<()>;
 }
 
-/// A transaction in progress. Keyspaces are numbers below [`KEYSPACES`].
+/// A transaction in progress. A keyspace is denoted by a number less than [`KEYSPACES`].
 pub trait EngineTransaction {
-    /// Passes the key's value to `found`, if there is one, and makes the transaction depend on it:
-    /// no other transaction may change it before the commit. Returns whether there is a value.
+    /// Looks up a key, and passes its value to `found` if the key exists. The transaction then
+    /// depends on the key: no other transaction may change it before this one commits. Returns
+    /// whether the key exists.
     ///
     /// # Errors
     /// As [`TransactionClient::attempt`].
@@ -85,30 +89,30 @@ pub trait EngineTransaction {
         found: &mut dyn FnMut(&[u8]),
     ) -> AttemptResult<bool>;
 
-    /// Sets the value of a key, effective when the transaction commits.
+    /// Sets the value of a key. The write takes effect when the transaction commits.
     ///
     /// # Errors
     /// As [`TransactionClient::attempt`].
     fn put(&mut self, keyspace: usize, key: &[u8], value: &[u8]) -> AttemptResult<()>;
 }
 
-/// How an engine isolates transactions.
+/// The mechanism by which an engine isolates transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IsolationMechanism {
-    /// A commit checks for conflicts.
+    /// Conflicts are detected when a transaction commits.
     Optimistic,
-    /// Operations lock keys until the transaction ends.
+    /// Operations lock the keys that they access. The locks are kept until the transaction ends.
     Locking,
-    /// Only one writing transaction at a time.
+    /// At most one writing transaction is active at any time.
     OneWriter,
 }
 
-/// An engine that can be opened by name.
+/// An engine with transactions that can be opened by its name.
 #[derive(Clone, Copy)]
 pub struct TransactionalEntry {
     pub name: &'static str,
     pub mechanism: IsolationMechanism,
-    /// Opens or creates the engine.
+    /// A function that opens the engine, or creates it if there are no files.
     pub open: fn(&EngineSetup) -> Result<Box<dyn TransactionalEngine>>,
 }
 
@@ -121,7 +125,7 @@ impl std::fmt::Debug for TransactionalEntry {
     }
 }
 
-/// Returns the engine with this name.
+/// Returns the engine with the given name, or `None` if there is none.
 #[must_use]
 pub fn find(entries: &[TransactionalEntry], name: &str) -> Option<TransactionalEntry> {
     entries.iter().find(|entry| entry.name == name).copied()

@@ -1,5 +1,5 @@
-//! The job that the runner sends to the child of an engine with transactions. The child's events
-//! are the same as in other runs.
+//! The job that the runner sends to the child process of an engine with transactions. The child
+//! reports the same events as in other benchmarks.
 
 use super::phase::TransactionPhase;
 use crate::run::GroupPaths;
@@ -7,28 +7,28 @@ use crate::workload::phase::WindowLength;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// All work of an engine in one process.
+/// The complete work of one process with one engine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TransactionJob {
     pub engine: String,
-    /// Number of the repetition, from 1.
+    /// Number of the repetition, counted from 1.
     pub repetition: usize,
-    /// Directory for the engine's files.
+    /// The directory for the files of the engine.
     pub directory: PathBuf,
     pub counters: u64,
     pub phases: Vec<TransactionPhase>,
-    /// Amount of unmeasured warm-up per phase.
+    /// Length of the warm-up before each phase, which is not measured.
     pub warm: WindowLength,
-    /// Amount measured per phase, after the warm-up.
+    /// Length of the measured part of each phase, which follows the warm-up.
     pub run: WindowLength,
-    /// Seed of all random choices.
+    /// Seed from which all random choices are derived.
     pub seed: u64,
-    /// Memory limit of the process, in bytes.
+    /// Memory limit of the process in bytes.
     pub cap: u64,
-    /// Memory size configured for the engine, if one was chosen.
+    /// Memory size in bytes that the engine is configured to use, if the user has specified one.
     pub memory: Option<u64>,
-    /// Interval of the throughput series, in milliseconds.
+    /// Length in milliseconds of the intervals for which throughput is recorded.
     pub interval_ms: u64,
-    /// Control groups of the process.
+    /// The control groups to which the process belongs.
     pub groups: GroupPaths,
 }

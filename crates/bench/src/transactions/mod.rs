@@ -1,4 +1,4 @@
-//! Transactions: commits per second, latency, and number of retries.
+//! Transaction benchmarks, which measure commits per second, latencies and the numbers of retries.
 //!
 //! *Scope*: the contract of an engine with transactions, single commits, the two tests of the GTSSL
 //! thesis (Spillane 2012, section 5.4.4), counters incremented by many clients.
@@ -7,13 +7,14 @@
 //!
 //! Invariants:
 //!
-//! - **T1** Every client of every engine draws the same transactions: they are derived from the
-//!   seed, the phase and the client number.
+//! - **T1** Corresponding clients execute the same transactions with every engine. The transactions
+//!   are derived from the seed, the phase and the number of the client.
 //! - **T2** A phase that increments counters fails unless the sum of all counters equals the number
-//!   of committed increments: no update is lost, and none is counted twice.
-//! - **T3** The last writes of each client are read back and compared at the end of a phase.
-//! - **T4** A transaction with a conflict is retried with the same keys until it commits. Its
-//!   latency is measured from the first attempt; the pauses between attempts are the same for all
+//!   of committed increments. Thus no update is lost, and none is applied twice.
+//! - **T3** At the end of a phase, the last writes of each client are read and compared with the
+//!   expected values.
+//! - **T4** If a transaction has a conflict, it is retried with the same keys until it commits. Its
+//!   latency is measured from the first attempt. The pauses between attempts are the same for all
 //!   engines.
 
 pub mod adapter_test;

@@ -1,4 +1,5 @@
-//! Textual phases: `commit:64`, `group-commit:512`, `txn-size:1+pair=256`, `rmw:16+sorted+later`.
+//! The textual form of phases, for example `commit:64`, `group-commit:512`, `txn-size:1+pair=256`
+//! or `rmw:16+sorted+later`.
 
 use super::engine::{AckDurability, KEYSPACES};
 use crate::workload::keys::KEY_BYTES;
@@ -8,50 +9,50 @@ use serde::{Deserialize, Serialize};
 
 const MOST_CLIENTS: usize = 4096;
 
-/// Maximum size of a pair in bytes.
+/// Maximum size of a key and its value together, in bytes.
 const MOST_PAIR_BYTES: usize = 1 << 20;
 
-/// Maximum number of counters per transaction.
+/// Maximum number of counters that a transaction increments.
 const MOST_KEYS: usize = 100;
 
 /// The order in which a transaction accesses its counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CounterOrder {
-    /// As drawn: two locking transactions may deadlock.
+    /// The counters are accessed in random order, so two locking transactions may deadlock.
     Drawn,
-    /// Sorted by key: no deadlock can occur.
+    /// The counters are accessed in the order of their keys, so no deadlock can occur.
     Sorted,
 }
 
-/// The work of a transaction.
+/// The operations that each transaction of a phase executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TransactionTask {
-    /// Writes new keys, one to each of the first keyspaces.
+    /// Writes new keys, one to each of the first `pairs` keyspaces.
     Put {
-        /// Number of pairs; at most the number of keyspaces.
+        /// Number of key-value pairs. It cannot exceed the number of keyspaces.
         pairs: usize,
-        /// Size of a key and its value in bytes.
+        /// Size of a key and its value together, in bytes.
         pair_bytes: usize,
     },
-    /// Increments several counters, drawn from a Zipf distribution.
+    /// Increments several counters, which are chosen by a Zipf distribution.
     Add {
-        /// Number of distinct counters per transaction.
+        /// Number of different counters that each transaction increments.
         keys: usize,
         order: CounterOrder,
     },
 }
 
-/// The work of a phase, and its number of clients.
+/// A phase: the operations of its transactions, and the number of its clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransactionPhase {
-    /// The phase as text, which identifies it in reports.
+    /// The textual form of the phase. It identifies the phase in reports.
     pub name: String,
     pub task: TransactionTask,
-    /// Number of clients; each is a thread that runs one transaction at a time.
+    /// Number of clients. Each client is a thread that executes one transaction at a time.
     pub clients: usize,
-    /// When a commit is acknowledged.
+    /// The guarantee that a commit must have reached before it is acknowledged.
     pub durability: AckDurability,
 }
 
@@ -63,7 +64,7 @@ impl TransactionPhase {
     /// Parses a phase.
     ///
     /// # Errors
-    /// A message with the mistake and the allowed syntax.
+    /// A message that describes the mistake and the allowed syntax.
     pub fn parse(text: &str) -> Result<TransactionPhase, String> {
         let (kind, words) = words_of(text, |word| match is_number(word) {
             true => "clients",
@@ -98,8 +99,8 @@ impl TransactionPhase {
         Ok(phase)
     }
 
-    /// Returns the name of a phase without its number of clients. The phases of one series differ
-    /// only in that.
+    /// Returns the name of a phase without its number of clients. Phases that differ only in the
+    /// number of clients form a series.
     #[must_use]
     pub fn series(name: &str) -> String {
         let (kind, rest) = name.split_once(':').unwrap_or((name, ""));
@@ -119,8 +120,8 @@ impl TransactionPhase {
                 *keys = number(text, 1, MOST_KEYS)?;
             }
             (_, Some(("pair", text)), TransactionTask::Put { pair_bytes, .. }) => {
-                // A key, and the part that verifies a value. The thesis's smallest pair has 32
-                // bytes.
+                // The size must be sufficient for a key and for the part of the value by which it
+                // is verified. The smallest pair in the thesis has 32 bytes.
                 *pair_bytes = number(text, KEY_BYTES + SMALLEST_VALUE, MOST_PAIR_BYTES)?;
             }
             _ if word.starts_with(|first: char| first.is_ascii_digit()) => {
@@ -145,7 +146,7 @@ fn is_number(word: &str) -> bool {
     word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Size of the smallest value: only a checksum of its key.
+/// Minimum size of a value in bytes. Such a value consists only of a checksum of its key.
 const SMALLEST_VALUE: usize = values::LEAST / 2;
 
 fn put(pairs: usize, pair_bytes: usize) -> TransactionTask {

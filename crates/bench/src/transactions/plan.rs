@@ -1,5 +1,5 @@
-//! Runs all engines, repetition by repetition, each in its own process. Every second repetition
-//! runs them in reverse order.
+//! Execution of transaction benchmarks. Each repetition measures every engine in a process of its
+//! own. Every second repetition measures the engines in reverse order.
 
 use super::job::TransactionJob;
 use crate::run::{
@@ -11,17 +11,18 @@ use std::path::Path;
 #[derive(Clone, Debug)]
 pub struct TransactionPlan {
     pub engines: Vec<String>,
-    /// Number of repetitions per engine.
+    /// Number of repetitions for each engine.
     pub repetitions: usize,
-    /// The work of each engine; engine, repetition, directory and groups are filled in.
+    /// The work of each engine. The runner replaces the engine, the repetition, the directory and
+    /// the groups.
     pub job: TransactionJob,
     pub cap: CapMethod,
 }
 
-/// Runs every engine, repetition by repetition.
+/// Measures all engines. Each repetition measures every engine once.
 ///
 /// # Errors
-/// The first failure, if no measurement succeeded.
+/// Returns the first failure if no measurement has succeeded.
 pub fn run(orders: &TransactionPlan, runner: &dyn BenchRunner) -> Result<BenchOutcome> {
     each(
         &orders.engines,

@@ -1,4 +1,5 @@
-//! A client thread, which draws transactions, retries each until it commits, and counts.
+//! A client thread. It generates transactions, retries each of them until it commits, and counts
+//! them.
 
 use super::engine::{AttemptError, AttemptResult, EngineTransaction, TransactionClient};
 use super::phase::{CounterOrder, TransactionPhase, TransactionTask};
@@ -9,15 +10,15 @@ use crate::workload::zipf::ZipfGenerator;
 use anyhow::{Result, anyhow, bail, ensure};
 use std::time::Duration;
 
-/// Maximum length of the first pause; each later pause is up to twice as long as the previous one,
-/// as in Alluvium's own retry loop.
+/// Maximum length of the pause after the first conflict. The maximum doubles with each further
+/// conflict, as in Alluvium's own retry loop.
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Number of attempts after which a transaction is considered to never succeed.
+/// Number of attempts after which a transaction is assumed to never succeed.
 const MOST_TRIES: u32 = 100_000;
 
-/// First number of the counters; numbers of other keys are below.
+/// Smallest number that denotes a counter. The numbers of other keys are smaller.
 const COUNTERS: u64 = 1 << 63;
 
 /// Size of a counter in bytes.
@@ -25,19 +26,20 @@ pub(super) const COUNTER_BYTES: usize = 8;
 
 pub(super) const COUNTER_KEYSPACE: usize = 0;
 
-/// Number of bits for a client's number, and for the number of a client's transaction.
+/// Number of bits in a key's number that denote the client, and number of bits that denote the
+/// transaction of the client.
 const CLIENT_BITS: u32 = 12;
 const TRANSACTION_BITS: u32 = 40;
 
-/// Returns the key of a counter.
+/// Returns the key of the counter with this number.
 pub(super) fn counter(number: u64) -> RecordKey {
     KeyOrdering::default().of(COUNTERS + number)
 }
 
-/// Decodes the value of a counter.
+/// Decodes the number that a counter's value contains.
 ///
 /// # Errors
-/// If the value has the wrong length.
+/// Returns an error if the value does not have the length of a counter.
 pub(super) fn count(value: &[u8]) -> Result<u64> {
     let bytes = value.try_into();
     bytes
@@ -45,18 +47,18 @@ pub(super) fn count(value: &[u8]) -> Result<u64> {
         .map_err(|_| anyhow!("a counter has {} bytes, not {COUNTER_BYTES}", value.len()))
 }
 
-/// The counts of a client.
+/// What one client has counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ClientCounts {
-    /// Attempts that met a conflict.
+    /// Number of attempts that ended with a conflict.
     pub(super) aborts: u64,
-    /// Increments of counters in committed transactions.
+    /// Number of counter increments in committed transactions.
     pub(super) increments: u64,
-    /// Committed bytes of keys and values.
+    /// Total size in bytes of the keys and values that were committed.
     pub(super) written: u64,
 }
 
-/// One client of a phase.
+/// The state of one client during a phase.
 pub(super) struct TransactionWorker<'a> {
     phase: &'a TransactionPhase,
     client: Box<dyn TransactionClient + 'a>,
@@ -64,7 +66,7 @@ pub(super) struct TransactionWorker<'a> {
     random: fastrand::Rng,
     zipf: &'a ZipfGenerator,
     counters: u64,
-    /// Number of the next transaction, from which its new keys are derived.
+    /// Number of the next transaction. Its new keys are derived from this number.
     next: u64,
     keys: Vec<RecordKey>,
     value: Vec<u8>,
@@ -74,7 +76,7 @@ pub(super) struct TransactionWorker<'a> {
 /// State shared by all clients of a phase.
 pub(super) struct PhaseContext<'a> {
     pub(super) phase: &'a TransactionPhase,
-    /// Index of the phase, from which its random choices derive.
+    /// Index of the phase. Its random choices are derived from this index.
     pub(super) place: usize,
     pub(super) seed: u64,
     pub(super) counters: u64,
@@ -107,7 +109,7 @@ impl<'a> TransactionWorker<'a> {
         }
     }
 
-    /// Draws the keys of the next transaction, and the value of a put.
+    /// Chooses the keys of the next transaction and, for a put, generates the value.
     fn draw(&mut self) {
         self.keys.clear();
         match self.phase.task {
@@ -155,10 +157,11 @@ impl<'a> TransactionWorker<'a> {
         }
     }
 
-    /// Reads back the writes of the last transaction.
+    /// Reads the keys that the last transaction wrote and compares their values with the expected
+    /// ones.
     ///
     /// # Errors
-    /// If a value is missing or differs.
+    /// Returns an error if a value is missing or differs.
     pub(super) fn prove(&mut self) -> Result<()> {
         if matches!(self.phase.task, TransactionTask::Add { .. }) || self.tally.written == 0 {
             return Ok(());

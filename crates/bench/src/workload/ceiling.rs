@@ -1,8 +1,9 @@
-//! Upper bounds for record caches with any policy, for skewed workloads.
+//! Computes the best hit rates that a cache of records can have under any policy, for skewed
+//! workloads.
 //!
-//! Records are drawn as in a phase. After the warm-up operations a cache knows at most how often
-//! and when each record was requested. The best use of the counts is to keep the records with the
-//! highest ones. No cache can answer the first request for a record.
+//! Records are chosen in the same way as in a phase. After the warm-up, a cache can know at most
+//! how often and when each record was requested. The best use of the frequencies is to keep the
+//! records with the highest ones. No cache can answer the first request for a record.
 
 use super::choose::RecordChooser;
 use super::mix::{OperationKind, YcsbMix};
@@ -11,39 +12,39 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-/// Numbers of operations and records.
+/// The numbers of records and operations for which bounds are computed.
 #[derive(Clone, Copy, Debug)]
 pub struct CeilingDraws {
-    /// Number of records at the start.
+    /// Number of records before the first operation.
     pub records: u64,
-    /// Number of operations from which the cache learns.
+    /// Number of operations in the warm-up, from which the cache learns.
     pub warm: u64,
-    /// Number of operations that are counted.
+    /// Number of operations after the warm-up, whose misses are counted.
     pub run: u64,
     pub seed: u64,
 }
 
-/// Shares (0 to 1) of the counted operations that read a record not in the cache.
+/// Miss rates of several caches, as fractions (0 to 1) of the counted operations.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CacheCeiling {
-    /// Number of records in the cache.
+    /// Maximum number of records in the cache.
     pub kept: u64,
-    /// An unbounded cache, which misses only first requests of records.
+    /// Miss rate of an unlimited cache, which misses only the first request for each record.
     pub endless: f64,
-    /// A cache of the records that were most often requested or written during the warm-up; among
-    /// equals, the most recent.
+    /// Miss rate of a cache that contains the records which were most often read or written during
+    /// the warm-up. Among records with equal frequencies, it contains the most recent ones.
     pub counted: f64,
-    /// A cache of the records most recently requested or written.
+    /// Miss rate of a cache that contains the records which were most recently read or written.
     pub recent: f64,
 }
 
-/// An operation on one record.
+/// An operation that accesses one record.
 struct RecordAccess {
     record: usize,
     reads: bool,
 }
 
-/// The operations of a mix, reproducible from the seed.
+/// The sequence of operations of a mix. It is determined by the seed.
 struct MixOperations {
     mix: YcsbMix,
     chooser: RecordChooser,
@@ -69,12 +70,13 @@ impl MixOperations {
     }
 }
 
-/// Returns the bounds for a phase and caches of these sizes in records. Needs twelve bytes of
-/// memory per record, plus one per record and size.
+/// Returns the bounds for a phase and for each cache size, which is given in records. The
+/// computation needs twelve bytes of memory per record, and one more byte per record for each cache
+/// size.
 ///
 /// # Errors
-/// A message if the phase or the numbers are invalid: the phase has scans or batches, there is
-/// nothing to count, or a number exceeds four thousand million.
+/// A message if the phase or the numbers are invalid. This is the case if the phase contains scans
+/// or batches, if there are no operations to count, or if a number exceeds four thousand million.
 pub fn ceilings(
     phase: &WorkloadPhase,
     draws: CeilingDraws,
@@ -117,7 +119,7 @@ pub fn ceilings(
     Ok(sizes.iter().zip(&counted).map(ceiling).collect())
 }
 
-/// Counts the misses of an unbounded cache, and of caches of these sizes that keep the most
+/// Counts the misses of an unlimited cache, and of caches with the given sizes that keep the most
 /// frequently used records.
 fn by_history(
     mut operations: MixOperations,
@@ -157,10 +159,10 @@ fn by_history(
     (endless, counted)
 }
 
-/// Counts the misses of a cache that keeps the most recently used records.
+/// Counts the misses of a cache with `size` records that keeps the most recently used ones.
 fn by_age(mut operations: MixOperations, draws: CeilingDraws, numbers: usize, size: u64) -> u64 {
     let mut last = vec![0u32; numbers];
-    // Every use in order; only the last one of each record counts.
+    // All accesses in order. If a record occurs repeatedly, only its last access is significant.
     let mut touches: VecDeque<(u32, u32)> = VecDeque::new();
     let (mut kept, mut lacks) = (0, 0);
     for now in 1..=draws.warm + draws.run {
@@ -213,7 +215,8 @@ mod tests {
         assert!((some.counted - 0.75).abs() < 0.01, "{some:?}");
         assert_eq!(all.counted, 0.0);
         assert_eq!(all.recent, all.endless);
-        // Six uses each: e^-6 of the records are unused, and their share shrinks.
+        // Each record is accessed six times on average. A fraction of about e^-6 of the records has
+        // not been accessed, and this fraction decreases.
         assert!(some.endless > 0.0 && some.endless < 0.0025, "{some:?}");
     }
 

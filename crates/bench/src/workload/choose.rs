@@ -1,27 +1,30 @@
-//! Choosing the next record: uniform, scrambled Zipf, latest.
+//! Random choice of the record that the next operation accesses. The distributions are uniform,
+//! scrambled Zipf and latest.
 
 use super::zipf::ZipfGenerator;
 use serde::{Deserialize, Serialize};
 
-/// The distribution of chosen records.
+/// The distribution by which records are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordDistribution {
-    /// All records are equally likely.
+    /// All records are chosen with equal probability.
     Uniform,
-    /// Zipf with exponent 0.99 over the number of records; ranks are mapped to records by a hash.
+    /// A Zipf distribution with exponent 0.99 over the existing records. A hash function maps ranks
+    /// to records.
     Zipf,
-    /// Like the published YCSB client: Zipf with exponent 0.99 over ten thousand million ranks,
-    /// mapped to records by a hash. Less skewed.
+    /// The distribution of the published YCSB client: a Zipf distribution with exponent 0.99 over
+    /// ten thousand million ranks, which a hash function maps to records. It is less skewed.
     Ycsb,
-    /// Zipf with exponent 0.99 by age, newest record first.
+    /// A Zipf distribution with exponent 0.99 over the ages of records. The newest record is the
+    /// most likely one.
     Latest,
 }
 
-/// Number of ranks from which the published client draws.
+/// Number of ranks over which the published YCSB client has its Zipf distribution.
 const YCSB_RANKS: u64 = 10_000_000_000;
 
-/// Hashes the eight bytes of a number with FNV-1a, as YCSB does with ranks.
+/// Hashes the eight bytes of a number with FNV-1a. YCSB hashes ranks in the same way.
 #[must_use]
 pub fn fnv(number: u64) -> u64 {
     number
@@ -32,11 +35,11 @@ pub fn fnv(number: u64) -> u64 {
         })
 }
 
-/// Chooses records for one thread.
+/// Chooses records at random for one thread.
 #[derive(Clone, Debug)]
 pub struct RecordChooser {
     draw: ChoiceMethod,
-    /// Number of records at the start.
+    /// Number of records before the first operation.
     records: u64,
 }
 
@@ -48,7 +51,7 @@ enum ChoiceMethod {
 }
 
 impl RecordChooser {
-    /// Creates a chooser for `records` records, at least one.
+    /// Creates a chooser for `records` initial records, of which there must be at least one.
     #[must_use]
     pub fn new(distribution: RecordDistribution, records: u64) -> RecordChooser {
         let records = records.max(1);
@@ -61,8 +64,8 @@ impl RecordChooser {
         RecordChooser { draw, records }
     }
 
-    /// Draws the number of the next record below `limit`, which covers the initial records and
-    /// those added since.
+    /// Chooses a record and returns its number, which is less than `limit`. The limit includes the
+    /// initial records and those added since.
     pub fn draw(&mut self, random: &mut fastrand::Rng, limit: u64) -> u64 {
         match &mut self.draw {
             ChoiceMethod::Uniform => random.u64(..limit),
@@ -95,7 +98,7 @@ mod tests {
     #[test]
     fn uniform_is_even() {
         let counts = counts(RecordDistribution::Uniform);
-        // The mean is two hundred; six standard deviations are 85.
+        // The expected count is two hundred, and six standard deviations are 85.
         assert!(counts.iter().all(|count| count.abs_diff(200) < 85), "{counts:?}");
     }
 
@@ -115,14 +118,15 @@ mod tests {
             } else {
                 26.469
             };
-            // Ranks that hash to the same record add to its count.
+            // If several ranks hash to the same record, their counts are added.
             let expected = DRAWS as f64 / zeta;
             let found = counts[hottest] as f64;
             assert!(
                 found > 0.95 * expected && found < 1.25 * expected,
                 "{found} of {expected}"
             );
-            // Hot records are scattered: each half of the records has its share.
+            // Frequent records must be scattered, so each half of the records must contain its
+            // share of them.
             let mut order: Vec<usize> = (0..RECORDS as usize).collect();
             order.sort_by_key(|&record| std::cmp::Reverse(counts[record]));
             let low = order[..100].iter().filter(|&&record| record < 500).count();

@@ -1,13 +1,14 @@
-//! Keys of records: `user` and twenty digits, 24 bytes. Record numbers are scattered over the key
-//! space, so that consecutive records have hashed order.
+//! The keys of records. A key has 24 bytes: the text `user` and twenty digits. The numbers of
+//! records are scattered over the key space, so consecutive records are not consecutive in key
+//! order.
 
 /// Length of a key in bytes.
 pub const KEY_BYTES: usize = 24;
 
 pub type RecordKey = [u8; KEY_BYTES];
 
-/// Scatters numbers by a bijection (the finaliser of SplitMix64), so distinct records have distinct
-/// keys.
+/// Scatters numbers. The function is a bijection (the finaliser of SplitMix64), so different
+/// records have different keys.
 #[must_use]
 pub fn scatter(number: u64) -> u64 {
     let z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -16,16 +17,17 @@ pub fn scatter(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// How keys are assigned to records: a share in the order of their numbers, the others scattered.
+/// How the keys of records are determined. A share of the records has keys in the order of the
+/// record numbers, and the keys of all others are scattered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct KeyOrdering {
-    /// Percentage of records with sequential keys. A record's number alone determines whether it is
-    /// one.
+    /// Percentage of records with sequential keys. Whether a record has one is determined by its
+    /// number alone.
     pub sequential_percent: u8,
 }
 
 impl KeyOrdering {
-    /// Returns the key of a record.
+    /// Returns the key of the record with this number.
     #[must_use]
     pub fn of(&self, number: u64) -> RecordKey {
         let scattered = scatter(number);
@@ -37,7 +39,7 @@ impl KeyOrdering {
     }
 }
 
-/// The two digits of each number below a hundred.
+/// The two decimal digits of each number below a hundred.
 const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[0; 2]; 100];
     let mut number = 0;

@@ -1,4 +1,5 @@
-//! Operation mixes: those of YCSB's core workloads, and drawing the next operation.
+//! Mixes of operations: the mixes of YCSB's core workloads, and the random choice of the next
+//! operation.
 
 use super::choose::RecordDistribution;
 use serde::{Deserialize, Serialize};
@@ -8,26 +9,26 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 pub enum OperationKind {
     Read,
-    /// Updates the value of a record.
+    /// Replaces the value of a record.
     Update,
     Insert,
     Scan,
-    /// Reads a record and updates it.
+    /// Reads a record and then replaces its value.
     ReadModifyWrite,
-    /// Reads many records in one call.
+    /// Reads several records in one call.
     MultiGet,
 }
 
-/// Percentages of operations; they add up to a hundred.
+/// Percentages of the kinds of operations. Their sum is one hundred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct YcsbMix {
     pub read: u8,
     pub update: u8,
     pub insert: u8,
     pub scan: u8,
-    /// Reads followed by updates of the same record.
+    /// Percentage of reads that are followed by an update of the same record.
     pub read_modify_write: u8,
-    /// Batched reads of many records.
+    /// Percentage of reads of several records in one call.
     pub multi_get: u8,
 }
 
@@ -43,17 +44,17 @@ const fn mix(read: u8, update: u8, insert: u8, scan: u8, read_modify_write: u8, 
     }
 }
 
-/// A workload of YCSB's core package: Cooper et al., "Benchmarking cloud serving systems with
-/// YCSB", SoCC 2010, table 2.
+/// A workload of YCSB's core package, as defined in Cooper et al., "Benchmarking cloud serving
+/// systems with YCSB", SoCC 2010, table 2.
 #[derive(Clone, Copy, Debug)]
 pub struct YcsbWorkload {
-    /// Letter of the workload in lower case.
+    /// The letter that names the workload, in lower case.
     pub name: &'static str,
     pub mix: YcsbMix,
     pub distribution: RecordDistribution,
 }
 
-/// Workloads A to F, and `m`, which is not part of YCSB: batched reads of 64 keys.
+/// The workloads A to F, and `m`, which is not part of YCSB and reads batches of 64 keys.
 pub const WORKLOADS: [YcsbWorkload; 7] = [
     YcsbWorkload {
         name: "a",
@@ -93,7 +94,7 @@ pub const WORKLOADS: [YcsbWorkload; 7] = [
 ];
 
 impl YcsbMix {
-    /// Draws the kind of the next operation.
+    /// Chooses the kind of the next operation at random.
     pub fn draw(&self, random: &mut fastrand::Rng) -> OperationKind {
         let mut left = random.u8(..100);
         for (share, kind) in [

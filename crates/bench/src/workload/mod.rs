@@ -1,4 +1,4 @@
-//! Workloads: records, distributions, mixes, phases, traces.
+//! Definitions of workloads: records, distributions, operation mixes, phases and traces.
 //!
 //! *Scope*: YCSB's workloads as published, seeds.
 //!

@@ -1,32 +1,33 @@
-//! Textual phases: `load`, `c`, `c:uniform`, `a:warm=20M+run=8s`, `e:scan=1000+rate=5000`,
-//! `load:mix=50`.
+//! The textual form of phases, for example `load`, `c`, `c:uniform`, `a:warm=20M+run=8s`,
+//! `e:scan=1000+rate=5000` or `load:mix=50`.
 
 use super::choose::RecordDistribution;
 use super::mix::{WORKLOADS, YcsbMix};
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
-/// The length of a window.
+/// The length of a warm-up or of a measured window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WindowLength {
-    /// Number of operations of all threads together.
+    /// Number of operations, over all threads together.
     Operations(u64),
     Milliseconds(u64),
 }
 
 impl WindowLength {
-    /// Returns whether the amount is zero.
+    /// Returns whether the length is zero.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         matches!(self, WindowLength::Operations(0) | WindowLength::Milliseconds(0))
     }
 }
 
-/// Parses `20M`, `500k`, `1000` (operations), `8s`, `250ms`, `2min`.
+/// Parses a length: a number of operations such as `20M`, `500k` or `1000`, or a time such as `8s`,
+/// `250ms` or `2min`.
 ///
 /// # Errors
-/// A message that describes the mistake.
+/// A message that describes why the text is invalid.
 pub fn parse_amount(text: &str) -> Result<WindowLength, String> {
     let wrong = || {
         format!(
@@ -53,10 +54,10 @@ pub fn parse_amount(text: &str) -> Result<WindowLength, String> {
     })
 }
 
-/// Parses a count: `20M`, `500k`, `1000`.
+/// Parses a number such as `20M`, `500k` or `1000`.
 ///
 /// # Errors
-/// A message that describes the mistake.
+/// A message that describes why the text is invalid.
 pub fn parse_count(text: &str) -> Result<u64, String> {
     match parse_amount(text) {
         Ok(WindowLength::Operations(count)) => Ok(count),
@@ -66,19 +67,19 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Maximum number of records of a workload: the size of their data fits into 64 bits, whatever the
-/// length of values.
+/// Maximum number of records in a workload. The total size of their data fits in 64 bits, whatever
+/// the length of the values is.
 pub const MOST_RECORDS: u64 = 50_000_000_000;
 
-/// Maximum number of concurrent threads.
+/// Maximum number of threads that execute operations.
 pub const MOST_THREADS: usize = 1024;
 
 /// Parses a number of records.
 ///
 /// # Errors
-/// As [`parse_count`], and with the maximum if the number is too large.
+/// A message as for [`parse_count`]. If the number is too large, the message contains the maximum.
 pub fn parse_records(text: &str) -> Result<u64, String> {
-    // A number that does not fit into 64 bits is also too large.
+    // A number that does not fit in 64 bits is reported as too large rather than as invalid.
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match parse_count(text) {
         Ok(records) if records <= MOST_RECORDS => Ok(records),
@@ -90,7 +91,7 @@ pub fn parse_records(text: &str) -> Result<u64, String> {
 /// Parses a number of threads.
 ///
 /// # Errors
-/// A message with the mistake, or with the maximum.
+/// A message that describes the mistake or contains the maximum.
 pub fn parse_threads(text: &str) -> Result<usize, String> {
     match text.parse::<usize>() {
         Ok(threads) if threads <= MOST_THREADS => Ok(threads),
@@ -101,8 +102,8 @@ pub fn parse_threads(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Splits a phase into its name and the words after the colon. `topic` returns the subject of a
-/// word; no two words may have the same subject.
+/// Splits the textual form of a phase into its name and the words after the colon. `topic` returns
+/// the subject of a word. It is an error if two words have the same subject.
 pub(crate) fn words_of(text: &str, topic: fn(&str) -> &str) -> Result<(&str, Vec<&str>), String> {
     let Some((name, rest)) = text.split_once(':') else {
         return Ok((text, Vec::new()));
@@ -124,7 +125,7 @@ pub(crate) fn words_of(text: &str, topic: fn(&str) -> &str) -> Result<(&str, Vec
     Ok((name, words))
 }
 
-/// Returns the subject of a word of a phase.
+/// Returns the subject that a word of a phase specifies.
 pub(crate) fn topic(word: &str) -> &str {
     match word.split_once('=').map_or(word, |(what, _)| what) {
         "uniform" | "zipf" | "ycsb" | "latest" => "uniform",
@@ -138,56 +139,57 @@ pub(crate) fn topic(word: &str) -> &str {
 #[serde(rename_all = "snake_case")]
 pub enum PhaseTask {
     Load,
-    /// Operations of a mix, on records drawn from a distribution.
+    /// Executes operations of a mix on records that are chosen by a distribution.
     Mix {
         mix: YcsbMix,
-        /// Which records are drawn, and how often.
+        /// The distribution by which records are chosen.
         distribution: RecordDistribution,
     },
-    /// Deletes some of the records, selected by the seed.
+    /// Deletes a share of the records. The seed determines which ones.
     Delete {
-        /// Percentage of records to delete, from 1 to 99.
+        /// Percentage of the records that are deleted, from 1 to 99.
         percent: u8,
     },
-    /// Replays the operations of a trace.
+    /// Executes the operations that a trace contains.
     Trace {
         file: std::path::PathBuf,
     },
 }
 
-/// A unit of work that is measured separately.
+/// A unit of work that is measured separately from others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadPhase {
-    /// The phase as text, which identifies it in reports.
+    /// The textual form of the phase. It identifies the phase in reports.
     pub name: String,
     pub task: PhaseTask,
     pub scan: ScanLengths,
-    /// Which keys single-key reads request.
+    /// Whether reads of single keys request existing or absent keys.
     #[serde(default)]
     pub wanted: KeyPresence,
-    /// Amount of work before the measurement, which is not counted.
+    /// Length of the warm-up before the measurement. It is not included in the results.
     pub warm: WindowLength,
     pub run: WindowLength,
-    /// Scheduled operations per second of all threads together; `None` for unlimited.
+    /// Scheduled number of operations per second, over all threads together. `None` means that
+    /// operations are executed at full speed.
     pub rate: Option<f64>,
 }
 
-/// Which keys single-key reads request.
+/// Whether reads of single keys request existing or absent keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyPresence {
     #[default]
     Present,
-    /// Keys that no record ever has.
+    /// Keys that no record has at any time.
     Absent,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScanLengths {
-    /// Uniformly distributed from one to this number of records, as in YCSB.
+    /// The length is uniformly distributed between one and this number of records, as in YCSB.
     Uniform(usize),
-    /// Exactly this number of records.
+    /// Each scan reads exactly this number of records.
     Exactly(usize),
 }
 
@@ -200,23 +202,24 @@ impl ScanLengths {
     }
 }
 
-/// Default values for phases that do not specify them.
+/// The values that apply if a phase does not specify its own.
 #[derive(Clone, Copy, Debug)]
 pub struct PhaseDefaults {
     pub warm: WindowLength,
     pub run: WindowLength,
-    /// Scheduled operations per second; `None` for unlimited.
+    /// Scheduled number of operations per second. `None` means that operations are executed at full
+    /// speed.
     pub rate: Option<f64>,
 }
 
-/// Maximum length of a scan in YCSB, in records.
+/// Maximum number of records that a scan reads in YCSB.
 const SCAN: usize = 100;
 
 impl WorkloadPhase {
     /// Parses a phase.
     ///
     /// # Errors
-    /// A message that describes the mistake.
+    /// A message that describes why the text is invalid.
     pub fn parse(text: &str, defaults: PhaseDefaults) -> Result<WorkloadPhase> {
         let (name, words) = words_of(text, topic).map_err(anyhow::Error::msg)?;
         let mut phase = WorkloadPhase {

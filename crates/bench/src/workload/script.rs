@@ -1,5 +1,5 @@
-//! Scripts: consecutive phases without pauses or warm-up, such as `load, a:30s, e:uniform+30s,
-//! delete=90%, a:30s`.
+//! Scripts. A script is a sequence of phases without pauses and without warm-up, for example `load,
+//! a:30s, e:uniform+30s, delete=90%, a:30s`.
 
 use super::phase::{
     KeyPresence, PhaseDefaults, PhaseTask, ScanLengths, WindowLength, WorkloadPhase, parse_amount, topic,
@@ -7,14 +7,14 @@ use super::phase::{
 };
 use anyhow::{Result, anyhow};
 
-/// The parts of a script, for error messages.
+/// A description of the parts of a script, which error messages contain.
 const ALLOWED: &str = "a script has parts such as load (the first), a:30s, e:uniform+30s, c:2M or delete=90%, separated by commas";
 
-/// Parses a script. Its phases are named by their position and text, so that equal phases can be
-/// distinguished.
+/// Parses a script. The name of each phase consists of its position and its text, so that equal
+/// phases can be distinguished.
 ///
 /// # Errors
-/// A message with the wrong part, and the allowed syntax.
+/// A message that contains the invalid part and describes the allowed syntax.
 pub fn parse(text: &str, rate: Option<f64>) -> Result<Vec<WorkloadPhase>> {
     let parts = text.split(',').map(str::trim).enumerate();
     parts
@@ -27,7 +27,7 @@ pub fn parse(text: &str, rate: Option<f64>) -> Result<Vec<WorkloadPhase>> {
         .collect()
 }
 
-/// Returns whether a script deletes records.
+/// Returns whether a script contains a deletion of records.
 #[must_use]
 pub fn deletes(phases: &[WorkloadPhase]) -> bool {
     phases
@@ -52,7 +52,8 @@ fn read(part: &str, is_first: bool, rate: Option<f64>) -> Result<WorkloadPhase, 
             rate,
         });
     }
-    // Times are distinguished below: two of them have a separate error message.
+    // All times have the subject `time` here. A part with two times has an error message of its own
+    // below.
     let (name, words) = words_of(part, |word| {
         match word.starts_with(|c: char| c.is_ascii_digit()) {
             true => word,
@@ -100,7 +101,7 @@ fn read(part: &str, is_first: bool, rate: Option<f64>) -> Result<WorkloadPhase, 
     Ok(phase)
 }
 
-/// Parses the share of a deletion, such as `=90%`; from 1 to 99.
+/// Parses the share of a deletion, for example `=90%`. The percentage must be from 1 to 99.
 fn percent(share: &str) -> Result<u8, String> {
     let number = share
         .strip_prefix('=')

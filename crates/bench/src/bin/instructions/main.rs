@@ -1,14 +1,15 @@
-//! The instruction-count gate: counts the instructions of a put, a get, a scanned record, a
-//! compacted record, and a put in a batch and in a transaction with callgrind, and compares them
-//! with recorded numbers.
+//! The instruction-count gate. With callgrind, it counts the instructions of a put, a get, a
+//! scanned record, a compacted record, a put in a batch and a put in a transaction, and compares
+//! the counts with recorded ones.
 //!
-//! `instructions check` counts and compares; `instructions record` counts and writes the numbers.
-//! Both need `valgrind`. `instructions work` is the measured program: one thread, an in-memory
-//! store, and the same operations each time, so that counts are repeatable to a fraction of a
-//! percent, independent of other load.
+//! The command `instructions check` counts and compares, and `instructions record` counts and
+//! stores the counts. Both require `valgrind`. The command `instructions work` is the program that
+//! is measured. It uses one thread and an in-memory store and always executes the same operations,
+//! so the counts are repeatable to a fraction of a percent, whatever else the machine does.
 //!
-//! Counts depend on the compiler and the processor architecture. The file contains both; with
-//! others the gate reports that no comparison is possible.
+//! The counts depend on the compiler and on the processor architecture. The file of recorded counts
+//! contains both. If they differ from the current ones, the gate reports that a comparison is not
+//! possible.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -20,7 +21,7 @@ use recorded::InstructionCounts;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Maximum relative deviation from the recorded count.
+/// Maximum allowed difference between a count and the recorded one, relative to the latter.
 const TOLERANCE: f64 = 0.03;
 
 fn main() -> ExitCode {
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns the file with the recorded numbers in the repository.
+/// Returns the path of the file with the recorded counts in the repository.
 fn file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("instructions.txt")
 }
@@ -96,7 +97,7 @@ fn check() -> Result<()> {
     Ok(())
 }
 
-/// Returns the compiler version and the architecture.
+/// Returns the version of the compiler and the processor architecture as text.
 fn machine() -> Result<String> {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let said = Command::new(rustc)
@@ -107,7 +108,7 @@ fn machine() -> Result<String> {
     Ok(format!("{}, {}", text.trim(), std::env::consts::ARCH))
 }
 
-/// Returns the instructions per operation of each part.
+/// Counts instructions. Returns the number of instructions per operation for each measured part.
 fn count() -> Result<Vec<(String, f64)>> {
     let place = std::env::temp_dir().join(format!("alluvium-instructions-{}", std::process::id()));
     std::fs::create_dir_all(&place).with_context(|| format!("creating {}", place.display()))?;
@@ -120,7 +121,7 @@ fn count() -> Result<Vec<(String, f64)>> {
 fn count_in(place: &Path) -> Result<Vec<(String, f64)>> {
     let program = std::env::current_exe().context("looking for this program")?;
     let out = place.join("out");
-    // Only instructions of functions with this prefix are counted.
+    // Callgrind counts only while a function whose name begins with this prefix is being executed.
     let said = Command::new("valgrind")
         .args(["--tool=callgrind", "--collect-atstart=no", "--cache-sim=no"])
         .arg("--toggle-collect=measured_*")

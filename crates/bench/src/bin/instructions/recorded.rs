@@ -1,10 +1,11 @@
-//! The text format of the recorded numbers, and the parser for callgrind's output.
+//! The text format in which counts are recorded, and the parser for the output of callgrind.
 
 use anyhow::{Context, Result, ensure};
 use std::fmt;
 use std::str::FromStr;
 
-/// Instructions per operation, and the environment in which they were counted.
+/// The numbers of instructions per operation, with the compiler and the architecture for which they
+/// were counted.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct InstructionCounts {
     pub(super) machine: String,
@@ -54,9 +55,9 @@ impl FromStr for InstructionCounts {
     }
 }
 
-/// Returns the inclusive instruction count of a function, from the table of `callgrind_annotate`. A
-/// function has one line per source file that contributes to it; the largest value is that of the
-/// whole function.
+/// Returns the inclusive instruction count of a function from the table that `callgrind_annotate`
+/// prints. The table contains a line for each source file that contributes to the function. The
+/// largest value of these lines is the count of the whole function.
 pub(super) fn total(table: &str, function: &str) -> Result<u64> {
     let end = format!(":{function}");
     table

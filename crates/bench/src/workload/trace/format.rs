@@ -1,4 +1,5 @@
-//! The format of a trace: a header, then its operations. All numbers are little-endian.
+//! The format of a trace file. It consists of a header and the operations. All numbers are in
+//! little-endian byte order.
 //!
 //! The header:
 //!
@@ -24,9 +25,9 @@ use super::{TraceHeader, TraceOperation};
 use crate::workload::mix::OperationKind;
 use anyhow::{Result, bail, ensure};
 
-/// Length of the header in bytes.
+/// Length of the encoded header in bytes.
 pub(super) const HEAD_BYTES: usize = 24;
-/// Length of an operation in bytes.
+/// Length of each encoded operation in bytes.
 pub(super) const OPERATION_BYTES: usize = 16;
 
 const MAGIC: &[u8; 8] = b"allvtrce";
@@ -83,7 +84,7 @@ pub(super) fn decode(bytes: &[u8; OPERATION_BYTES]) -> Result<TraceOperation> {
     })
 }
 
-/// Reads eight bytes as a number.
+/// Decodes the eight bytes at position `at` as a number.
 fn number(bytes: &[u8], at: usize) -> u64 {
     let eight = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>());
     eight.map_or(0, |eight| u64::from_le_bytes(*eight))

@@ -1,12 +1,12 @@
-//! Traces: operations in a file, so that every engine gets the same ones, and operations of other
-//! programs can be replayed.
+//! Traces. A trace is a file of operations. It allows every engine to execute the same operations,
+//! and operations of other programs to be replayed.
 //!
 //! *Scope*: how a trace is generated from a workload, written, and read by several threads.
 //!
 //! *Must not depend on*: engines.
 //!
-//! A trace is streamed: each thread reads one block at a time, and drops what it has read from the
-//! page cache, so that the trace does not reduce the engine's memory.
+//! A trace is read as a stream. Each thread reads one block at a time and removes the parts that it
+//! has read from the page cache, so that the trace does not reduce the memory of the engine.
 
 mod format;
 mod summary;
@@ -27,22 +27,23 @@ use std::path::Path;
 pub struct TraceOperation {
     pub kind: OperationKind,
     pub record: u64,
-    /// Number of records that a scan reads.
+    /// Number of records that the scan reads.
     pub length: u32,
 }
 
-/// The header of a trace.
+/// The header of a trace file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceHeader {
-    /// Number of records loaded before the trace.
+    /// Number of records that must be loaded before the trace is replayed.
     pub records: u64,
     pub operations: u64,
 }
 
-/// Writes a trace of a phase, with the numbers of operations and records in `head`.
+/// Generates the operations of a phase and writes them to a trace file. `head` specifies the
+/// numbers of operations and records.
 ///
 /// # Errors
-/// If the phase is not a mix of operations, or I/O errors.
+/// Returns an error if the phase is not a mix of operations, and I/O errors.
 pub fn record(path: &Path, phase: &WorkloadPhase, head: TraceHeader, seed: u64) -> Result<()> {
     let PhaseTask::Mix { mix, distribution } = phase.task else {
         bail!("a trace can be drawn from the workloads a to f; the load is implied");
@@ -71,10 +72,10 @@ pub fn record(path: &Path, phase: &WorkloadPhase, head: TraceHeader, seed: u64) 
     file.flush().with_context(what)
 }
 
-/// Reads the header of a trace.
+/// Reads the header of a trace file.
 ///
 /// # Errors
-/// If the file is not a trace or is truncated, or I/O errors.
+/// Returns an error if the file is not a trace or is truncated, and I/O errors.
 pub fn head(path: &Path) -> Result<TraceHeader> {
     let what = || format!("reading the trace {}", path.display());
     let mut file = File::open(path).with_context(what)?;
@@ -95,7 +96,7 @@ pub fn head(path: &Path) -> Result<TraceHeader> {
     Ok(head)
 }
 
-/// The operations of one of several threads: a contiguous part of the trace.
+/// The operations that one of several threads replays. They are a contiguous part of the trace.
 #[derive(Debug)]
 pub struct TraceReplay {
     file: BufReader<File>,
@@ -103,11 +104,12 @@ pub struct TraceReplay {
     since_advice: u64,
 }
 
-/// Number of operations between drops of the page cache.
+/// Number of operations after which the part of the trace that has been read is removed from the
+/// page cache.
 const ADVISE_EVERY: u64 = 1 << 16;
 
 impl TraceReplay {
-    /// Opens the part of a thread.
+    /// Opens the part of the trace that belongs to one of `threads` threads.
     ///
     /// # Errors
     /// As [`head`].
@@ -124,10 +126,10 @@ impl TraceReplay {
         })
     }
 
-    /// Returns the next operation, if there is one.
+    /// Returns the next operation, or `None` at the end of the part.
     ///
     /// # Errors
-    /// I/O errors, or if an operation is invalid.
+    /// Returns an error if an operation is invalid, and I/O errors.
     pub fn next_operation(&mut self) -> Result<Option<TraceOperation>> {
         if self.left == 0 {
             return Ok(None);
@@ -136,7 +138,8 @@ impl TraceReplay {
         self.since_advice += 1;
         if self.since_advice == ADVISE_EVERY {
             self.since_advice = 0;
-            // SAFETY: it is a number of a file that is open; advice touches no memory.
+            // SAFETY: the file descriptor is open, and the call does not access the memory of this
+            // process.
             unsafe {
                 libc::posix_fadvise(self.file.get_ref().as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED);
             }

@@ -1,4 +1,4 @@
-//! Statistics of a trace: frequencies of operations, and skew.
+//! Statistics of a trace: the frequencies of operations, and the skew of their records.
 
 use super::{TraceHeader, format};
 use crate::workload::mix::OperationKind;
@@ -8,25 +8,27 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-/// Maximum number of parts that are counted separately, to show drift.
+/// Maximum number of parts of a trace for which operations are counted separately. The parts show
+/// how the workload drifts.
 pub const PARTS: u64 = 48;
-/// Number of sampled records per part; equal pairs among them measure skew.
+/// Number of sampled operations in each part. Pairs of samples with the same record measure the
+/// skew.
 const SAMPLES: u64 = 128;
 
-/// The frequencies of operations in a part of a trace.
+/// The numbers of operations in one part of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TracePart {
-    /// Reads, including batched reads and reads before a write.
+    /// Number of reads, including the reads in batches and the reads before writes.
     pub reads: u64,
     pub updates: u64,
     pub inserts: u64,
     pub scans: u64,
-    /// Number of records read by the scans.
+    /// Total number of records that scans have read.
     pub scanned: u64,
 }
 
 impl TracePart {
-    /// Returns the number of single-record operations and scans.
+    /// Returns the number of operations on single records, plus the number of scans.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.reads + self.updates + self.inserts + self.scans
@@ -49,20 +51,20 @@ impl TracePart {
     }
 }
 
-/// The statistics of a trace.
+/// Statistics of a whole trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceSummary {
     pub head: TraceHeader,
-    /// Parts of the trace in order, with equal numbers of operations.
+    /// The parts of the trace in order. All parts have the same number of operations.
     pub parts: Vec<TracePart>,
-    /// Number of sampled operations, whose records are compared.
+    /// Number of sampled operations. Their records are compared with each other.
     pub samples: u64,
-    /// Number of pairs of samples with the same record.
+    /// Number of pairs of sampled operations that access the same record.
     pub same_pairs: u64,
 }
 
 impl TraceSummary {
-    /// Returns the number of records at the end of the trace.
+    /// Returns the number of records after the trace has been replayed.
     #[must_use]
     pub fn keys(&self) -> u64 {
         let inserts: u64 = self.parts.iter().map(|part| part.inserts).sum();
@@ -70,10 +72,11 @@ impl TraceSummary {
     }
 }
 
-/// Reads a whole trace, one block at a time.
+/// Computes the statistics of a trace file. The file is read one block at a time.
 ///
 /// # Errors
-/// If the file is not a trace or is truncated, if an operation is invalid, or I/O errors.
+/// Returns an error if the file is not a trace or is truncated, or if an operation is invalid, and
+/// I/O errors.
 pub fn summary(path: &Path) -> Result<TraceSummary> {
     let what = || format!("reading the trace {}", path.display());
     super::head(path)?;
@@ -81,7 +84,7 @@ pub fn summary(path: &Path) -> Result<TraceSummary> {
     summarise(BufReader::with_capacity(1 << 16, file)).with_context(what)
 }
 
-/// Like [`summary`], for bytes from any source.
+/// Computes the same statistics as [`summary`] for a trace from any source.
 ///
 /// # Errors
 /// As [`summary`].
