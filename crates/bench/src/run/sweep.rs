@@ -155,7 +155,7 @@ const MOST_PERCENT: u64 = 10_000;
 /// Minimum memory limit in bytes with which all engines work.
 const LEAST_CAP: u64 = 48 << 20;
 
-/// Removes inserts from the phases, so that only the length of scans varies.
+/// Replaces inserts by scans, so that only the length of scans varies.
 fn scans_only(phases: &mut [WorkloadPhase]) {
     for phase in phases {
         if let PhaseTask::Mix { mix, .. } = &mut phase.task {

@@ -52,8 +52,8 @@ fn read(part: &str, is_first: bool, rate: Option<f64>) -> Result<WorkloadPhase, 
             rate,
         });
     }
-    // All times have the subject `time` here. A part with two times has an error message of its own
-    // below.
+    // Each time is a subject of its own here, so two times are not rejected yet. The check below
+    // has a better error message for them.
     let (name, words) = words_of(part, |word| {
         match word.starts_with(|c: char| c.is_ascii_digit()) {
             true => word,

@@ -14,8 +14,8 @@ pub struct ZipfGenerator {
 }
 
 impl ZipfGenerator {
-    /// Creates a distribution over the ranks that are less than `count`. There must be at least one
-    /// rank.
+    /// Creates a distribution over the ranks that are less than `count`. There is at least one
+    /// rank, even if `count` is 0.
     #[must_use]
     pub fn new(count: u64) -> ZipfGenerator {
         let count = count.max(1);

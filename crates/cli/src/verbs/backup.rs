@@ -1,4 +1,4 @@
-//! `backup` and `restore`: complete copies of a store.
+//! `backup` and `restore`: create complete copies of a store.
 
 use crate::context::{self, CommandContext};
 use crate::jobs::{progress, stop};
@@ -54,11 +54,11 @@ pub struct RestoreCommand {
     pub from: PathBuf,
 }
 
-/// The message when the user stops it.
+/// The message that is printed if the user stops the operation.
 const INCOMPLETE: &str =
     "stopped: the incomplete copy is not a store; the same command starts from the beginning";
 
-/// Returns a callback that updates a bar with the progress of a job.
+/// Returns a callback that shows the progress of a job on a progress bar.
 pub(crate) fn follow(bar: &ProgressBar) -> impl FnMut(Progress) + '_ {
     move |progress| {
         let message = match progress.stage {
@@ -74,7 +74,7 @@ pub(crate) fn follow(bar: &ProgressBar) -> impl FnMut(Progress) + '_ {
     }
 }
 
-/// Returns the bytes of an absolute path, which means the same in every process.
+/// Returns the bytes of the absolute path. It denotes the same directory in every process.
 fn absolute(path: &Path) -> Result<Vec<u8>> {
     let path = std::path::absolute(path).with_context(|| format!("resolving the path {}", path.display()))?;
     Ok(path.as_os_str().as_bytes().to_vec())

@@ -95,7 +95,7 @@ impl CheckCommand {
     }
 }
 
-/// Prints the findings, one per line.
+/// Prints the damage that was found, one problem per line.
 fn list(
     out: &mut ScreenOutput,
     found: &[String],
@@ -118,7 +118,7 @@ fn list(
     Ok(())
 }
 
-/// Prints what was read, for each structure.
+/// Prints how much was read of each structure.
 fn tell(read: &Value) {
     let number = |of: &Value, name: &str| of[name].as_u64().unwrap_or_default();
     let structures = read["structures"].as_array().into_iter().flatten();

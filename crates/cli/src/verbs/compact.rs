@@ -1,4 +1,4 @@
-//! `compact`: rewrites all data now.
+//! `compact`: rewrites all data of the store immediately.
 
 use crate::context::CommandContext;
 use crate::jobs::{progress, stop};
@@ -32,8 +32,8 @@ impl CompactCommand {
         let stopped = "stopped: the rest of the store stays as it was; run the command again to finish";
         let compacted = store.work(&ManagementRequest::Compact, &bar, stopped);
         if compacted.is_err() && stop::asked() && store.holder() == StoreOwner::Us {
-            // An interrupted compaction loses nothing: the log and the last checkpoint contain all
-            // data.
+            // If the compaction is interrupted, no data is lost, because the log and the last
+            // checkpoint contain all of it.
             store.change(&ManagementRequest::Sync)?;
         }
         let compacted = compacted?;

@@ -1,4 +1,4 @@
-//! `delete`: deletes keys or a range of keys.
+//! `delete`: deletes single keys or a range of keys.
 
 use crate::context::CommandContext;
 use crate::store::typed::RedisDatabaseArgs;
@@ -25,7 +25,7 @@ Examples:
 
 Without --force, the exit code is 1 if one of the keys does not exist; the others are deleted.";
 
-/// Number of Redis keys deleted in one commit.
+/// Number of Redis keys that are deleted in one commit.
 const AT_ONCE: u64 = 1000;
 
 /// Delete keys, or all keys of a range.
@@ -76,7 +76,7 @@ impl DeleteCommand {
         Ok(exit)
     }
 
-    /// Reports that a key does not exist.
+    /// Prints a message which states that a key does not exist.
     fn missing(key: &[u8], place: &str) {
         screen::complain(&format!("there is no key {:?} in {place}", bytes::escape(key)));
     }
@@ -135,7 +135,8 @@ impl DeleteCommand {
         Ok(exit)
     }
 
-    /// Deletes a range of Redis keys in several commits, so that clients are not blocked for long.
+    /// Deletes a range of Redis keys. The range is divided into several commits, so that clients
+    /// are not blocked for a long time.
     fn typed_range(&self, store: &StoreHandle, database: u8, mut bounds: ByteBounds) -> Result<CommandExit> {
         self.ask(&bounds, &format!("database {database}"))?;
         if bounds.from.is_empty() && bounds.to.is_none() {

@@ -40,7 +40,8 @@ The export shows the store at one moment, in key order. Expiry times are exporte
 in the formats jsonl and redis. The file gets its name when it is complete; \
 an existing file is replaced after a question, or with --yes.";
 
-/// Number of records or parts of records between checks of the bar and Ctrl-C.
+/// Number of records, or parts of records, after which the progress bar is updated and Ctrl-C is
+/// checked.
 const LOOK: u64 = 1024;
 
 /// Write keys and values to a file, or to standard output.
@@ -75,7 +76,7 @@ pub struct ExportCommand {
     pub consent: Consent,
 }
 
-/// The exported rows and their form.
+/// The rows that are exported, and the form in which they are written.
 struct RowExport<'s> {
     store: &'s StoreHandle,
     keyspace: &'s str,
@@ -89,17 +90,17 @@ struct RowExport<'s> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExportDestination {
     Output,
-    /// A pipe or a device.
+    /// The output is a pipe or a device.
     Device,
     File,
 }
 
-/// The number of records and bytes written.
+/// The numbers of records and bytes that have been written.
 #[derive(Clone, Copy, Debug, Default)]
 struct ExportCounts {
     rows: u64,
     bytes: u64,
-    /// Number of parts, for periodic checks.
+    /// Number of parts written so far. It determines when the next periodic check takes place.
     looks: u64,
 }
 
@@ -206,8 +207,8 @@ impl ExportCommand {
         })
     }
 
-    /// Returns a writer for values: as the table they were imported from, or as one column if they
-    /// are not rows.
+    /// Returns a writer for values only. If the values are rows of a table, it writes them as the
+    /// table from which they were imported, and otherwise as a single column.
     fn values_writer(
         &self,
         format: FileFormat,
@@ -232,9 +233,10 @@ impl ExportCommand {
         Ok(CsvWriter::new(separator, rows, header)?)
     }
 
-    /// Returns the layout of the table that the keyspace was imported from.
+    /// Returns the layout of the table from which the keyspace was imported, or `None` if there is
+    /// none.
     fn layout(&self, store: &StoreHandle) -> Result<Option<ImportLayout>> {
-        // Without imports the keyspace does not exist.
+        // The keyspace of import progress does not exist if nothing was ever imported.
         if !store.has_keyspace(PROGRESS)? {
             return Ok(None);
         }
@@ -242,7 +244,8 @@ impl ExportCommand {
         kept.map(|kept| ImportLayout::decode(&kept)).transpose()
     }
 
-    /// Determines the destination. An existing file is not replaced without confirmation.
+    /// Determines where the export is written. An existing file is replaced only after
+    /// confirmation.
     fn destination(&self) -> Result<ExportDestination> {
         if self.file.as_os_str() == "-" {
             return Ok(ExportDestination::Output);
@@ -262,7 +265,7 @@ impl ExportCommand {
         Ok(ExportDestination::File)
     }
 
-    /// Exports to a pipe or a device, which is written in place.
+    /// Exports to a pipe or a device. The output is written directly, without a temporary file.
     fn to_device(&self, rows: RowExport<'_>, bar: &ProgressBar) -> Result<ExportCounts> {
         let what = || format!("writing to {}", self.file.display());
         let file = File::options().write(true).open(&self.file).with_context(what)?;
@@ -272,7 +275,8 @@ impl ExportCommand {
         Ok(written)
     }
 
-    /// Exports to a temporary file next to the target, which is then renamed.
+    /// Exports to a temporary file in the directory of the target. The temporary file is then
+    /// renamed to the target.
     fn to_file(&self, rows: RowExport<'_>, bar: &ProgressBar) -> Result<ExportCounts> {
         let partial = beside(&self.file);
         let what = || format!("writing {}", partial.display());
@@ -286,8 +290,8 @@ impl ExportCommand {
             Ok(written)
         });
         if written.is_err() {
-            // A partial file is useless. If it cannot be removed, at least it does not have the
-            // file's name.
+            // An incomplete file is useless and is removed. If this fails, the file at least does
+            // not have the name of the target.
             let _ = fs::remove_file(&partial);
         }
         written
@@ -336,7 +340,8 @@ impl RowExport<'_> {
 }
 
 impl ExportCounts {
-    /// Counts bytes, and ends the export if a stop was requested.
+    /// Adds to the number of bytes written. Returns an error, which ends the export, if a stop was
+    /// requested.
     fn count(&mut self, bytes: usize, bar: &ProgressBar) -> Result<()> {
         self.bytes += bytes as u64;
         self.looks += 1;

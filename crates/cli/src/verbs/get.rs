@@ -96,7 +96,8 @@ impl GetCommand {
         store.typed(request, &mut |part| {
             match part {
                 RedisKeyPart::Key(key) if key.kind.is_none() => missing.push(key.key),
-                // Print a single string in the same way as a single value.
+                // A single string is printed in the same way as the value of a single key in a
+                // keyspace.
                 RedisKeyPart::Key(key) if is_plain && key.kind == Some(RedisKind::String) => {
                     text = Some(key.key);
                 }

@@ -1,4 +1,4 @@
-//! `inspect`: draws the tree and describes runs.
+//! `inspect`: draws the tree of a store and describes its runs.
 
 use crate::context::CommandContext;
 use crate::terminal::exit::{CommandExit, failure};
@@ -76,7 +76,7 @@ impl InspectCommand {
     }
 }
 
-/// Formats a field of bytes.
+/// Formats the bytes in a field of a JSON object for display.
 fn shown(of: &Value, name: &str) -> String {
     let text = of[name].as_str().map(|text| text.as_bytes().to_vec());
     let bytes = text.or_else(|| STANDARD.decode(of[format!("{name}_base64")].as_str()?).ok());

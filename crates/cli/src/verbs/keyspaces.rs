@@ -108,7 +108,7 @@ pub enum CompressionArg {
 }
 
 impl CompressionArg {
-    /// Returns the name on the command line and in output.
+    /// Returns the name of the compression as used on the command line and in the output.
     fn name(self) -> &'static str {
         match self {
             CompressionArg::None => "none",

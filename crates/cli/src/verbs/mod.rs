@@ -1,4 +1,5 @@
-//! The verbs: one file for each, with its options and its implementation.
+//! The verbs of the command line. Each verb has a file that contains its options and its
+//! implementation.
 //!
 //! *Scope*: the options, the behaviour and the output of each verb.
 //!

@@ -117,7 +117,7 @@ impl PutCommand {
         Ok(true)
     }
 
-    /// Sets a key of Redis clients to a string.
+    /// Sets a key of Redis clients to a string value. Returns whether it was set.
     fn put_string(&self, store: &StoreHandle, database: u8, key: &[u8], value: Vec<u8>) -> Result<bool> {
         let mut words = vec![b"SET".to_vec(), key.to_vec(), value];
         if let Some(ms) = self.expires_in_ms() {

@@ -1,4 +1,4 @@
-//! `repair`: recovers what is possible of a damaged store.
+//! `repair`: recovers as much as possible of a damaged store.
 
 use super::backup::follow;
 use crate::context::{self, CommandContext};
@@ -40,7 +40,7 @@ impl RepairCommand {
             return Err(failure(CommandExit::NotFound, text));
         }
         if !self.yes {
-            // A repair that writes must not be interrupted.
+            // A repair must not be interrupted while it writes.
             stop::listen()?;
         }
         let bar = progress::bytes("checking", Some(0));

@@ -171,7 +171,7 @@ impl ScanCommand {
     }
 }
 
-/// Ends the walk if a stop was requested.
+/// Returns an error, which ends the scan, if a stop was requested.
 fn interrupted() -> Result<()> {
     match stop::asked() {
         true => Err(failure(CommandExit::Interrupted, "stopped")),

@@ -1,4 +1,4 @@
-//! `tiers`: lists, adds and drains the directories of a store.
+//! `tiers`: lists, adds and drains the directories (tiers) of a store.
 
 use crate::context::CommandContext;
 use crate::terminal::exit::CommandExit;

@@ -1,4 +1,4 @@
-//! `transactions`: lists open transactions and the versions they retain.
+//! `transactions`: lists open transactions and the old versions that the store retains for them.
 
 use crate::context::CommandContext;
 use crate::remote::RemoteServerArgs;
@@ -127,7 +127,7 @@ fn snapshot(info: &Value) -> Vec<String> {
     ]
 }
 
-/// Describes what is retained for a reader.
+/// Describes how many versions the store retains for a reader.
 fn held(commits: Option<u64>) -> String {
     match commits {
         None | Some(0) => "nothing".to_owned(),

@@ -1,5 +1,5 @@
-//! `advise --apply`: makes the process that has the store open apply a change and observe its
-//! effect.
+//! `advise --apply`: requests a change of settings from the process that has the store open, which
+//! then measures the effect of the change.
 
 use super::observed_workload::ObservedWorkload;
 use super::{AdviseCommand, SAW_NOTHING};
@@ -15,10 +15,11 @@ use serde_json::Value;
 use std::io::Write;
 use std::time::Duration;
 
-/// Interval of queries for the outcome of a change.
+/// Interval at which the outcome of a change is queried.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Parses a share: `0.25` or `25%`, from zero to three quarters. Returns thousandths.
+/// Parses a share such as `0.25` or `25%`. It must be from zero to three quarters. Returns the
+/// share in thousandths.
 pub(super) fn share(text: &str) -> Result<u32, String> {
     let text = text.trim();
     let number = match text.strip_suffix('%') {
@@ -34,7 +35,8 @@ pub(super) fn share(text: &str) -> Result<u32, String> {
 }
 
 impl AdviseCommand {
-    /// Applies the store's own advice, or the share on the command line.
+    /// Requests the change that the store itself advises, or the share that the command line
+    /// specifies.
     pub(super) fn apply(&self, context: &CommandContext) -> Result<CommandExit> {
         if self.asks_what_if() {
             let text = "--apply uses the observed workload only: leave out the options that describe another workload or machine";
@@ -69,8 +71,8 @@ impl AdviseCommand {
     }
 }
 
-/// Waits until the change is kept or reverted, or for Ctrl-C. The store continues to observe by
-/// itself.
+/// Waits until the store has kept or reverted the change, or until Ctrl-C. After Ctrl-C, the store
+/// continues to measure by itself.
 fn watched(context: &CommandContext, store: &StoreHandle, mut change: Value) -> Result<Value> {
     if !context.is_json() {
         screen::note(&format!(
@@ -86,7 +88,8 @@ fn watched(context: &CommandContext, store: &StoreHandle, mut change: Value) -> 
             let ours = all.iter().rev().find(|one| one["began_ms"] == *began);
             ours.cloned()
         });
-        // The store has forgotten the change because of many later ones.
+        // The change is no longer in the list of recent changes, because many later ones have
+        // followed.
         let Some(found) = found else {
             break;
         };

@@ -1,5 +1,5 @@
-//! `advise`: finds the structure and settings with the lowest cost for a store, and whether a
-//! change is worthwhile.
+//! `advise`: determines the structure and the settings with the lowest predicted cost for a store,
+//! and whether a change is worthwhile.
 //!
 //! *Scope*: how a question is formed from a store's record and the command line, the ranking of
 //! choices, and when a gain is insignificant.
@@ -39,7 +39,7 @@ Examples:
 The advice is for a sample of the requests since the store was opened. If no server has the store open, there are none: \
 give a workload with --mix.";
 
-/// The message for a store without an observed workload.
+/// The message if the store has not observed any requests.
 const SAW_NOTHING: &str = "the store has seen no request since it was opened";
 
 /// Rank structures and settings by their predicted cost for the observed workload.
@@ -71,7 +71,7 @@ pub struct AdviseCommand {
     pub memory_factor: Option<f64>,
 }
 
-/// Parses a factor: `2`, `2x`, `0.5`.
+/// Parses a factor such as `2`, `2x` or `0.5`.
 fn factor(text: &str) -> Result<f64, String> {
     let found = number(text.trim().trim_end_matches('x'))?;
     match found > 0.0 {
@@ -105,7 +105,7 @@ impl AdviseCommand {
             .map(|seen| seen.drifts(&workload))
             .unwrap_or_default();
         if self.data.is_some() || self.memory_factor.is_some() {
-            // Measurements do not apply to a hypothetical workload.
+            // If the workload is hypothetical, the measurements of the store do not apply to it.
             seen.iter_mut().for_each(|seen| seen.beside.clear());
         }
         let advice = rank::of(&workload, &machine, &drifts)?;
@@ -118,7 +118,7 @@ impl AdviseCommand {
         Ok(CommandExit::Done)
     }
 
-    /// Returns whether the command line describes a hypothetical workload or machine.
+    /// Returns whether the command line changes the workload or the machine to a hypothetical one.
     fn asks_what_if(&self) -> bool {
         let of = &self.question;
         let numbers = [of.keys, of.key_bytes, of.value_bytes, of.skew, of.scan_records];
@@ -132,7 +132,7 @@ impl AdviseCommand {
             || self.keyspace.is_some()
     }
 
-    /// Refuses a keyspace that does not exist.
+    /// Returns an error if the named keyspace does not exist.
     fn require_keyspace(&self, keyspaces: &Value) -> Result<()> {
         let Some(wanted) = &self.keyspace else {
             return Ok(());
@@ -149,7 +149,8 @@ impl AdviseCommand {
         Err(failure(CommandExit::NotFound, text))
     }
 
-    /// Returns the observed workload, unless the command line specifies everything.
+    /// Returns the workload that the store or a trace has observed. Returns `None` if the command
+    /// line specifies the whole workload.
     fn seen(&self, context: &CommandContext) -> Result<Option<ObservedWorkload>> {
         if let Some(trace) = &self.trace {
             return ObservedWorkload::of_trace(trace).map(Some);

@@ -1,4 +1,4 @@
-//! The observed workload of a store or a trace, and its drift.
+//! The observed workload of a store or a trace, and how the workload has drifted over time.
 
 use crate::terminal::exit::{CommandExit, failure};
 use alluvium_bench::workload::trace;
@@ -11,24 +11,24 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-/// Number of requests below which an hour is ignored for drift.
+/// Minimum number of requests in an hour for the hour to be used in the analysis of drift.
 const ENOUGH: f64 = 1000.0;
 
-/// The source of a workload.
+/// The source from which a workload was observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum WorkloadSource {
-    /// A keyspace of a store.
+    /// The keyspace of a store with this name.
     Keyspace(String),
-    /// A recorded trace, by the path of its file.
+    /// A recorded trace, given by the path of its file.
     Trace(String),
 }
 
-/// An observed workload, and measurements of the store.
+/// A workload that was observed, together with measurements of the store.
 #[derive(Clone, Debug)]
 pub(super) struct ObservedWorkload {
     pub(super) source: WorkloadSource,
-    /// Operations by hour, oldest first, with the start in milliseconds since 1970. For a trace,
-    /// its parts.
+    /// The operations in each hour, oldest first. The number is the start of the hour in
+    /// milliseconds since 1970. For a trace, the elements are its parts instead of hours.
     pub(super) hours: Vec<(u64, OperationRates)>,
     pub(super) total: OperationRates,
     key_bytes: f64,
@@ -36,14 +36,14 @@ pub(super) struct ObservedWorkload {
     scan_records: f64,
     skew: f64,
     keys: f64,
-    /// Share of the writes that are in key order.
+    /// Fraction of the writes that were in key order.
     pub(super) in_order: f64,
     pub(super) memory_bytes: f64,
-    /// Predictions of the store with their measurements.
+    /// Quantities that the store has both predicted and measured.
     pub(super) beside: Vec<PredictionCheck>,
 }
 
-/// A predicted and measured quantity.
+/// A quantity with its predicted and its measured value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PredictionCheck {
     pub(super) what: String,
@@ -56,8 +56,8 @@ fn figure(value: &Value, name: &str) -> f64 {
     value[name].as_f64().unwrap_or(0.0)
 }
 
-/// Parses the operations of one hour, or of all, from a keyspace's record. `inserts` is the share
-/// of puts with new keys.
+/// Converts the counts of one hour, or of the whole time, from JSON. `inserts` is the fraction of
+/// puts whose keys were new.
 fn operations(of: &Value, inserts: f64) -> OperationRates {
     let puts = figure(of, "puts");
     OperationRates {
@@ -71,8 +71,9 @@ fn operations(of: &Value, inserts: f64) -> OperationRates {
 }
 
 impl ObservedWorkload {
-    /// Parses the record of a keyspace, or of the one with the most requests. The hashed keyspaces
-    /// of a server are combined, unless one of them is named.
+    /// Converts the observed workload of a keyspace from JSON. If no keyspace is named, it is the
+    /// one with the most requests. The hashed keyspaces of a server are combined to one, unless one
+    /// of them is named.
     pub(super) fn of(numbers: &Value, keyspace: Option<&str>) -> Option<ObservedWorkload> {
         let mut all = numbers["workload"].as_object()?.clone();
         let mut keyspace = keyspace.map(str::to_owned);
@@ -91,7 +92,8 @@ impl ObservedWorkload {
             return None;
         }
         let (key_bytes, value_bytes) = (figure(seen, "key_bytes").max(1.0), figure(seen, "value_bytes"));
-        // The store itself reports the number of keys and the share of puts with new keys.
+        // The number of keys and the fraction of puts with new keys are taken from the report of
+        // the store itself.
         let (keys, inserts) = (figure(seen, "keys").max(2.0), figure(seen, "new_keys"));
         let hours = seen["hours"].as_array().into_iter().flatten();
         let hours = hours.map(|hour| (hour["began_ms"].as_u64().unwrap_or(0), operations(hour, inserts)));
@@ -124,7 +126,8 @@ impl ObservedWorkload {
         }
     }
 
-    /// Returns the workload of each hour with enough requests, which shows the drift.
+    /// Returns the workload of each hour that has enough requests. The differences between them
+    /// show the drift.
     pub(super) fn drifts(&self, workload: &WorkloadProfile) -> Vec<WorkloadProfile> {
         let hours = self.hours.iter().filter(|(_, hour)| hour.total() >= ENOUGH);
         hours
@@ -136,22 +139,24 @@ impl ObservedWorkload {
     }
 }
 
-/// Prefix of the keyspaces with a server's hashed keys, and the name of their combination.
+/// Prefix of the names of a server's hashed keyspaces, and (`SUM`) the name under which they are
+/// combined.
 const HASHED: &str = "redis.keys.";
 const SUM: &str = "redis.keys.*";
 
-/// Returns whether a name denotes the combination.
+/// Returns whether a name denotes the combination of a server's hashed keyspaces.
 pub(super) fn is_sum(name: &str) -> bool {
     name == SUM
 }
 
-/// Returns whether a keyspace contains a server's hashed keys.
+/// Returns whether a keyspace is one of a server's hashed keyspaces.
 pub(super) fn is_of_sum(name: &str) -> bool {
     name.starts_with(HASHED) && is_of_server(name)
 }
 
-/// Replaces several keyspaces with a server's hashed keys by their combination: counts are added,
-/// other figures are averaged, weighted by requests or keys. Returns its name.
+/// Combines several hashed keyspaces of a server to one entry. Counts are added. Other statistics
+/// are averaged, weighted by the numbers of requests or keys. Returns the name of the combined
+/// entry, or `None` if there are no such keyspaces.
 fn add_up(all: &mut Map<String, Value>) -> Option<String> {
     let names: Vec<String> = all.keys().filter(|name| is_of_sum(name)).cloned().collect();
     let parts: Vec<Value> = names.iter().filter_map(|name| all.remove(name)).collect();
@@ -160,7 +165,8 @@ fn add_up(all: &mut Map<String, Value>) -> Option<String> {
         [one] => one.clone(),
         _ => sum(&parts),
     };
-    // A single one keeps its name, under which the store reports predictions.
+    // If there is only one such keyspace, it keeps its name, because the store reports predictions
+    // under this name.
     let name = match &names[..] {
         [name] => name.clone(),
         _ => SUM.to_owned(),
@@ -201,7 +207,7 @@ fn sum(parts: &[Value]) -> Value {
     })
 }
 
-/// Adds the numbers of a record to those of another.
+/// Adds the numbers in the JSON object `more` to those in `sum`.
 fn add(sum: &mut Map<String, Value>, more: &Value) {
     for (name, value) in more.as_object().into_iter().flatten() {
         if let Some(number) = value.as_f64() {
@@ -211,7 +217,7 @@ fn add(sum: &mut Map<String, Value>, more: &Value) {
     }
 }
 
-/// Returns the predictions of the store for a keyspace, with their measurements.
+/// Returns the quantities of a keyspace that the store has both predicted and measured.
 fn beside(numbers: &Value, keyspace: &str) -> Vec<PredictionCheck> {
     let forecast = &numbers["forecast"];
     if forecast["keyspace"] != keyspace {
@@ -230,7 +236,7 @@ fn beside(numbers: &Value, keyspace: &str) -> Vec<PredictionCheck> {
 }
 
 impl ObservedWorkload {
-    /// Returns the workload of a recorded trace. A trace has no sizes.
+    /// Returns the workload of a recorded trace. A trace contains no sizes of keys and values.
     pub(super) fn of_trace(path: &Path) -> Result<ObservedWorkload> {
         if path.is_dir() {
             let text = format!(
@@ -356,7 +362,7 @@ mod tests {
         let mut numbers = numbers();
         let workload = numbers["workload"].as_object_mut().unwrap();
         workload.insert("redis.keys.0".to_owned(), one(3000, 100, 50.0, 0.9));
-        // A single hashed keyspace with fewer requests than another keyspace keeps its name.
+        // A single hashed keyspace keeps its name, even if another keyspace has more requests.
         numbers["workload"]["large"]["total"]["hits"] = 20_000.into();
         let seen = |numbers: &Value, name: Option<&str>| ObservedWorkload::of(numbers, name).unwrap();
         assert_eq!(

@@ -1,31 +1,33 @@
-//! Ranks choices by cost, with the regret of each if the workload drifts, and decides whether a
-//! change is worthwhile.
+//! Ranks choices of structure and settings by cost, and computes the regret of each if the workload
+//! drifts. Also determines whether a change is worthwhile.
 
 use crate::verbs::model::question::refused;
 use alluvium_model::structures::{MachineProfile, StructureCost, StructureModel, WorkloadProfile};
 use anyhow::Result;
 
-/// A choice of structure and settings.
+/// A structure with its settings, and its predicted cost.
 #[derive(Clone, Debug)]
 pub(super) struct RankedChoice {
     pub(super) cost: StructureCost,
-    /// Largest relative excess over the best choice, over all hours of the workload.
+    /// Maximum regret over all hours of the workload. The regret is the cost in excess of the best
+    /// choice, relative to that choice.
     pub(super) regret: f64,
-    /// Whether it is the default of a store.
+    /// Whether this choice is the default of a store.
     pub(super) is_usual: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct StructureAdvice {
-    /// Sorted by cost, the cheapest first. Never empty.
+    /// The choices, sorted by cost from the cheapest to the most expensive. The list is never
+    /// empty.
     pub(super) choices: Vec<RankedChoice>,
     pub(super) verdict: String,
     /// Whether the advice is to change nothing.
     pub(super) leaves_it: bool,
 }
 
-/// Ranks all choices for a workload. Unordered structures are included only if no observed workload
-/// has scans.
+/// Ranks all choices for a workload. Structures without key order are included only if none of the
+/// observed workloads contains scans.
 pub(super) fn of(
     workload: &WorkloadProfile,
     machine: &MachineProfile,
@@ -73,9 +75,10 @@ pub(super) fn of(
     })
 }
 
-/// Decides whether to change nothing, and why. A change is advised only if the 90th percentile of
-/// the best choice's predicted cost is below the middle estimate of the default's, and its regret
-/// is not larger.
+/// Determines whether the advice is to change nothing, and the reason. A change is advised only
+/// under two conditions. The 90th percentile of the predicted cost of the best choice must be below
+/// the median prediction for the default, and the regret of the best choice must not be larger than
+/// that of the default.
 fn verdict(best: &RankedChoice, usual: &RankedChoice) -> (bool, String) {
     if best.is_usual {
         return (

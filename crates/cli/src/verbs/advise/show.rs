@@ -1,4 +1,4 @@
-//! Advice as text and as JSON.
+//! Formats advice as text and as JSON.
 
 use super::observed_workload::{ObservedWorkload, WorkloadSource};
 use super::rank::StructureAdvice;
@@ -8,8 +8,8 @@ use alluvium_model::structures::{MachineProfile, StructureCost, WorkloadProfile}
 use serde_json::{Value, json};
 use std::io;
 
-/// Formats a time in milliseconds since 1970 as date and hour in UTC (Gregorian calendar, counted
-/// in eras of 400 years that begin in March).
+/// Formats a time in milliseconds since 1970 as the date and hour in UTC. The Gregorian calendar is
+/// computed in eras of 400 years that begin in March.
 pub(crate) fn moment(ms: u64) -> String {
     let (hours, minutes) = (ms / 3_600_000, ms / 60_000 % 60);
     let days = hours / 24 + 719_468;
@@ -27,7 +27,7 @@ pub(crate) fn moment(ms: u64) -> String {
     format!("{year}-{month:02}-{day:02} {:02}:{minutes:02} UTC", hours % 24)
 }
 
-/// Describes the hours over which a store was observed.
+/// Describes the period over which the workload was observed.
 fn hours(seen: &ObservedWorkload) -> String {
     let name = match &seen.source {
         WorkloadSource::Trace(file) => {

@@ -1,4 +1,4 @@
-//! `bench ceiling`: the best hit rate of a cache of a given number of records.
+//! `bench ceiling`: computes the best hit rate that a cache of a given number of records can have.
 
 use super::usage;
 use crate::context::CommandContext;

@@ -1,4 +1,5 @@
-//! `bench`: runs workloads on Alluvium and on the engines and servers that it is compared with.
+//! `bench`: executes workloads on Alluvium and on the engines and servers with which it is
+//! compared.
 //!
 //! *Scope*: the command line, and the output during a run and at its end.
 //!
@@ -187,12 +188,12 @@ pub struct YcsbCommand {
     pub common: BenchOptions,
 }
 
-/// The program with the other engines.
+/// The name of the program that contains the engines of other projects.
 const RIVALS: &str = "alluvium-rivals";
 
 impl BenchCommand {
     pub(crate) fn run(self, context: &CommandContext) -> Result<CommandExit> {
-        // A run that only counts in memory needs no cleanup and ends at once.
+        // A computation that uses only memory needs no cleanup, so Ctrl-C may end it immediately.
         if !matches!(
             self.what,
             BenchAction::Child | BenchAction::TransactionsChild | BenchAction::Ceiling(_)
@@ -216,13 +217,13 @@ impl BenchCommand {
     }
 }
 
-/// Runs the job on standard input with one of Alluvium's own engines.
+/// Executes the job on standard input with one of the built-in engines.
 #[must_use]
 pub fn run_child() -> CommandExit {
     ended(run::child(&OWN))
 }
 
-/// Converts the exit code of a child.
+/// Converts the exit code of a child process to one of this program.
 fn ended(code: ExitCode) -> CommandExit {
     if code == ExitCode::SUCCESS {
         CommandExit::Done
@@ -262,12 +263,12 @@ impl YcsbCommand {
     }
 }
 
-/// Returns the default memory cap of a process: a quarter of the data.
+/// Returns the default memory limit of a process in bytes, which is a quarter of the data.
 fn default_cap(data: u64) -> u64 {
     (data / 4).max(64 << 20)
 }
 
-/// Returns an error of the command line.
+/// Returns an error which means that the command line is invalid.
 #[must_use]
 pub fn usage(error: impl std::fmt::Display) -> anyhow::Error {
     failure(CommandExit::Usage, format!("{error:#}"))
@@ -282,7 +283,7 @@ impl BenchOptions {
         }
     }
 
-    /// Returns the options of the chosen engines.
+    /// Returns the options that apply to the chosen engines.
     fn options(&self) -> Result<Vec<EngineOption>> {
         let is_asked = |option: &&EngineOption| self.engines.contains(&option.engine);
         if let Some(option) = self.engine_options.iter().find(|option| !is_asked(option)) {
@@ -299,7 +300,7 @@ impl BenchOptions {
         Ok(library.chain(self.engine_options.iter().cloned()).collect())
     }
 
-    /// Returns the memory cap of processes.
+    /// Returns how the memory of processes is limited to `bytes` bytes.
     fn cap(&self, bytes: u64) -> CapMethod {
         if self.no_cap {
             return CapMethod::None;
@@ -384,7 +385,7 @@ impl BenchOptions {
     }
 }
 
-/// Refuses values that are too long to be measured.
+/// Returns an error if the values are too long to be measured.
 fn require_short(value_bytes: usize) -> Result<()> {
     let most = alluvium_bench::workload::values::MOST;
     if value_bytes <= most {
@@ -395,7 +396,8 @@ fn require_short(value_bytes: usize) -> Result<()> {
     )))
 }
 
-/// Returns a cap by a control group, or none, with a note, if control groups are not available.
+/// Returns a memory limit that a control group enforces. If control groups are not available,
+/// prints a note and returns that there is no limit.
 #[must_use]
 pub fn cap_or_none(bytes: u64) -> CapMethod {
     match cgroup::try_cap(bytes) {
@@ -409,7 +411,7 @@ pub fn cap_or_none(bytes: u64) -> CapMethod {
     }
 }
 
-/// Writes the report to its destination.
+/// Writes the report to the file or the output that the command line specifies.
 fn publish(context: &CommandContext, file: Option<&Path>, report: &BenchReport) -> Result<CommandExit> {
     let mut out = ScreenOutput::new();
     if context.is_json() && file.is_none() {
@@ -439,10 +441,10 @@ fn publish(context: &CommandContext, file: Option<&Path>, report: &BenchReport) 
     ))
 }
 
-/// Measures all engines, after checking that each is available.
+/// Measures all engines. First checks that each of them is available.
 fn measure(orders: &RunPlan) -> Result<BenchReport> {
     for engine in &orders.engines {
-        // Check that all engines are available before the first is measured.
+        // All engines must be available before the measurement of the first one starts.
         ScreenRunner.command(engine)?;
     }
     report(&orders.job.directory, described(orders), orders.files, || {
@@ -451,7 +453,8 @@ fn measure(orders: &RunPlan) -> Result<BenchReport> {
     })
 }
 
-/// Describes and performs a measurement in a directory, and makes a report of it.
+/// Prints a description of a measurement, executes it in a directory, and creates a report of the
+/// results.
 fn report(
     directory: &Path,
     described: Vec<(&'static str, String)>,
@@ -466,7 +469,7 @@ fn report(
     }
     let outcome = run();
     if files == FileRetention::Removed && !was_there {
-        // Succeeds only if the directory is empty.
+        // The directory is removed only if it is empty.
         let _ = std::fs::remove_dir(directory);
     }
     let outcome = outcome?;
@@ -487,7 +490,7 @@ fn report(
     Ok(BenchReport::new(machine, described, outcome))
 }
 
-/// Describes the orders for people.
+/// Describes the parameters of a benchmark run for people.
 fn described(orders: &RunPlan) -> Vec<(&'static str, String)> {
     let job = &orders.job;
     let data = job.records * job.record_bytes();
@@ -526,7 +529,8 @@ fn described(orders: &RunPlan) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A runner on a terminal: prints progress, and finds the program that measures an engine.
+/// A runner that prints progress on the terminal and finds the program in which an engine is
+/// measured.
 #[derive(Debug)]
 pub struct ScreenRunner;
 
@@ -543,7 +547,8 @@ impl BenchRunner for ScreenRunner {
     }
 }
 
-/// The arguments by which a program lists its engines and runs as the child of one.
+/// The arguments with which a program lists its engines, and those with which it runs as the child
+/// process of an engine.
 struct ChildArguments {
     what: &'static str,
     engines: &'static str,
@@ -556,7 +561,7 @@ const CHILDREN: ChildArguments = ChildArguments {
     child: "child",
 };
 
-/// The arguments of studies, none of which is built into this program.
+/// The arguments for studies of other systems. This program contains none of them.
 const STUDIES: ChildArguments = ChildArguments {
     what: "study",
     engines: "studies",
@@ -564,7 +569,8 @@ const STUDIES: ChildArguments = ChildArguments {
 };
 
 impl ChildArguments {
-    /// Returns the program of an engine: this program for its own engines.
+    /// Returns the program that contains an engine. For a built-in engine, it is this program
+    /// itself.
     fn command(&self, engine: &str, is_own: bool) -> Result<Command> {
         if is_own {
             let mut command = Command::new(std::env::current_exe().context("looking for this program")?);
@@ -639,7 +645,8 @@ impl RunListener for ScreenRunner {
     }
 }
 
-/// Returns the program with the other engines: next to this one, or in PATH.
+/// Returns the path of the program that contains the engines of other projects. It is searched for
+/// in the directory of this program and then in PATH.
 fn rivals() -> Option<PathBuf> {
     let beside = std::env::current_exe().ok();
     let beside = beside

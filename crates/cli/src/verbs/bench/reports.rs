@@ -1,4 +1,4 @@
-//! `bench compare` and `bench table`: work on existing reports.
+//! `bench compare` and `bench table`: process existing reports.
 
 use super::usage;
 use crate::context::CommandContext;

@@ -1,5 +1,5 @@
-//! `bench server`: sets and gets over many connections, on Alluvium's server and on the servers
-//! that it is compared with.
+//! `bench server`: measures sets and gets over many connections. It compares Alluvium's server with
+//! other servers.
 
 use super::{ScreenRunner, publish, report, usage};
 use crate::context::CommandContext;
@@ -80,13 +80,13 @@ pub struct BenchServerCommand {
     pub file: Option<PathBuf>,
 }
 
-/// Largest number of connections of a client, each of which needs a port.
+/// Maximum number of connections of the client. Each connection needs a port.
 const MOST_CONNECTIONS: usize = 50_000;
 
-/// Largest number of outstanding requests of a connection.
+/// Maximum number of outstanding requests of a connection.
 const MOST_DEPTH: usize = 1 << 16;
 
-/// Smallest default for the memory of servers.
+/// Minimum of the default memory of servers, in bytes.
 const LEAST_MEMORY: u64 = 1 << 30;
 
 impl BenchServerCommand {
@@ -160,7 +160,7 @@ impl BenchServerCommand {
     }
 }
 
-/// Describes the orders for people.
+/// Describes the parameters of a server benchmark for people.
 fn described(orders: &ServerPlan) -> Vec<(&'static str, String)> {
     let record = (KEY_BYTES + orders.value_bytes) as u64;
     let depths: Vec<String> = orders.depths.iter().map(usize::to_string).collect();

@@ -1,4 +1,4 @@
-//! `bench trace`: operations recorded in a file.
+//! `bench trace`: records operations in a file and replays them.
 
 use super::{BenchOptions, default_cap, measure, publish, usage};
 use crate::context::CommandContext;

@@ -1,5 +1,5 @@
-//! `bench transactions`: concurrent transactions of many clients, on Alluvium and on the engines
-//! that it is compared with.
+//! `bench transactions`: measures concurrent transactions of many clients. It compares Alluvium
+//! with other engines.
 
 use super::{ChildArguments, ScreenRunner, cap_or_none, publish, report, usage};
 use crate::context::CommandContext;
@@ -73,7 +73,7 @@ pub struct BenchTransactionsCommand {
     pub file: Option<PathBuf>,
 }
 
-/// Default memory cap: the thesis gave all engines a cache of this size.
+/// Default memory limit in bytes. The thesis gave all engines a cache of this size.
 const MEMORY: u64 = 1 << 30;
 
 impl BenchTransactionsCommand {
@@ -81,7 +81,7 @@ impl BenchTransactionsCommand {
         let orders = self.orders(context)?;
         let runner = TransactionRunner(ScreenRunner);
         for engine in &orders.engines {
-            // Check that all engines are available before the first is measured.
+            // All engines must be available before the measurement of the first one starts.
             runner.command(engine)?;
         }
         let report = report(
@@ -136,7 +136,7 @@ impl BenchTransactionsCommand {
     }
 }
 
-/// Describes the orders for people.
+/// Describes the parameters of a transaction benchmark for people.
 fn described(orders: &TransactionPlan) -> Vec<(&'static str, String)> {
     let job = &orders.job;
     let phases: Vec<&str> = job.phases.iter().map(|phase| phase.name.as_str()).collect();
@@ -155,14 +155,14 @@ fn described(orders: &TransactionPlan) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The arguments of this kind of run.
+/// The arguments for child processes that measure transactions.
 const CHILDREN: ChildArguments = ChildArguments {
     what: "engine",
     engines: "transactional-engines",
     child: "transactions-child",
 };
 
-/// A runner that prints progress and finds the programs of engines.
+/// A runner that prints progress and finds the program in which an engine is measured.
 struct TransactionRunner(ScreenRunner);
 
 impl BenchRunner for TransactionRunner {

@@ -1,4 +1,4 @@
-//! The input of an import: a file, a device or standard input.
+//! The input of an import, which is a file, a device or standard input.
 
 use super::ImportCommand;
 use crate::formats::InputSource;
@@ -9,7 +9,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
 impl ImportCommand {
-    /// Opens the input. Returns it with its length, if known, and its name for the stored progress.
+    /// Opens the input. Returns the input, its length in bytes if it is known, and the name under
+    /// which its progress is stored.
     pub(super) fn input(&self) -> Result<(ImportInput, Option<u64>, String)> {
         if self.file.as_os_str() == "-" {
             return Ok((ImportInput::Pipe, None, "-".to_owned()));
@@ -36,7 +37,7 @@ impl ImportCommand {
     }
 }
 
-/// The source of the bytes.
+/// The source from which the bytes of an import are read.
 pub(super) enum ImportInput {
     Pipe,
     Device(File),
@@ -44,7 +45,8 @@ pub(super) enum ImportInput {
 }
 
 impl ImportInput {
-    /// Positions the stream after the imported part, if its content is the same.
+    /// Positions the stream after the part that was already imported. The part before it must have
+    /// the same content as at that time.
     pub(super) fn at(self, saved: &ImportProgress) -> Result<InputSource> {
         let before = saved.offset - saved.tail_bytes.min(saved.offset);
         let mut reader: Box<dyn Read + Send> = match self {

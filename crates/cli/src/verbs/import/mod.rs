@@ -110,7 +110,7 @@ pub enum ValueAs {
     Json,
 }
 
-/// Returns the field separator, one byte.
+/// Returns the field separator, which must be a single byte.
 pub(crate) fn field_separator(format: FileFormat, chosen: Option<&str>) -> Result<u8> {
     match (chosen.map(str::as_bytes), format) {
         (Some([byte]), _) if !matches!(byte, b'"' | b'\n' | b'\r') => Ok(*byte),
@@ -123,7 +123,8 @@ pub(crate) fn field_separator(format: FileFormat, chosen: Option<&str>) -> Resul
     }
 }
 
-/// Returns the chosen format, or the one of the file name.
+/// Returns the format that the user has chosen. If none was chosen, it is derived from the name of
+/// the file.
 pub(crate) fn format_of(chosen: Option<FileFormat>, file: &Path) -> Result<FileFormat> {
     chosen.or_else(|| FileFormat::of_file(file)).ok_or_else(|| {
         let text = format!(
@@ -134,22 +135,23 @@ pub(crate) fn format_of(chosen: Option<FileFormat>, file: &Path) -> Result<FileF
     })
 }
 
-/// Divisor of the memory for the share that remembers keys of earlier rows.
+/// The memory for detecting duplicate keys is the memory of the store divided by this number.
 const SEEN: u64 = 8;
-/// Smallest limit on the length of a row, in bytes.
+/// Minimum value in bytes of the limit on the length of a row.
 const LEAST_ROW: u64 = 16 << 20;
 
-/// The memory assumed for that share if another process has the store open.
+/// Memory in bytes that the store is assumed to have if another process has it open.
 const MEMORY: u64 = 256 << 20;
 
-/// The keyspaces that an import has created.
+/// The keyspaces that this import has created.
 struct CreatedKeyspaces {
     keyspace: Option<String>,
     has_places: bool,
 }
 
 impl CreatedKeyspaces {
-    /// Creates what an import writes to, unless it exists.
+    /// Creates the keyspaces to which an import writes, unless they exist. Returns those that were
+    /// created.
     fn for_import(store: &StoreHandle, to: &ImportTarget) -> Result<CreatedKeyspaces> {
         let keyspace = match to {
             ImportTarget::Keyspace(name) => store.ensure_keyspace(name)?.then(|| name.clone()),
@@ -159,7 +161,7 @@ impl CreatedKeyspaces {
         Ok(CreatedKeyspaces { keyspace, has_places })
     }
 
-    /// Drops what was created for an import that has not imported any row.
+    /// If the import has not imported any row, drops the keyspaces that were created for it.
     fn undo(&self, store: &StoreHandle) -> Result<()> {
         if let Some(name) = &self.keyspace {
             store.change(&ManagementRequest::DropKeyspace(name.clone()))?;
@@ -171,8 +173,9 @@ impl CreatedKeyspaces {
     }
 }
 
-/// Ensures that no other import of the same input is running, including a killed one whose last
-/// rows another process may still be writing.
+/// Locks the identity of the import, so that no other import of the same input can run. If an
+/// import was killed while another process still writes its last rows, waits until these are
+/// written.
 fn claim(store: &StoreHandle, identity: &ImportIdentity) -> Result<()> {
     match store.is_changed(&ManagementRequest::Claim(identity.key()))? {
         true => Ok(()),
@@ -183,13 +186,13 @@ fn claim(store: &StoreHandle, identity: &ImportIdentity) -> Result<()> {
     }
 }
 
-/// Returns the memory for keys of earlier rows.
+/// Returns the memory in bytes for detecting duplicate keys.
 fn seen_bytes(store: &StoreHandle, context: &CommandContext) -> usize {
     let memory = store.memory().or(context.memory).unwrap_or(MEMORY);
     usize::try_from(memory / SEEN).unwrap_or(usize::MAX)
 }
 
-/// Returns the exit code, with a note if the import was stopped.
+/// Returns the exit code of an import. If the import was stopped, prints a note.
 fn told_exit(end: ImportOutcome, saved: &ImportProgress) -> CommandExit {
     match end {
         ImportOutcome::Stopped => {
@@ -211,14 +214,15 @@ impl ImportCommand {
         let (reader, total, input) = self.input()?;
         stop::listen_impatiently()?;
         let (to, identity) = self.target(input);
-        // Create a new store only when there is something to import.
+        // A new store is created only if there is something to import.
         let store = match context.path.exists() {
             true => Some(context.open_or_create()?),
             false => None,
         };
         store.iter().try_for_each(|store| claim(store, &identity))?;
         let first = self.earlier(store.as_ref(), &identity, format)?;
-        // A sorted input is read from its beginning, and the progress counts keys.
+        // If the input is sorted first, it must be read from its beginning, and the progress counts
+        // keys rather than bytes.
         let mut saved = match self.sort.sort {
             true => ImportProgress {
                 options: first.options.clone(),
@@ -244,7 +248,7 @@ impl ImportCommand {
         };
         let job = self.job(&store, &to, identity, &saved);
         let memory = match &sorting {
-            // A sort detects duplicate keys anyway.
+            // The sort itself detects duplicate keys, so no memory is needed for this purpose.
             Some(_) => 0,
             None => seen_bytes(&store, context),
         };
@@ -267,7 +271,8 @@ impl ImportCommand {
             true => created.undo(&store),
             false => Ok(()),
         };
-        // In any case, close the store properly to keep what was committed.
+        // The store is closed properly even after an error, so that what was committed is
+        // preserved.
         let closed = store.close();
         let end = ended?;
         undone.and(closed)?;
@@ -279,7 +284,7 @@ impl ImportCommand {
         Ok(told_exit(end, &saved))
     }
 
-    /// Returns the target, and the identity of the import.
+    /// Returns the target of the import, and the identity under which its progress is stored.
     fn target(&self, input: String) -> (ImportTarget, ImportIdentity) {
         let (to, keyspace) = match self.database.redis_db {
             Some(database) => (ImportTarget::Database(database), format!("--redis-db {database}")),
@@ -291,8 +296,8 @@ impl ImportCommand {
         (to, ImportIdentity { keyspace, input })
     }
 
-    /// Reports the result of an import. This run imported the difference between the two states in
-    /// `done`.
+    /// Reports the result of an import. `done` contains the progress before and after this
+    /// execution. Their difference is what this execution has imported.
     fn tell(
         &self,
         context: &CommandContext,
@@ -335,7 +340,7 @@ impl ImportCommand {
         Ok(())
     }
 
-    /// Refuses options that do not apply to a format.
+    /// Returns an error if the command line contains options that do not apply to the format.
     fn check(&self, format: FileFormat) -> Result<()> {
         let is_table = matches!(format, FileFormat::Csv | FileFormat::Tsv);
         let is_json = format == FileFormat::Jsonl;
@@ -370,7 +375,7 @@ impl ImportCommand {
         Ok(())
     }
 
-    /// Returns all options that determine the meaning of rows, as on the command line.
+    /// Returns the options that determine how rows are interpreted, in the form of a command line.
     fn options(&self, format: FileFormat) -> String {
         let mut text = format!("--format {}", format.name());
         let value_as = self.value_as.map(|value| match value {
@@ -400,8 +405,8 @@ impl ImportCommand {
         text
     }
 
-    /// Returns the progress of an earlier import of the same input. An earlier one without rows is
-    /// ignored.
+    /// Returns the progress of an earlier import of the same input. An earlier import that imported
+    /// no rows is ignored.
     fn earlier(
         &self,
         store: Option<&StoreHandle>,
@@ -449,14 +454,14 @@ impl ImportCommand {
         };
         let layout = match to {
             ImportTarget::Keyspace(_) => saved.layout.clone(),
-            // Values of Redis clients are not rows of a table.
+            // The values of Redis clients are not rows of a table, so there is no layout to store.
             ImportTarget::Database(_) => None,
         };
         ImportJob::new(store, to.clone(), identity, layout, uniqueness)
     }
 
-    /// Opens the file of rejects, if requested. `first` is the progress of an earlier import,
-    /// `saved` the position where reading begins.
+    /// Opens the file of rejected rows if the user has requested one. `first` is the progress of an
+    /// earlier import, and `saved` is the position at which reading starts.
     fn rejects(&self, first: &ImportProgress, saved: &ImportProgress) -> Result<Option<RejectsFile>> {
         let Some(path) = self.rejects.as_deref() else {
             return Ok(None);

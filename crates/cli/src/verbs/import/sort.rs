@@ -1,4 +1,4 @@
-//! `import --sort`: options for sorting rows before they are written.
+//! `import --sort`: the options for sorting rows before they are written.
 
 use crate::formats::FileFormat;
 use crate::import::ImportSorter;
@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use std::path::{Path, PathBuf};
 
-/// Default of --sort-memory, in bytes.
+/// Default value of --sort-memory in bytes.
 const MEMORY: u64 = 256 << 20;
 
 /// How rows are sorted.
@@ -27,7 +27,7 @@ pub struct ImportSortArgs {
 }
 
 impl ImportSortArgs {
-    /// Prepares the sort, if requested, for an input of `total` bytes.
+    /// Prepares the sort of an input of `total` bytes if the user has requested it.
     pub(super) fn begin(
         &self,
         format: FileFormat,

@@ -1,4 +1,4 @@
-//! The writing subcommands: `build`, `update`, `convert`.
+//! The subcommands of `index` that write: `build`, `update` and `convert`.
 
 use super::{IndexKindArg, place, records, told};
 use crate::context::CommandContext;
@@ -14,7 +14,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Default of --memory for sorting, in bytes.
+/// Default value of --memory in bytes for the sort.
 const MEMORY: u64 = 512 << 20;
 
 fn memory(context: &CommandContext) -> usize {
@@ -142,7 +142,7 @@ impl IndexConvertCommand {
     }
 }
 
-/// Reports the number of records and the rate.
+/// Reports the number of records and the number of records per second.
 fn say(context: &CommandContext, what: &str, records: u64, started: Instant) -> Result<CommandExit> {
     let took = started.elapsed();
     if context.is_json() {

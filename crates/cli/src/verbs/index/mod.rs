@@ -1,4 +1,4 @@
-//! `index`: static data that is looked up by hash.
+//! `index`: handles an index over static data, in which records are looked up by hash.
 //!
 //! *Scope*: the command line, and the reading of files of records.
 //!
@@ -87,7 +87,7 @@ impl IndexCommand {
     }
 }
 
-/// Returns the directory of an index and its name in it.
+/// Returns the directory that contains an index, and the name of the index in it.
 fn place(path: &Path) -> Result<(Arc<FileDirectory>, String)> {
     let name = path.file_name().and_then(|name| name.to_str());
     let Some(name) = name else {
@@ -102,7 +102,7 @@ fn place(path: &Path) -> Result<(Arc<FileDirectory>, String)> {
     Ok((Arc::new(directory), name.to_owned()))
 }
 
-/// Converts an error of an index to one with an exit code.
+/// Converts an error of an index to an error with an exit code.
 fn told(error: IndexError) -> anyhow::Error {
     match error {
         error if error.is_full() => failure(CommandExit::Full, error.to_string()),

@@ -1,4 +1,4 @@
-//! The reading subcommands: `get`, `stat`.
+//! The subcommands of `index` that read: `get` and `stat`.
 
 use super::{place, told};
 use crate::context::CommandContext;

@@ -8,12 +8,12 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
-/// Size of a read in bytes.
+/// Size in bytes of a read from a file of records.
 const AT_ONCE: usize = 1 << 20;
-/// Number of records between checks of the bar and Ctrl-C.
+/// Number of records after which the progress bar is updated and Ctrl-C is checked.
 const LOOK: u64 = 4096;
 
-/// Reads a file of records of `bytes` bytes each; `-` is standard input.
+/// Reads a file of records, each of which has `bytes` bytes. The path `-` denotes standard input.
 pub(super) fn each(
     path: &Path,
     bytes: usize,
@@ -54,7 +54,7 @@ pub(super) fn each(
     }
 }
 
-/// Fills a record as far as the input reaches. Returns the number of bytes.
+/// Reads bytes until the record is complete or the input ends. Returns the number of bytes read.
 fn fill(reader: &mut impl Read, record: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < record.len() {

@@ -1,4 +1,4 @@
-//! `model`: predicts the cost of structures for a workload, without a store.
+//! `model`: predicts the costs of structures for a workload. No store is needed.
 //!
 //! *Scope*: the possible workloads, and the display of costs.
 //!

@@ -1,4 +1,4 @@
-//! The workload and the machine on the command line.
+//! The workload and the machine, as specified on the command line.
 
 use crate::terminal::exit::{CommandExit, failure};
 use crate::values::sizes::{self, ByteSize};
@@ -42,7 +42,7 @@ pub struct CostModelArgs {
     pub endurance: Option<ByteSize>,
 }
 
-/// Parses a finite number, as in 250 or 1e8.
+/// Parses a finite number such as `250` or `1e8`.
 pub(crate) fn number(text: &str) -> Result<f64, String> {
     let parsed = text.parse::<f64>().ok();
     let wrong = || format!("{text:?} is not a number: write one as in 250 or 1e8");
@@ -86,7 +86,7 @@ fn mix(text: &str) -> Result<OperationRates, String> {
 }
 
 impl CostModelArgs {
-    /// Returns the workload: values from the command line, and otherwise those of `seen`.
+    /// Returns the workload. Values that the command line does not specify are taken from `seen`.
     pub(crate) fn workload(&self, seen: WorkloadProfile) -> Result<WorkloadProfile> {
         let workload = WorkloadProfile {
             keys: self.keys.unwrap_or(seen.keys),
@@ -100,7 +100,8 @@ impl CostModelArgs {
         workload.checked().map_err(refused)
     }
 
-    /// Returns the machine: values from the command line, and otherwise those of a store.
+    /// Returns the machine. Values that the command line does not specify are taken from the store
+    /// at the path `store`.
     pub(crate) fn machine(&self, store: &Path, memory_bytes: f64) -> Result<MachineProfile> {
         let usual = MachineProfile::default();
         let machine = MachineProfile {
@@ -117,12 +118,13 @@ impl CostModelArgs {
     }
 }
 
-/// Converts a refused parameter to an error of the command line.
+/// Converts an invalid parameter of the model to an error of the command line.
 pub(crate) fn refused(bad: BadParameter) -> Error {
     failure(CommandExit::Usage, bad.to_string())
 }
 
-/// Returns the profile of a device, by its name or from a file of measurements.
+/// Returns the profile of a device. `name` is the name of a known kind of device or the path of
+/// measured samples.
 fn device(name: &str) -> Result<alluvium::DeviceProfile> {
     let is_meant = |known: &str| known.replace(' ', "-").eq_ignore_ascii_case(name);
     if let Some((_, profile)) = PROFILES.iter().find(|(known, _)| is_meant(known)) {

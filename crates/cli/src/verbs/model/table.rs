@@ -1,11 +1,11 @@
-//! Costs as a table and as JSON.
+//! Formats predicted costs as a table and as JSON.
 
 use crate::terminal::screen::{BOLD, ScreenOutput};
 use alluvium_model::structures::{CostBand, MachineProfile, StructureCost, WorkloadProfile};
 use serde_json::{Value, json};
 use std::io;
 
-/// Describes the question in lines: the data, the operations, the machine.
+/// Describes the input of a prediction in lines of text: the data, the operations and the machine.
 pub(crate) fn asked(workload: &WorkloadProfile, machine: &MachineProfile) -> Vec<String> {
     let all = &workload.operations;
     let percent = |count: f64| 100.0 * count / all.total();
@@ -50,7 +50,7 @@ fn band(band: &CostBand) -> String {
     format!("{:.2} ({:.2}–{:.2})", band.middle, band.p10, band.p90)
 }
 
-/// Prints a table of costs, in the given order.
+/// Prints predicted costs as a table. The order of the rows is that of `costs`.
 pub(crate) fn print(out: &mut ScreenOutput, costs: &[StructureCost]) -> io::Result<()> {
     let title = format!(
         "{:22} {:>20} {:>9} {:>18} {:>18} {:>8} {:>6} {:>20}  {}",
@@ -100,7 +100,7 @@ fn band_json(band: &CostBand) -> Value {
     json!({ "p10": band.p10, "predicted": band.middle, "p90": band.p90 })
 }
 
-/// Returns a cost as JSON.
+/// Returns a predicted cost as JSON.
 pub(crate) fn json_of(cost: &StructureCost) -> Value {
     json!({
         "structure": cost.name,
@@ -119,7 +119,7 @@ pub(crate) fn json_of(cost: &StructureCost) -> Value {
     })
 }
 
-/// Returns the question as JSON.
+/// Returns the input of a prediction as JSON.
 pub(crate) fn question_json(workload: &WorkloadProfile, machine: &MachineProfile) -> Value {
     let all = &workload.operations;
     json!({

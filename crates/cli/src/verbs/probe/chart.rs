@@ -1,4 +1,5 @@
-//! Bar charts of characters: measurements, with a mark at the value of the fit.
+//! Bar charts that are drawn with characters. A bar shows a measurement, and a mark shows the value
+//! that the fitted model predicts.
 
 use crate::verbs::probe::plural;
 use alluvium_base::measurements::{DeviceMeasurements, IssueMode, OffsetOrder, ProbePoint};
@@ -12,14 +13,15 @@ pub(super) struct BarChart {
     pub(super) bars: Vec<ChartBar>,
 }
 
-/// A bar: its name, the measurement, and the value of the fit.
+/// A bar of a chart: its name, the measured value, and the value that the fitted model predicts.
 pub(super) struct ChartBar {
     pub(super) name: String,
     pub(super) value: f64,
     pub(super) fit: Option<f64>,
 }
 
-/// Returns the charts of reads and of writes: throughput by size, and by queue depth.
+/// Returns the charts for reads and for writes. They show throughput by request size and throughput
+/// by queue depth.
 pub(super) fn charts(measured: &DeviceMeasurements, conclusions: &ProbeConclusions) -> Vec<BarChart> {
     let mut charts = Vec::new();
     for costs in [&conclusions.reads, &conclusions.writes] {
@@ -32,7 +34,8 @@ pub(super) fn charts(measured: &DeviceMeasurements, conclusions: &ProbeConclusio
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// Returns the mean of `of` over all rounds, for each wanted point.
+/// Returns the mean of `of` over all rounds of the measurement, separately for each of the
+/// requested points.
 fn means(
     measured: &DeviceMeasurements,
     is_wanted: impl Fn(ProbePoint) -> bool,
@@ -89,7 +92,8 @@ fn over_depth(measured: &DeviceMeasurements, costs: &RequestCosts) -> BarChart {
         |window| window.undisturbed_bytes_per_s() / MIB,
     );
     let fit = costs.parallel.as_ref().ok();
-    // The pure model: throughput grows with the queue depth up to the parallelism of the device.
+    // The curve is that of the fitted model alone. Its throughput grows with the queue depth up to
+    // the parallelism of the device.
     let of_fit = |depth: f64| {
         let fit = fit?;
         match costs.parallelism {
@@ -119,7 +123,7 @@ fn over_depth(measured: &DeviceMeasurements, costs: &RequestCosts) -> BarChart {
     }
 }
 
-/// Formats a power of two in few characters.
+/// Formats a power of two in as few characters as possible.
 fn short(bytes: u64) -> String {
     match bytes {
         ..1_048_576 => format!("{}K", bytes >> 10),
@@ -127,7 +131,7 @@ fn short(bytes: u64) -> String {
     }
 }
 
-/// Returns the lines of a chart without its title.
+/// Returns the lines of a chart, without its title.
 pub(super) fn lines(chart: &BarChart) -> Vec<String> {
     let values = chart.bars.iter().flat_map(|bar| [Some(bar.value), bar.fit]);
     let most = values.flatten().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
@@ -149,7 +153,7 @@ pub(super) fn lines(chart: &BarChart) -> Vec<String> {
     chart.bars.iter().map(line).collect()
 }
 
-/// Formats a number with three digits.
+/// Formats a number with three significant digits.
 pub(super) fn figures(value: f64) -> String {
     match value.abs() {
         100.0.. => format!("{value:.0}"),

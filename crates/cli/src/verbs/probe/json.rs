@@ -10,7 +10,7 @@ use alluvium_model::probe::{DeviceAdvice, DeviceParallelism, ProbeConclusions, R
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// Returns all conclusions and samples.
+/// Returns all conclusions and all samples of a measurement as JSON.
 pub(super) fn of(path: &Path, measured: &DeviceMeasurements, conclusions: &ProbeConclusions) -> Value {
     let processor = conclusions.processor;
     json!({

@@ -1,4 +1,4 @@
-//! Checks the location of a probe, with errors in terms of the command line.
+//! Checks whether a location can be measured. Its errors are phrased in terms of the command line.
 
 use crate::terminal::exit::{CommandExit, failure};
 use crate::values::sizes::{ByteSize, human};
@@ -9,14 +9,14 @@ use alluvium_device::probe::{FileSystemInfo, LEAST_SPACE, place_of};
 use anyhow::Result;
 use std::path::Path;
 
-/// A location that can be measured.
+/// A location for which the checks have succeeded.
 #[derive(Debug)]
 pub(super) struct ProbeLocation {
     pub(super) place: FileSystemInfo,
     pub(super) space_bytes: u64,
 }
 
-/// Examines the file system of a directory.
+/// Examines the directory and its file system, and returns the location if it can be measured.
 pub(super) fn look(path: &Path, network: bool, space: Option<ByteSize>) -> Result<ProbeLocation> {
     let place = place_of(path).map_err(|error| refused(path, error))?;
     if place.medium == Medium::Network && !network {
@@ -32,7 +32,7 @@ pub(super) fn look(path: &Path, network: bool, space: Option<ByteSize>) -> Resul
     Ok(ProbeLocation { place, space_bytes })
 }
 
-/// Returns the size of the file.
+/// Returns the size in bytes of the file that the measurement uses.
 fn space_of(path: &Path, free: u64, asked: Option<ByteSize>) -> Result<u64> {
     if free < 2 * LEAST_SPACE {
         return Err(full(path, free));
@@ -60,7 +60,7 @@ fn space_of(path: &Path, free: u64, asked: Option<ByteSize>) -> Result<u64> {
     Ok(asked)
 }
 
-/// Returns the error for a location without enough space.
+/// Returns the error for a location with too little free space.
 pub(super) fn full(path: &Path, free: u64) -> anyhow::Error {
     let text = format!(
         "{} has {} free, and a probe needs {} and leaves as much free: free some space, or name another directory",
@@ -71,7 +71,7 @@ pub(super) fn full(path: &Path, free: u64) -> anyhow::Error {
     failure(CommandExit::Full, text)
 }
 
-/// Rephrases an error of the device in terms of the command line.
+/// Converts an error of the device to one that is phrased in terms of the command line.
 pub(super) fn refused(path: &Path, error: Error) -> anyhow::Error {
     let path = path.display();
     match error {

@@ -1,4 +1,4 @@
-//! `probe`: measures the costs of the device under a directory.
+//! `probe`: measures the costs of requests to the device that stores a directory.
 //!
 //! *Scope*: the command line, the accepted locations, the storage of samples, and the display of
 //! conclusions.
@@ -74,12 +74,12 @@ pub struct ProbeCommand {
     pub stored: bool,
 }
 
-/// Returns whether samples are stored in a directory.
+/// Returns whether a directory contains stored samples.
 pub(super) fn is_kept(store: &Path) -> bool {
     store.join(alluvium_model::probe::format::FILE).exists()
 }
 
-/// Reads stored samples from a directory or a file.
+/// Reads stored samples. The path denotes a directory or a file.
 pub(super) fn read_kept(path: &Path) -> Result<DeviceMeasurements> {
     let is_file = path.is_file();
     let directory = path.parent().filter(|_| is_file).unwrap_or(path);
@@ -151,7 +151,7 @@ impl ProbeCommand {
     }
 }
 
-/// Returns the message of the bar for a part of the measurement.
+/// Returns the text that the progress bar shows during a part of the measurement.
 fn doing(part: ProbePart) -> String {
     match part {
         ProbePart::Fill => "writing the file".to_owned(),
@@ -161,7 +161,7 @@ fn doing(part: ProbePart) -> String {
     }
 }
 
-/// Describes a kind of request.
+/// Describes a kind of request in words.
 fn named(point: ProbePoint) -> String {
     let order = match point.order {
         OffsetOrder::Random => "random ",
@@ -179,7 +179,7 @@ fn named(point: ProbePoint) -> String {
     )
 }
 
-/// Returns the plural name of a kind of request.
+/// Returns the plural form of the name of a kind of request.
 fn plural(kind: AccessKind) -> &'static str {
     match kind {
         AccessKind::Read => "reads",

@@ -1,4 +1,5 @@
-//! The costs as SVG: times by size, and throughput by queue depth, with their fits.
+//! Draws measured costs as SVG: times by request size, and throughput by queue depth, each with the
+//! fitted model.
 
 use super::plural;
 use alluvium_base::cost::AccessKind;
@@ -24,17 +25,17 @@ fn colour(kind: AccessKind) -> RGBColor {
     }
 }
 
-/// The data of reads or of writes: samples as circles, and a line for the fit.
+/// The data of reads or of writes. Samples are drawn as circles, and the fitted model as a line.
 struct CostSeries {
     kind: AccessKind,
     samples: Vec<(f64, f64)>,
     line: Vec<(f64, f64)>,
 }
 
-/// Draws both charts side by side.
+/// Draws both charts next to each other.
 ///
 /// # Errors
-/// Drawing fails, which happens only without measurements.
+/// Returns an error if drawing fails. This happens only if there are no measurements.
 pub(super) fn draw(measured: &DeviceMeasurements, conclusions: &ProbeConclusions) -> Result<String> {
     let both = [&conclusions.reads, &conclusions.writes];
     let mut svg = String::new();
@@ -98,7 +99,8 @@ fn over_depth(measured: &DeviceMeasurements, costs: &RequestCosts) -> CostSeries
     }
 }
 
-/// Returns points of a curve between the first and the last sample, dense on a logarithmic axis.
+/// Returns points of a curve from the first to the last sample. They are close together on a
+/// logarithmic axis.
 fn along(samples: &[(f64, f64)], of: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
     const STEPS: u32 = 96;
     let Some((least, most)) = range(samples.iter().map(|&(x, _)| x)) else {
@@ -117,7 +119,7 @@ fn range(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
     (least <= most).then_some((least, most))
 }
 
-/// Draws series on logarithmic axes.
+/// Draws a chart with two series. Both axes are logarithmic.
 fn chart(area: &PlotArea<'_>, title: &str, series: &[CostSeries; 2]) -> Result<()> {
     let points = || {
         series

@@ -1,4 +1,5 @@
-//! The whole probe, from requests to conclusions, on simulated devices with known costs.
+//! Tests of the whole verb, from requests to conclusions, on simulated devices whose costs are
+//! known.
 
 use super::{chart, json, svg};
 use alluvium_base::cost::{CostClock, CostFault, DeviceAccess};
@@ -31,7 +32,8 @@ impl ProbeClock for Simulated {
     }
 }
 
-/// Several servers with one queue, each with the costs of the affine model and noise.
+/// A simulated device. It has several servers with a common queue. The service time of each follows
+/// the affine model, with noise added.
 struct Noisy {
     setup_ns: f64,
     byte_ps: f64,
@@ -40,8 +42,8 @@ struct Noisy {
 }
 
 impl Noisy {
-    /// Returns a random number around 1 with a standard deviation of 3 %. The sum of twelve uniform
-    /// draws is almost normally distributed.
+    /// Returns a random number with mean 1 and a standard deviation of 3 %. The sum of twelve
+    /// uniform random numbers is approximately normally distributed.
     fn noise(&mut self) -> f64 {
         let sum: f64 = (0..12).map(|_| self.rng.f64()).sum();
         1.0 + 0.03 * (sum - 6.0)
@@ -105,7 +107,8 @@ fn a_simulated_ssd_is_found_again_behind_noise_of_three_percent() {
         assert!((knee - servers as f64).abs() <= 0.2, "{knee}, not {servers}");
         let fit = costs.parallel.as_ref().unwrap();
         assert!(fit.goodness.r_squared > 0.98, "{fit:?}");
-        // Claim C1: times within 14 %, while the DAM is wrong by a factor of almost P.
+        // Claim C1: the fitted model predicts times within 14 %, while the predictions of the DAM
+        // are wrong by a factor of almost P.
         assert!(fit.worst_time < 0.14 && fit.worst_time_dam > servers as f64 - 1.5);
     }
 }
@@ -115,7 +118,8 @@ fn throttled(disk: &HardDisk) -> ProbeConclusions {
     let directory = ThrottledDirectory::new(Arc::new(MemoryDirectory::new()), Box::new(affine));
     let plan = ProbePlan {
         rounds: 1,
-        // The shortest time: the essential measurements still take theirs.
+        // This is the shortest possible measurement. Its essential parts nevertheless take the time
+        // that they need.
         ..plan(1)
     };
     let watch = ProcessClock::new();
@@ -129,8 +133,8 @@ fn throttled(disk: &HardDisk) -> ProbeConclusions {
 fn a_throttled_disk_is_found_again() {
     let disk = HITACHI_1TB_2009;
     let mut alphas = Vec::new();
-    // The device works in real time. On a busy machine it is woken too late, and the measurement is
-    // repeated.
+    // The simulated device works in real time. On a busy machine it may be woken too late, so the
+    // measurement is repeated.
     for _ in 0..5 {
         let found = throttled(&disk);
         let fitted = found.reads.affine.as_ref().unwrap();

@@ -44,7 +44,7 @@ pub(super) fn print(
     Ok(())
 }
 
-/// Prints lines with a name before the first.
+/// Prints lines of text. The name of the section precedes the first line.
 fn section(out: &mut ScreenOutput, name: &str, lines: &[String]) -> io::Result<()> {
     for (at, line) in lines.iter().enumerate() {
         let name = if at == 0 { name } else { "" };

@@ -1,4 +1,4 @@
-//! Limits for clients of a server, as flags of `serve`.
+//! The limits for clients of a server, which are options of `serve`.
 
 use crate::terminal::exit::{CommandExit, failure};
 use crate::values::sizes::{self, ByteSize};
@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use std::time::Duration;
 
-/// Smallest memory limit for all clients together.
+/// Minimum of the memory limit for all clients together, in bytes.
 const LEAST_MEMORY: u64 = 1 << 20;
 
 /// Limits of clients.
@@ -40,7 +40,8 @@ pub struct ClientLimits {
 }
 
 impl ClientLimits {
-    /// Converts the limits to options of a server. `memory` is the memory of the store, if given.
+    /// Converts the limits to options of the server. `memory` is the memory limit of the store if
+    /// one was given.
     pub(crate) fn options(&self, memory: Option<u64>) -> Result<ServerOptions> {
         let client_memory = self.client_memory.map(|memory| memory.0);
         if let Some(bytes) = client_memory {

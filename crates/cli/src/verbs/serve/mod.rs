@@ -1,4 +1,5 @@
-//! `serve`: serves the store to Redis and memcached clients, and a web page.
+//! `serve`: runs a server that gives Redis and memcached clients access to the store, and a web
+//! page.
 //!
 //! *Scope*: the options of a server, its start and its end by a signal.
 //!
@@ -44,7 +45,7 @@ Examples:
 
 Ctrl-C or SIGTERM stops the server: it answers the requests that it has received, and closes the store. It ignores SIGHUP.";
 
-/// Interval of checks for a signal.
+/// Interval at which the program checks whether a signal has arrived.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Serve the store to clients that speak the Redis or the memcached protocol, with a web page that
@@ -141,7 +142,7 @@ pub struct ServeCommand {
     pub limits: ClientLimits,
 }
 
-/// Rephrases an error of the server in terms of flags.
+/// Converts an error of the server to one that is phrased in terms of command line options.
 fn in_flags(serve: &ServeCommand, error: alluvium_server::Error) -> anyhow::Error {
     match error {
         alluvium_server::Error::Unprotected { address } => failure(
@@ -187,7 +188,7 @@ fn in_flags(serve: &ServeCommand, error: alluvium_server::Error) -> anyhow::Erro
     }
 }
 
-/// Rephrases an error of the datagram ports in terms of flags.
+/// Converts an error of the datagram ports to one that is phrased in terms of command line options.
 fn in_flags_of_datagrams(error: alluvium_server::Error) -> anyhow::Error {
     match error {
         alluvium_server::Error::Unprotected { address } => failure(
@@ -201,7 +202,7 @@ fn in_flags_of_datagrams(error: alluvium_server::Error) -> anyhow::Error {
     }
 }
 
-/// A listening address, or none.
+/// An address at which the server listens, or `None` if it does not listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenAddress(pub Option<SocketAddr>);
 
@@ -267,7 +268,8 @@ impl From<EvictionArg> for CacheEvictionPolicy {
     }
 }
 
-/// Lets other commands manage the store while it is served. A failure does not prevent serving.
+/// Creates the management socket, so that other commands can manage the store while it is being
+/// served. If this fails, the server nevertheless continues.
 fn manage(server: &Server, directory: &Path) {
     if let Err(error) = server.manage(directory) {
         screen::note(&format!(
@@ -327,7 +329,7 @@ impl ServeCommand {
         Ok(CommandExit::Done)
     }
 
-    /// Serves a cache until a signal arrives.
+    /// Runs a server in cache mode until a signal arrives.
     fn run_cache(
         &self,
         context: &CommandContext,
@@ -335,7 +337,8 @@ impl ServeCommand {
         options: ServerOptions,
     ) -> Result<CommandExit> {
         self.check_cache(context)?;
-        // Read the key before waiting for signals: it may come from a pipe that never delivers it.
+        // The key is read before signals are handled, because it may come from a pipe that never
+        // delivers it.
         let datagrams = match self.datagrams {
             Some(ListenAddress(Some(address))) => Some(self.datagram_options(address)?),
             _ => None,
@@ -374,7 +377,8 @@ impl ServeCommand {
         Ok(CommandExit::Done)
     }
 
-    /// Refuses options that do not apply to a cache, and a cache that no client could reach.
+    /// Returns an error if an option does not apply to a cache, or if no client could reach the
+    /// cache.
     fn check_cache(&self, context: &CommandContext) -> Result<()> {
         let of_stores = [
             ("--tier", !context.tiers.is_empty()),
@@ -402,7 +406,8 @@ impl ServeCommand {
     }
 
     fn datagram_options(&self, address: SocketAddr) -> Result<DatagramOptions> {
-        // Not from ALLUVIUM_PASSWORD, which is the password of the other protocols.
+        // The key is not taken from ALLUVIUM_PASSWORD, which is the password of the other
+        // protocols.
         let key = match &self.datagram_key_file {
             Some(file) => Some(password::first_line("--datagram-key-file", file)?),
             None => None,
@@ -417,7 +422,7 @@ impl ServeCommand {
         })
     }
 
-    /// Returns the flag that gave an address, followed by a blank.
+    /// Returns the option that specified an address, followed by a blank.
     fn flag_of(&self, address: SocketAddr) -> &'static str {
         let flags = [
             ("--redis ", self.redis),
@@ -478,7 +483,7 @@ impl ServeCommand {
         })
     }
 
-    /// Prints the addresses, once clients can connect.
+    /// Prints the addresses of the server. Called when clients can connect.
     fn announce(
         &self,
         context: &CommandContext,

@@ -1,4 +1,4 @@
-//! The file of users that `serve` loads and ACL SAVE writes.
+//! The user file that `serve` loads and ACL SAVE writes.
 
 use crate::store::private;
 use alluvium_server::UserFile;
@@ -25,14 +25,16 @@ impl UserFile for AclFile {
         fs::read(&self.0)
     }
 
-    /// Writes a temporary file and renames it over the old one, with the mode of the old one.
+    /// Writes the text to a temporary file, which is then renamed to replace the old file. The new
+    /// file has the access mode of the old one.
     fn write(&self, text: &[u8]) -> io::Result<()> {
-        // Preserve a symbolic link by replacing its target.
+        // If the path is a symbolic link, its target is replaced, so that the link is preserved.
         let path = fs::canonicalize(&self.0).unwrap_or_else(|_| self.0.clone());
         let mut name = path.as_os_str().to_owned();
         name.push(".partial");
         let partial = PathBuf::from(name);
-        // A leftover of a killed process must not determine the mode.
+        // A killed process may have left a temporary file. It is removed first, because its access
+        // mode might be wrong.
         let _ = fs::remove_file(&partial);
         let mut file = private::create(&partial)?;
         let written = file.write_all(text).and_then(|()| {

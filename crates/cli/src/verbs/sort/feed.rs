@@ -1,4 +1,4 @@
-//! Reads the inputs of a sort into chunks of records.
+//! Reads the inputs of a sort and divides them into chunks of records.
 
 use super::open;
 use crate::jobs::sorting::ChunkFiller;
@@ -36,7 +36,7 @@ impl<'b> SortInputReader<'b> {
         }
     }
 
-    /// Reads all inputs in order.
+    /// Reads all input files in order.
     pub(super) fn all(mut self, files: &[PathBuf], chunks: &mut ChunkFiller<'_>) -> Result<()> {
         for file in files {
             self.one(file, chunks)?;
@@ -78,7 +78,7 @@ impl<'b> SortInputReader<'b> {
             return Ok(());
         }
         match self.record_bytes {
-            // The last line needs no line end.
+            // The last line may end without a line end.
             None => chunks.push_line(&buffer[..filled]),
             Some(bytes) => Err(failure(
                 CommandExit::Failed,
@@ -90,8 +90,8 @@ impl<'b> SortInputReader<'b> {
         }
     }
 
-    /// Pushes the complete records of a buffer up to `end`. The part up to `seen` is known to
-    /// contain no line end. Returns the number of bytes consumed.
+    /// Adds all complete records of a buffer to the chunk, up to position `end`. The bytes before
+    /// `seen` are known to contain no line end. Returns the number of bytes consumed.
     fn take(
         &self,
         buffer: &[u8],
@@ -117,7 +117,7 @@ impl<'b> SortInputReader<'b> {
         Ok(at)
     }
 
-    /// Counts bytes read, and waits to respect --rate.
+    /// Counts the bytes that were read. If the limit of --rate would be exceeded, waits.
     fn pace(&mut self, bytes: usize) -> Result<()> {
         self.bar.inc(bytes as u64);
         if let Some(limiter) = &mut self.limiter {

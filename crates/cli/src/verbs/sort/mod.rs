@@ -1,4 +1,4 @@
-//! `sort`: sorts lines or fixed-length records that exceed the memory.
+//! `sort`: sorts lines or fixed-length records, which may need more memory than is available.
 //!
 //! *Scope*: the command line, the input and the output.
 //!
@@ -35,12 +35,12 @@ Lines are compared byte by byte, as `LC_ALL=C sort` does. Records with equal key
 [default: 512M] goes to temporary files, which have no names, so nothing is left of them. The output gets its name when it is \
 complete, and may be one of the inputs.";
 
-/// Default of --memory, in bytes.
+/// Default value of --memory in bytes.
 const MEMORY: u64 = 512 << 20;
 const MEMORY_FLAG: &str = "--memory";
-/// Further threads would be idle.
+/// Maximum number of threads. More of them would be idle.
 const MOST_THREADS: usize = 8;
-/// Prefix of the names of temporary files, which are unlinked at once.
+/// Prefix of the names of temporary files. Each file is unlinked as soon as it has been created.
 const NAME: &str = "alluvium-sort";
 
 /// Sort lines or fixed-length records, also more than fit into memory.
@@ -149,7 +149,7 @@ impl SortCommand {
         }
     }
 
-    /// Returns the total size of all inputs, if they are files.
+    /// Returns the total size of all inputs in bytes, or `None` if any of them is not a file.
     fn total(&self) -> Option<u64> {
         let bytes = |file: &PathBuf| {
             let metadata = file.metadata().ok()?;
@@ -158,7 +158,7 @@ impl SortCommand {
         self.files.iter().map(bytes).sum()
     }
 
-    /// Returns the directory of temporary files.
+    /// Returns the directory in which temporary files are created.
     fn directory(&self) -> Result<FileDirectory> {
         let beside = || {
             let parent = self.output.parent()?;
@@ -182,7 +182,8 @@ impl SortCommand {
         FileDirectory::open(&path).with_context(what)
     }
 
-    /// Opens the output for a job: standard output, or a file that gets its name at the end.
+    /// Opens the output and executes `job`, which writes to it. The output is standard output or a
+    /// file. A file is given its name only after the job has succeeded.
     fn write(&self, job: &mut dyn FnMut(&mut (dyn Write + Send)) -> Result<()>) -> Result<()> {
         let is_special = self.output.metadata().is_ok_and(|metadata| !metadata.is_file());
         if self.output.as_os_str() == "-" {
@@ -205,14 +206,15 @@ impl SortCommand {
             fs::rename(&partial, &self.output).with_context(|| format!("naming {}", self.output.display()))
         });
         if written.is_err() {
-            // A partial file is useless. If it cannot be removed, at least it has another name.
+            // An incomplete file is useless and is removed. If this fails, the file at least does
+            // not have the name of the output.
             let _ = fs::remove_file(&partial);
         }
         written
     }
 }
 
-/// Opens an input; `-` is standard input.
+/// Opens an input file. The path `-` denotes standard input.
 fn open(path: &Path) -> Result<Box<dyn Read>> {
     if path.as_os_str() == "-" {
         return Ok(Box::new(io::stdin().lock()));

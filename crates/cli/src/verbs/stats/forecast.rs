@@ -1,13 +1,12 @@
-//! The parts of `stats` that are not lists of numbers: predictions next to measurements, choices,
-//! and changes made since the store was opened.
+//! Prints those groups of `stats` that are not lists of numbers: predictions next to measurements,
+//! settings chosen by the store, and changes made since the store was opened.
 
 use crate::terminal::screen::{BOLD, ScreenOutput};
 use crate::verbs::advise::moment;
 use serde_json::Value;
 use std::io;
 
-/// Prints a group of `stats` that is not a list of numbers. Returns whether the group is one of
-/// these.
+/// Prints a group of `stats` if it is not a list of numbers. Returns whether it was printed.
 pub(super) fn print(out: &mut ScreenOutput, group: &str, said: &Value) -> io::Result<bool> {
     match group {
         "forecast" => forecast(out, said)?,

@@ -1,4 +1,4 @@
-//! `stats`: prints the content and the resource usage of the store.
+//! `stats`: prints statistics about the content of the store and the resources that it uses.
 //!
 //! *Scope*: the groups of figures and their form.
 //!
@@ -109,7 +109,7 @@ fn print(context: &CommandContext, numbers: &Value) -> Result<CommandExit> {
     Ok(CommandExit::Done)
 }
 
-/// Prints the workload of each keyspace: a sample since the store was opened.
+/// Prints the workload of each keyspace, which was sampled since the store was opened.
 fn print_workload(out: &mut ScreenOutput, seen: &Value) -> Result<()> {
     let seen = seen.as_object().into_iter().flatten();
     for (number, (keyspace, what)) in seen.enumerate() {
@@ -132,7 +132,8 @@ fn print_workload(out: &mut ScreenOutput, seen: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Prints the figures of a server's store in the same groups.
+/// Prints the statistics of a store that a remote server has open, in the same groups as those of a
+/// local store.
 fn served(context: &CommandContext, server: &RemoteServer) -> Result<CommandExit> {
     let said = server.json("/api/stats")?;
     let figure = |name: &str| said["figures"][name].as_f64().unwrap_or_default() as u64;
@@ -192,7 +193,8 @@ fn served(context: &CommandContext, server: &RemoteServer) -> Result<CommandExit
     print(context, &numbers)
 }
 
-/// Formats a number: bytes with a unit, others with digits in groups of three.
+/// Formats a statistic. Numbers of bytes are written with a unit, and other numbers with their
+/// digits in groups of three.
 fn shown(name: &str, value: &Value) -> String {
     match value.as_u64() {
         Some(bytes) if name.ends_with("_bytes") => human(bytes),

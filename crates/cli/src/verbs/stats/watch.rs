@@ -1,4 +1,4 @@
-//! `stats --watch`: displays the activity of a store periodically.
+//! `stats --watch`: displays the activity of a store and updates it periodically.
 
 use super::StatsCommand;
 use crate::jobs::stop;
@@ -16,22 +16,22 @@ use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Interval of checks for a stop.
+/// Interval at which the program checks whether a stop was requested.
 const NAP: Duration = Duration::from_millis(50);
 /// Length of the longest bar in characters.
 const BAR: usize = 24;
 
-/// A snapshot of all figures.
+/// The values of all statistics at one point in time.
 struct FiguresSnapshot {
     at: Instant,
     figures: BTreeMap<String, f64>,
-    /// Latencies of the last second, if a server counts them.
+    /// Latencies of the last second, if a server measures them.
     recent: Value,
     levels: Vec<TrunkLevel>,
     title: String,
 }
 
-/// A level of the trunk, the root first.
+/// A level of the trunk. Levels are listed from the root downwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct TrunkLevel {
     nodes: u64,
@@ -43,9 +43,9 @@ struct TrunkLevel {
     running: u64,
 }
 
-/// The source of the figures.
+/// The source from which statistics are read.
 pub(super) enum FiguresSource {
-    /// The store in the directory.
+    /// The store in the directory that the command line specifies.
     Store(StoreHandle),
     Server(RemoteServer),
 }
@@ -55,7 +55,7 @@ pub(super) fn run(verb: &StatsCommand, watched: &FiguresSource) -> Result<Comman
     let mut out = ScreenOutput::new();
     let is_page = out.is_terminal();
     if is_page {
-        // Switch to the alternate screen and hide the cursor.
+        // These sequences switch to the alternate screen and hide the cursor.
         write!(out, "\x1b[?1049h\x1b[?25l")?;
     }
     let shown = show(verb, watched, &mut out, is_page);
@@ -85,7 +85,8 @@ fn show(verb: &StatsCommand, watched: &FiguresSource, out: &mut ScreenOutput, is
         }
         let now = look()?;
         if is_page {
-            // Overwrite the old content, and clear the rest of each line and of the screen.
+            // The new page overwrites the old one. The rest of each line and of the screen is
+            // cleared.
             write!(
                 out,
                 "\x1b[H{}\x1b[J",
@@ -183,7 +184,7 @@ fn add_up(node: &Value, depth: usize, levels: &mut Vec<TrunkLevel>) {
     }
 }
 
-/// Two snapshots, for differences between them.
+/// Two snapshots of the statistics, from which differences are computed.
 struct FiguresDelta<'a> {
     before: &'a FiguresSnapshot,
     now: &'a FiguresSnapshot,
@@ -192,7 +193,7 @@ struct FiguresDelta<'a> {
     page: String,
 }
 
-/// Renders the page: the activity between two snapshots, and the state at the later one.
+/// Formats a page. It shows the activity between two snapshots, and the state at the later one.
 fn frame(before: &FiguresSnapshot, now: &FiguresSnapshot, out: &ScreenOutput) -> String {
     let mut between = FiguresDelta {
         before,
@@ -261,7 +262,8 @@ impl FiguresDelta<'_> {
             ("commits", "commit", ["latency.commit", "latency.durable_commit"]),
             ("reads", "read", ["latency.multi_get", "latency.get"]),
         ] {
-            // A server counts the last second; otherwise show latencies since the store was opened.
+            // If a server measures the latencies of the last second, these are shown. Otherwise,
+            // latencies since the store was opened are shown.
             let known = all
                 .into_iter()
                 .find(|kind| self.figure(&format!("{kind}.timed")) > 0.0);
@@ -357,7 +359,7 @@ fn bar(part: f64) -> String {
     "█".repeat((part.clamp(0.0, 1.0) * BAR as f64).round() as usize)
 }
 
-/// Formats nanoseconds with three significant digits.
+/// Formats a duration in nanoseconds with three significant digits and a unit.
 fn duration(ns: f64) -> String {
     for (unit, size) in [("s", 1e9), ("ms", 1e6), ("µs", 1e3)] {
         if ns >= size {

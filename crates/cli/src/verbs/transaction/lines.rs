@@ -1,4 +1,4 @@
-//! Reading of the lines of a script.
+//! Reading of a script line by line.
 
 use crate::terminal::exit::{CommandExit, failure};
 use alluvium::{MAX_KEY, MAX_VALUE};
@@ -7,10 +7,11 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Longest line in bytes: a key and a value with every byte escaped, and some overhead.
+/// Maximum length of a line in bytes. It is sufficient for a key and a value in which every byte is
+/// escaped, plus a margin.
 const LONGEST: usize = (MAX_KEY + MAX_VALUE) * 4 + (1 << 16);
 
-/// The numbered lines of a script.
+/// Reads the lines of a script and numbers them.
 pub(super) struct ScriptReader {
     reader: Box<dyn BufRead>,
     name: String,
@@ -19,7 +20,7 @@ pub(super) struct ScriptReader {
 }
 
 impl ScriptReader {
-    /// Opens a script; `-` is standard input.
+    /// Opens a script. The path `-` denotes standard input.
     pub(super) fn open(path: &Path) -> Result<ScriptReader> {
         let is_input = path == Path::new("-");
         let name = match is_input {
@@ -42,12 +43,13 @@ impl ScriptReader {
         })
     }
 
-    /// Returns whether the script can be read a second time with the same lines.
+    /// Returns whether the script can be read a second time and then has the same lines.
     pub(super) fn can_be_read_twice(&self) -> bool {
         self.is_file
     }
 
-    /// Reads the next line without its end.
+    /// Reads the next line. Returns its number and its text without the line end, or `None` at the
+    /// end of the script.
     pub(super) fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
         let mut line = Vec::new();
         let most = LONGEST as u64 + 1;

@@ -1,4 +1,4 @@
-//! `transaction`: executes a script of operations atomically.
+//! `transaction`: executes the operations of a script atomically.
 //!
 //! *Scope*: the syntax of a script, and the report of its execution.
 //!
@@ -87,14 +87,14 @@ pub enum IsolationArg {
     Snapshot,
 }
 
-/// The state of a script in execution.
+/// The state of a script that is being executed.
 struct ScriptExecution<'a> {
     store: &'a StoreHandle,
     new: NewTransaction,
     encoding: ByteEncoding,
     consent: Consent,
     keyspace: String,
-    /// The number of the open transaction.
+    /// The number of the transaction that is open, or `None`.
     open: Option<u64>,
     has_committed: bool,
 }
@@ -117,7 +117,7 @@ impl TransactionCommand {
         };
         let mut saying = ScriptOutput::new(context, self.encoding);
         let ran = running.all(&mut lines, &mut saying);
-        // Report what was done, whatever happened after it.
+        // The output for executed operations is printed even if a later operation has failed.
         saying.flush()?;
         ran?;
         store.close()?;
@@ -142,7 +142,7 @@ impl TransactionCommand {
         }
     }
 
-    /// Parses all lines first, so that nothing is executed if one is invalid.
+    /// Parses all lines before any of them is executed. If a line is invalid, nothing is executed.
     fn check(&self, mut lines: ScriptReader) -> Result<()> {
         while let Some((number, line)) = lines.next()? {
             if let Err(why) = script::parse(&line, self.encoding, &self.keyspace) {
@@ -155,7 +155,7 @@ impl TransactionCommand {
 }
 
 impl ScriptExecution<'_> {
-    /// Executes all lines. Rolls back a transaction that is open at the end.
+    /// Executes all lines of the script. If a transaction is still open at the end, rolls it back.
     fn all(&mut self, lines: &mut ScriptReader, saying: &mut ScriptOutput) -> Result<()> {
         let mut last = 0;
         while let Some((number, line)) = lines.next()? {
@@ -236,7 +236,8 @@ impl ScriptExecution<'_> {
         }
     }
 
-    /// Ends the open transaction. It has ended even if this fails.
+    /// Commits or rolls back the open transaction. The transaction has ended even if this returns
+    /// an error.
     fn end(&mut self, step: &TransactionStep) -> Result<()> {
         self.open = None;
         let request = ManagementRequest::InTransaction(step.clone());
@@ -248,7 +249,8 @@ impl ScriptExecution<'_> {
         Ok(())
     }
 
-    /// Adds to an error its line, and which of the transactions remain committed.
+    /// Adds context to an error: the number of the line, and which of the script's transactions
+    /// remain committed.
     fn failed(&self, number: u64, error: &anyhow::Error) -> anyhow::Error {
         let stays = match self.has_committed {
             true => "the transaction was rolled back, those before it stay committed",

@@ -3,20 +3,20 @@
 use crate::values::bytes::{ByteEncoding, unescape};
 use alluvium_server::control::{ReadPurpose, ScanContent, ScanOrder, ScanRequest, TransactionStep};
 
-/// The operations, as the error for an unknown one lists them.
+/// The names of all operations. The error for an unknown operation lists them.
 const OPERATIONS: &str = "use, get, get-for-update, put, delete, delete-range, scan, savepoint, rollback-to, \
                           commit, rollback";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ScriptLine {
-    /// An empty line or a comment.
+    /// The line is empty or contains only a comment.
     Blank,
-    /// Sets the default keyspace of later lines.
+    /// Sets the default keyspace for the following lines.
     Use(String),
     Step(TransactionStep),
 }
 
-/// Parses a line. `keyspace` is the default keyspace.
+/// Parses a line. `keyspace` is the current default keyspace.
 pub(super) fn parse(line: &[u8], encoding: ByteEncoding, keyspace: &str) -> Result<ScriptLine, String> {
     let words = split(line)?;
     let Some((first, rest)) = words.split_first() else {
@@ -25,7 +25,7 @@ pub(super) fn parse(line: &[u8], encoding: ByteEncoding, keyspace: &str) -> Resu
     if let Some(read) = operation(first, rest, encoding, keyspace) {
         return read;
     }
-    // A keyspace for this line only.
+    // The first word can be the name of a keyspace, which then applies only to this line.
     let named = rest.split_first().and_then(|(second, rest)| {
         let read = name(first).and_then(|keyspace| operation(second, rest, encoding, &keyspace).transpose());
         read.transpose()
@@ -39,7 +39,7 @@ pub(super) fn parse(line: &[u8], encoding: ByteEncoding, keyspace: &str) -> Resu
     }
 }
 
-/// Parses an operation with its arguments. Returns `None` if the operation is unknown.
+/// Parses an operation and its arguments. Returns `None` if the name of the operation is unknown.
 fn operation(
     word: &[u8],
     rest: &[Vec<u8>],
@@ -97,7 +97,7 @@ fn operation(
     })
 }
 
-/// The first key of a range, and its exclusive end.
+/// The first key of a range, and the key before which the range ends, if it has an end.
 type ScriptRange = (Vec<u8>, Option<Vec<u8>>);
 
 fn deleted(keyspace: String, (from, to): ScriptRange) -> TransactionStep {
@@ -137,8 +137,8 @@ fn name(word: &[u8]) -> Result<String, String> {
     text.map_err(|_| "names of keyspaces and savepoints must be UTF-8 text".to_owned())
 }
 
-/// Splits a line into words. Blanks separate words, except in double quotes. `\` begins an escape
-/// as printed by `scan`, and a word beginning with `#` starts a comment.
+/// Splits a line into words. Words are separated by blanks, except in double quotes. A `\` starts
+/// an escape sequence of the kind that `scan` prints. A word that starts with `#` begins a comment.
 fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     let is_blank = |byte: &u8| byte.is_ascii_whitespace();
     let mut words = Vec::new();
@@ -164,7 +164,7 @@ fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     Ok(words)
 }
 
-/// Returns the position of the closing quote.
+/// Returns the position of the closing quote, or `None` if there is none.
 fn closing(text: &[u8]) -> Option<usize> {
     let mut is_escaped = false;
     text.iter().position(|&byte| {
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(read("rivers put Elbe 1"), put("rivers", b"Elbe", b"1"));
         assert_eq!(read("\"my rivers\" put Elbe 1"), put("my rivers", b"Elbe", b"1"));
         assert_eq!(read("use get"), Ok(ScriptLine::Use("get".to_owned())));
-        // The first word is interpreted as an operation if possible.
+        // The first word is interpreted as the name of an operation if there is such an operation.
         assert!(read("get put a b").is_err());
     }
 
@@ -258,7 +258,7 @@ mod tests {
             let line: Vec<u8> = (0..random.usize(..9))
                 .flat_map(|_| parts[random.usize(..parts.len())].to_vec())
                 .collect();
-            // Accepted or refused, without a panic.
+            // Parsing may succeed or fail, but it must not panic.
             let _ = parse(&line, ByteEncoding::default(), "default");
         }
     }

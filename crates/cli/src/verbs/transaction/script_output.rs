@@ -1,4 +1,4 @@
-//! The output of a script: a line of text, or a JSON object, for each operation.
+//! The output of a script. Each operation prints a line of text or a JSON object.
 
 use crate::context::CommandContext;
 use crate::terminal::screen::{DIM, KEY, ScreenOutput};
@@ -26,14 +26,14 @@ impl ScriptOutput {
         Ok(self.out.flush()?)
     }
 
-    /// Prints a line of text after the line number in the script.
+    /// Prints a line of text, which is preceded by the line number in the script.
     fn text(&mut self, number: u64, text: &str) -> Result<()> {
         let number = self.out.styled(DIM, &format!("{number}:"));
         Ok(self.out.line(&format!("{number} {text}"))?)
     }
 
-    /// Prints a JSON object. `fields` writes the fields after the operation, each preceded by a
-    /// comma.
+    /// Prints a JSON object. Its first fields describe the operation. `fields` writes the further
+    /// fields, each of which must be preceded by a comma.
     fn object(
         &mut self,
         number: u64,
@@ -52,7 +52,7 @@ impl ScriptOutput {
         }
     }
 
-    /// Prints the value of a key.
+    /// Prints the value that a read of a key has returned.
     pub(super) fn value(
         &mut self,
         number: u64,
@@ -79,7 +79,7 @@ impl ScriptOutput {
         }
     }
 
-    /// Prints a pair found by a scan.
+    /// Prints a key and a value that a scan has found.
     pub(super) fn pair(&mut self, number: u64, keyspace: &str, key: &[u8], value: &[u8]) -> Result<()> {
         match self.is_json {
             true => self.object(number, "scan", |out| {
@@ -100,13 +100,14 @@ impl ScriptOutput {
         self.out.styled(KEY, &self.encoding.show(key))
     }
 
-    /// Prints a completed operation; for a scan, with the number of keys found.
+    /// Prints that an operation is complete. For a scan, prints also the number of keys that it has
+    /// found.
     pub(super) fn done(&mut self, number: u64, step: &TransactionStep, keys: u64) -> Result<()> {
         if self.is_json {
             return self.done_object(number, step, keys);
         }
         match step {
-            // The value has been printed already.
+            // For a read, the value has already been printed.
             TransactionStep::Get { .. } | TransactionStep::Commit | TransactionStep::Rollback => Ok(()),
             TransactionStep::Put { key, value, .. } => {
                 let (key, bytes) = (self.key(key), value.len());
@@ -162,7 +163,7 @@ impl ScriptOutput {
         }
     }
 
-    /// Prints the end of a transaction.
+    /// Prints that a transaction has ended.
     pub(super) fn ended(&mut self, number: u64, step: &TransactionStep, transaction: u64) -> Result<()> {
         let (operation, said) = match step {
             TransactionStep::Commit => ("commit", "committed"),
@@ -179,7 +180,7 @@ impl ScriptOutput {
         }
     }
 
-    /// Prints that the script has ended within a transaction.
+    /// Prints that the script has ended while a transaction was open.
     pub(super) fn unfinished(&mut self, last: u64) -> Result<()> {
         match self.is_json {
             true => self.object(last, "rollback", |out| {
@@ -190,7 +191,7 @@ impl ScriptOutput {
     }
 }
 
-/// Writes a field preceded by a comma.
+/// Writes a field of a JSON object, preceded by a comma.
 fn field(out: &mut ScreenOutput, name: &str, bytes: &[u8]) -> std::io::Result<()> {
     out.write_all(b",")?;
     json_field(out, name, bytes)
