@@ -1,34 +1,38 @@
-//! Output buffer of a scan: records that are decided but not yet consumed by the caller.
+//! Output buffer of a scan. It contains the key-value pairs that the scan has already resolved and
+//! the caller has not yet consumed.
 
 use crate::value_log::ValuePointer;
 use std::ops::Range;
 
-/// A batch is full at this many bytes of keys and values.
+/// Maximum size of a batch in bytes of keys and values: once a batch has reached it, the batch is
+/// full.
 /// Tuning: `64 << 10` since 2026-11-22.
 const ENOUGH: usize = 64 << 10;
-/// The same limit for a batch with values that are not loaded yet. It is larger because the wait
-/// for the device is shared by all values that are read together.
+/// Maximum size, in bytes, of a batch in which some values are not loaded yet. It is larger than
+/// [`ENOUGH`] because all these values are read together and share one wait for the device.
 /// Tuning: `256 << 10` since 2026-11-24.
 const ENOUGH_APART: usize = 256 << 10;
-/// Values longer than this are moved instead of copied, and end their batch.
+/// A value of more than this many bytes is moved into the batch instead of copied. It is then the
+/// last value of its batch.
 /// Tuning: `16 << 10` since 2026-11-22.
 const LONG: usize = 16 << 10;
-/// Longest value returned by a scan that omits long values.
+/// Maximum length, in bytes, of the values that a scan returns if it omits long values.
 /// Tuning: `1 << 10` since 2026-11-28.
 pub const SHORT: usize = 1 << 10;
 
-/// How a scan returns values longer than [`SHORT`].
+/// How a scan treats values longer than [`SHORT`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LongValues {
-    /// In full, like any other value.
+    /// Long values are returned in full, like any other value.
     #[default]
     Read,
-    /// As empty values. Long values outside leaves are not read.
+    /// Long values are replaced by empty values. A long value that is stored outside its leaf is
+    /// not read.
     LeftOut,
 }
 
 impl LongValues {
-    /// Returns the value that the scan returns in place of `value`.
+    /// Returns `value` itself, or an empty value if `value` is long and long values are left out.
     #[inline]
     #[must_use]
     pub fn shown(self, value: &[u8]) -> &[u8] {
@@ -39,36 +43,40 @@ impl LongValues {
     }
 }
 
-/// Limits of a batch when memory is scarce: the maximum number of records, and the bytes per record
-/// after which the batch is full.
+/// Maximum number of records in a batch when memory is scarce.
 /// Tuning: `8` since 2026-11-25.
 pub const FEW: usize = 8;
-/// Bytes per record after which such a batch is full.
+/// Maximum average size of a record in a batch when memory is scarce, in bytes. A batch limited to
+/// `n` records is full at `n` times this many bytes.
 /// Tuning: `64` since 2026-11-25.
 const LITTLE: usize = 64;
-// A batch with values to be loaded may have more bytes than one without.
+// The byte limit of a batch with unloaded values must not be below the limit of a batch without
+// them.
 const _: () = assert!(ENOUGH <= ENOUGH_APART && LONG <= ENOUGH);
 
-/// Keys and values in scan order.
+/// A sequence of key-value pairs in the order of the scan that produced them.
 #[derive(Debug)]
 pub struct ScanBatch {
     bytes: Vec<u8>,
-    /// End of each key and end of its value. A key begins where the previous value ends.
+    /// For each record, the end of its key and the end of its value in `bytes`. A key begins where
+    /// the value of the previous record ends.
     ends: Vec<(usize, usize)>,
-    /// Value of the last record, if it is long.
+    /// The value of the last record, if it is longer than [`LONG`]; such a value is not in `bytes`.
     long: Option<Vec<u8>>,
-    /// Values that are not loaded yet, in record order.
+    /// The values that still have to be loaded, in the order of their records.
     lacking: Vec<UnloadedValue>,
-    /// Number of records at which the batch is full.
+    /// The batch is full when it contains this many records.
     wanted: usize,
-    /// Maximum bytes: if all values are loaded, and if some are not.
+    /// Maximum size in bytes: the first limit applies if all values are loaded, the second if some
+    /// values are not.
     enough: [usize; 2],
-    /// The next record to return, and the offset of its key.
+    /// Index of the next record to return, and (`from`) the offset of its key in `bytes`.
     next: usize,
     from: usize,
 }
 
-/// A value that is stored outside its leaf, for which the batch has reserved space.
+/// A value that is stored outside its leaf and is not loaded yet. The batch has reserved space for
+/// it.
 #[derive(Clone, Copy, Debug)]
 pub struct UnloadedValue {
     pub pointer: ValuePointer,
@@ -91,7 +99,7 @@ impl Default for ScanBatch {
 }
 
 impl ScanBatch {
-    /// Removes all records and keeps the allocated memory.
+    /// Removes all records from the batch, but keeps its allocated memory for reuse.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -100,14 +108,14 @@ impl ScanBatch {
         (self.next, self.from) = (0, 0);
     }
 
-    /// Returns the number of records.
+    /// Returns the number of records in the batch, including those that the caller has consumed.
     #[must_use]
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Returns the number of records already returned.
+    /// Returns the number of records that the caller has consumed.
     pub fn taken(&self) -> usize {
         debug_assert!(
             self.next <= self.ends.len(),
@@ -118,19 +126,21 @@ impl ScanBatch {
         self.next
     }
 
-    /// Returns whether all records were returned.
+    /// Returns whether the caller has consumed all records of the batch.
     pub fn is_over(&self) -> bool {
         self.next == self.ends.len()
     }
 
-    /// Sets the maximum number of records.
+    /// Sets the number of records at which the batch is full, and resets its byte limits to their
+    /// defaults.
     pub fn want(&mut self, records: usize) {
         self.wanted = records;
         self.enough = [ENOUGH, ENOUGH_APART];
     }
 
-    /// As [`ScanBatch::want`], for scarce memory: memory beyond what these few records need is
-    /// freed. Must be called right after [`ScanBatch::clear`].
+    /// Limits the batch to `records` records and to a small number of bytes, for use when memory is
+    /// scarce. Memory beyond what these records need is freed. The caller must have called
+    /// [`ScanBatch::clear`] immediately before.
     #[cold]
     pub fn limit_memory(&mut self, records: usize) {
         let enough = LITTLE * records;
@@ -149,7 +159,8 @@ impl ScanBatch {
         (self.bytes.capacity() + lists + long) as u64
     }
 
-    /// Returns whether the batch is full.
+    /// Returns whether the batch has reached its maximum number of records or bytes, or ends with a
+    /// long value.
     pub fn is_full(&self) -> bool {
         let enough = self.enough[usize::from(!self.lacking.is_empty())];
         self.len() >= self.wanted || self.bytes.len() >= enough || self.long.is_some()
@@ -160,8 +171,9 @@ impl ScanBatch {
         self.push_parts([key, &[]], value);
     }
 
-    /// As [`ScanBatch::push`], with a key in two parts. Inlined because the call alone would be a
-    /// twentieth of a scan's instructions.
+    /// Appends a record like [`ScanBatch::push`]. The key is passed in two parts, which are
+    /// concatenated. The function is always inlined because the call alone would account for a
+    /// twentieth of the instructions of a scan.
     #[inline(always)]
     pub fn push_parts(&mut self, [first, second]: [&[u8]; 2], value: &[u8]) {
         debug_assert!(self.long.is_none(), "a long value is the last of its batch");
@@ -173,7 +185,8 @@ impl ScanBatch {
         self.ends.push((key_end, self.bytes.len()));
     }
 
-    /// As [`ScanBatch::push`], but may take the value instead of copying it.
+    /// Appends a record like [`ScanBatch::push`]. A long value is moved out of `value` instead of
+    /// copied.
     pub fn push_owned(&mut self, key: &[u8], value: &mut Vec<u8>) {
         if value.len() <= LONG {
             self.push(key, value);
@@ -183,8 +196,9 @@ impl ScanBatch {
         }
     }
 
-    /// As [`ScanBatch::push`], with a value to be loaded before the caller consumes it. Returns
-    /// false if the value is too long; shorter values are in a single node.
+    /// Appends a record whose value is stored outside its leaf; the value must be loaded before the
+    /// caller consumes the record. Returns false and appends nothing if the value is longer than
+    /// [`LONG`]. A value that is not longer is stored in a single node.
     pub fn push_apart(&mut self, key: &[u8], pointer: ValuePointer) -> bool {
         let len = pointer.len as usize;
         if len > LONG {
@@ -201,15 +215,15 @@ impl ScanBatch {
         true
     }
 
-    /// Takes the list of values to load, in record order.
+    /// Removes and returns the list of values that must be loaded, in the order of their records.
     pub fn take_lacking(&mut self) -> Vec<UnloadedValue> {
         std::mem::take(&mut self.lacking)
     }
 
-    /// Stores the loaded value of a record.
+    /// Copies the loaded `value` into the space that is reserved for it in the batch.
     ///
     /// # Panics
-    /// If the value does not have the length given in its pointer.
+    /// If the length of the value differs from the length in its pointer.
     pub fn fill_value(&mut self, apart: &UnloadedValue, value: &[u8]) {
         let (key_end, end) = self.ends[apart.record];
         assert_eq!(
@@ -220,7 +234,8 @@ impl ScanBatch {
         self.bytes[key_end..end].copy_from_slice(value);
     }
 
-    /// Removes the record whose value cannot be loaded and all later ones. Returns its key.
+    /// Removes a record whose value could not be loaded, and all records after it. Returns the key
+    /// of the removed record.
     pub fn cut(&mut self, apart: &UnloadedValue) -> Vec<u8> {
         assert!(
             apart.record >= self.next,
@@ -234,19 +249,20 @@ impl ScanBatch {
         key
     }
 
-    /// Returns the range of a record's key.
+    /// Returns the range that the key of a record occupies in `bytes`.
     fn key_of(&self, record: usize) -> Range<usize> {
         let before = record.checked_sub(1);
         before.map_or(0, |before| self.ends[before].1)..self.ends[record].0
     }
 
-    /// Returns the last key pushed.
+    /// Returns the key of the last record in the batch, or `None` if the batch is empty.
     pub fn last_key(&self) -> Option<&[u8]> {
         let last = self.ends.len().checked_sub(1)?;
         Some(&self.bytes[self.key_of(last)])
     }
 
-    /// Returns the next record, or `None` once all have been returned.
+    /// Consumes the next record and returns its key and value. Returns `None` if all records have
+    /// been consumed.
     #[inline]
     pub fn take(&mut self) -> Option<(&[u8], &[u8])> {
         let &(key_end, end) = self.ends.get(self.next)?;

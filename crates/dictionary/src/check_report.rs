@@ -1,4 +1,4 @@
-//! Results of a check of a dictionary.
+//! The results of a consistency check of a dictionary.
 
 use crate::read::CheckReadTotals;
 use alluvium_storage::extents::Extent;
@@ -7,37 +7,39 @@ use std::collections::HashMap;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckLevel {
-    /// Checks the structure in memory and the use of extents, without reading data.
+    /// Checks the in-memory structure and the use of extents, without reading any data from the
+    /// device.
     Trunk,
-    /// Also reads and checks all data that a reader could reach.
+    /// Additionally reads and checks all data that a lookup or a scan could reach.
     Everything,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckProgress {
     pub done_bytes: u64,
-    /// Approximate total number of bytes to read.
+    /// Approximate total number of bytes that the check will read.
     pub total_bytes: u64,
 }
 
-/// Errors found by a check, and the amount of data read.
+/// The errors that a check has found, and the amount of data that it has read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckFindings {
-    /// Descriptions of the errors; at most the first thousand.
+    /// Descriptions of the errors. Only the first thousand errors are listed.
     pub found: Vec<String>,
-    /// Number of errors that are not listed in `found`.
+    /// Number of further errors, which are not listed in `found`.
     pub unlisted: u64,
-    /// The first message about a tier that cannot be read. Data on such a tier is unchecked, not
-    /// damaged.
+    /// The first message about a tier that cannot be read, if there is one. The data on such a tier
+    /// is unchecked; it is not considered damaged.
     pub unread: Option<String>,
     pub read: CheckReadTotals,
 }
 
-/// Maximum number of errors listed. A destroyed store may have one per node.
+/// Maximum number of errors that are listed individually. Without a limit, the check of a destroyed
+/// store could list one error for each node.
 const MOST_FOUND: usize = 1000;
 
 impl CheckFindings {
-    /// Adds the findings of another check of the same store.
+    /// Adds the findings of another check of the same store to these findings.
     pub fn add(&mut self, other: CheckFindings) {
         self.found.extend(other.found);
         self.unlisted += other.unlisted;
@@ -46,8 +48,9 @@ impl CheckFindings {
         self.bound();
     }
 
-    /// Truncates the list to the first thousand errors and counts the rest. Moves messages about
-    /// unreadable tiers, which are not damage, to `unread`.
+    /// Keeps only the first thousand errors in the list and adds the number of removed errors to
+    /// `unlisted`. A message about an unreadable tier is not damage: the first such message is
+    /// moved to `unread`, and the others are dropped.
     pub fn bound(&mut self) {
         let unread = &mut self.unread;
         self.found.retain(|found| {
@@ -61,10 +64,11 @@ impl CheckFindings {
         self.found.truncate(MOST_FOUND);
     }
 
-    /// Reports the progress of a check that will read about `total_bytes` bytes.
+    /// Passes the progress of a check to `tell`. `total_bytes` is the approximate number of bytes
+    /// that the check will read.
     ///
     /// # Errors
-    /// Errors of `tell`.
+    /// Errors returned by `tell`.
     pub fn tell_progress(
         &mut self,
         total_bytes: u64,
@@ -78,14 +82,14 @@ impl CheckFindings {
         })
     }
 
-    /// Returns the number of errors.
+    /// Returns the number of errors found, including those that are not listed.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.found.len() as u64 + self.unlisted
     }
 
-    /// Returns the descriptions of all errors and unread data, and a final sentence about unlisted
-    /// errors.
+    /// Returns the descriptions of the listed errors, then the message about unreadable data, if
+    /// there is one, and then a sentence with the number of unlisted errors, if there are any.
     #[must_use]
     pub fn into_sentences(self) -> Vec<String> {
         let mut found = self.found;
@@ -97,12 +101,14 @@ impl CheckFindings {
     }
 }
 
-/// Findings of an open dictionary, and the reference count of each extent that it uses.
+/// The result of checking an open dictionary: the errors found, and how often the dictionary refers
+/// to each extent.
 #[derive(Debug, Default)]
 pub struct StructureCheckReport {
-    /// Errors found, and amount of data read.
+    /// The errors that were found and the amount of data that was read.
     pub findings: CheckFindings,
-    /// Extents and their reference counts, for the store's own check.
+    /// The extents that the dictionary uses, with their reference counts. The store compares them
+    /// with its own allocation state.
     pub reachable: HashMap<Extent, u32>,
 }
 

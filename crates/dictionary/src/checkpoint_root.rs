@@ -1,31 +1,33 @@
-//! The root of a dictionary at a checkpoint.
+//! The root of a dictionary at the time of a checkpoint, and the guard that keeps the dictionary
+//! unchanged.
 
 use alluvium_base::SequenceNumber;
 use std::fmt;
 
-/// The root of a dictionary at a checkpoint. The dictionary does not change until the root is
-/// dropped.
+/// The root of a dictionary at the time of a checkpoint. While this value exists, the dictionary
+/// does not change.
 ///
-/// A checkpoint takes the root of every dictionary, then freezes the extents, and then drops all
-/// the roots.
+/// A checkpoint first obtains the root of every dictionary, then freezes the extents, and finally
+/// drops all the roots.
 pub struct CheckpointRoot<'d> {
-    /// Root bytes from which the dictionary is opened.
+    /// The encoded root, from which the dictionary can be opened again.
     pub root: Vec<u8>,
-    /// The last commit in the dictionary: it contains every commit up to this one and none after
-    /// it.
+    /// Sequence number of the last commit that the dictionary contains. The dictionary contains
+    /// this commit and all earlier ones, and none of the later ones.
     pub at: SequenceNumber,
-    /// Prevents changes to the dictionary until it is dropped.
+    /// A guard that prevents changes to the dictionary until it is dropped.
     _still: Box<dyn ChangeGuard + 'd>,
 }
 
-/// A guard of any type that prevents changes to a dictionary.
+/// A guard that prevents changes to a dictionary. Every type implements this trait, so that the
+/// type of the guard can be erased.
 trait ChangeGuard {}
 
 impl<T> ChangeGuard for T {}
 
 impl<'d> CheckpointRoot<'d> {
-    /// Creates the root of a dictionary at `at`. `still`, usually a lock guard, is held until the
-    /// root is dropped.
+    /// Creates the root of a dictionary whose last commit is `at`. `still` is the guard, usually of
+    /// a lock, that prevents changes; it is dropped together with the root.
     #[must_use]
     pub fn new(root: Vec<u8>, at: SequenceNumber, still: impl Sized + 'd) -> CheckpointRoot<'d> {
         CheckpointRoot {

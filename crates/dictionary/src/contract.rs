@@ -1,22 +1,25 @@
-//! The interface between a store and its structures.
+//! The interface between a store and its dictionaries, the structures that store its data.
 //!
-//! A store has several structures under one commit order, one log and one memory budget. It routes
-//! each keyspace to one of them, seals memtables, and passes every structure its [`MemtableSlice`].
-//! A checkpoint takes one [`CheckpointRoot`] of each structure.
+//! All dictionaries of a store share one commit order, one log and one memory budget. The store
+//! assigns each keyspace to one dictionary. It seals memtables and passes each dictionary its part
+//! of a sealed memtable, a [`MemtableSlice`]. A checkpoint obtains one [`CheckpointRoot`] from each
+//! dictionary.
 //!
-//! Operations that run once per memtable, step or checkpoint may be called through `dyn
-//! Dictionary`. Operations that run for every lookup are in [`PointLookup`] and [`LookupReader`],
-//! which are dispatched statically.
+//! Operations that run once for each memtable, maintenance step or checkpoint may be called through
+//! `dyn Dictionary`. Operations that run for every lookup are in the traits [`PointLookup`] and
+//! [`LookupReader`], whose calls are statically dispatched.
 //!
 //! Invariants:
 //!
-//! - **O1** A dictionary holds every commit about its keys up to its cut, and none above.
-//! - **O2** A reader sees one state of the dictionary. Data that the state refers to stays readable
-//!   while the reader lives.
-//! - **O3** The effects of [`MemtableIncorporation::poll`] are invisible before
-//!   [`MemtableIncorporation::publish`]; if it is dropped before that, it has no effect.
-//! - **O4** A dictionary does not refer to superblocks: it returns a root and is opened from a
-//!   root.
+//! - **O1** A dictionary has a cut, which is a sequence number. The dictionary contains every
+//!   commit to its keys up to the cut, and no later commit.
+//! - **O2** A reader sees a single version of the dictionary. All data to which that version refers
+//!   remains readable until the reader is dropped.
+//! - **O3** The effects of [`MemtableIncorporation::poll`] become visible only with
+//!   [`MemtableIncorporation::publish`]. An incorporation that is dropped before it is published
+//!   has no effect.
+//! - **O4** A dictionary does not know superblocks. It returns its root to the store, and the store
+//!   opens the dictionary from that root.
 
 use crate::check_report::{CheckLevel, CheckProgress, StructureCheckReport};
 use crate::checkpoint_root::CheckpointRoot;
@@ -34,36 +37,39 @@ use std::sync::Arc;
 
 pub use crate::lookup::LookupReader;
 
-/// Result of a bounded slice of work.
+/// Whether a task that runs in small increments needs more of them or is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepProgress {
     More,
     Done,
 }
 
-/// Memory and pending work of a dictionary.
+/// The memory use and the pending maintenance work of a dictionary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PendingWork {
-    /// Memory in bytes, without pages in the cache and without memtables.
+    /// Memory that the dictionary uses, in bytes. Pages in the cache and memtables are not
+    /// included.
     pub memory_bytes: u64,
-    /// Maintenance steps that are due or in progress.
+    /// Number of maintenance steps that are due or in progress.
     pub steps: u64,
 }
 
-/// A structure that stores messages by key. All methods may be called from any thread.
+/// A structure that stores messages by key. All methods may be called from any thread,
+/// concurrently.
 pub trait Dictionary: fmt::Debug + Send + Sync {
-    /// Returns the last commit that the dictionary contains (O1).
+    /// Returns the cut: the sequence number of the last commit that the dictionary contains (O1).
     fn cut(&self) -> SequenceNumber;
 
-    /// Advances the cut to `cut`. No commit between the old and the new cut may concern the
-    /// dictionary's keys.
+    /// Advances the dictionary's cut to `cut` without adding messages. The caller ensures that no
+    /// commit between the old cut and the new one changes a key of this dictionary.
     ///
     /// # Errors
-    /// I/O errors; nothing has changed then.
+    /// I/O errors, after which the dictionary is unchanged.
     fn advance(&self, cut: SequenceNumber) -> Result<()>;
 
-    /// Starts to incorporate a slice of a sealed memtable. Memtables are incorporated in order, one
-    /// at a time. `class` determines whether the reserved space may be used.
+    /// Starts to add the messages of `share`, a slice of a sealed memtable, to the dictionary.
+    /// Memtables must be incorporated in their order, one at a time. `class` determines whether the
+    /// incorporation may allocate from the reserved space.
     ///
     /// # Errors
     /// A full disk; I/O errors.
@@ -73,81 +79,90 @@ pub trait Dictionary: fmt::Debug + Send + Sync {
         class: AllocationClass,
     ) -> Result<Box<dyn MemtableIncorporation>>;
 
-    /// Starts an ingest: messages are written outside the dictionary until they are attached.
-    /// `class` determines whether the reserved space may be used.
+    /// Starts an ingest. Its messages are written outside the dictionary and become part of it only
+    /// when the ingest is attached. `class` determines whether the ingest may allocate from the
+    /// reserved space.
     ///
     /// # Errors
     /// I/O errors.
     fn ingest(&self, class: AllocationClass) -> Result<Box<dyn BulkIngest>>;
 
-    /// Starts the next maintenance step, if one is due.
+    /// Starts and returns the next maintenance step. Returns `None` if no step is due.
     ///
     /// # Errors
     /// A full disk; I/O errors.
     fn next_step(&self) -> Result<Option<Box<dyn MaintenanceStep>>>;
 
-    /// Requests the rewrite of the part that contains `key`, which discards old versions and
-    /// deletes and applies compaction filters. The rewrite is executed as a maintenance step.
+    /// Requests a compaction of the part of the dictionary that contains `key`. The compaction
+    /// drops old versions and tombstones, applies compaction filters, and runs as a maintenance
+    /// step.
     ///
     /// # Errors
     /// I/O errors.
     fn compact_part(&self, key: &[u8]) -> Result<()>;
 
-    /// Returns the end of the part that contains `key`, or `None` if it is the last part.
+    /// Returns the exclusive upper bound of the part of the dictionary that contains `key`. Returns
+    /// `None` if that is the last part.
     fn next_boundary(&self, key: &[u8]) -> Option<Box<[u8]>> {
         let _ = key;
         None
     }
 
-    /// Sets the space class that maintenance allocates from. Any class other than
-    /// [`AllocationClass::Normal`] means that space is scarce: steps that may use the reserve then
-    /// allocate from [`AllocationClass::Freeing`].
+    /// Sets the class from which maintenance allocates space. Any class other than
+    /// [`AllocationClass::Normal`] means that space is scarce. Maintenance steps that are permitted
+    /// to use the reserved space then allocate with [`AllocationClass::Freeing`].
     fn set_space_class(&self, class: AllocationClass) {
         let _ = class;
     }
 
-    /// Returns whether a step is in progress, or is due and not known to need more space than is
-    /// free. A caller may wait for the space that the step frees.
+    /// Returns whether a maintenance step is in progress or can be started. A due step that is
+    /// known to need more space than is free does not count. If this returns true, a caller that
+    /// needs space may wait until the step has freed some.
     fn has_pending_work(&self) -> bool {
         false
     }
 
-    /// Returns the number of due steps, for writers that run steps themselves. Every writer calls
-    /// this, so it must be cheap.
+    /// Returns the number of maintenance steps that are due. Writers use it to decide whether to
+    /// run a step themselves. The method must be cheap because every writer calls it.
     fn overdue_steps(&self) -> usize {
         0
     }
 
-    /// Returns the read amplification of a lookup in percent of its limit; above 100, maintenance
-    /// does not keep up with writes. Every writer calls this, so it must be cheap.
+    /// Returns the read amplification of a lookup as a percentage of its limit. A result above 100
+    /// means that maintenance cannot keep up with the writes. The method must be cheap because
+    /// every writer calls it.
     fn read_amplification_percent(&self) -> u64 {
         0
     }
 
-    /// Writes most of the data that a checkpoint needs, while other steps continue. Only one
-    /// checkpoint runs at a time.
+    /// Writes most of the data that the next checkpoint needs, while maintenance steps continue.
+    /// Only one checkpoint may run at a time.
     ///
     /// # Errors
-    /// A full disk, which changes nothing; I/O errors.
+    /// A full disk, after which the dictionary is unchanged; I/O errors.
     fn prepare(&self) -> Result<()> {
-        // Data written here is useful only if it does not change before the cut. A dictionary with
-        // little to write may leave all of it to the cut.
+        // Data that is written in advance is useful only if it does not change before the
+        // checkpoint. A dictionary with little data may therefore write all of it in
+        // `checkpoint_root`.
         Ok(())
     }
 
-    /// Writes the remaining data and returns the root from which the dictionary is opened. The
-    /// dictionary does not change until the root is dropped.
+    /// Writes the data that `prepare` has not written, and returns the root of the dictionary, from
+    /// which it can be opened again. The dictionary does not change until the returned value is
+    /// dropped.
     ///
     /// # Errors
     /// The same as [`Dictionary::prepare`].
     fn checkpoint_root(&self) -> Result<CheckpointRoot<'_>>;
 
-    /// Returns all errors found in the dictionary and the extents that it uses. No step may make
-    /// progress during the call; `steps` are those that are in progress. `durable` is the root in
-    /// the durable generation.
+    /// Checks the dictionary. Returns all errors found and the extents that the dictionary uses.
+    /// `steps` are the maintenance steps in progress; none of them may be polled during the call.
+    /// `durable` is the dictionary's root in the durable generation. `tell` is called with the
+    /// progress of the check.
     ///
     /// # Errors
-    /// I/O errors, and errors returned by `tell`. Damage is reported, not returned.
+    /// I/O errors, and errors returned by `tell`. Damage does not cause an error: it is listed in
+    /// the report.
     fn check(
         &self,
         depth: CheckLevel,
@@ -156,17 +171,17 @@ pub trait Dictionary: fmt::Debug + Send + Sync {
         tell: &mut dyn FnMut(CheckProgress) -> Result<()>,
     ) -> Result<StructureCheckReport>;
 
-    /// Returns the dictionary's memory use and pending work.
+    /// Returns the memory use and the pending maintenance work of the dictionary.
     fn pending_work(&self) -> PendingWork;
 
-    /// Estimates the number of keys with a value in a range.
+    /// Estimates the number of live keys in a range: those that have a value.
     ///
     /// # Errors
     /// I/O errors; damage.
     fn approximate_len(&self, range: &KeyRange) -> Result<u64>;
 
-    /// Estimates the number of distinct keys in the data files, including deleted ones. Most
-    /// structures sample their data for this.
+    /// Estimates the number of distinct keys in the data files, including deleted keys. Most
+    /// dictionaries sample their data to obtain the estimate.
     ///
     /// # Errors
     /// I/O errors; damage.
@@ -178,69 +193,74 @@ pub trait Dictionary: fmt::Debug + Send + Sync {
         })
     }
 
-    /// Estimates the bytes that a range occupies in the data files.
+    /// Estimates how many bytes the records of a key range occupy in the data files.
     ///
     /// # Errors
     /// I/O errors; damage.
     fn size_on_disk(&self, range: &KeyRange) -> Result<u64>;
 }
 
-/// Number of distinct keys and of their records.
+/// An estimated number of distinct keys, and the number of their records.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DistinctKeys {
     pub keys: f64,
-    /// Records of these keys, one for each stored version.
+    /// Number of records of these keys. Each stored version of a key is one record.
     pub records: f64,
 }
 
-/// The incorporation of a [`MemtableSlice`] into a dictionary.
+/// The task of adding the messages of a [`MemtableSlice`] to a dictionary.
 pub trait MemtableIncorporation: fmt::Debug + Send {
-    /// Processes about `records` messages. Returns [`StepProgress::Done`] when the slice can be
-    /// published.
+    /// Adds about `records` further messages. Returns [`StepProgress::Done`] once all messages of
+    /// the slice have been processed and the slice can be published.
     ///
     /// # Errors
-    /// A full disk; I/O errors. The incorporation must then be restarted.
+    /// A full disk; I/O errors. After an error, the caller must start a new incorporation.
     fn poll(&mut self, records: usize) -> Result<StepProgress>;
 
-    /// Publishes the slice: afterwards the dictionary contains every commit up to the slice's cut.
+    /// Makes the messages of the slice visible. Afterwards the dictionary contains every commit up
+    /// to the cut of the slice. [`MemtableIncorporation::poll`] must have returned
+    /// [`StepProgress::Done`].
     ///
     /// # Errors
-    /// I/O errors. Nothing has changed then, and the incorporation must be restarted.
+    /// I/O errors. After an error, the dictionary is unchanged and the caller must start a new
+    /// incorporation.
     fn publish(&mut self) -> Result<()>;
 
-    /// Returns the number of messages processed.
+    /// Returns the number of messages that have been processed so far.
     fn taken(&self) -> usize;
 }
 
 /// A maintenance step in progress.
 pub trait MaintenanceStep: fmt::Debug + Send {
-    /// Processes about `records` records.
+    /// Continues the step and processes about `records` further records.
     ///
     /// # Errors
     /// A full disk; I/O errors.
     fn poll(&mut self, records: usize) -> Result<StepProgress>;
 
-    /// Returns the step's number in its dictionary, if the step uses extents.
+    /// Returns the number that identifies the step within its dictionary. Returns `None` if the
+    /// step does not use extents.
     fn number(&self) -> Option<u64>;
 }
 
 pub trait PointLookup: Dictionary {
-    /// Reader of one state of the dictionary.
+    /// A reader of a single version of the dictionary (O2).
     type Reader<'d>: LookupReader
     where
         Self: 'd;
 
-    /// Returns a reader of the current state. A caller that also reads memtables loads their list
-    /// first.
+    /// Returns a reader of the dictionary's current version. A caller that also reads memtables
+    /// must load the list of memtables before this call.
     fn reader(&self) -> Self::Reader<'_>;
 }
 
-/// A dictionary whose keys have an order.
+/// A dictionary that stores its keys in order and therefore supports scans.
 pub trait OrderedDictionary: Dictionary {
     type Scan: DictionaryScan;
 
-    /// Starts a scan of a range, merged from the memtables and the dictionary, for a reader at
-    /// `at`. Puts that expire at or before `now_ms` are invisible to it.
+    /// Starts a scan of `range`, which merges the memtables with the dictionary. The scan sees the
+    /// commits up to the sequence number `at`. Values that expire at or before `now_ms` are
+    /// invisible to it.
     fn scan(
         &self,
         memtables: Arc<dyn MemtableOwner>,
@@ -251,96 +271,104 @@ pub trait OrderedDictionary: Dictionary {
     ) -> Self::Scan;
 }
 
-/// An iterator over the keys of a range that have a value.
+/// An iterator over the live keys of a range, in either direction.
 pub trait DictionaryScan: fmt::Debug + Send {
-    /// Positions the scan before the first key at or after `key` in scan direction.
+    /// Moves the scan so that the next key it returns is the first one at or after `key` in scan
+    /// direction.
     fn seek(&mut self, key: &[u8]);
 
-    /// Returns empty values instead of long ones from now on. Long values outside leaves are not
-    /// read, unless merge operands apply to them.
+    /// From now on, the scan returns an empty value in place of each long one. A long value that is
+    /// stored outside its leaf is not even read, unless merge operands apply to it.
     fn leave_out_long_values(&mut self);
 
-    /// Returns the next key that has a value, and its value.
+    /// Advances to the next live key and returns it with its value. Returns `None` at the end of
+    /// the range.
     ///
     /// # Errors
-    /// I/O errors; damage. A further call retries.
+    /// I/O errors; damage. After an error, the next call retries the same key.
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>>;
 }
 
-/// Messages that are written outside a dictionary and become part of it atomically. If the ingest
-/// is dropped before it is attached, it has no effect.
+/// A set of messages that is written outside a dictionary and then becomes part of it atomically.
+/// An ingest that is dropped before it is attached has no effect.
 ///
-/// Messages come in layers, each newer than the previous ones. A layer contains either messages in
-/// ascending key order or deleted ranges. A layer becomes readable when it ends.
+/// The messages are organised in layers, and each layer is newer than the layers before it. A layer
+/// contains either messages in ascending key order or range deletes. Its messages become readable
+/// when the layer is ended.
 pub trait BulkIngest: fmt::Debug + Send + Sync {
-    /// Adds a message to the newest layer, in ascending key order. Its sequence number is ignored.
+    /// Adds a message to the newest layer. Keys must be added to a layer in ascending order. The
+    /// sequence number of the message is ignored.
     ///
     /// # Errors
-    /// A full disk; I/O errors. The ingest can then only be dropped.
+    /// A full disk; I/O errors. After an error, the ingest can only be dropped.
     fn push(&mut self, key: &[u8], message: Message<'_>) -> Result<()>;
 
-    /// Adds the deleted range `start..end` to the newest layer.
+    /// Adds a range delete of the keys in `start..end` to the newest layer.
     fn delete_range(&mut self, start: &[u8], end: &[u8]);
 
-    /// Ends the newest layer and starts a newer one.
+    /// Ends the newest layer, so that its messages become readable, and starts a newer one.
     ///
     /// # Errors
     /// The same as [`BulkIngest::push`].
     fn end_layer(&mut self) -> Result<()>;
 
-    /// Returns the number of ended layers.
+    /// Returns the number of layers that have been ended.
     fn layers(&self) -> u64;
 
-    /// Drops all but the `layers` oldest layers.
+    /// Removes the newest layers from the ingest, so that only the `layers` oldest ones remain.
     fn keep(&mut self, layers: u64);
 
-    /// Passes the messages of a key in ended layers to `gather`, newest first. Layer `n`, counted
-    /// from 0, has the sequence number `n + 1`. If a deleted range covers the key, `gather` is
-    /// decided, because data below the ingest is then irrelevant.
+    /// Adds the messages of `key` in all ended layers to `gather`, newest first. The messages of
+    /// layer `n`, counted from 0, have the sequence number `n + 1`. If a range delete of the ingest
+    /// covers the key, the lookup is resolved, because older data below the ingest cannot change
+    /// its result.
     ///
     /// # Errors
     /// I/O errors; damage.
     fn gather(&self, key: LookupKey<'_>, gather: &mut LookupState<'_>) -> Result<()>;
 
-    /// Returns an iterator over the keys of a range that have messages in ended layers.
+    /// Returns an iterator over those keys of a range that have messages in ended layers.
     fn walk(&self, range: &KeyRange, direction: MergeDirection) -> Box<dyn IngestKeyScan>;
 
-    /// Returns the number of messages added.
+    /// Returns the number of messages that have been added to the ingest.
     fn records(&self) -> u64;
 
-    /// Returns the bytes of keys and values added.
+    /// Returns the total size, in bytes, of the keys and values that have been added to the ingest.
     fn bytes(&self) -> u64;
 
     /// Returns the memory used, in bytes.
     fn memory_bytes(&self) -> u64;
 
-    /// Writes all pending data and reserves the space that [`BulkIngest::attach`] needs. All
-    /// ingests of a commit are prepared before the first of them is attached.
+    /// Writes all pending data of the ingest and reserves the space that [`BulkIngest::attach`]
+    /// needs. `first` is the sequence number that will be passed to `attach`. If a commit attaches
+    /// several ingests, all of them are prepared before the first one is attached.
     ///
     /// # Errors
-    /// A full disk; I/O errors. Nothing has changed then.
+    /// A full disk; I/O errors. After an error, the dictionary is unchanged.
     fn prepare(&mut self, first: SequenceNumber) -> Result<()> {
         let _ = first;
         Ok(())
     }
 
-    /// Makes the layers part of the dictionary as the commits from `first` on, oldest layer first.
-    /// `first` is the commit after the dictionary's cut.
+    /// Adds the layers to the dictionary. The oldest layer becomes the commit `first`, and each
+    /// newer layer becomes the next commit. `first` must be the sequence number that follows the
+    /// dictionary's cut.
     ///
     /// # Errors
-    /// The same as [`BulkIngest::prepare`], if that was not called.
+    /// The same as for [`BulkIngest::prepare`], if `prepare` was not called before.
     fn attach(self: Box<Self>, first: SequenceNumber) -> Result<()>;
 }
 
-/// An iterator over the keys that have messages in an [`BulkIngest`].
+/// An iterator over the keys that have messages in a [`BulkIngest`].
 pub trait IngestKeyScan: fmt::Debug + Send {
-    /// Advances to the next key in the iterator's direction and returns it. Passes the ingest's
-    /// messages of the key to `gather`, newest first.
+    /// Advances to the next key and returns it, or returns `None` at the end. Adds the messages of
+    /// that key in the ingest to `gather`, newest first.
     ///
     /// # Errors
     /// I/O errors; damage. A further call retries.
     fn next(&mut self, gather: &mut LookupState<'_>) -> Result<Option<&[u8]>>;
 
-    /// Returns whether a deleted range covers a key that has no message in the ingest.
+    /// Returns whether a range delete of the ingest covers `key`. The key must have no message of
+    /// its own in the ingest.
     fn is_deleted(&self, key: &[u8]) -> bool;
 }

@@ -1,5 +1,5 @@
-//! Sources of a lookup's nodes. Blocking and non-blocking lookups run the same code on different
-//! sources.
+//! The sources from which lookups obtain nodes. Blocking and non-blocking lookups run the same code
+//! but use different sources.
 
 use alluvium_base::Purpose;
 use alluvium_storage::{CacheRetention, EpochGuard, NodeCache, NodePointer, NodeRef, Result};
@@ -8,19 +8,20 @@ use std::cmp::Ordering;
 use std::task::{Poll, ready};
 
 thread_local! {
-    /// Number of nodes that lookups of this thread have waited for.
+    /// Number of nodes for which lookups on this thread have had to wait.
     static WAITED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Returns the number of nodes that lookups of this thread have waited for, wrapping around. The
-/// difference before and after a lookup is the number of nodes that it read.
+/// Returns the number of nodes for which lookups on this thread have had to wait. The counter wraps
+/// around. The difference between its values before and after a lookup is the number of nodes that
+/// the lookup read from the device.
 #[inline]
 #[must_use]
 pub fn waited() -> u64 {
     WAITED.get()
 }
 
-/// Counts nodes that a lookup waits for.
+/// Adds `nodes` to the counter of this thread if a lookup is the purpose of the read.
 #[cold]
 fn waits(purpose: Purpose, nodes: usize) {
     if purpose == Purpose::Lookup {
@@ -28,32 +29,33 @@ fn waits(purpose: Purpose, nodes: usize) {
     }
 }
 
-/// A source of nodes. `Pending` means that a node is not in memory and was recorded as missing: the
-/// caller has it read and retries.
+/// A source of nodes. If a method returns `Pending`, the node is not in memory and the source has
+/// recorded it as missing. The caller must have the missing nodes read and then retry.
 pub trait NodeFetch {
-    /// Returns a node if it is in memory.
+    /// Returns a node if it is in memory, and `None` otherwise.
     fn peek(&self, pointer: &NodePointer) -> Option<NodeRef<'_>>;
 
-    /// Prefetches the memory that [`NodeFetch::peek`] reads first. Only a hint.
+    /// Prefetches the memory that [`NodeFetch::peek`] reads first. This is only a hint.
     #[inline]
     fn prefetch(&self, pointer: &NodePointer) {
         let BlockingFetch { cache, guard, .. } = self.blocking();
         cache.prefetch(pointer, guard);
     }
 
-    /// Prefetches the memory that [`NodeFetch::peek`] reads next, once the first part is in the
-    /// processor's cache.
+    /// Prefetches the memory that [`NodeFetch::peek`] reads second. The caller should first wait
+    /// until the memory prefetched by [`NodeFetch::prefetch`] has arrived in the processor's cache.
     #[inline]
     fn prefetch_header(&self, pointer: &NodePointer) {
         let BlockingFetch { cache, guard, .. } = self.blocking();
         cache.prefetch_header(pointer, guard);
     }
 
-    /// Fetches nodes that are not in memory, in the order of their pointers.
+    /// Fetches the nodes at `pointers`, which are not in memory. Returns them in the order of
+    /// `pointers`.
     fn miss(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>>;
 
-    /// As [`NodeFetch::miss`], for index pages. These misses are counted, because index pages
-    /// should be in memory.
+    /// Fetches index pages like [`NodeFetch::miss`]. The misses are counted, because index pages
+    /// are expected to be in memory.
     #[cold]
     fn miss_index_pages(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>> {
         let BlockingFetch { cache, guard, .. } = self.blocking();
@@ -61,7 +63,7 @@ pub trait NodeFetch {
         self.miss(pointers)
     }
 
-    /// Returns the cache, the guard and the purpose, for rare reads that always block.
+    /// Returns the underlying blocking source, for rare reads that block in every case.
     fn blocking(&self) -> &BlockingFetch<'_>;
 
     #[inline]
@@ -83,13 +85,14 @@ pub trait NodeFetch {
     }
 }
 
-/// A source that blocks on cache misses and is never pending.
+/// A source of nodes that blocks on a cache miss and therefore never returns `Pending`.
 #[derive(Clone, Copy)]
 pub struct BlockingFetch<'g> {
     pub cache: &'g NodeCache,
-    /// Pinned epoch; nodes reachable under it are not reused.
+    /// The pinned epoch. Nodes that are reachable in this epoch are not overwritten while it is
+    /// pinned.
     pub guard: &'g EpochGuard,
-    /// Purpose that reads are accounted to.
+    /// The purpose to which the source's reads are accounted.
     pub purpose: Purpose,
 }
 
@@ -113,7 +116,7 @@ impl NodeFetch for BlockingFetch<'_> {
     }
 }
 
-/// Unwraps the result of a blocking source.
+/// Returns the result of a blocking source, which is always ready.
 pub fn unwrap_ready<T>(poll: Poll<T>) -> T {
     match poll {
         Poll::Ready(value) => value,
@@ -121,20 +124,21 @@ pub fn unwrap_ready<T>(poll: Poll<T>) -> T {
     }
 }
 
-/// A source that never blocks: nodes that are neither in the cache nor in `brought` are recorded as
-/// missing.
+/// A source of nodes that never blocks. A node that is neither in the cache nor among the nodes
+/// already fetched is recorded as missing.
 pub struct NonBlockingFetch<'g> {
     from: BlockingFetch<'g>,
     brought: &'g FetchedNodes<'g>,
     missing: RefCell<Vec<NodePointer>>,
 }
 
-/// Nodes that were read and waited for, whether or not the cache has kept them. They stay until the
-/// search that needs them is done. Otherwise a search that needs two nodes could lose the first
-/// while it waits for the second, and would never end if the cache cannot hold both.
+/// Nodes that were read for a batch of searches, whether or not the cache has kept them. They stay
+/// in memory until the search that needs them has ended. Otherwise, a search that needs two nodes
+/// could lose the first node while it waits for the second. If the cache cannot hold both nodes,
+/// such a search would never end.
 #[derive(Default)]
 pub struct FetchedNodes<'g> {
-    /// Sorted by tier, offset and birth.
+    /// The nodes, sorted by tier, then offset, then birth.
     nodes: Vec<(NodePointer, NodeRef<'g>)>,
 }
 
@@ -143,7 +147,7 @@ fn by_place(one: &NodePointer, other: &NodePointer) -> Ordering {
 }
 
 impl<'g> FetchedNodes<'g> {
-    /// Reads nodes together and waits for them.
+    /// Reads the nodes at `pointers` together, waits for all of them, and keeps them.
     pub fn wait(&mut self, from: BlockingFetch<'g>, mut pointers: Vec<NodePointer>) -> Result<()> {
         pointers.sort_unstable_by(by_place);
         pointers.dedup();
@@ -158,7 +162,7 @@ impl<'g> FetchedNodes<'g> {
         Ok(())
     }
 
-    /// Returns a node that was read.
+    /// Returns the node at `pointer` if it was read, and `None` otherwise.
     pub fn get(&self, pointer: &NodePointer) -> Option<NodeRef<'g>> {
         let found = self
             .nodes
@@ -174,7 +178,7 @@ impl<'g> FetchedNodes<'g> {
 }
 
 impl<'g> NonBlockingFetch<'g> {
-    /// Creates a source that looks in the cache of `from` and in `brought`.
+    /// Creates a source that finds nodes in the cache of `from` and among the nodes in `brought`.
     pub fn new(from: BlockingFetch<'g>, brought: &'g FetchedNodes<'g>) -> NonBlockingFetch<'g> {
         NonBlockingFetch {
             from,

@@ -3,13 +3,15 @@
 use alluvium_filters::hash;
 use std::fmt;
 
-/// Seed of key hashes. Maplets on disk are built from these hashes.
+/// Seed with which keys are hashed. It must never change, because maplets on disk are built from
+/// these hashes.
 ///
-/// A fixed seed reveals nothing: a client learns from a filter only whether a key may be present.
+/// The seed does not have to be secret: the only thing a client can learn from a filter is whether
+/// a key may be present.
 pub const SEED: u64 = 0;
 
-/// A key with its hash, which is computed once and then used by the filters of memtables, the
-/// record cache and the maplets of a tree.
+/// A key together with its hash. The hash is computed once and then used by the filters of
+/// memtables, by the record cache and by the maplets of a tree.
 ///
 /// ```
 /// use alluvium_dictionary::key::LookupKey;
@@ -34,7 +36,7 @@ impl<'k> LookupKey<'k> {
         }
     }
 
-    /// Creates a key from its bytes and their known hash.
+    /// Creates a key from `bytes` and their hash, which the caller has already computed.
     #[must_use]
     #[inline]
     pub fn hashed(bytes: &'k [u8], known: u64) -> LookupKey<'k> {

@@ -1,16 +1,17 @@
-//! Types and algorithms that all dictionary structures of a store share.
+//! Types and algorithms that all dictionaries of a store share.
 //!
-//! *Scope*: memtables, merging and folding messages from several sources, the state of a key during
-//! a lookup, how nodes and long values are fetched, the rules of keyspaces.
+//! *Scope*: memtables; merging messages from several sources and folding them into values; the
+//! state of a key during a lookup; fetching nodes and long values; the rules of keyspaces.
 //!
 //! *Must not depend on*: the record layout of any one dictionary; transactions, threads, clocks;
 //! who assigned a sequence number.
 //!
 //! Invariants:
 //!
-//! - **K1** Keys compare as bytes. Messages of one key are ordered newest first.
-//! - **K2** Nothing here spawns a thread or reads a clock.
-//! - **K3** A key is hashed once, on entry; its hash is passed along with it.
+//! - **K1** Keys are compared as byte strings. The messages of one key are ordered from newest to
+//!   oldest.
+//! - **K2** This crate neither spawns threads nor reads a clock.
+//! - **K3** A key is hashed once, when it enters the store; its hash is then passed along with it.
 
 pub mod batch;
 pub mod blob;

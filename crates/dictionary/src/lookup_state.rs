@@ -1,5 +1,5 @@
-//! State of a key during a lookup or scan: messages are added newest first, until older ones can no
-//! longer change the result.
+//! The state of a key during a lookup or a scan. The messages of the key are added from newest to
+//! oldest, until older messages can no longer change the result.
 
 use crate::batch::LongValues;
 use crate::fetch;
@@ -14,11 +14,11 @@ use alluvium_storage::Result;
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
-/// The value of a key, if it has one.
+/// The value of a key, or `None` if the key has no value.
 pub type LookupValue = Option<Vec<u8>>;
 
-/// State of the lookup of one key. Messages are added newest first, from the memtables and then
-/// from the dictionary, until the result is decided.
+/// The state of the lookup of one key. The messages of the key are added from newest to oldest,
+/// first from the memtables and then from the dictionary, until the result is known.
 ///
 /// ```
 /// use alluvium_base::{Message, message::MAX_SEQUENCE};
@@ -45,48 +45,51 @@ pub struct LookupState<'op> {
     pub known: KeyState,
 }
 
-/// State of a key without its merge operator, which scans supply key by key. Methods without a
-/// comment are those of [`LookupState`].
+/// The state of a key without its merge operator. A scan supplies the operator separately for each
+/// key. Methods without a comment do the same as those of [`LookupState`].
 #[derive(Debug, Default)]
 pub struct KeyState {
     at: SequenceNumber,
     now_ms: u64,
-    /// Sequence number of the newest range delete found; 0 if none.
+    /// Sequence number of the newest range delete that covers the key, among those found; 0 if
+    /// none.
     deleted: SequenceNumber,
-    /// Sequence number of the newest message found about the key itself; 0 if none.
+    /// Sequence number of the newest point message of the key, among those found; 0 if none.
     newest: SequenceNumber,
-    /// Whether a record with an expiry time was found.
+    /// Whether any of the messages found has an expiry time.
     expires: bool,
-    /// Merge operands, newest first, in the first `count` elements. The others are allocations kept
-    /// for reuse.
+    /// The merge operands found, newest first, in the first `count` elements. The remaining
+    /// elements are buffers that are kept for reuse.
     operands: Vec<Vec<u8>>,
     count: usize,
     outcome: KeyOutcome,
-    /// The value, or the base that the operands are applied to.
+    /// The value, or the base value to which the operands apply.
     value: Vec<u8>,
-    /// The value as a part of a pinned page, if `holds` permits it and it was worthwhile.
+    /// The value as a slice of a pinned page. It is used only if `holds` permits it and if pinning
+    /// is cheaper than copying.
     part: Option<PageSlice>,
-    /// Whether the value may stay in a pinned page.
+    /// Whether the value may be returned as a slice of a pinned page instead of a copy.
     holds: bool,
-    /// Treatment of long values that no operand applies to.
+    /// How long values are treated to which no merge operand applies.
     long_values: LongValues,
 }
 
-/// Whether older messages can still change the result.
+/// What is known about the value below the merge operands. Older messages can change the result
+/// only while this is `Open`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum KeyOutcome {
     #[default]
     Open,
-    /// No base exists below the operands.
+    /// There is no base value below the operands.
     Nothing,
-    /// `value` is the base below the operands.
+    /// The base value below the operands is in `value`.
     Value,
 }
 
 impl<'op> LookupState<'op> {
-    /// Creates the state of a key with this merge operator for a reader at `at`. Puts that expire
-    /// at or before `now_ms` are invisible. Without an operator, a merge message acts as a put of
-    /// its operand.
+    /// Creates the state of a key for a reader at the sequence number `at`. Values that expire at
+    /// or before `now_ms` are invisible to it. Without a merge operator, a merge message is treated
+    /// as a put of its operand.
     #[must_use]
     pub fn new(
         at: SequenceNumber,
@@ -98,21 +101,22 @@ impl<'op> LookupState<'op> {
         LookupState { operator, known }
     }
 
-    /// Resets the state for another key and keeps the allocated memory.
+    /// Resets the state so that it can be used for another key. Its allocated memory is reused.
     pub fn reset(&mut self, at: SequenceNumber, now_ms: u64, operator: Option<&'op dyn MergeOperator>) {
         self.operator = operator;
         self.known.reset(at, now_ms);
     }
 
-    /// Permits a long value to stay in its cached page: see [`LookupState::found`].
+    /// Permits [`LookupState::found`] to return a long value as a slice of a pinned page instead of
+    /// a copy.
     #[must_use]
     pub fn holding(mut self) -> LookupState<'op> {
         self.known.holds = true;
         self
     }
 
-    /// Substitutes empty values for long ones, and does not read long values outside leaves, unless
-    /// merge operands apply to them.
+    /// Replaces long values by empty ones. A long value that is stored outside its leaf is not even
+    /// read. Values to which merge operands apply are not replaced.
     #[must_use]
     pub fn leaving_out_long_values(mut self) -> LookupState<'op> {
         self.known.long_values = LongValues::LeftOut;
@@ -125,39 +129,41 @@ impl<'op> LookupState<'op> {
         self.known.long_values == LongValues::LeftOut
     }
 
-    /// Returns whether older messages can no longer change the result.
+    /// Returns whether the result is known, so that older messages cannot change it.
     #[must_use]
     pub fn is_decided(&self) -> bool {
         self.known.is_decided()
     }
 
-    /// Returns whether no message so far concerns the key.
+    /// Returns whether none of the messages added so far concerns the key.
     #[must_use]
     pub fn is_untouched(&self) -> bool {
         let known = &self.known;
         !known.is_decided() && known.count == 0 && known.deleted == 0
     }
 
-    /// Returns whether the result may change as time passes.
+    /// Returns whether the result depends on the current time, because a message found has an
+    /// expiry time.
     #[must_use]
     pub fn expires(&self) -> bool {
         self.known.expires
     }
 
-    /// Returns the sequence number of the newest message, including range deletes; 0 if there was
-    /// none.
+    /// Returns the sequence number of the newest message found, including range deletes, or 0 if no
+    /// message was found.
     #[must_use]
     pub fn newest(&self) -> SequenceNumber {
         self.known.newest.max(self.known.deleted)
     }
 
-    /// Records that a range delete covers the key.
+    /// Adds the newest range delete of a source that covers the key, if there is one.
     pub fn range_deleted(&mut self, sequence: Option<SequenceNumber>) {
         self.known.range_deleted(sequence);
     }
 
-    /// Decides the result at a range delete that covers the key, if there is one: older messages in
-    /// this source and in those below are irrelevant. All newer messages must have been added.
+    /// Ends the lookup at a range delete that covers the key, if there is one. Older messages in
+    /// this source and in all older sources are then irrelevant. The caller must have added all
+    /// messages that are newer than the range delete.
     ///
     /// ```
     /// use alluvium_base::{Message, message::MAX_SEQUENCE};
@@ -178,51 +184,52 @@ impl<'op> LookupState<'op> {
         }
     }
 
-    /// Adds the next older message from memory.
+    /// Adds the next older message of the key, which is in memory.
     pub fn message(&mut self, message: &Message<'_>) -> ControlFlow<()> {
         self.known.message(message, self.operator)
     }
 
-    /// Adds all messages of a key from the next older memtable.
+    /// Adds all messages of `key` in the next older memtable.
     pub fn memtable(&mut self, memtable: &Memtable, key: LookupKey<'_>) {
         self.known.memtable(memtable, key, self.operator);
     }
 
-    /// Adds the value from a cache above the dictionary, which represents everything older than the
-    /// messages added so far. `get` appends the value and returns whether there is one.
+    /// Adds the value from a cache above the dictionary. This value represents all data that is
+    /// older than the messages added so far. `get` appends the value to its argument and returns
+    /// whether the cache contains one.
     #[inline]
     pub fn cached(&mut self, get: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
         self.known.cached(get)
     }
 
-    /// Returns the value, assuming that no older messages exist. `None` also if the operator
-    /// rejects the base, which [`LookupState::found`] reports. No messages may be added afterwards
-    /// until a reset.
+    /// Returns the value, on the assumption that there are no older messages. Returns `None` if
+    /// there is no value, or if the operator rejects the base value; [`LookupState::found`] reports
+    /// this rejection. No messages may be added after this call until the state is reset.
     pub fn value(&mut self) -> Option<&[u8]> {
         self.known.settle(self.operator).ok().flatten()
     }
 
-    /// Consumes the state and returns [`LookupState::value`] as owned bytes.
+    /// Consumes the state and returns the result of [`LookupState::value`] as owned bytes.
     #[must_use]
     pub fn finish(self) -> LookupValue {
         self.found().ok().flatten().map(PinnedValue::into_vec)
     }
 
-    /// Returns the value of `key`, assuming that no older messages exist.
+    /// Returns the value of `key`, on the assumption that there are no older messages.
     ///
     /// # Errors
-    /// [`Error::BadBase`](alluvium_storage::Error::BadBase) if the operator rejects the value to
-    /// which operands apply.
+    /// [`Error::BadBase`](alluvium_storage::Error::BadBase) if the operator rejects the base value
+    /// to which the merge operands apply.
     pub fn answer(self, key: &[u8]) -> Result<LookupValue> {
         let found = self.found().map_err(|bad| bad.under_operands_of(key))?;
         Ok(found.map(PinnedValue::into_vec))
     }
 
-    /// Returns the value, assuming that no older messages exist, without copying it if it is in a
-    /// page.
+    /// Returns the value, on the assumption that there are no older messages. A value that is a
+    /// slice of a pinned page is not copied.
     ///
     /// # Errors
-    /// The operator's error if it rejects the value to which operands apply.
+    /// The operator's error if it rejects the base value to which the merge operands apply.
     pub fn found(mut self) -> std::result::Result<Option<PinnedValue>, BadOperand> {
         if self.known.settle(self.operator)?.is_none() {
             return Ok(None);
@@ -235,7 +242,8 @@ impl<'op> LookupState<'op> {
 }
 
 impl KeyState {
-    /// Resets the state for the next key and keeps the allocated memory.
+    /// Resets the state for the next key, for a reader at `at` and the time `now_ms`. Its allocated
+    /// memory is reused.
     pub fn reset(&mut self, at: SequenceNumber, now_ms: u64) {
         (self.at, self.now_ms) = (at, now_ms);
         self.deleted = 0;
@@ -246,7 +254,7 @@ impl KeyState {
         self.part = None;
     }
 
-    /// Returns the reader's sequence number.
+    /// Returns the sequence number at which the reader reads.
     #[must_use]
     pub fn at(&self) -> SequenceNumber {
         self.at
@@ -265,14 +273,14 @@ impl KeyState {
         self.expires
     }
 
-    /// Returns whether operands were found that need the value below them.
+    /// Returns whether merge operands were found that apply to an older value.
     #[must_use]
     pub fn has_operands(&self) -> bool {
         debug_assert!(self.count <= self.operands.len(), "{} operands", self.count);
         self.count > 0
     }
 
-    /// Records the newest range delete in a source that covers the key.
+    /// Adds `sequence`, the newest range delete of a source that covers the key, if there is one.
     #[inline]
     pub fn range_deleted(&mut self, sequence: Option<SequenceNumber>) {
         self.deleted = self.deleted.max(sequence.unwrap_or(0));
@@ -307,7 +315,7 @@ impl KeyState {
         if !get(&mut self.value) {
             return false;
         }
-        // A range delete that was found is newer than the data that the cache represents.
+        // A range delete found so far is newer than the data that the cached value represents.
         self.outcome = match self.deleted {
             0 => KeyOutcome::Value,
             _ => KeyOutcome::Nothing,
@@ -326,8 +334,9 @@ impl KeyState {
             .expect("an operand in memory is loaded already")
     }
 
-    /// Adds the next older message from a run. `load` loads a value that is stored separately. If
-    /// it fails or is pending, the result is unchanged and the message must be added again.
+    /// Adds the next older message of the key, which is stored in a run. `load` loads a value that
+    /// is stored outside its leaf. If `load` fails or is pending, the state is unchanged, and the
+    /// caller must add the same message again.
     pub fn record(
         &mut self,
         record: &StoredRecord<'_>,
@@ -356,7 +365,8 @@ impl KeyState {
             "what is decided takes no more"
         );
         debug_assert!(self.count <= self.operands.len(), "{} operands", self.count);
-        // A base to which operands apply must be copied.
+        // A base value to which operands apply must be copied, because the operands are folded into
+        // it.
         let holds = self.holds && !is_operand && self.count == 0;
         let (bytes, part) = match is_operand {
             true => (&mut self.operands[self.count], None),
@@ -380,8 +390,9 @@ impl KeyState {
         Poll::Ready(Ok(ControlFlow::Break(())))
     }
 
-    /// Applies the operands, assuming that no older messages exist, and returns the value, if there
-    /// is one. Fails and changes nothing if the operator rejects the base.
+    /// Applies the merge operands, on the assumption that there are no older messages. Returns the
+    /// value, or `None` if there is no value. If the operator rejects the base value, returns its
+    /// error and changes nothing.
     pub fn settle(
         &mut self,
         operator: Option<&dyn MergeOperator>,
@@ -415,8 +426,8 @@ impl KeyState {
         Ok((self.outcome == KeyOutcome::Value).then_some(value))
     }
 
-    /// Returns the buffer of the settled value, so that the caller can take it. Only valid for a
-    /// reader that does not hold pages.
+    /// Returns the buffer that contains the value after [`KeyState::settle`], so that the caller
+    /// can move the value out. It may be called only for a reader that does not pin pages.
     pub fn value_mut(&mut self) -> &mut Vec<u8> {
         &mut self.value
     }

@@ -1,4 +1,5 @@
-//! Root of a dictionary whose checkpoint is a single blob, version 1.
+//! Encoding of the root of a dictionary that writes its checkpoint as a single blob, format version
+//! 1.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -16,11 +17,11 @@ const HERE: u8 = 0;
 const APART: u8 = 1;
 const _: () = assert!(HERE != APART, "a root says where the contents are");
 
-/// Root of a dictionary whose checkpoint is a single blob.
+/// The decoded root of a dictionary that writes its checkpoint as a single blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlobRoot<'b> {
     Here(&'b [u8]),
-    /// A pointer to the contents.
+    /// The contents are stored in separate nodes, to which this pointer leads.
     Apart(ValuePointer),
 }
 
@@ -41,10 +42,11 @@ impl<'b> BlobRoot<'b> {
         out
     }
 
-    /// Decodes a root.
+    /// Decodes a root. `place` is the location that errors report.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
+    /// [`Error::Corrupt`] if the bytes are not a valid root; [`Error::NewerFormat`] if a newer
+    /// version of the format wrote them.
     pub fn decode(bytes: &'b [u8], place: &DiskLocation, page_size: PageSize) -> Result<BlobRoot<'b>> {
         match bytes.split_at_checked(2) {
             Some(([VERSION, HERE], contents)) => Ok(BlobRoot::Here(contents)),

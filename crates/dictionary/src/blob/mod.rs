@@ -1,7 +1,8 @@
-//! Byte strings of any length that a checkpoint writes as a whole, in separate nodes with one
-//! checksum each.
+//! Blobs: byte strings of any length, each of which a checkpoint writes as a whole. A blob is
+//! stored in nodes of its own, and each node has a checksum.
 //!
-//! *Scope*: the extents that contain the bytes; how a root contains the bytes or a pointer to them.
+//! *Scope*: which extents store a blob; whether a root contains the bytes themselves or a pointer
+//! to them.
 //!
 //! *Must not depend on*: the meaning of the bytes.
 //!
@@ -21,7 +22,7 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer, Result};
 use std::collections::BTreeMap;
 
-/// A byte string on the device, and its extents.
+/// A byte string that is stored on the device, and the extents that it occupies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blob {
     pointer: ValuePointer,
@@ -29,7 +30,8 @@ pub struct Blob {
 }
 
 impl Blob {
-    /// Writes `bytes`. Their extents belong to the generation in progress.
+    /// Writes `bytes` to newly allocated extents, which belong to the generation in progress, and
+    /// returns the blob.
     ///
     /// ```
     /// use alluvium_device::memory::MemoryDirectory;
@@ -45,10 +47,10 @@ impl Blob {
     /// ```
     ///
     /// # Errors
-    /// A full disk, which changes nothing; I/O errors.
+    /// A full disk, in which case nothing has changed; I/O errors.
     ///
     /// # Panics
-    /// If there are more than [`value_log::MAX_VALUE`] bytes.
+    /// If `bytes` is longer than [`value_log::MAX_VALUE`].
     pub fn write(store: &Store, bytes: &[u8]) -> Result<Blob> {
         assert!(bytes.len() <= value_log::MAX_VALUE, "{} bytes", bytes.len());
         let writer = store.node_writer(store.writer_options(Purpose::Trunk, AllocationClass::Freeing))?;
@@ -68,7 +70,8 @@ impl Blob {
         })
     }
 
-    /// Reads the blob at `pointer` in an open store, bypassing the cache.
+    /// Reads the blob at `pointer` from an open store, bypassing the cache. Returns the blob and
+    /// its bytes.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the data is damaged; I/O errors.
@@ -97,13 +100,13 @@ impl Blob {
         &self.pointer
     }
 
-    /// Returns the extents that hold the bytes.
+    /// Returns the extents in which the bytes are stored.
     #[must_use]
     pub fn extents(&self) -> &[Extent] {
         &self.extents
     }
 
-    /// Releases the extents in the generation in progress.
+    /// Frees the extents of the blob. The release takes effect in the generation in progress.
     pub fn release(self, store: &Store) {
         for extent in self.extents {
             store.extents().release(extent, store.epochs().current());
@@ -111,8 +114,8 @@ impl Blob {
     }
 }
 
-/// Reads the bytes that `pointer` points to, bypassing the cache, and returns them with their
-/// nodes.
+/// Reads the bytes that `pointer` refers to, bypassing the cache. Returns the bytes and pointers to
+/// the nodes in which they are stored.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if the data is damaged; I/O errors.
@@ -121,8 +124,8 @@ pub fn read(
     pointer: &ValuePointer,
     purpose: Purpose,
 ) -> Result<(Vec<u8>, Vec<NodePointer>)> {
-    // The length comes from an untrusted pointer, and a node could be referenced more than once:
-    // bound the allocation by the size of the data files.
+    // The length comes from a pointer that may be corrupt, and a corrupt pointer could refer to the
+    // same node several times. The size of the data files therefore bounds the allocation.
     let mut files_bytes = 0;
     for tier in 0..files.tiers.count() {
         files_bytes += files.tiers.get(tier as u8)?.len();
@@ -140,9 +143,9 @@ pub fn read(
     Ok((bytes, nodes))
 }
 
-/// Returns minimal extents that cover the nodes, which ascend by tier and offset, with their live
-/// bytes. Adjacent units are joined. The real extents may be larger, because nodes do not record
-/// their extents.
+/// Returns the smallest extents that cover `nodes`, each with its number of live bytes. The nodes
+/// must be in ascending order of tier and offset. Adjacent allocation units become one extent. The
+/// extents that were actually allocated may be larger, because nodes do not record their extents.
 pub fn extents_of<'n>(nodes: impl Iterator<Item = &'n NodePointer>) -> Vec<(Extent, u64)> {
     let mut extents: Vec<(Extent, u64)> = Vec::new();
     for node in nodes {
@@ -177,8 +180,9 @@ pub fn extents_of<'n>(nodes: impl Iterator<Item = &'n NodePointer>) -> Vec<(Exte
     extents
 }
 
-/// Returns each extent reachable from a root, with its references and live bytes. `nodes` hold the
-/// root's contents; `named` are the extents that the contents refer to, one entry per reference.
+/// Returns every extent that is reachable from a root, with its reference count and its number of
+/// live bytes. `nodes` are the nodes that store the contents of the root. `named` are the extents
+/// to which the contents refer; an extent appears there once for each reference.
 pub fn reached(
     mut nodes: Vec<NodePointer>,
     named: impl IntoIterator<Item = (Extent, u64)>,

@@ -1,12 +1,13 @@
-//! Batched lookups in one state: nodes for some keys are read while other keys are searched.
+//! Batched lookups in one version of a dictionary. While the nodes that some keys need are read,
+//! other keys are searched.
 //!
 //! ```text
 //! few keys -> search -> keys that miss a node come together -> one request -> wait -> search -> ...
 //! ```
 //!
-//! Keys with a missing node are collected, however often they were searched before, until they are
-//! enough for one request or no other work is left. Both a request and a wait have a fixed cost,
-//! which is shared in this way.
+//! A key whose search misses a node is set aside, even if it has missed nodes before. The missing
+//! nodes are requested together once enough keys have been set aside, or once there is no other key
+//! to search. Every request and every wait has a fixed cost, which the keys of a group share.
 
 use super::LookupReader;
 use crate::fetch::{FetchedNodes, NonBlockingFetch};
@@ -16,56 +17,58 @@ use alluvium_storage::{CacheRetention, NodePointer, PendingReads, Result};
 use std::collections::VecDeque;
 use std::task::Poll;
 
-/// Number of keys searched together.
+/// Number of keys that are searched together as one group.
 const TOGETHER: usize = 16;
-/// Number of keys with missing nodes that triggers a request.
+/// A request is sent once this many keys are missing a node.
 const ENOUGH: usize = 12;
 
-/// Number of misses of a key after which its nodes are pinned until it is done. Otherwise, with
-/// little memory, the cache could repeatedly evict nodes before the search uses them.
+/// After this many misses of a key, the nodes that its search needs are pinned until the search has
+/// ended. Otherwise, if memory is scarce, the cache could repeatedly evict nodes before the search
+/// uses them.
 const PATIENCE: u32 = 4;
 const _: () = assert!(
     0 < ENOUGH && ENOUGH <= TOGETHER,
     "a batch is asked for before it is full"
 );
 
-/// An unfinished key of a batch.
+/// The search for one key of a batch.
 #[derive(Debug)]
 pub struct BatchKeySearch<S> {
-    /// Index among the keys of the batch.
+    /// Index of the key in the batch.
     pub index: usize,
     pub search: S,
-    /// Whether its search has ended.
+    /// Whether the search for this key has ended.
     pub is_done: bool,
-    /// Number of misses so far.
+    /// Number of times that the search has missed a node so far.
     waits: u32,
 }
 
-/// A group of keys and the request they wait for.
+/// A group of keys, and the read request for which these keys wait.
 #[derive(Debug)]
 struct SearchGroup<S> {
     open: Vec<BatchKeySearch<S>>,
     pending: Option<PendingReads>,
 }
 
-/// State of a batched lookup.
+/// The progress of a batched lookup.
 struct BatchLookup<'r, 'k, 'g, 'o, R: LookupReader> {
     reader: &'r R,
     keys: &'k [LookupKey<'k>],
     gathers: &'g mut [LookupState<'o>],
     queue: VecDeque<SearchGroup<R::Search>>,
-    /// Keys with a missing node that was not requested yet, and these nodes.
+    /// Keys that miss a node which has not been requested yet, and (`missing`) these nodes.
     waiting: Vec<BatchKeySearch<R::Search>>,
     missing: Vec<NodePointer>,
 }
 
-/// Looks up each key. Missing nodes are read together.
+/// Looks up several keys in the version of `reader`. The nodes that are not in memory are read
+/// together.
 ///
 /// # Errors
-/// I/O errors; damage. The states of the lookups are then undefined.
+/// I/O errors; damage. After an error, the lookup states must not be used.
 ///
 /// # Panics
-/// If there are not as many lookups as keys.
+/// If the number of lookup states differs from the number of keys.
 pub fn gather_many<R: LookupReader>(
     reader: &R,
     keys: &[LookupKey<'_>],
@@ -74,8 +77,8 @@ pub fn gather_many<R: LookupReader>(
     BatchLookup::new(reader, keys, gathers).finish()
 }
 
-/// As [`gather_many`], without reading from the device. Returns whether all nodes were in memory;
-/// if not, the states of the lookups are undefined.
+/// Looks up several keys like [`gather_many`], but does not read from the device. Returns whether
+/// all required nodes were in memory. If they were not, the lookup states must not be used.
 ///
 /// # Errors
 /// The same as [`gather_many`].
@@ -116,7 +119,7 @@ impl<'r, 'k, 'g, 'o, R: LookupReader> BatchLookup<'r, 'k, 'g, 'o, R> {
         }
     }
 
-    /// Searches until all keys are done.
+    /// Continues the lookup, and waits for nodes as necessary, until all keys are done.
     fn finish(mut self) -> Result<()> {
         loop {
             let Some(SearchGroup { open, pending }) = self.queue.pop_front() else {
@@ -130,7 +133,7 @@ impl<'r, 'k, 'g, 'o, R: LookupReader> BatchLookup<'r, 'k, 'g, 'o, R> {
             if let Some(mut pending) = pending
                 && !pending.poll()
             {
-                // While this thread has nothing else to do, send all misses to the device.
+                // This thread has no other key to search, so all missing nodes are requested now.
                 if !self.waiting.is_empty() {
                     self.ask()?;
                 }
@@ -143,7 +146,7 @@ impl<'r, 'k, 'g, 'o, R: LookupReader> BatchLookup<'r, 'k, 'g, 'o, R> {
         }
     }
 
-    /// Searches until a node is missing. Returns whether all keys are done.
+    /// Continues the lookup until a node is missing. Returns whether all keys are done.
     fn finish_in_memory(mut self) -> Result<bool> {
         while let Some(few) = self.queue.pop_front() {
             self.search(few.open)?;
@@ -154,7 +157,7 @@ impl<'r, 'k, 'g, 'o, R: LookupReader> BatchLookup<'r, 'k, 'g, 'o, R> {
         Ok(true)
     }
 
-    /// Continues the search of a group of keys. Keys with a missing node are added to `waiting`.
+    /// Continues the searches of a group of keys. A key that misses a node is moved to `waiting`.
     fn search(&mut self, mut open: Vec<BatchKeySearch<R::Search>>) -> Result<()> {
         debug_assert!(
             open.iter().all(|key| !key.is_done),
@@ -176,7 +179,8 @@ impl<'r, 'k, 'g, 'o, R: LookupReader> BatchLookup<'r, 'k, 'g, 'o, R> {
         Ok(())
     }
 
-    /// Requests the missing nodes. Their keys are searched again once the nodes were read.
+    /// Requests all missing nodes. The searches that miss them continue once the nodes have been
+    /// read.
     fn ask(&mut self) -> Result<()> {
         let open = std::mem::take(&mut self.waiting);
         let nodes = std::mem::take(&mut self.missing);
@@ -186,7 +190,7 @@ impl<'r, 'k, 'g, 'o, R: LookupReader> BatchLookup<'r, 'k, 'g, 'o, R> {
         debug_assert!(!nodes.is_empty(), "a key waits only for a node");
         let from = self.reader.nodes();
         let pending = from.cache.request(&nodes, from.purpose, CacheRetention::Keep)?;
-        // The cache has no frames for some of the nodes.
+        // The cache has no free frames for some of the nodes, so it has skipped them.
         if pending.skipped() > 0 {
             return self.search_blocking(open, nodes);
         }
@@ -197,7 +201,8 @@ impl<'r, 'k, 'g, 'o, R: LookupReader> BatchLookup<'r, 'k, 'g, 'o, R> {
         Ok(())
     }
 
-    /// Searches these keys to the end with blocking reads, and keeps the nodes read until then.
+    /// Completes the searches of these keys with blocking reads. The nodes that are read stay in
+    /// memory until all these searches have ended.
     fn search_blocking(
         &mut self,
         mut open: Vec<BatchKeySearch<R::Search>>,

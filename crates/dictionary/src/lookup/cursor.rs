@@ -1,4 +1,4 @@
-//! Non-blocking lookups, of which a caller can poll many on one thread.
+//! Non-blocking lookups. A caller can run many of them on one thread and poll each in turn.
 
 use super::LookupReader;
 use crate::fetch::{FetchedNodes, NonBlockingFetch};
@@ -9,11 +9,11 @@ use alluvium_base::SequenceNumber;
 use alluvium_storage::{NodePointer, PendingReads, Result};
 use std::task::Poll;
 
-/// State of a polled lookup between two polls: what is known about the key, and the position of its
-/// search.
+/// The progress of a non-blocking lookup between two polls: what is already known about the key,
+/// and the position of the search.
 ///
-/// It holds neither a state of the dictionary nor a memtable. If the dictionary has changed, the
-/// lookup restarts and finds most of the nodes it needs in the cache.
+/// A cursor keeps neither a version of the dictionary nor a memtable alive. If the dictionary has
+/// changed between two polls, the lookup restarts; it then finds most of its nodes in the cache.
 ///
 /// ```text
 ///   loop   take a reader; of another state than the cursor's? begin again: begin, memtables, ...
@@ -22,20 +22,20 @@ use std::task::Poll;
 ///          tell LookupCursor::asked() what became of it
 /// ```
 ///
-/// A poll blocks only in rare cases: for a value longer than a node, for a node that does not fit
-/// in the cache, and for a node that was evicted before the lookup continued.
+/// A poll blocks only in three rare cases: for a value that is longer than a node, for a node that
+/// does not fit in the cache, and for a node that was evicted before the lookup continued.
 #[derive(Debug)]
 pub struct LookupCursor<S> {
     known: KeyState,
-    /// `None` until the first start.
+    /// The position of the search; `None` before the lookup is started for the first time.
     search: Option<S>,
-    /// Number of the state being searched; `None` if the lookup must restart.
+    /// Number of the dictionary version that is being searched; `None` if the lookup must restart.
     state: Option<u64>,
-    /// Nodes missing from the cache.
+    /// Nodes that the lookup needs and that are not in the cache.
     missing: Vec<NodePointer>,
-    /// Nodes requested so far in this state.
+    /// Nodes that have been requested since the lookup was last started.
     asked: Vec<NodePointer>,
-    /// Whether the lookup blocks on missing nodes, because not all of them could be requested.
+    /// Whether the lookup blocks on missing nodes. It does so if some nodes could not be requested.
     waits: bool,
 }
 
@@ -53,7 +53,8 @@ impl<S> Default for LookupCursor<S> {
 }
 
 impl<S> LookupCursor<S> {
-    /// Restarts the lookup in the state of `reader` and keeps the allocated memory.
+    /// Starts or restarts the lookup in the version of `reader`, for a reader at the sequence
+    /// number `at`. The allocated memory of the cursor is reused.
     pub fn begin<R: LookupReader<Search = S>>(&mut self, reader: &R, at: SequenceNumber, now_ms: u64) {
         self.known.reset(at, now_ms);
         match &mut self.search {
@@ -66,18 +67,20 @@ impl<S> LookupCursor<S> {
         self.waits = false;
     }
 
-    /// Detaches the lookup from its state, so that the next poll restarts it.
+    /// Detaches the lookup from the dictionary version that it searches. It must then be restarted.
     pub fn leave(&mut self) {
         self.state = None;
     }
 
-    /// Returns whether the lookup began in the state of `reader`. It can continue only there.
+    /// Returns whether the lookup was started in the version of `reader`. It can continue only in
+    /// that version.
     #[must_use]
     pub fn is_of<R: LookupReader<Search = S>>(&self, reader: &R) -> bool {
         self.state == Some(reader.state())
     }
 
-    /// Takes the state of the key, to add messages. [`LookupCursor::suspend`] returns it.
+    /// Moves the lookup state of the key out of the cursor, so that messages can be added to it.
+    /// The caller must move it back with [`LookupCursor::suspend`].
     pub fn resume<'op>(&mut self, operator: Option<&'op dyn MergeOperator>) -> LookupState<'op> {
         LookupState {
             operator,
@@ -85,34 +88,34 @@ impl<S> LookupCursor<S> {
         }
     }
 
-    /// Returns the state of the key taken by [`LookupCursor::resume`].
+    /// Moves the lookup state obtained from [`LookupCursor::resume`] back into the cursor.
     pub fn suspend(&mut self, gather: LookupState<'_>) {
         debug_assert!(!gather.is_decided(), "L2: what is decided is not polled again");
         self.known = gather.known;
     }
 
-    /// Returns the nodes that the lookup is waiting for.
+    /// Returns the nodes for which the lookup is waiting.
     #[must_use]
     pub fn missing(&self) -> &[NodePointer] {
         &self.missing
     }
 
-    /// Records that the missing nodes were requested. If some were skipped, the lookup blocks on
-    /// them when it continues.
+    /// Notifies the cursor that its missing nodes were requested. If the request skipped some of
+    /// them, the lookup will block on these nodes when it continues.
     pub fn asked(&mut self, pending: &PendingReads) {
         debug_assert!(self.state.is_some(), "L3: only what was begun misses nodes");
         self.waits = pending.skipped() > 0;
         self.asked.append(&mut self.missing);
     }
 
-    /// Continues the lookup as far as possible with nodes in memory. If it is pending,
-    /// [`LookupCursor::missing`] lists the nodes it needs.
+    /// Continues the lookup as far as possible with the nodes in memory. If the result is
+    /// `Pending`, [`LookupCursor::missing`] returns the nodes that are required next.
     ///
     /// # Errors
     /// I/O errors; damage.
     ///
     /// # Panics
-    /// If the lookup began in another state.
+    /// If the lookup was started in a different version of the dictionary.
     pub fn advance<R: LookupReader<Search = S>>(
         &mut self,
         reader: &R,
@@ -133,9 +136,9 @@ impl<S> LookupCursor<S> {
                 return Poll::Ready(done);
             }
             let missing = fetch.into_missing();
-            // A node that was requested and is missing again could not be read, or was evicted
-            // before use. A blocking read returns the node or the error. No node is requested
-            // twice, so the loop terminates.
+            // If a node was requested and is missing again, then it could not be read or it was
+            // evicted before it was used. A blocking read then returns either the node or the
+            // error. Because no node is requested twice, the loop terminates.
             self.waits |= missing.iter().any(|pointer| self.asked.contains(pointer));
             if !self.waits {
                 self.missing = missing;

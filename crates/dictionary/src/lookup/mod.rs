@@ -1,12 +1,13 @@
-//! Drivers for point lookups: blocking, batched and polled.
+//! The code that drives point lookups. There are three drivers: blocking, batched and polled.
 //!
 //! *Scope*: which nodes a lookup still needs, when to request them, and when to wait for them.
 //!
 //! *Must not depend on*: how a dictionary finds a key; the contents of memtables and of the record
 //! cache.
 //!
-//! A dictionary implements a single step: it continues a [`LookupState`] until the key is decided
-//! or a node is missing. The drivers differ in their source of nodes ([`NodeFetch`]):
+//! A dictionary implements a single step of a lookup. The step continues a [`LookupState`] until
+//! the result for the key is known or a node is missing. The drivers differ in the source from
+//! which they obtain nodes ([`NodeFetch`]):
 //!
 //! ```text
 //!            node missing        then
@@ -17,9 +18,9 @@
 //!
 //! Invariants:
 //!
-//! - **L1** A node is requested only while a lookup waits for it.
-//! - **L2** A decided lookup takes no further step.
-//! - **L3** A lookup continues only in the state of the dictionary in which it began.
+//! - **L1** A node is requested only while some lookup is waiting for it.
+//! - **L2** No further step is executed for a lookup whose result is known.
+//! - **L3** A lookup continues only in the version of the dictionary in which it was started.
 
 pub mod batch;
 pub mod cursor;
@@ -35,24 +36,26 @@ use alluvium_storage::Result;
 use std::fmt;
 use std::task::Poll;
 
-/// A reader of one state of a dictionary (O2). It should be short-lived.
+/// A reader of one version of a dictionary (O2). It should exist only for a short time.
 ///
-/// A dictionary implements one step of a lookup, [`LookupReader::search`]; this module drives it.
+/// The dictionary implements a single step of a lookup, [`LookupReader::search`]. The drivers in
+/// this module call it.
 pub trait LookupReader {
-    /// Position of one key's lookup in this state.
+    /// The position of the search for one key in this version.
     type Search: fmt::Debug + Send;
 
-    /// Returns the last commit that the state contains.
+    /// Returns the sequence number of the last commit that this version contains.
     fn cut(&self) -> SequenceNumber;
 
-    /// Returns the number of the state. A lookup continues only in the state in which it began.
+    /// Returns the number of this version. A lookup can continue only in the version in which it
+    /// was started.
     fn state(&self) -> u64;
 
-    /// Returns the blocking source of the dictionary's nodes.
+    /// Returns a source that reads the dictionary's nodes and blocks on cache misses.
     fn nodes(&self) -> BlockingFetch<'_>;
 
-    /// Continues an undecided lookup until it is decided, the data is exhausted, or a node is
-    /// missing. After a miss, a further call continues at the same position.
+    /// Continues the lookup of one key until its result is known, all data has been searched, or a
+    /// node is missing. If a node is missing, the next call continues at the same position.
     ///
     /// # Errors
     /// I/O errors; damage.
@@ -64,7 +67,8 @@ pub trait LookupReader {
         fetch: &F,
     ) -> Poll<Result<()>>;
 
-    /// As [`LookupReader::search`] for a few keys of a batch. Marks the keys that are done.
+    /// Continues the lookups of several keys of a batch like [`LookupReader::search`], and marks
+    /// the lookups that are done.
     ///
     /// # Errors
     /// The same as [`LookupReader::search`].
@@ -80,21 +84,21 @@ pub trait LookupReader {
         })
     }
 
-    /// Returns a search that has not begun.
+    /// Returns the initial position of a search.
     fn new_search(&self) -> Self::Search;
 
-    /// Resets a search to the beginning in this state and keeps its allocated memory.
+    /// Resets a search to its initial position in this version. Its allocated memory is reused.
     fn restart(&self, search: &mut Self::Search) {
         *search = self.new_search();
     }
 
-    /// Called when the search for a key has ended, so that maintenance can learn which parts are
-    /// read often.
+    /// Is called when the search for a key has ended. Maintenance uses this to find out which parts
+    /// of the dictionary are read often.
     fn ended(&self, _key: LookupKey<'_>) {}
 }
 
-/// Runs `search` for each search of a batch, with the index of its key, and marks those that are
-/// done.
+/// Calls `search` with each unfinished search of a batch and the index of its key. Marks the
+/// searches that are done.
 pub(crate) fn search_each<S>(
     open: &mut [BatchKeySearch<S>],
     mut search: impl FnMut(usize, &mut S) -> Poll<Result<()>>,
@@ -108,7 +112,7 @@ pub(crate) fn search_each<S>(
     Ok(())
 }
 
-/// Looks up one key and waits for the nodes that it needs.
+/// Looks up one key in the version of `reader`, and waits for each node that is not in memory.
 ///
 /// # Errors
 /// I/O errors; damage.

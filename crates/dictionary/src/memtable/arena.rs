@@ -1,5 +1,5 @@
-//! The memory of a memtable: one reservation, allocated upwards, never moved, and freed as a whole.
-//! All pointers into it are created in this file.
+//! The memory of a memtable. It is a single reservation of address space that is allocated upwards,
+//! is never moved, and is freed as a whole. Only this file creates pointers into it.
 
 use super::MAX_KEY;
 use super::node::{ChildArray, NodeBank, NodeBankKind as BankKind, NodeId, first_word};
@@ -12,38 +12,40 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32 as Settled;
 
-/// A place in the arena: an offset in units of eight bytes. Zero means none.
+/// A position in the arena: its offset in units of eight bytes. Zero means that there is no object.
 pub(super) type ArenaOffset = u32;
 
 pub(super) const UNIT: usize = align_of::<ArenaRecordHeader>();
 const _: () = assert!(UNIT == 8);
 
-/// Alignment of banks and unit of prefetching: a cache line, in bytes.
+/// Size of a cache line in bytes. Banks are aligned to it, and prefetches use it as their unit.
 pub(super) const LINE: usize = 64;
 
-/// Minimum limit for huge pages; below it they would cost more memory than they save time.
+/// Minimum memory limit, in bytes, of a memtable that uses huge pages. In a smaller memtable, huge
+/// pages would waste more memory than the time they save is worth.
 const HUGE_FROM: usize = 2 * HUGE_PAGE;
 
-/// Maximum memory that the system provides beyond what is used, and the amount per request.
-/// Providing a huge page takes the system a tenth of a millisecond, or five milliseconds if a host
-/// of virtual machines must find it first.
+/// Maximum amount of memory, in bytes, that the system is asked to back with physical pages in
+/// advance, and (`SLICE`) the amount for each request. The system takes a tenth of a millisecond to
+/// provide a huge page, or five milliseconds if the host of a virtual machine must first find one.
 const AHEAD: usize = 8 << 20;
 const SLICE: usize = HUGE_PAGE;
 
-/// Size of a node's word.
+/// Size of the word of a node in the arena, in bytes.
 pub(super) const WORD: usize = size_of::<AtomicU64>().next_multiple_of(UNIT);
 
-/// Header of a record, followed by key and operand.
+/// Header of a record. The key and the operand of the record follow it.
 struct ArenaRecordHeader {
     sequence: SequenceNumber,
     expires_ms: u64,
     /// The next older record of the same key.
     older: AtomicU32,
-    /// An older record of the same key, usually further back (M7).
+    /// An older record of the same key, which usually skips several versions (M7).
     jump: AtomicU32,
     operand_len: u32,
-    /// Length of the key, kind, and rank of the jump. A standard atomic also under the model
-    /// checker, because it is set before the record is published and never changed afterwards.
+    /// The length of the key, the message kind, and the rank of the jump, packed into one word. It
+    /// is a standard atomic even under the model checker, because it is set before the record is
+    /// published and never changes afterwards.
     about: Settled,
 }
 
@@ -54,16 +56,16 @@ const KIND_AT: u32 = 20;
 const RANK_AT: u32 = 24;
 const _: () = assert!(MAX_KEY <= KEY_LEN as usize);
 
-/// The block of memory. It occupies only as much physical memory as was used, rounded up to pages.
-/// Huge pages save readers with random access page table walks (otherwise a third of a lookup in 64
-/// MiB).
+/// The memory block of a memtable. Only the part that has been used occupies physical memory,
+/// rounded up to whole pages. Huge pages avoid page table walks in random reads, which otherwise
+/// take a third of the time of a lookup in 64 MiB.
 #[derive(Debug)]
 pub(super) struct MemtableArena {
     memory: AnonymousMemory,
-    /// End of the used memory. On its own cache line, because writers change it now and then while
-    /// readers need the adjacent fields.
+    /// End of the used part of the memory, in bytes. It has a cache line of its own, because
+    /// writers change it occasionally while readers need the adjacent fields.
     used: CachePadded<AtomicUsize>,
-    /// End of the memory that the system was asked to provide.
+    /// End of the part that the system was asked to back with physical memory.
     provided: AtomicUsize,
 }
 
@@ -79,14 +81,14 @@ impl MemtableArena {
         }
         MemtableArena {
             memory,
-            // The first line is never handed out, so that place 0 can mean "none".
+            // The first cache line is never allocated, so that offset 0 can mean "none".
             used: CachePadded::new(AtomicUsize::new(LINE)),
             provided: AtomicUsize::new(0),
         }
     }
 
-    /// Returns the same memory, empty. Places in it are invalid. Memory allocated again is written
-    /// before it is read.
+    /// Returns an empty arena that reuses the same memory. All offsets into the old arena become
+    /// invalid. Memory that is allocated again is written before it is read.
     pub(super) fn cleared(self) -> MemtableArena {
         debug_assert!(
             self.used.load(Ordering::Relaxed) <= self.memory.len(),
@@ -100,14 +102,14 @@ impl MemtableArena {
         }
     }
 
-    /// Makes the system provide the next slice of memory, unless enough is provided already. The
-    /// amount provided ahead grows with the amount used, so that a small arena stays small, and
-    /// never exceeds `most`. Returns whether a slice was provided. Only one thread may call this at
-    /// a time.
+    /// Asks the system to back the next slice of the arena with physical memory, unless enough has
+    /// been backed in advance. The amount in advance grows with the amount used, so that a small
+    /// arena stays small; only the first `most` bytes of the arena are backed. Returns whether a
+    /// slice was backed. Only one thread may call this at a time.
     pub(super) fn provide(&self, most: usize) -> bool {
         let used = self.used.load(Ordering::Relaxed);
         let wanted = used.saturating_add(AHEAD.min(used.saturating_mul(4)));
-        // Memory that writers have reached is provided already.
+        // The memory that writers have already used is backed.
         let from = self.provided.load(Ordering::Relaxed).max(used / SLICE * SLICE);
         let to = (from + SLICE).min(most).min(self.memory.len());
         if from >= wanted || from >= to {
@@ -122,7 +124,7 @@ impl MemtableArena {
         true
     }
 
-    /// Returns the number of bytes used.
+    /// Returns the number of bytes of the arena that are allocated.
     pub(super) fn used(&self) -> usize {
         debug_assert!(
             self.used.load(Ordering::Relaxed) >= LINE,
@@ -131,9 +133,10 @@ impl MemtableArena {
         self.used.load(Ordering::Relaxed) - LINE
     }
 
-    /// Allocates `bytes` permanently, aligned to `align`. Returns their offset, or `None` if too
-    /// few are left. Memory allocated elsewhere on behalf of the memtable is charged by allocating
-    /// as much here and leaving it unused, so that a single limit bounds the total (M5).
+    /// Allocates `bytes` bytes with alignment `align`. They are freed only with the whole arena.
+    /// Returns their offset, or `None` if the arena has too little space left. To account for
+    /// memory that is allocated elsewhere for the memtable, the same number of bytes is allocated
+    /// here and left unused, so that one limit bounds the total (M5).
     pub(super) fn take(&self, bytes: usize, align: usize) -> Option<usize> {
         debug_assert!(
             bytes > 0 && align.is_power_of_two() && align >= UNIT,
@@ -148,7 +151,7 @@ impl MemtableArena {
         Some(used.next_multiple_of(align))
     }
 
-    /// Returns the size of a record in the arena.
+    /// Returns the number of bytes that a record occupies in the arena.
     pub(super) fn cost(key: &[u8], operand: &[u8]) -> usize {
         (size_of::<ArenaRecordHeader>() + key.len() + operand.len()).next_multiple_of(UNIT)
     }
@@ -157,15 +160,16 @@ impl MemtableArena {
     fn at(&self, place: ArenaOffset) -> NonNull<u8> {
         let offset = place as usize * UNIT;
         debug_assert!(offset != 0 && offset < self.used.load(Ordering::Relaxed));
-        // SAFETY: places come from the `put` functions alone (M4), so the offset is inside the
+        // SAFETY: only the `put` functions create places (M4), so the offset is inside the
         // reservation.
         unsafe { self.memory.start().add(offset) }
     }
 
-    /// Writes a record.
+    /// Writes a record into the allocated bytes at `at` and returns its place.
     ///
     /// # Safety
-    /// `at..at + cost` was taken, begins at a unit, and belongs to this call alone.
+    /// The bytes `at..at + cost` must have been allocated for this call alone, and `at` must be a
+    /// multiple of the unit.
     pub(super) unsafe fn put_record(&self, at: usize, key: &[u8], message: &Message<'_>) -> ArenaOffset {
         debug_assert!(at >= LINE && at.is_multiple_of(UNIT), "M4: a record at {at}");
         debug_assert!(key.len() <= KEY_LEN as usize, "a key of {} bytes", key.len());
@@ -177,7 +181,8 @@ impl MemtableArena {
             operand_len: message.operand.len() as u32,
             about: (key.len() as u32 | (message.kind as u32) << KIND_AT).into(),
         };
-        // SAFETY: by the caller's promise; what was taken is inside the reservation.
+        // SAFETY: the caller guarantees that the bytes are allocated for this call alone; allocated
+        // bytes are inside the reservation.
         unsafe {
             let to = self.memory.start().as_ptr().add(at);
             to.cast::<ArenaRecordHeader>().write(header);
@@ -190,13 +195,15 @@ impl MemtableArena {
         (at / UNIT) as ArenaOffset
     }
 
-    /// Writes an empty bank.
+    /// Writes an empty bank into the allocated bytes at `at` and returns its place.
     ///
     /// # Safety
-    /// `at..at + kind.bytes()` was taken, begins at a line, and belongs to this call alone.
+    /// The bytes `at..at + kind.bytes()` must have been allocated for this call alone, and `at`
+    /// must be the beginning of a cache line.
     pub(super) unsafe fn put_bank(&self, at: usize, kind: BankKind) -> ArenaOffset {
         debug_assert!(at >= LINE && at.is_multiple_of(LINE), "M4: a bank at {at}");
-        // SAFETY: by the caller's promise; the children of an inner node follow its bank.
+        // SAFETY: the caller guarantees that the bytes are allocated for this call alone; the
+        // children of an inner node directly follow its bank.
         unsafe {
             let to = self.memory.start().as_ptr().add(at);
             to.cast::<NodeBank>().write(NodeBank::new(kind));
@@ -209,12 +216,13 @@ impl MemtableArena {
         (at / UNIT) as ArenaOffset
     }
 
-    /// Writes the word of a new node with this bank, locked.
+    /// Writes the word of a new node that has the bank at `bank`. The new node is locked.
     ///
     /// # Safety
-    /// `at..at + WORD` was taken, begins at a unit, and belongs to this call alone.
+    /// The bytes `at..at + WORD` must have been allocated for this call alone, and `at` must be a
+    /// multiple of the unit.
     pub(super) unsafe fn put_word(&self, at: usize, bank: ArenaOffset) -> NodeId {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller guarantees that the bytes are allocated for this call alone.
         unsafe {
             let to = self.memory.start().as_ptr().add(at);
             debug_assert!(
@@ -226,7 +234,7 @@ impl MemtableArena {
         (at / UNIT) as NodeId
     }
 
-    /// Returns the record at `place`, an offset returned by `put_record`.
+    /// Returns the record at `place`, which must be an offset that `put_record` has returned.
     #[inline]
     pub(super) fn record(&self, place: ArenaOffset) -> ArenaRecord<'_> {
         debug_assert!(place != 0, "M2: place 0 is no record");
@@ -236,31 +244,33 @@ impl MemtableArena {
         }
     }
 
-    /// Returns the key of a record; empty for place 0, which an optimistic reader may see.
+    /// Returns the key of the record at `place`. Returns an empty key for place 0, which an
+    /// optimistic reader may encounter.
     #[inline]
     pub(super) fn key(&self, place: ArenaOffset) -> &[u8] {
         if place == 0 { &[] } else { self.record(place).key() }
     }
 
-    /// Returns the word of an existing node.
+    /// Returns the word of the existing node `id`.
     pub(super) fn word(&self, id: NodeId) -> &AtomicU64 {
-        // SAFETY: ids come from `put_word` alone and reach others by release and acquire (M4);
-        // words change atomically.
+        // SAFETY: only `put_word` creates node ids, and other threads obtain them by acquire loads
+        // of release stores (M4); words are changed only atomically.
         unsafe { self.at(id).cast::<AtomicU64>().as_ref() }
     }
 
-    /// Returns the bank at `place`, an offset returned by `put_bank`.
+    /// Returns the bank at `place`, which must be an offset that `put_bank` has returned.
     pub(super) fn bank(&self, place: ArenaOffset) -> &NodeBank {
-        // SAFETY: places of banks come from `put_bank` alone and reach others by release and
-        // acquire, in a node's word (M4); banks change by atomics only.
+        // SAFETY: only `put_bank` creates places of banks, and other threads obtain them by acquire
+        // loads of release stores, from the word of a node (M4); banks are changed only by atomic
+        // operations.
         unsafe { self.at(place).cast::<NodeBank>().as_ref() }
     }
 
-    /// Returns the children that follow the bank of an inner node.
+    /// Returns the array of children that follows the bank of an inner node.
     pub(super) fn children(&self, place: ArenaOffset) -> &ChildArray {
         debug_assert!(self.bank(place).is_inner());
-        // SAFETY: as in `bank`; a bank never changes its kind, and the children of an inner node
-        // were written directly after its bank, together with it.
+        // SAFETY: as in `bank`. In addition, a bank never changes its kind, and the children of an
+        // inner node were written together with its bank, directly after it.
         unsafe {
             self.at(place)
                 .add(size_of::<NodeBank>())
@@ -269,7 +279,7 @@ impl MemtableArena {
         }
     }
 
-    /// Prefetches `bytes` from a place on. Only a hint; any place is allowed.
+    /// Prefetches `bytes` bytes from `place` on. This is only a hint, and any place is permitted.
     #[inline(always)]
     pub(super) fn prefetch(&self, place: ArenaOffset, bytes: usize) {
         #[cfg(target_arch = "x86_64")]
@@ -280,7 +290,7 @@ impl MemtableArena {
                 .start()
                 .as_ptr()
                 .wrapping_add(place as usize * UNIT + line);
-            // SAFETY: a prefetch has no effect that a program can observe, whatever the address.
+            // SAFETY: a prefetch has no effect that a program can observe, whatever its address is.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -288,7 +298,7 @@ impl MemtableArena {
     }
 }
 
-/// A record in the arena.
+/// A reference to a record in the arena.
 #[derive(Clone, Copy)]
 pub(super) struct ArenaRecord<'a> {
     start: NonNull<u8>,
@@ -298,15 +308,15 @@ pub(super) struct ArenaRecord<'a> {
 impl<'a> ArenaRecord<'a> {
     #[inline]
     fn header(self) -> &'a ArenaRecordHeader {
-        // SAFETY: a header was written here before the place was published, and only its link
-        // changes, atomically.
+        // SAFETY: a header was written here before the place of the record was published.
+        // Afterwards only its link to the older version changes, atomically.
         unsafe { self.start.cast::<ArenaRecordHeader>().as_ref() }
     }
 
     #[inline]
     fn bytes(self, from: usize, len: usize) -> &'a [u8] {
-        // SAFETY: key and operand follow their header in the block, written before the place was
-        // published and never changed.
+        // SAFETY: the key and the operand follow their header in the block. They were written
+        // before the place of the record was published, and they never change.
         unsafe {
             std::slice::from_raw_parts(
                 self.start.as_ptr().add(size_of::<ArenaRecordHeader>() + from),
@@ -354,19 +364,20 @@ impl<'a> ArenaRecord<'a> {
         self.header().older.store(place, Ordering::Release);
     }
 
-    /// Returns an older record of the key, which a reader may follow if its sequence number is
-    /// still too new for the reader; 0 if there is none.
+    /// Returns an older record of the same key, or 0 if there is none. A reader may continue at
+    /// that record if even its sequence number is too new for the reader.
     #[inline]
     pub(super) fn jump(self) -> ArenaOffset {
         self.header().jump.load(Ordering::Acquire)
     }
 
-    /// Returns the rank of the jump, the logarithm of its length.
+    /// Returns the rank of the jump, which is the logarithm of the number of versions that it
+    /// skips.
     pub(super) fn rank(self) -> u32 {
         self.about() >> RANK_AT
     }
 
-    /// Sets the target of the jump, before the record is published.
+    /// Sets the target and the rank of the jump. It must be called before the record is published.
     pub(super) fn set_jump(self, to: ArenaOffset, rank: u32) {
         debug_assert!(self.rank() == 0 && self.jump() == 0, "M7: a jump is set once");
         assert!(rank < 1 << (u32::BITS - RANK_AT), "M7: a jump of rank {rank}");

@@ -1,4 +1,4 @@
-//! Iteration over the keys in either direction, concurrently with writers.
+//! Iteration over the keys of a memtable in either direction, concurrently with writers.
 
 use super::Memtable;
 use super::arena::ArenaOffset;
@@ -10,9 +10,9 @@ use alluvium_base::{MessageKind, SequenceNumber};
 
 /// A position among the keys of a memtable.
 ///
-/// A cursor copies one leaf at a time. It may or may not return keys that are inserted
-/// concurrently. A reader at a sequence number is not affected, because their messages have greater
-/// numbers.
+/// A cursor copies one leaf at a time. It may or may not return keys that are inserted while it is
+/// in use. This does not affect a reader at a given sequence number, because the messages of such
+/// keys have greater sequence numbers.
 ///
 /// ```
 /// use alluvium_base::Message;
@@ -38,15 +38,15 @@ pub struct MemtableCursor<'a> {
     spot: CursorPosition,
 }
 
-/// A cursor without its memtable, for an owner that accesses the memtable only at times. It
-/// consists of the places in the leaf that the cursor has copied, which do not change. It is valid
-/// only with the memtable in which it was positioned, which is passed to every method; otherwise
-/// the methods are those of [`MemtableCursor`].
+/// The position of a cursor without a reference to its memtable, for an owner that has access to
+/// the memtable only at times. It consists of the record places that it has copied from a leaf;
+/// these do not change. Every method receives the memtable as an argument, which must be the one in
+/// which the cursor was positioned. Otherwise the methods are those of [`MemtableCursor`].
 #[derive(Clone, Debug)]
 pub struct CursorPosition {
     slots: [ArenaOffset; FANOUT],
     count: usize,
-    /// Current slot; `count` or greater if the cursor is at no key.
+    /// Index of the current slot. If it is `count` or greater, the cursor is not at a key.
     index: usize,
     low: ArenaOffset,
     high: ArenaOffset,
@@ -65,7 +65,7 @@ impl Default for CursorPosition {
 }
 
 impl Memtable {
-    /// Returns a cursor at no key.
+    /// Returns a cursor that is not positioned at a key.
     #[must_use]
     pub fn cursor(&self) -> MemtableCursor<'_> {
         MemtableCursor {
@@ -74,7 +74,8 @@ impl Memtable {
         }
     }
 
-    /// Returns the first key in `start..end` that has a put or merge message above `at`.
+    /// Returns the first key in `start..end` that has a put or merge message with a sequence number
+    /// above `at`, or `None` if there is no such key.
     #[must_use]
     pub fn first_news(&self, start: &[u8], end: &[u8], at: SequenceNumber) -> Option<Box<[u8]>> {
         let mut cursor = self.cursor();
@@ -93,15 +94,15 @@ impl Memtable {
 }
 
 impl<'a> MemtableCursor<'a> {
-    /// Returns the current key; `None` if the cursor is at no key.
+    /// Returns the current key, or `None` if the cursor is not at a key.
     #[must_use]
     #[inline]
     pub fn key(&self) -> Option<&'a [u8]> {
         self.spot.key(self.memtable)
     }
 
-    /// Returns the messages about the current key at or before `at`, newest first; none if the
-    /// cursor is at no key.
+    /// Returns the messages of the current key with sequence numbers up to `at`, newest first.
+    /// There are none if the cursor is not at a key.
     #[must_use]
     #[inline]
     pub fn versions(&self, at: SequenceNumber) -> KeyVersionIter<'a> {
@@ -128,14 +129,14 @@ impl<'a> MemtableCursor<'a> {
         self.spot.last(self.memtable);
     }
 
-    /// Moves to the next key. A cursor at no key stays there.
+    /// Moves to the next key. A cursor that is not at a key does not move.
     #[allow(clippy::should_implement_trait)]
     #[inline]
     pub fn next(&mut self) {
         self.spot.next(self.memtable);
     }
 
-    /// Moves to the previous key. A cursor at no key stays there.
+    /// Moves to the previous key. A cursor that is not at a key does not move.
     #[inline]
     pub fn previous(&mut self) {
         self.spot.previous(self.memtable);
@@ -200,26 +201,28 @@ impl CursorPosition {
         }
     }
 
-    /// If the cursor is after the last key of its leaf, moves to the next leaf that has one.
+    /// If the cursor is past the last key of its leaf, moves it to the first key of the next leaf
+    /// that has keys.
     fn skip_forward(&mut self, memtable: &Memtable) {
         while self.index >= self.count && self.high != 0 {
             let arena = &memtable.arena;
             let from = arena.key(self.high);
             self.load(memtable, |node| node.child_for(from));
-            // A concurrent split may have left keys less than `from` in this leaf; the cursor has
-            // passed these.
+            // A concurrent split may have left keys less than `from` in this leaf. The cursor has
+            // already passed them.
             self.index = self.slots[..self.count].partition_point(|&slot| arena.key(slot) < from);
         }
     }
 
-    /// Moves to the slot before `index`, or to the last slot of an earlier leaf.
+    /// Moves to the slot before `index`, or, if there is none, to the last slot of the nearest
+    /// earlier leaf that has keys.
     fn step_back_from(&mut self, memtable: &Memtable, index: usize) {
         let mut before = index;
         while before == 0 && self.low != 0 {
             let arena = &memtable.arena;
             let below = arena.key(self.low);
-            // The child that contains the keys less than `below`: the one before the first
-            // separator that is not less.
+            // Choose the child that contains the keys just below `below`. It precedes the first
+            // separator that is not less than `below`.
             self.load(memtable, |node| node.lower_bound(below).0.saturating_sub(1));
             before = self.slots[..self.count].partition_point(|&slot| arena.key(slot) < below);
         }
@@ -227,7 +230,8 @@ impl CursorPosition {
         debug_assert!(self.index <= self.count, "{} of {} keys", self.index, self.count);
     }
 
-    /// Copies the leaf that `choose` leads to.
+    /// Descends to a leaf and copies its slots. `choose` returns the child to descend into at each
+    /// inner node.
     fn load(&mut self, memtable: &Memtable, choose: impl Fn(&BankRef<'_>) -> usize) {
         let mut backoff = Backoff::default();
         while self.try_load(memtable, &choose).is_err() {
