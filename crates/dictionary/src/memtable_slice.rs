@@ -6,7 +6,8 @@ use crate::range_tombstones::RangeTombstoneBuilder;
 use alluvium_base::SequenceNumber;
 use std::sync::Arc;
 
-/// The part of a sealed memtable that belongs to one dictionary: the keys of its keyspaces.
+/// The part of a sealed memtable that belongs to one dictionary. It consists of the messages in the
+/// keyspaces of that dictionary.
 ///
 /// ```
 /// use alluvium_base::Message;
@@ -32,17 +33,18 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct MemtableSlice {
     pub memtable: Arc<Memtable>,
-    /// Last commit of the memtable. The memtable holds every commit after its predecessor up to
-    /// this one.
+    /// Sequence number of the last commit in the memtable. The memtable contains every commit after
+    /// the cut of the preceding memtable, up to and including this one.
     pub cut: SequenceNumber,
-    /// Key ranges of the slice, ascending and disjoint.
+    /// The key ranges of the slice, in ascending order and disjoint.
     keys: Arc<[KeyRange]>,
-    /// Whether the slice is the whole memtable, in which case keys need no filtering.
+    /// Whether the slice is the whole memtable. Keys then do not have to be filtered.
     is_whole: bool,
 }
 
 impl MemtableSlice {
-    /// Creates a slice of the messages whose keys are in `keys`, which are ascending and disjoint.
+    /// Creates a slice that contains the messages whose keys are in the ranges `keys`. The ranges
+    /// must be ascending and disjoint. `cut` is the last commit in the memtable.
     #[must_use]
     pub fn new(memtable: Arc<Memtable>, cut: SequenceNumber, keys: Arc<[KeyRange]>) -> MemtableSlice {
         let ascend = |pair: &[KeyRange]| pair[0].high.as_ref().is_some_and(|high| *high <= pair[1].low);
@@ -68,8 +70,8 @@ impl MemtableSlice {
         self.keys.iter().any(|range| range.contains(key))
     }
 
-    /// Returns the range deletes of the memtable, clipped to the slice. A delete may extend into
-    /// the slices of other dictionaries.
+    /// Returns the range deletes of the memtable, clipped to the key ranges of the slice. A range
+    /// delete may extend into the slices of several dictionaries.
     ///
     /// ```
     /// use alluvium_dictionary::memtable::Memtable;
@@ -94,7 +96,7 @@ impl MemtableSlice {
         deletes
     }
 
-    /// Returns a cursor at the first key of the slice; at the end if the slice is empty.
+    /// Returns a cursor at the first key of the slice, or at the end if the slice has no keys.
     #[must_use]
     pub fn first(&self) -> MemtableCursor<'_> {
         let mut cursor = self.memtable.cursor();
@@ -129,7 +131,8 @@ impl MemtableSlice {
         debug_assert!(cursor.key().is_none_or(|key| self.contains(key)));
     }
 
-    /// Advances the cursor to the first key at or after its position that is in the slice.
+    /// Moves the cursor forward to the nearest key that is in the slice. A cursor that is already
+    /// at such a key does not move.
     #[inline]
     pub fn settle(&self, cursor: &mut MemtableCursor<'_>) {
         if !self.is_whole {
@@ -139,12 +142,12 @@ impl MemtableSlice {
 
     fn pass_others(&self, cursor: &mut MemtableCursor<'_>) {
         while let Some(key) = cursor.key() {
-            // The first range that does not end before the key.
+            // The first range that does not end at or before the key.
             let next = self.keys.partition_point(|range| range.ends_before(key));
             match self.keys.get(next) {
                 Some(range) if *range.low <= *key => return,
                 Some(range) => cursor.seek(&range.low),
-                // No key of the memtable is in the slice any more: move past the last key.
+                // The remaining keys of the memtable are not in the slice: move past the last key.
                 None => {
                     cursor.last();
                     cursor.next();

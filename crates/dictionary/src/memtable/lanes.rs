@@ -1,6 +1,7 @@
-//! Concurrent writers: each insertion holds a lane, which has its own memory, allocated from the
-//! arena in pieces. Writers therefore contend for a shared cache line only once in several hundred
-//! insertions, and a writer has all the memory it needs before it changes anything.
+//! Lanes, which keep concurrent writers apart. Each insertion holds a lane, and each lane has
+//! memory of its own, which it allocates from the arena in large pieces. Writers therefore contend
+//! for a shared cache line only once in several hundred insertions. In addition, a writer has all
+//! the memory that it needs before it changes anything.
 
 use super::MemtableFull;
 use super::arena::{ArenaOffset, LINE, MemtableArena, UNIT, WORD};
@@ -11,51 +12,52 @@ use crossbeam_utils::CachePadded;
 use std::cell::Cell;
 use std::sync::atomic::AtomicUsize as Numbers;
 
-/// Maximum number of concurrent writers; others wait for a lane.
+/// Maximum number of concurrent writers. Further writers wait until a lane is free.
 #[cfg(not(alluvium_model_check))]
 const LANES: usize = 64;
-/// Small under the model checker, so that writers share lanes.
+/// The number is small under the model checker, so that writers have to share lanes.
 #[cfg(alluvium_model_check)]
 const LANES: usize = 2;
 
-/// Bytes for records that a lane allocates at once: this fraction of the limit, within bounds.
+/// A lane allocates this fraction of the memtable's limit at once as memory for records, within the
+/// bounds below.
 const FRACTION: usize = 1024;
 const LEAST_BYTES: usize = 4 << 10;
 const MOST_BYTES: usize = 64 << 10;
-/// A record larger than this fraction of a piece is allocated separately, so that little is wasted
-/// at the end of a piece.
+/// A record that is larger than this fraction of a piece is allocated separately. The unused space
+/// at the end of a piece is therefore small.
 const LARGE_PART: usize = 8;
 /// Maximum number of banks that a lane allocates at once.
 const MOST_BANKS: usize = 16;
 /// Number of words that a lane allocates at once.
 const WORDS: usize = 16;
 
-/// Banks of each kind that a split needs. The split of a leaf needs two leaf banks, and an inner
-/// bank for the parent. The split of an inner node needs inner banks for the two halves and the
-/// parent, which is the maximum for any single step.
+/// Maximum number of banks of each kind that one split needs. The split of a leaf needs two leaf
+/// banks for the halves and an inner bank for the parent. The split of an inner node needs three
+/// inner banks, for the two halves and the parent.
 const SPLIT_LEAVES: usize = 2;
 const SPLIT_INNER: usize = 3;
 const _: () =
     assert!(LEAST_BYTES <= MOST_BYTES && LEAST_BYTES.is_multiple_of(UNIT) && MOST_BYTES.is_multiple_of(UNIT));
 const _: () = assert!(WORDS >= 2, "a split adds two nodes at most");
 
-/// State that is exclusive to the writer that holds the lane. Its fields are atomic only to satisfy
-/// the compiler; no other thread accesses them.
+/// The state of a lane. Only the writer that holds the lane accesses it; the fields are atomic only
+/// to satisfy the compiler.
 #[derive(Debug)]
 struct WriterLane {
     held: AtomicU32,
     /// Number of records inserted through this lane.
     records: AtomicUsize,
-    /// Memory for records, for banks and for words.
+    /// The pieces of memory for records, for banks and for node words.
     piece: ArenaChunk,
     banks: ArenaChunk,
     words: ArenaChunk,
-    /// Banks that no node uses.
+    /// Spare banks, which no node uses.
     leaves: SpareStack<SPLIT_LEAVES>,
     inner: SpareStack<SPLIT_INNER>,
 }
 
-/// A small stack of places.
+/// A small stack of places in the arena.
 #[derive(Debug)]
 struct SpareStack<const N: usize> {
     places: [AtomicU32; N],
@@ -92,7 +94,7 @@ impl<const N: usize> SpareStack<N> {
     }
 }
 
-/// Unused bytes of the arena.
+/// A piece of the arena from which nothing has been allocated yet.
 #[derive(Debug)]
 struct ArenaChunk {
     next: AtomicUsize,
@@ -128,7 +130,8 @@ impl ArenaChunk {
         self.end.store(end, Ordering::Relaxed);
     }
 
-    /// Allocates `bytes` from the piece, which must have them.
+    /// Allocates `bytes` bytes from the piece and returns their offset. The piece must have enough
+    /// space.
     fn cut(&self, bytes: usize) -> usize {
         assert!(
             bytes <= self.left(),
@@ -141,11 +144,11 @@ impl ArenaChunk {
     }
 }
 
-/// The lanes of a memtable.
+/// All the lanes of a memtable.
 #[derive(Debug)]
 pub(super) struct WriterLanes {
     lanes: Box<[CachePadded<WriterLane>]>,
-    /// Bytes that a lane allocates at once for records, and for banks.
+    /// Number of bytes that a lane allocates at once for records, and (`bank_bytes`) for banks.
     piece_bytes: usize,
     bank_bytes: usize,
 }
@@ -171,13 +174,14 @@ impl WriterLanes {
         }
     }
 
-    /// Returns the number of records inserted.
+    /// Returns the number of records that have been inserted through all lanes.
     pub(super) fn records(&self) -> usize {
         let records = |lane: &CachePadded<WriterLane>| lane.records.load(Ordering::Relaxed);
         self.lanes.iter().map(records).sum()
     }
 
-    /// Returns a free lane, preferably this thread's own. Waits if all are held.
+    /// Acquires a free lane, preferably the one that belongs to this thread. Waits if all lanes are
+    /// held.
     pub(super) fn writer<'a>(&'a self, arena: &'a MemtableArena) -> LaneWriter<'a> {
         let own = own_lane();
         let mut backoff = Backoff::default();
@@ -204,7 +208,7 @@ impl WriterLanes {
     }
 }
 
-/// A lane held by a writer.
+/// A lane that a writer holds. Dropping this value releases the lane.
 #[derive(Debug)]
 pub(super) struct LaneWriter<'a> {
     lanes: &'a WriterLanes,
@@ -213,7 +217,8 @@ pub(super) struct LaneWriter<'a> {
 }
 
 impl<'a> LaneWriter<'a> {
-    /// Writes a record. Returns [`MemtableFull`] if it does not fit; nothing was written then.
+    /// Writes a record and returns its place. Returns [`MemtableFull`] and writes nothing if the
+    /// record does not fit in the memtable.
     pub(super) fn add_record(
         &mut self,
         key: &[u8],
@@ -224,14 +229,14 @@ impl<'a> LaneWriter<'a> {
         let large = cost > self.lanes.piece_bytes / LARGE_PART;
         let at = match cost <= lane.piece.left() {
             true => lane.piece.cut(cost),
-            // The record is large, or the arena has no memory for another piece.
+            // The record is large, or the arena does not have enough memory for another piece.
             false if large || !self.refill(&lane.piece, self.lanes.piece_bytes, UNIT) => {
                 self.arena.take(cost, UNIT).ok_or(MemtableFull)?
             }
             false => lane.piece.cut(cost),
         };
-        // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses, or
-        // taken for this record; pieces begin and records end at a unit.
+        // SAFETY: the bytes were just allocated, either for this record or from a piece that only
+        // the holder of this lane uses. Pieces begin at a unit, and records end at a unit.
         Ok(unsafe { self.arena.put_record(at, key, message) })
     }
 
@@ -243,13 +248,13 @@ impl<'a> LaneWriter<'a> {
         taken.is_some()
     }
 
-    /// Reserves the bank that an insertion into a leaf needs.
+    /// Reserves the spare bank that an insertion into a leaf needs.
     #[inline]
     pub(super) fn stock_for_insertion(&mut self) -> Result<(), MemtableFull> {
         self.stock_leaves(1)
     }
 
-    /// Reserves all memory that the split of a node needs, even if the node is the root.
+    /// Reserves all memory that the split of a node needs, even if that node is the root.
     pub(super) fn stock_for_split(&mut self) -> Result<(), MemtableFull> {
         self.stock_leaves(SPLIT_LEAVES)?;
         while self.lane.inner.count() < SPLIT_INNER {
@@ -281,12 +286,12 @@ impl<'a> LaneWriter<'a> {
             return Err(MemtableFull);
         }
         let at = lane.banks.cut(bytes);
-        // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses;
-        // pieces for banks begin at a line, and banks are whole lines.
+        // SAFETY: the bytes were just allocated from a piece that only the holder of this lane
+        // uses. Pieces for banks begin at a cache line, and a bank occupies whole cache lines.
         Ok(unsafe { self.arena.put_bank(at, kind) })
     }
 
-    /// Returns a bank to fill, which must have been reserved.
+    /// Returns a spare bank for the caller to fill. The bank must have been reserved before.
     pub(super) fn take_bank(&mut self, kind: NodeBankKind) -> BankRef<'a> {
         let place = match kind {
             NodeBankKind::Leaf => self.lane.leaves.take(),
@@ -295,7 +300,7 @@ impl<'a> LaneWriter<'a> {
         BankRef::new(self.arena, place)
     }
 
-    /// Returns a bank that no node uses any more to the lane.
+    /// Adds a bank that no node uses any more to the spare banks of the lane.
     pub(super) fn give_back(&mut self, kind: NodeBankKind, place: ArenaOffset) {
         match kind {
             NodeBankKind::Leaf => self.lane.leaves.put(place),
@@ -303,15 +308,16 @@ impl<'a> LaneWriter<'a> {
         }
     }
 
-    /// Adds a node with a filled bank, locked. Its word must have been reserved.
+    /// Creates a locked node with a bank that the caller has filled. The word of the node must have
+    /// been reserved before.
     pub(super) fn add_node(&mut self, bank: BankRef<'_>) -> NodeId {
         let at = self.lane.words.cut(WORD);
-        // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses;
-        // pieces begin and words end at a unit.
+        // SAFETY: the bytes were just allocated from a piece that only the holder of this lane
+        // uses. Pieces begin at a unit, and words end at a unit.
         unsafe { self.arena.put_word(at, bank.place()) }
     }
 
-    /// Adds an inserted record to the lane's counter.
+    /// Increments the number of records inserted through this lane.
     pub(super) fn count(&mut self) {
         debug_assert_eq!(self.lane.held.load(Ordering::Relaxed), 1, "a lane has one writer");
         let records = self.lane.records.load(Ordering::Relaxed);
@@ -326,8 +332,8 @@ impl Drop for LaneWriter<'_> {
     }
 }
 
-/// Returns the lane that this thread tries first. Threads are numbered in order of their first
-/// insertion.
+/// Returns the index of the lane that this thread tries first. Threads are numbered in the order of
+/// their first insertions.
 fn own_lane() -> usize {
     static NEXT: Numbers = Numbers::new(0);
     thread_local! {

@@ -1,4 +1,4 @@
-//! Point lookups: the messages of one key, newest first.
+//! Point lookups in a memtable. A lookup returns the messages of one key, newest first.
 
 use super::Memtable;
 use super::arena::{ArenaOffset, ArenaRecord, MemtableArena};
@@ -8,8 +8,8 @@ use crate::sync::Backoff;
 use alluvium_base::{Message, SequenceNumber};
 
 impl Memtable {
-    /// Returns the messages about `key` at or before `at`, newest first, without range deletes: see
-    /// [`Memtable::range_deleted`].
+    /// Returns the messages of `key` with sequence numbers up to `at`, newest first. Range deletes
+    /// are not included: see [`Memtable::range_deleted`].
     #[must_use]
     pub fn get(&self, key: LookupKey<'_>, at: SequenceNumber) -> KeyVersionIter<'_> {
         if !self.filter.of(key.hash()).may_contain() {
@@ -29,15 +29,15 @@ impl Memtable {
         }
     }
 
-    /// Prefetches the filter's word of a key. A reader that looks up many keys prefetches several
-    /// at once. Only a hint.
+    /// Prefetches the word of the filter that contains the bits of `key`. A reader that looks up
+    /// many keys prefetches the words of several keys at once. This is only a hint.
     #[inline]
     pub fn prefetch(&self, key: LookupKey<'_>) {
         self.filter.of(key.hash()).prefetch();
     }
 
-    /// Prefetches the leaf of a key, if the filter does not exclude the key. To be called once the
-    /// word prefetched by [`Memtable::prefetch`] has arrived.
+    /// Prefetches the leaf that may contain `key`, unless the filter excludes the key. It should be
+    /// called after the word that [`Memtable::prefetch`] has prefetched has arrived.
     pub fn prefetch_leaf(&self, key: LookupKey<'_>) {
         if !self.filter.of(key.hash()).may_contain() {
             return;
@@ -47,7 +47,7 @@ impl Memtable {
         };
         while !node.is_leaf() {
             let child = node.child(node.child_for(key.bytes()));
-            // A concurrent change ends the prefetch.
+            // The node was changed concurrently, so the prefetch is abandoned.
             if node.validate().is_err() {
                 return;
             }
@@ -68,7 +68,8 @@ impl Memtable {
         Ok(place)
     }
 
-    /// Descends from the root to a leaf. `choose` returns the index of the child to descend into.
+    /// Descends from the root to a leaf and returns it. `choose` returns the index of the child to
+    /// descend into at each inner node.
     #[inline(always)]
     pub(super) fn descend(
         &self,
@@ -99,7 +100,7 @@ impl Memtable {
     }
 }
 
-/// The messages of one key, newest first.
+/// An iterator over the messages of one key, newest first.
 #[derive(Clone, Debug)]
 pub struct KeyVersionIter<'a> {
     arena: &'a MemtableArena,
@@ -123,8 +124,8 @@ impl<'a> KeyVersionIter<'a> {
 }
 
 impl KeyVersionIter<'_> {
-    /// Returns the place after a record that the reader does not see, without skipping a record
-    /// that it sees.
+    /// Returns the place at which to continue after `record`, which is too new for the reader. It
+    /// never skips a record that the reader sees.
     #[cold]
     fn beyond(&self, record: ArenaRecord<'_>) -> ArenaOffset {
         #[cfg(debug_assertions)]
@@ -144,8 +145,8 @@ impl KeyVersionIter<'_> {
 
 #[cfg(debug_assertions)]
 std::thread_local! {
-    /// Number of versions that readers of this thread have skipped. Only for tests, in debug
-    /// builds.
+    /// Number of versions that readers on this thread have skipped. It is counted only in debug
+    /// builds, for tests.
     pub static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 

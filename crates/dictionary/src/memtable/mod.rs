@@ -1,17 +1,18 @@
 //! The memtable: a concurrent ordered B-tree in memory that accepts messages until it is sealed.
 //!
-//! *Scope*: how many writers insert concurrently, how readers proceed during insertions, how much
-//! memory is used.
+//! *Scope*: concurrent insertion by several writers; reading during insertions; how much memory the
+//! memtable uses.
 //!
 //! *Must not depend on*: when it is sealed or written out, what a merge operator does.
 //!
-//! Nodes are read optimistically: a reader loads a node's word, reads the node, and loads the word
-//! again. If the node has changed, it starts over (optimistic lock coupling; Leis, Haubenschild and
-//! Neumann, IEEE Data Eng. Bull. 2019). The content of a node is in a bank. A writer fills another
-//! bank and stores its place in the word, so a reader never waits, neither for a lock nor for a
-//! writer that was preempted while it held one. The replaced bank becomes the writer's next one.
-//! Records are never moved, and only their link to the next older version changes, so a record
-//! found by a reader stays valid as long as the memtable.
+//! Readers read nodes optimistically (optimistic lock coupling; Leis, Haubenschild and Neumann,
+//! IEEE Data Eng. Bull. 2019). A reader loads the word of a node, reads the node, and loads the
+//! word again. If the word has changed, the reader starts over. The content of a node is in a bank.
+//! To change a node, a writer fills another bank and stores the place of that bank in the node's
+//! word. A reader therefore waits neither for a lock nor for a writer that was preempted while it
+//! held a lock. The writer reuses the replaced bank for a later change. Records are never moved,
+//! and only their link to the next older version changes. A record found by a reader therefore
+//! remains valid as long as the memtable exists.
 //!
 //! ```text
 //!   word              lock, version, place of the bank
@@ -22,33 +23,34 @@
 //!                     further away, key, operand
 //! ```
 //!
-//! A lookup in 64 MiB costs two cache misses, one for the leaf and one for the record: all lines of
-//! a leaf are prefetched at once, and the search in a node has no branches and no dependent loads.
-//! Compared with readers that wait, copying to banks instead of moving slots in place costs a fifth
-//! of the puts and a twelfth of the gets.
+//! A lookup in a memtable of 64 MiB costs two cache misses, one for the leaf and one for the
+//! record. It prefetches all cache lines of the leaf at once, and the search in a node has neither
+//! branches nor dependent loads. The alternative is to move slots in place and let readers wait.
+//! Compared with it, copying to another bank makes puts slower by a fifth and gets by a twelfth.
 //!
-//! Millions of operations a second on two shared virtual processors, with 24-byte keys and 100-byte
-//! values in 64 MiB (`cargo bench -p alluvium-dictionary --bench memtable`): one thread puts 7.2
-//! and gets 4.1, two threads put 12 and get 8.2.
+//! Throughput on two shared virtual processors, in millions of operations per second, with 24-byte
+//! keys and 100-byte values in 64 MiB (`cargo bench -p alluvium-dictionary --bench memtable`): one
+//! thread puts 7.2 and gets 4.1; two threads put 12 and get 8.2.
 //!
 //! Invariants:
 //!
-//! - **M1** A node's keys lie between its fences (low ≤ key < high) and are strictly ascending.
-//! - **M2** The records of one key are linked newest first; every record is reachable from its
-//!   key's slot.
-//! - **M3** A writer changes a node only while it holds its lock: either by replacing its bank,
-//!   which changes the node's word, or by a single store of a newer record into a key's slot. A
-//!   reader that sees any of the new content of a reused bank also sees that the word of the bank's
-//!   former node has changed.
-//! - **M4** Whatever an optimistic reader sees, it only follows places of existing words, banks and
-//!   records.
-//! - **M5** `bytes()` counts every byte taken from the budget: records, nodes, range deletes, and
-//!   the small reserves of the writers. It never exceeds the limit.
-//! - **M6** The filter has no false negatives for keys that a reader may know to be present: a key
-//!   is added to it before its record is linked.
-//! - **M7** A record's jump is set before the record is linked and never changes. It leads to an
-//!   older record of the key, or to none. A reader may therefore follow it whenever it leads to a
-//!   record newer than the reader's sequence number, without passing a record that the reader sees.
+//! - **M1** The keys of a node lie between its fences (low ≤ key < high) and are strictly
+//!   ascending.
+//! - **M2** The records of a key form a list, newest first. Every record is reachable from the slot
+//!   of its key.
+//! - **M3** A writer changes a node only while it holds the lock of the node. It either replaces
+//!   the bank of the node, which changes the node's word, or stores a newer record into the slot of
+//!   a key with a single store. If a reader sees any of the new content of a reused bank, it also
+//!   sees that the word of the node that formerly used the bank has changed.
+//! - **M4** An optimistic reader may see inconsistent content, but it only ever follows places at
+//!   which a word, a bank or a record exists.
+//! - **M5** `bytes()` includes every byte that is allocated from the budget: records, nodes, range
+//!   deletes, and the small reserves of the writers. It never exceeds the limit.
+//! - **M6** The filter has no false negatives for a key that a reader may know to be present,
+//!   because a key is added to the filter before its record is linked.
+//! - **M7** The jump of a record is set before the record is linked and never changes. It leads to
+//!   an older record of the same key, or to none. A reader may follow a jump if the target is newer
+//!   than the reader's sequence number; it then cannot skip a record that it sees.
 
 mod arena;
 mod cursor;
@@ -80,14 +82,15 @@ use ranges::MemtableTombstones;
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// Maximum memory of a range delete in addition to its two keys, in bytes.
+/// Maximum memory that a range delete occupies in addition to its two keys, in bytes.
 pub const RANGE_OVERHEAD: usize = range_tombstones::OVERHEAD;
 
-/// The memtable has no space for the message and must be sealed. Nothing was changed.
+/// The error that a memtable has no space for a message and must be sealed. The memtable is
+/// unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemtableFull;
 
-/// A concurrent ordered map from keys to their messages.
+/// A concurrent ordered map from keys to the messages of each key.
 ///
 /// ```
 /// use alluvium_base::Message;
@@ -111,7 +114,8 @@ pub struct Memtable {
 }
 
 impl Memtable {
-    /// Creates an empty memtable with a limit of `limit` bytes in total.
+    /// Creates an empty memtable. `limit` is the maximum total size of its records, nodes and range
+    /// deletes in bytes.
     ///
     /// # Panics
     /// If `limit` is less than 64 KiB or more than 16 GiB.
@@ -124,8 +128,8 @@ impl Memtable {
         Memtable::over(MemtableArena::new(limit), MemtableFilter::new(limit), limit)
     }
 
-    /// Returns an empty memtable that reuses this one's memory and limit. Pages that were touched
-    /// need not be provided by the system again.
+    /// Returns an empty memtable that reuses the memory and has the limit of this one. The system
+    /// does not have to back pages again that this memtable has already touched.
     ///
     /// ```
     /// # use alluvium_base::Message;
@@ -141,9 +145,10 @@ impl Memtable {
         Memtable::over(self.arena.cleared(), self.filter.cleared(), self.limit)
     }
 
-    /// Makes the system provide some of the memory that writers will use next, so that they do not
-    /// wait for it. Returns whether more memory was provided. A call takes up to five milliseconds.
-    /// At most the first `most` bytes are provided. Only one thread may call this at a time.
+    /// Asks the system to back some of the memory that writers will use next with physical pages,
+    /// so that writers do not wait for it. Returns whether more memory was backed. At most the
+    /// first `most` bytes of the memtable are backed. A call takes up to five milliseconds. Only
+    /// one thread may call this at a time.
     ///
     /// ```
     /// # use alluvium_base::Message;
@@ -176,25 +181,26 @@ impl Memtable {
         }
     }
 
-    /// Returns the number of bytes used by records, nodes and range deletes (M5).
+    /// Returns the number of bytes that records, nodes and range deletes occupy (M5).
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.arena.used()
     }
 
-    /// Returns the total memory: [`Memtable::bytes`] and the filter, which has a fixed size.
+    /// Returns the total memory use in bytes: [`Memtable::bytes`] plus the size of the filter,
+    /// which is fixed.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.bytes() + self.filter.bytes()
     }
 
-    /// Returns the limit in bytes.
+    /// Returns the limit of the memtable in bytes.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Returns the number of messages about single keys.
+    /// Returns the number of point messages, which excludes range deletes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lanes.records()
@@ -206,10 +212,10 @@ impl Memtable {
         self.len() == 0 && self.ranges.is_empty()
     }
 
-    /// Deletes every key in `start..end` as of `sequence`.
+    /// Inserts a range delete of the keys in `start..end` with the sequence number `sequence`.
     ///
     /// # Errors
-    /// [`MemtableFull`] if the delete does not fit; nothing has changed then.
+    /// [`MemtableFull`] if the range delete does not fit; the memtable is unchanged then.
     pub fn delete_range(
         &self,
         start: &[u8],
@@ -219,14 +225,15 @@ impl Memtable {
         self.ranges.add(start, end, sequence, &self.arena)
     }
 
-    /// Returns the sequence number of the newest range delete at or before `at` that covers `key`.
+    /// Returns the sequence number of the newest range delete that covers `key`, among those with
+    /// sequence numbers up to `at`. Returns `None` if there is no such range delete.
     #[must_use]
     #[inline]
     pub fn range_deleted(&self, key: &[u8], at: SequenceNumber) -> Option<SequenceNumber> {
         self.ranges.covering(key, at)
     }
 
-    /// Returns whether the memtable contains range deletes.
+    /// Returns whether the memtable contains any range deletes.
     #[must_use]
     pub fn has_range_deletes(&self) -> bool {
         !self.ranges.is_empty()
@@ -237,7 +244,7 @@ impl Memtable {
         self.ranges.all()
     }
 
-    /// Returns a snapshot of the range deletes, if there are any.
+    /// Returns a snapshot of the range deletes, or `None` if there are none.
     pub fn deletes(&self) -> Option<TombstoneSnapshot> {
         self.ranges.now()
     }

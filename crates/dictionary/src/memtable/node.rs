@@ -1,51 +1,51 @@
-//! A node: a word with the place of the bank that holds its content, and the bank. Writers never
-//! change a bank that a reader may be reading. They fill another one and store its place in the
-//! word, so readers never wait.
+//! The nodes of a memtable. A node consists of a bank, which contains its content, and of a word,
+//! which contains the place of the bank. Writers never change a bank that a reader may be reading:
+//! they fill another bank and store its place in the word. Readers therefore never wait.
 
 use super::arena::{ArenaOffset, MemtableArena};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use std::cmp::Ordering as Compared;
 use std::ops::{Deref, Range};
 
-/// Maximum number of keys in a leaf, or of children in an inner node.
+/// Maximum number of keys in a leaf and of children in an inner node.
 #[cfg(not(alluvium_model_check))]
 pub(super) const FANOUT: usize = 64;
-/// Small under the model checker, so that few operations cause splits.
+/// The number is small under the model checker, so that few operations are enough to cause splits.
 #[cfg(alluvium_model_check)]
 pub(super) const FANOUT: usize = 4;
 
-/// Prefixes that are compared together: those in one cache line.
+/// Number of key prefixes that are compared together. They fill one cache line.
 #[cfg(not(alluvium_model_check))]
 const GROUP: usize = 8;
 #[cfg(alluvium_model_check)]
 const GROUP: usize = 2;
 
 const _: () = assert!(FANOUT.is_multiple_of(GROUP));
-// A full node is halved, and both halves have keys.
+// A split halves a full node, and both halves must have keys.
 const _: () = assert!(FANOUT >= 2 && FANOUT.is_multiple_of(2));
 
-/// The place of a node's word.
+/// Identifies a node by the place of its word in the arena.
 pub(super) type NodeId = ArenaOffset;
 
-/// Lock bit of a word. The place of the bank is in the upper half of the word; the remaining bits
-/// of the lower half are the version.
+/// The lock bit of a node's word. The upper half of the word is the place of the bank. The
+/// remaining bits of the lower half are a version number.
 const LOCKED: u64 = 1;
 const VERSION_STEP: u32 = 2;
 
-/// The content of a node. The slots of a leaf contain the newest record of each key. The slots of
-/// an inner node contain the records whose keys are its separators (place 0 for the first child,
-/// which has none). An inner node's children follow its bank; each contains the keys at or above
-/// its separator.
+/// The content of a node. Each slot of a leaf contains the newest record of a key. Each slot of an
+/// inner node contains the record whose key is a separator; the first child has no separator, and
+/// its slot contains place 0. The children of an inner node follow its bank. A child contains the
+/// keys at or above its separator.
 ///
-/// A bank that its node no longer uses is refilled for another node of the same kind. A late reader
-/// may see the old or the new content or a mixture, and detects this from the word (M3). All places
-/// in a bank exist or are zero (M4).
+/// A bank that is no longer used by its node is refilled for another node of the same kind. A late
+/// reader may then see the old content, the new content or a mixture, which it detects from the
+/// node's word (M3). Every place in a bank is either valid or zero (M4).
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct NodeBank {
     level: AtomicU32,
     count: AtomicU32,
-    /// Number of leading bytes that all keys between the fences share.
+    /// Number of leading bytes that all keys between the two fences have in common.
     skip: AtomicU32,
     low: AtomicU32,
     high: AtomicU32,
@@ -53,20 +53,20 @@ pub(super) struct NodeBank {
     slots: [AtomicU32; FANOUT],
 }
 
-/// Key prefix of each slot; [`NONE`] in unused slots.
+/// The key prefix of each slot. Unused slots contain [`NONE`].
 #[repr(C, align(64))]
 #[derive(Debug)]
 struct PrefixArray([AtomicU64; FANOUT]);
 
-/// Value of an unused prefix; no prefix is greater.
+/// The prefix of an unused slot. No prefix of a key is greater.
 const NONE: u64 = u64::MAX;
 
-/// Children of an inner node; they follow its bank.
+/// The children of an inner node. In the arena, this array follows the bank of the node.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct ChildArray([AtomicU32; FANOUT]);
 
-/// Kind of a bank. A bank is reused only for nodes of its kind.
+/// The kind of a bank. A bank is reused only for nodes of the same kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeBankKind {
     Leaf,
@@ -82,7 +82,8 @@ impl NodeBankKind {
         }
     }
 
-    /// Returns the size of a bank in the arena.
+    /// Returns the size of a bank of this kind in the arena, in bytes, including the children of an
+    /// inner node.
     pub(super) const fn bytes(self) -> usize {
         match self {
             NodeBankKind::Leaf => size_of::<NodeBank>(),
@@ -110,7 +111,7 @@ impl NodeBank {
         }
     }
 
-    /// Returns whether children follow the bank.
+    /// Returns whether this is the bank of an inner node, which its children follow.
     pub(super) fn is_inner(&self) -> bool {
         self.level.load(Ordering::Relaxed) > 0
     }
@@ -119,8 +120,9 @@ impl NodeBank {
         self.prefixes.0[index].load(Ordering::Relaxed)
     }
 
-    /// Returns the number of prefixes less than `wanted`: first among the first prefixes of each
-    /// group, then in one group, without data-dependent branches and without dependent loads.
+    /// Returns the number of prefixes less than `wanted`. The search compares the first prefix of
+    /// each group and then the prefixes of one group. It has neither data-dependent branches nor
+    /// dependent loads.
     #[inline(always)]
     fn prefixes_below(&self, wanted: u64) -> usize {
         let mut group = 0;
@@ -136,7 +138,7 @@ impl NodeBank {
     }
 }
 
-/// A bank with its place.
+/// A reference to a bank, and its place in the arena.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BankRef<'a> {
     arena: &'a MemtableArena,
@@ -144,12 +146,12 @@ pub(super) struct BankRef<'a> {
     bank: &'a NodeBank,
 }
 
-/// A view of a node in the state in which it was read.
+/// A view of a node as it was when its word was read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodeView<'a> {
     id: NodeId,
     word: &'a AtomicU64,
-    /// The word that was read, without the lock bit.
+    /// The word that was read, with the lock bit cleared.
     seen: u64,
     bank: BankRef<'a>,
 }
@@ -161,17 +163,18 @@ impl<'a> Deref for NodeView<'a> {
     }
 }
 
-/// The node has changed concurrently; the operation must start over.
+/// The error that a node was changed concurrently. The operation must start over.
 #[derive(Debug)]
 pub(super) struct NodeConflict;
 
-/// Returns the word of a new node with this bank, locked by its creator.
+/// Returns the initial word of a new node with this bank. The word is locked by the creator of the
+/// node.
 pub(super) fn first_word(bank: ArenaOffset) -> u64 {
     u64::from(bank) << 32 | LOCKED
 }
 
 impl<'a> NodeView<'a> {
-    /// Reads the node's word. It may be locked by a writer.
+    /// Reads the word of the node `id` and returns a view. A writer may hold the lock of the node.
     #[inline(always)]
     pub(super) fn new(arena: &'a MemtableArena, id: NodeId) -> NodeView<'a> {
         debug_assert!(id != 0, "M4: no node is at place 0");
@@ -189,8 +192,8 @@ impl<'a> NodeView<'a> {
         self.id
     }
 
-    /// Prefetches this node if it is a leaf below `parent`. Nodes above the leaves are usually
-    /// cached.
+    /// Prefetches this node if `parent` is the parent of leaves. Nodes above the leaves are usually
+    /// in the processor's cache.
     #[inline(always)]
     pub(super) fn prefetch_if_leaf_of(&self, parent: &NodeView<'_>) {
         if parent.level() == 1 {
@@ -198,11 +201,12 @@ impl<'a> NodeView<'a> {
         }
     }
 
-    /// Returns an error unless everything read since the view was created belongs to one state of
-    /// the node (M3).
+    /// Checks that everything that was read since the view was created belongs to one state of the
+    /// node (M3). Returns an error otherwise.
     #[inline(always)]
     pub(super) fn validate(&self) -> Result<(), NodeConflict> {
-        // The preceding reads must not be reordered after the second load of the word.
+        // The fence prevents the preceding reads from being reordered after the second load of the
+        // word.
         fence(Ordering::Acquire);
         if self.word.load(Ordering::Relaxed) & !LOCKED == self.seen {
             Ok(())
@@ -211,7 +215,8 @@ impl<'a> NodeView<'a> {
         }
     }
 
-    /// Locks the node, unless it has changed since the view was created or another writer holds it.
+    /// Locks the node. Returns an error if the node has changed since the view was created, or if
+    /// another writer holds the lock.
     pub(super) fn lock(&self) -> Result<(), NodeConflict> {
         let locked = self.word.compare_exchange(
             self.seen,
@@ -222,7 +227,7 @@ impl<'a> NodeView<'a> {
         locked.map(|_| ()).map_err(|_| NodeConflict)
     }
 
-    /// Unlocks a node whose bank was not replaced, or a new node.
+    /// Unlocks a new node, or a locked node whose bank was not replaced.
     pub(super) fn unlock(&self) {
         debug_assert!(
             self.word.load(Ordering::Relaxed) & LOCKED != 0,
@@ -231,7 +236,8 @@ impl<'a> NodeView<'a> {
         self.word.store(self.seen, Ordering::Release);
     }
 
-    /// Replaces the bank of a locked node and unlocks it. Returns the old bank, which is free.
+    /// Replaces the bank of a locked node and unlocks the node. Returns the place of the old bank,
+    /// which the node no longer uses.
     pub(super) fn publish(&self, bank: BankRef<'_>) -> ArenaOffset {
         debug_assert!(
             self.word.load(Ordering::Relaxed) & LOCKED != 0,
@@ -267,8 +273,8 @@ impl<'a> BankRef<'a> {
         self.level() == 0
     }
 
-    /// Returns the number of used slots; at most [`FANOUT`], even if an optimistic reader sees an
-    /// inconsistent state.
+    /// Returns the number of used slots. The result never exceeds [`FANOUT`], even if an optimistic
+    /// reader sees an inconsistent state.
     pub(super) fn count(&self) -> usize {
         (self.bank.count.load(Ordering::Relaxed) as usize).min(FANOUT)
     }
@@ -289,22 +295,23 @@ impl<'a> BankRef<'a> {
         self.bank.high.load(Ordering::Acquire)
     }
 
-    /// Prefetches everything that a search reads.
+    /// Prefetches all the memory of the bank that a search reads.
     #[inline(always)]
     pub(super) fn prefetch(&self) {
         self.arena.prefetch(self.place, NodeBankKind::Leaf.bytes());
     }
 
-    /// Returns the first slot whose key is not less than `key`, and whether it is equal.
+    /// Returns the index of the first slot whose key is not less than `key`, and whether that key
+    /// equals `key`.
     #[inline(always)]
     pub(super) fn lower_bound(&self, key: &[u8]) -> (usize, bool) {
         debug_assert!(self.place != 0, "M4: no bank is at place 0");
         let wanted = prefix(key, self.bank.skip.load(Ordering::Relaxed) as usize);
         let mut end = self.count();
-        // First search by prefix, without accessing records.
+        // First compare the prefixes only, without accessing any record.
         let mut at = self.bank.prefixes_below(wanted).min(end);
         let from = at;
-        // Then compare whole keys, among the few with the same prefix.
+        // Then compare whole keys, but only those of the few slots with the same prefix.
         while at < end {
             let middle = if at == from { at } else { at + (end - at) / 2 };
             if self.bank.prefix(middle) > wanted {
@@ -331,8 +338,8 @@ impl<'a> BankRef<'a> {
         }
     }
 
-    /// Replaces the record in a slot by another one of the same key: readers see either. The node
-    /// must be locked.
+    /// Replaces the record in a slot of a locked node by another record of the same key. Concurrent
+    /// readers see either of the two records.
     pub(super) fn replace(&self, index: usize, slot: ArenaOffset) {
         debug_assert!(
             slot != 0 && index < self.count(),
@@ -341,24 +348,25 @@ impl<'a> BankRef<'a> {
         self.bank.slots[index].store(slot, Ordering::Release);
     }
 
-    /// Starts to fill this bank, which is exclusive to the caller except for late readers.
+    /// Prepares the bank to be filled by setting its header. Only late readers and the caller
+    /// access the bank.
     fn begin(&self, level: u32, count: usize, low: ArenaOffset, high: ArenaOffset) {
         assert!(count <= FANOUT, "{count} keys of a node (M1)");
-        // A late reader that sees a store after this fence also sees that the bank's former node
-        // has another bank (M3).
+        // If a late reader sees any store after this fence, then it also sees that the node that
+        // formerly used this bank has another bank now (M3).
         fence(Ordering::Release);
         self.bank.level.store(level, Ordering::Relaxed);
         let before = self.count();
         self.bank.count.store(count as u32, Ordering::Relaxed);
         self.bank.low.store(low, Ordering::Release);
         self.bank.high.store(high, Ordering::Release);
-        // Prefixes above the former count are unused already.
+        // The prefixes above the former number of keys are marked as unused already.
         for unused in &self.bank.prefixes.0[count..before.max(count)] {
             unused.store(NONE, Ordering::Relaxed);
         }
     }
 
-    /// Copies slots of a locked node to the slots of this bank from `to` on.
+    /// Copies a range of slots of a locked node into this bank, beginning at slot `to`.
     fn copy(&self, from: &BankRef<'_>, range: Range<usize>, to: usize) {
         debug_assert!(
             range.end <= FANOUT && to + range.len() <= FANOUT,
@@ -392,7 +400,7 @@ impl<'a> BankRef<'a> {
         }
     }
 
-    /// Fills this bank with the content of a locked node and an additional slot at `index`.
+    /// Fills this bank with the content of a locked node and one additional slot at `index`.
     pub(super) fn fill_with(&self, from: &BankRef<'_>, index: usize, slot: ArenaOffset, child: NodeId) {
         let count = from.count();
         assert!(index <= count && count < FANOUT, "slot {index} of {count}");
@@ -405,7 +413,8 @@ impl<'a> BankRef<'a> {
         self.copy(from, index..count, index + 1);
     }
 
-    /// Fills this bank with a part of a full, locked node, between the given fences (M1).
+    /// Fills this bank with a part of the content of a full, locked node. The part lies between the
+    /// given fences (M1).
     pub(super) fn fill_part(
         &self,
         from: &BankRef<'_>,
@@ -428,14 +437,14 @@ impl<'a> BankRef<'a> {
             return;
         }
         for at in 0..range.len() {
-            // The first separator of an inner node may equal the low fence or be absent; in both
-            // cases its prefix only needs to be the lowest.
+            // The first separator of an inner node may be absent or equal to the low fence. In
+            // either case its prefix only has to be the lowest one.
             let key = self.arena.key(self.bank.slots[at].load(Ordering::Relaxed));
             self.bank.prefixes.0[at].store(prefix(key, skip as usize), Ordering::Relaxed);
         }
     }
 
-    /// Fills this bank as a root above two nodes.
+    /// Fills this bank with the content of a new root that has two children.
     pub(super) fn fill_root(&self, level: u32, left: NodeId, separator: ArenaOffset, right: NodeId) {
         assert!(
             level > 0 && separator != 0 && left != right,
@@ -447,8 +456,8 @@ impl<'a> BankRef<'a> {
         self.set(1, separator, right);
     }
 
-    /// Returns the number of leading bytes that all keys between two fences share; 0 if the range
-    /// is unbounded.
+    /// Returns the number of leading bytes that all keys between two fences have in common. Returns
+    /// 0 if a fence is absent.
     fn shared_bytes(&self, low: ArenaOffset, high: ArenaOffset) -> u32 {
         if low == 0 || high == 0 {
             return 0;
@@ -458,7 +467,8 @@ impl<'a> BankRef<'a> {
     }
 }
 
-/// Copies atomics one by one, unrolled by four. Most of the time of an insertion is spent here.
+/// Copies an array of atomics element by element, in an unrolled loop. An insertion spends most of
+/// its time here.
 #[inline(always)]
 fn copy<A>(from: &[A], to: &[A], one: impl Fn(&A, &A)) {
     let (from, rest) = from.as_chunks::<4>();
@@ -473,11 +483,12 @@ fn copy<A>(from: &[A], to: &[A], one: impl Fn(&A, &A)) {
     }
 }
 
-/// Bytes of a record to prefetch: header, key, and the adjacent part of the value.
+/// Number of bytes of a record that are prefetched: the header, the key, and the beginning of the
+/// value.
 const RECORD_LINES: usize = 192;
 
-/// Returns eight bytes of a key after the first `skip`, zero-padded, as an integer with the same
-/// order.
+/// Returns the eight bytes of a key that follow its first `skip` bytes, padded with zeros. The
+/// result is an integer that sorts in the same order.
 #[inline(always)]
 fn prefix(key: &[u8], skip: usize) -> u64 {
     let rest = key.get(skip..).unwrap_or(&[]);

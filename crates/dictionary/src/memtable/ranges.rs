@@ -1,9 +1,9 @@
-//! Range deletes, in immutable indexes of which each has at least twice as many deletes as the
-//! next.
+//! The range deletes of a memtable, in a list of immutable indexes. Each index has at least twice
+//! as many range deletes as the next one.
 //!
-//! A new delete becomes a new index, and indexes of similar size are merged (the logarithmic method
-//! of Bentley and Saxe, 1980). Adding a delete to n others therefore costs about log n times as
-//! much as an index entry, and readers share a snapshot of the indexes.
+//! A new range delete becomes an index of its own, and indexes of similar size are then merged (the
+//! logarithmic method of Bentley and Saxe, 1980). With n range deletes, each one is therefore
+//! indexed about log n times. Readers share a snapshot of the list.
 
 use super::MemtableFull;
 use super::arena::{MemtableArena, UNIT};
@@ -16,11 +16,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 /// The range deletes of a memtable.
 #[derive(Debug, Default)]
 pub(super) struct MemtableTombstones {
-    /// Number of deletes. If it is zero, readers need to read only this word.
+    /// Number of range deletes. If there are none, readers access only this word.
     count: AtomicUsize,
-    /// Bytes taken from the arena's budget. The mutex serialises additions.
+    /// Number of bytes charged to the arena's budget for range deletes. The mutex serialises
+    /// additions.
     taken: Mutex<usize>,
-    /// Largest first; each has at least twice as many deletes as the next.
+    /// The indexes, largest first. Each has at least twice as many range deletes as the next one.
     indexes: RwLock<Arc<Vec<Arc<Index>>>>,
 }
 
@@ -30,11 +31,11 @@ impl MemtableTombstones {
     }
 
     fn read(&self) -> Arc<Vec<Arc<Index>>> {
-        // Readers and writers hold the lock only to copy a pointer.
+        // Readers and writers hold the lock only while they copy or replace a pointer.
         Arc::clone(&self.indexes.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds a delete if it fits in the arena's budget; otherwise nothing changes.
+    /// Adds a range delete. If it does not fit in the arena's budget, nothing changes.
     pub(super) fn add(
         &self,
         start: &[u8],
@@ -82,7 +83,7 @@ impl MemtableTombstones {
         self.now()?.covering(key, at)
     }
 
-    /// Returns a snapshot of the deletes, if there are any.
+    /// Returns a snapshot of the range deletes, or `None` if there are none.
     pub(super) fn now(&self) -> Option<TombstoneSnapshot> {
         (!self.is_empty()).then(|| TombstoneSnapshot { indexes: self.read() })
     }
@@ -92,32 +93,34 @@ impl MemtableTombstones {
     }
 }
 
-/// Returns the memory of an index, including its header and its entry in the list of indexes.
+/// Returns the memory use of an index in bytes, including its header and its entry in the list of
+/// indexes.
 fn bytes(index: &Index) -> usize {
     index.memory_bytes() + size_of::<Index>() + 4 * size_of::<usize>()
 }
 
-/// Merges the deletes of several indexes.
+/// Merges the range deletes of several indexes into one builder.
 fn draft(indexes: &[Arc<Index>]) -> RangeTombstoneBuilder {
     let everything = KeyRange::everything();
     let sources: Vec<_> = indexes.iter().map(|index| (&**index, &everything)).collect();
     RangeTombstoneBuilder::merged(&sources)
 }
 
-/// A snapshot of the range deletes of a memtable.
+/// An immutable snapshot of the range deletes of a memtable.
 #[derive(Clone, Debug)]
 pub struct TombstoneSnapshot {
     indexes: Arc<Vec<Arc<Index>>>,
 }
 
 impl TombstoneSnapshot {
-    /// Returns the sequence number of the newest delete at or before `at` that covers a key.
+    /// Returns the sequence number of the newest range delete that covers `key`, among those with
+    /// sequence numbers up to `at`.
     pub fn covering(&self, key: &[u8], at: SequenceNumber) -> Option<SequenceNumber> {
         let indexes = self.indexes.iter();
         indexes.filter_map(|index| index.covering(key, at)).max()
     }
 
-    /// Returns whether a delete above `at` touches a range.
+    /// Returns whether a range delete with a sequence number above `at` touches `range`.
     #[must_use]
     pub fn touch_above(&self, range: &KeyRange, at: SequenceNumber) -> bool {
         let is_newer = |index: &Index| index.sequences().next_back().is_some_and(|last| last > at);
@@ -125,15 +128,16 @@ impl TombstoneSnapshot {
         newer.any(|index| index.newer(at).touching(range) > 0)
     }
 
-    /// Returns a range around a key in which every key is covered by deletes at or before `at`. Of
-    /// several such ranges, this is the one with the greatest end.
+    /// Returns a range that contains `key` and that range deletes with sequence numbers up to `at`
+    /// cover entirely. If several such ranges are found, returns the one with the greatest end.
     pub fn around(&self, key: &[u8], at: SequenceNumber) -> Option<(Vec<u8>, Vec<u8>)> {
         let ranges = self.indexes.iter().filter_map(|index| index.around(key, at));
         ranges.max_by(|(_, one), (_, other)| one.cmp(other))
     }
 
-    /// As [`TombstoneSnapshot::around`] for the keys just below `end`. Of several such ranges, this
-    /// is the one with the smallest start.
+    /// Returns a range that contains the keys just below `end` and that range deletes with sequence
+    /// numbers up to `at` cover entirely. If several such ranges are found, returns the one with
+    /// the smallest start.
     pub fn reaching(&self, end: &[u8], at: SequenceNumber) -> Option<(Vec<u8>, Vec<u8>)> {
         let ranges = self
             .indexes

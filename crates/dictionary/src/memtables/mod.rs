@@ -1,6 +1,6 @@
-//! The memtables above the dictionaries, and the key ranges that scans over them have found empty.
+//! The memtables above the dictionaries, and the key ranges in which scans have found no live keys.
 //!
-//! *Scope*: which memtables are not incorporated yet, and which of them a dictionary already
+//! *Scope*: which memtables are not incorporated yet; which memtables a dictionary already
 //! contains.
 //!
 //! *Must not depend on*: when they are incorporated, and what owns them.
@@ -17,30 +17,30 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct MemtableEntry {
     pub memtable: Arc<Memtable>,
-    /// Exclusive lower bound of its commits: everything up to it is in older memtables or in the
-    /// dictionaries.
+    /// Exclusive lower bound of the commits in the memtable. All commits up to this one are in
+    /// older memtables or in the dictionaries.
     pub base: SequenceNumber,
 }
 
-/// The memtables above the dictionaries, newest first. A list is immutable.
+/// The list of the memtables above the dictionaries, newest first. A list never changes.
 pub type MemtableList = Arc<Vec<MemtableEntry>>;
 
 /// Owner of the memtables above the dictionaries.
 ///
-/// A memtable leaves the list only after it was incorporated. A reader loads the list first and
-/// then the state of a dictionary. It skips memtables that were incorporated in between, which it
-/// recognises by their base.
+/// A memtable is removed from the list only after it was incorporated. A reader first loads the
+/// list and then a version of a dictionary. It skips the memtables that were incorporated in
+/// between, which it recognises by their bases.
 pub trait MemtableOwner: Send + Sync + fmt::Debug {
     fn newest_first(&self) -> MemtableList;
 
-    /// Returns the ranges that scans have found empty, if they are recorded.
+    /// Returns the table of the ranges that scans have found empty, if the owner has one.
     fn empty_ranges(&self) -> Option<&EmptyRanges> {
         None
     }
 }
 
-/// Returns the memtables of a list that a dictionary with every commit up to `cut` does not contain
-/// and that may hold commits visible at `at`. The list must have been loaded before `cut`.
+/// Returns the memtables in `list` that a reader at `at` needs in addition to a dictionary that
+/// contains every commit up to `cut`. The list must have been loaded before `cut`.
 pub fn above(
     list: Option<&MemtableList>,
     cut: SequenceNumber,

@@ -1,23 +1,26 @@
-//! Offset-value codes: a word that encodes how a key compares with a smaller one (Conner, 1977; Do
-//! and Graefe, *Robust and efficient sorting with offset-value coding*, ACM TODS 2023).
+//! Offset-value codes. Such a code is a word that encodes how a key compares with a smaller key
+//! (Conner, 1977; Do and Graefe, *Robust and efficient sorting with offset-value coding*, ACM TODS
+//! 2023).
 //!
-//! A key is treated as columns of six bytes, padded with zeros. Its code relative to a base, which
-//! precedes it, consists of the first column in which the two differ and the key's bytes in that
-//! column. Of two keys with codes relative to the same base, the one with the smaller code comes
-//! first: it agrees with the base for longer, or its first different column is smaller. The code of
-//! the other key is then also its code relative to the first. If the codes are equal, both keys
-//! agree in that column and all before it, and nothing else is known.
+//! A key is divided into columns of six bytes and padded with zeros. The code of a key is relative
+//! to a base, which is a key that precedes it. The code consists of the first column in which the
+//! two keys differ and of the key's bytes in that column. Of two keys with codes relative to the
+//! same base, the key with the smaller code comes first: it either agrees with the base in more
+//! columns, or its first different column is smaller. The code of the other key is then also its
+//! code relative to the first key. If two codes are equal, then the keys agree in that column and
+//! in all columns before it, and nothing is known about the columns after it.
 
 use super::MergeDirection;
 
-/// Number of key bytes in a column.
+/// Number of bytes of a key in one column.
 const COLUMN: usize = 6;
-/// Code of a source at its end; greater than the code of any key.
+/// The code of a source that is at its end. It is greater than the code of any key.
 pub(super) const ENDED: OffsetValueCode = OffsetValueCode(u64::MAX);
-/// No difference in any column: the keys are equal, or differ only in trailing zeros.
+/// The code of a key that does not differ from its base in any column. The keys are equal or differ
+/// only in trailing zeros.
 pub(super) const EQUAL: OffsetValueCode = OffsetValueCode(0);
-/// Number of columns that a code can represent; later columns count as the last one. The longest
-/// key has fewer.
+/// Number of columns that a code can distinguish. Any later column is treated as the last one of
+/// these; the longest key has fewer columns.
 const COLUMNS: usize = 0xfff0;
 
 const _: () = assert!(COLUMNS * COLUMN > crate::record::MAX_KEY);
@@ -26,12 +29,12 @@ const _: () = assert!(
     "a code is a column's number and its bytes"
 );
 
-/// Result of comparing a key with its base.
+/// The result of comparing a key with its base, encoded in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct OffsetValueCode(u64);
 
 impl OffsetValueCode {
-    /// Returns the code of a key that first differs from its base in `column`.
+    /// Returns the code of `key`, which differs from its base in `column` for the first time.
     #[inline(always)]
     fn at(column: usize, key: &[u8], direction: MergeDirection) -> OffsetValueCode {
         let value = word(key, column * COLUMN) >> 16;
@@ -40,16 +43,16 @@ impl OffsetValueCode {
             MergeDirection::Forward => value,
             MergeDirection::Backward => value ^ (u64::MAX >> 16),
         };
-        // The result is greater than EQUAL and less than ENDED.
+        // The result is always greater than EQUAL and less than ENDED.
         OffsetValueCode(((COLUMNS - column.min(COLUMNS - 1)) as u64) << 48 | value)
     }
 
-    /// Returns the code of a key relative to a base before all keys.
+    /// Returns the code of `key` relative to a base that precedes all keys.
     pub(super) fn of(key: &[u8], direction: MergeDirection) -> OffsetValueCode {
         OffsetValueCode::at(0, key, direction)
     }
 
-    /// Returns the code of `key` relative to `base`, which precedes or equals it.
+    /// Returns the code of `key` relative to `base`, which must precede or equal it.
     #[inline(always)]
     pub(super) fn relative(base: &[u8], key: &[u8], direction: MergeDirection) -> OffsetValueCode {
         match first_difference(base, key) {
@@ -58,7 +61,8 @@ impl OffsetValueCode {
         }
     }
 
-    /// Returns the minimum number of leading bytes that two keys with this code have in common.
+    /// Returns the minimum number of leading bytes that two keys have in common if both have this
+    /// code relative to the same base.
     pub(super) fn agreed(self) -> usize {
         match self {
             EQUAL => 0,
@@ -67,7 +71,8 @@ impl OffsetValueCode {
     }
 }
 
-/// Returns eight bytes of a key from `at` on, zero-padded, as an integer with the same order.
+/// Returns the eight bytes of a key from `at` on, padded with zeros, as an integer that sorts in
+/// the same order.
 #[inline(always)]
 fn word(key: &[u8], at: usize) -> u64 {
     let rest = key.get(at..).unwrap_or(&[]);
@@ -80,7 +85,8 @@ fn word(key: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(eight)
 }
 
-/// Returns the index of the first byte in which two zero-padded keys differ.
+/// Returns the index of the first byte in which two keys differ when padded with zeros. Returns
+/// `None` if there is no such byte.
 #[inline(always)]
 fn first_difference(one: &[u8], two: &[u8]) -> Option<usize> {
     let len = one.len().max(two.len());

@@ -1,20 +1,22 @@
-//! Compaction filters: a user's decision about values that were not overwritten.
+//! Compaction filters, with which a user decides whether compactions keep, remove or replace a
+//! value.
 
 use std::fmt;
 
-/// A value that a filter decides about.
+/// A value for which a compaction filter has to return a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterCandidate<'a> {
-    /// Key without the prefix of its keyspace.
+    /// The key, without the prefix of its keyspace.
     pub key: &'a [u8],
     pub value: &'a [u8],
-    /// Expiry time in milliseconds of the caller's clock; 0 means never.
+    /// Expiry time of the value in milliseconds of the caller's clock; 0 means that it never
+    /// expires.
     pub expires_ms: u64,
-    /// Current time by the same clock.
+    /// The current time in milliseconds of the same clock.
     pub now_ms: u64,
 }
 
-/// What a compaction does with a value, as decided by a [`CompactionFilter`].
+/// The verdict of a [`CompactionFilter`]: what a compaction does with a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilterVerdict {
     /// Keep the value and its expiry time.
@@ -25,9 +27,10 @@ pub enum FilterVerdict {
     Replace(Vec<u8>),
 }
 
-/// User filter that decides about values during compactions. A compaction may apply it to a value
-/// once on each level of a tree or never, in any order, so a decision should depend on the
-/// candidate only. Invariant G5 lists the values it is applied to.
+/// A user's filter, which compactions apply to values. A compaction may apply it to the same value
+/// once on each level of a tree, or never, and to different values in any order. A verdict should
+/// therefore depend only on the candidate. Invariant G5 lists the values to which the filter is
+/// applied.
 ///
 /// ```
 /// use alluvium_dictionary::merge::{FilterCandidate, CompactionFilter, FilterVerdict};
@@ -47,6 +50,6 @@ pub enum FilterVerdict {
 /// assert_eq!(OneDay.decide(&FilterCandidate { now_ms: 86_500_000, ..candidate }), FilterVerdict::Remove);
 /// ```
 pub trait CompactionFilter: Send + Sync + fmt::Debug {
-    /// Returns what a compaction does with the value of a put.
+    /// Returns what a compaction shall do with the value of a put.
     fn decide(&self, candidate: &FilterCandidate<'_>) -> FilterVerdict;
 }

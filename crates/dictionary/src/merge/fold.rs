@@ -1,38 +1,42 @@
-//! Folding of one key's messages into as few as possible (invariants G2 to G5).
+//! Folding: the messages of one key are replaced by as few messages as possible (invariants G2 to
+//! G5).
 
 use super::{CompactionFilter, FilterCandidate, FilterVerdict, MergeOperator};
 use alluvium_base::{Message, MessageKind, SequenceNumber};
 use std::sync::Arc;
 
-/// Data older than the sources of a merge.
+/// Whether data exists that is older than the sources of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OlderData {
-    /// None: the sources contain every older message of the range.
+    /// No older data exists: the sources contain every older message of the range.
     None,
-    /// Older messages may exist elsewhere. The result must continue to hide them or fold into them.
+    /// Older messages may exist outside the sources. The merged messages must continue to hide them
+    /// or to be folded with them.
     Elsewhere,
 }
 
-/// What a merge may drop. Determined once, when the merge is planned.
+/// The rule that says which messages a merge may drop. It is determined once, when the merge is
+/// planned.
 #[derive(Clone, Debug)]
 pub struct FoldRule {
     /// The oldest sequence number at which a reader may still read: the minimum of the oldest
     /// snapshot and the visible watermark.
     pub horizon: SequenceNumber,
-    /// The snapshots and the visible watermark, ascending; may contain the horizon. Readers read at
-    /// one of these, at the horizon, or above all of them.
+    /// The sequence numbers of the snapshots and the visible watermark, in ascending order. The
+    /// horizon may be among them. Every reader reads at one of these, at the horizon, or above all
+    /// of them.
     pub readers: Arc<[SequenceNumber]>,
-    /// Whether older messages may exist elsewhere.
+    /// Whether older messages may exist outside the sources of the merge.
     pub older: OlderData,
-    /// Current time in milliseconds of the caller's clock; puts that expire at or before it are
-    /// treated as deleted.
+    /// The current time in milliseconds of the caller's clock. Values that expire at or before this
+    /// time are treated as deleted.
     pub now_ms: u64,
 }
 
 impl FoldRule {
-    /// Returns the sequence number up to which older messages may still matter below a delete
-    /// committed at `sequence`. Messages between the two are hidden from every reader that could
-    /// see them.
+    /// Returns the sequence number up to which readers may still see messages below a delete that
+    /// was committed at `sequence`. Every reader that could see a message between this number and
+    /// `sequence` also sees the delete, which hides the message.
     #[must_use]
     pub fn below_band_of(&self, sequence: SequenceNumber) -> SequenceNumber {
         debug_assert!(sequence > 0, "a commit has a number");
@@ -42,8 +46,8 @@ impl FoldRule {
         }
     }
 
-    /// Returns the band of a message (G2), or `None` if it was committed after the newest sequence
-    /// number at which readers are known to read.
+    /// Returns the band of a message that was committed at `sequence` (G2). Returns `None` if the
+    /// message is newer than the newest sequence number at which readers are known to read.
     fn band(&self, sequence: SequenceNumber) -> Option<VisibilityBand> {
         if sequence <= self.horizon {
             return Some(VisibilityBand {
@@ -61,55 +65,59 @@ impl FoldRule {
     }
 }
 
-/// Messages of which every reader sees all or none.
+/// A visibility band: a range of sequence numbers such that every reader sees either all messages
+/// in it or none of them.
 #[derive(Clone, Copy, Debug)]
 struct VisibilityBand {
-    /// The oldest reader that sees them.
+    /// Sequence number of the oldest reader that sees the messages of the band.
     reader: SequenceNumber,
-    /// The newest reader that does not see them; `None` if there is no older reader.
+    /// Sequence number of the newest reader that does not see the messages of the band; `None` if
+    /// there is no such reader.
     floor: Option<SequenceNumber>,
 }
 
-/// A message of a key that remains after folding.
+/// A message that remains after the messages of a key have been folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoldedMessage<'a> {
-    /// Commit sequence number; 0 if no reader can see an older version.
+    /// Commit sequence number of the message; 0 if no reader can see an older version of the key.
     pub sequence: SequenceNumber,
     pub kind: MessageKind,
-    /// Expiry time of a put; 0 means never.
+    /// Expiry time of a put; 0 means that it never expires.
     pub expires_ms: u64,
     pub operand: &'a [u8],
-    /// Index of the input message with this operand, counted from the newest; `None` if the operand
-    /// does not come from an input message.
+    /// Index of the input message from which the operand was taken unchanged, counted from the
+    /// newest. `None` if the operand was not taken from an input message.
     pub number: Option<usize>,
 }
 
-/// Folds the messages of one key after another. A folder is reused to keep its allocated memory.
+/// Folds the messages of one key after another. The same folder is used for all keys of a merge, so
+/// that its allocated memory is reused.
 #[derive(Debug)]
 pub struct MessageFolder<'op> {
     rule: &'op FoldRule,
     operator: Option<&'op dyn MergeOperator>,
-    /// Whether the current band is the oldest one, so that no reader sees anything older only.
+    /// Whether the current band is the oldest one. If it is, no reader sees only older messages.
     is_oldest: bool,
-    /// User filter, and the key without its keyspace's prefix.
+    /// The user's compaction filter, and the key without the prefix of its keyspace.
     filter: Option<(&'op dyn CompactionFilter, &'op [u8])>,
-    /// Concatenated operands of the pending merges, newest first.
+    /// The operands of the pending merge messages, newest first, concatenated.
     chain: Vec<u8>,
     ends: Vec<usize>,
     folded: Vec<u8>,
 }
 
-/// State of the current band.
+/// What was found so far in the current band.
 #[derive(Clone, Copy)]
 enum BandState {
     Nothing,
-    /// Merges without a base yet, with the sequence number of the newest.
+    /// Merge messages for which no base was found yet, with the sequence number of the newest.
     Merges(SequenceNumber),
     Done,
 }
 
 impl<'op> MessageFolder<'op> {
-    /// Creates a folder. Without an operator, a merge message acts as a put of its operand.
+    /// Creates a folder. Without a merge operator, a merge message is treated as a put of its
+    /// operand.
     #[must_use]
     pub fn new(rule: &'op FoldRule, operator: Option<&'op dyn MergeOperator>) -> MessageFolder<'op> {
         MessageFolder {
@@ -123,7 +131,8 @@ impl<'op> MessageFolder<'op> {
         }
     }
 
-    /// Sets the filter to apply (G5) to the next key, which is passed to the filter as `key`.
+    /// Sets the compaction filter that is applied (G5) to the next key. The filter receives `key`
+    /// as the key.
     #[must_use]
     pub fn filtered(mut self, filter: &'op dyn CompactionFilter, key: &'op [u8]) -> MessageFolder<'op> {
         self.filter = Some((filter, key));
@@ -135,18 +144,18 @@ impl<'op> MessageFolder<'op> {
         self.rule
     }
 
-    /// Folds the messages of one key, given newest first, and passes those that remain to `emit`,
-    /// newest first.
+    /// Folds the messages of one key, which are passed from newest to oldest. Passes the remaining
+    /// messages to `emit` in the same order.
     ///
-    /// `deleted` returns the newest range delete at or before a sequence number that covers the
-    /// key.
+    /// `deleted` receives a sequence number. It returns the newest range delete at or before that
+    /// number that covers the key.
     pub fn fold<'m>(
         &mut self,
         messages: impl IntoIterator<Item = Message<'m>>,
         deleted: impl Fn(SequenceNumber) -> Option<SequenceNumber>,
         mut emit: impl FnMut(FoldedMessage<'_>),
     ) {
-        // The current band, and the range delete that its oldest reader sees.
+        // The current band, and the newest range delete that the oldest reader of the band sees.
         let mut current: Option<(VisibilityBand, Option<SequenceNumber>)> = None;
         let mut below = BandState::Nothing;
         for (number, message) in messages.into_iter().enumerate() {
@@ -158,8 +167,8 @@ impl<'op> MessageFolder<'op> {
             let (band, hidden) = match current {
                 Some(same) if same.0.floor.is_none_or(|floor| sequence > floor) => same,
                 _ => {
-                    // A reader between the two bands sees the following messages without these
-                    // merges.
+                    // A reader between the two bands sees the messages below, but not these merge
+                    // messages.
                     if let BandState::Merges(newest) = below {
                         self.emit_chain(newest, &mut emit);
                     }
@@ -173,12 +182,12 @@ impl<'op> MessageFolder<'op> {
                 }
             };
             below = match below {
-                // Older messages in the band are invisible to every reader.
+                // Older messages of this band are invisible to every reader.
                 BandState::Done if band.floor.is_none() => break,
                 BandState::Done => BandState::Done,
-                // All remaining messages of the band are hidden by the range delete, which is kept
-                // alongside the runs (or is dropped if nothing older exists). The merges above it
-                // are folded without a base.
+                // The range delete hides all remaining messages of the band. It is stored
+                // separately from the runs' records, or dropped if no older data exists. The merge
+                // messages above it are folded without a base.
                 _ if hidden.is_some_and(|deleted| sequence < deleted) => {
                     self.finish(below, None, &mut emit);
                     BandState::Done
@@ -192,7 +201,7 @@ impl<'op> MessageFolder<'op> {
         }
     }
 
-    /// Handles the newest message of a band.
+    /// Processes the newest message of a band and returns the new state of the band.
     fn first(
         &mut self,
         message: &Message<'_>,
@@ -216,7 +225,7 @@ impl<'op> MessageFolder<'op> {
         BandState::Done
     }
 
-    /// Handles a message below merges that have no base yet.
+    /// Processes a message that follows merge messages for which no base was found yet.
     fn under_merges(
         &mut self,
         newest: SequenceNumber,
@@ -232,9 +241,9 @@ impl<'op> MessageFolder<'op> {
             MessageKind::Put
                 if !self.is_expired(message) && (message.expires_ms != 0 || self.refuses(message)) =>
             {
-                // The merges apply to the put until it expires, and to nothing afterwards, so both
-                // must be kept. The same holds if the operator rejects the put: readers then
-                // receive an error.
+                // The merge messages apply to the put until it expires, and to no value afterwards.
+                // Both must therefore be kept. The same applies if the operator rejects the put;
+                // readers of the key then receive an error.
                 self.emit_chain(newest, emit);
                 emit(FoldedMessage {
                     sequence: self.settled(message.sequence),
@@ -249,8 +258,9 @@ impl<'op> MessageFolder<'op> {
         BandState::Done
     }
 
-    /// Handles the end of the sources below merges without a base. A range delete does not finish
-    /// them here, because messages between it and them may exist elsewhere.
+    /// Processes the end of the sources while merge messages have no base yet. A range delete is
+    /// not used as their base here, because messages between it and them may exist outside the
+    /// sources.
     fn end(&mut self, newest: SequenceNumber, emit: &mut impl FnMut(FoldedMessage<'_>)) {
         if self.rule.older == OlderData::None {
             self.finish(BandState::Merges(newest), None, emit);
@@ -259,7 +269,7 @@ impl<'op> MessageFolder<'op> {
         self.emit_chain(newest, emit);
     }
 
-    /// Emits the pending merges as a single merge.
+    /// Emits the pending merge messages as a single merge message.
     fn emit_chain(&mut self, newest: SequenceNumber, emit: &mut impl FnMut(FoldedMessage<'_>)) {
         self.fold_chain(None);
         emit(FoldedMessage {
@@ -271,7 +281,8 @@ impl<'op> MessageFolder<'op> {
         });
     }
 
-    /// Folds the pending merges into their base, if there is one, and emits the result as a put.
+    /// Folds the pending merge messages into their base, or without a base if there is none, and
+    /// emits the result as a put.
     fn finish(&mut self, below: BandState, base: Option<&[u8]>, emit: &mut impl FnMut(FoldedMessage<'_>)) {
         let BandState::Merges(newest) = below else { return };
         self.fold_chain(base);
@@ -285,7 +296,8 @@ impl<'op> MessageFolder<'op> {
         self.emit_put(&put, emit);
     }
 
-    /// Emits the put that remains of a band. In the oldest band, the filter is applied.
+    /// Emits the put that remains of a band. If the band is the oldest one, the compaction filter
+    /// is applied first.
     fn emit_put(&self, put: &FoldedMessage<'_>, emit: &mut impl FnMut(FoldedMessage<'_>)) {
         debug_assert_ne!(put.kind, MessageKind::Delete, "a delete has no value");
         let filter = self.filter.filter(|_| self.is_oldest);
@@ -323,8 +335,8 @@ impl<'op> MessageFolder<'op> {
         }
     }
 
-    /// Returns the sequence number of a remaining message: 0 if no reader can see an older version
-    /// (G4).
+    /// Returns the sequence number with which a remaining message is stored: 0 if no reader can see
+    /// an older version (G4), and `sequence` otherwise.
     fn settled(&self, sequence: SequenceNumber) -> SequenceNumber {
         match self.rule.older {
             OlderData::None if self.is_oldest => 0,
@@ -336,7 +348,7 @@ impl<'op> MessageFolder<'op> {
         message.expires_ms != 0 && message.expires_ms <= self.rule.now_ms
     }
 
-    /// Returns whether the operator rejects the value of a put as a base.
+    /// Returns whether the merge operator rejects the value of `put` as a base.
     fn refuses(&self, put: &Message<'_>) -> bool {
         self.operator
             .is_some_and(|operator| operator.check_base(put.operand).is_err())
@@ -356,7 +368,7 @@ impl<'op> MessageFolder<'op> {
         self.ends.push(self.chain.len());
     }
 
-    /// Folds the pending operands, oldest first, into a base if there is one.
+    /// Folds the pending operands, oldest first. If there is a base, they are folded into it.
     fn fold_chain(&mut self, base: Option<&[u8]>) {
         let operator = self
             .operator
@@ -378,7 +390,7 @@ impl<'op> MessageFolder<'op> {
     }
 }
 
-/// Converts a message without folding it with others.
+/// Converts a message that is not folded with others.
 fn whole<'a>(message: &Message<'a>, number: usize) -> FoldedMessage<'a> {
     let Message {
         sequence,

@@ -1,9 +1,10 @@
-//! Merging iterator over sorted sources: a tree of losers, which needs one comparison per level for
-//! each step.
+//! A merging iterator over sorted sources. It uses a tree of losers, in which each step needs one
+//! comparison per level.
 //!
-//! Knuth, *The Art of Computer Programming*, volume 3, section 5.4.1. Of sources with equal keys,
-//! the newest comes first (G1). Nearly every comparison compares two words (`code.rs`), so a step
-//! reads only one key, regardless of the length of common prefixes.
+//! The algorithm is from Knuth, *The Art of Computer Programming*, volume 3, section 5.4.1. If
+//! several sources have equal keys, the newest source comes first (G1). Nearly every comparison
+//! compares two offset-value codes (`code.rs`), which are words. A step therefore reads only one
+//! key, regardless of how long the common prefixes of the keys are.
 
 use super::code::{ENDED, EQUAL, OffsetValueCode};
 use std::cmp::Ordering;
@@ -15,22 +16,25 @@ pub enum MergeDirection {
     Backward,
 }
 
-/// A sorted source of keys, positioned at a key or at its end. A key may occur several times.
+/// A source of keys in sorted order. It is positioned at a key or at its end. The same key may
+/// occur several times.
 pub trait SortedSource {
-    /// Returns the current key, or `None` at the end. It is unchanged until the source is advanced.
+    /// Returns the current key, or `None` at the end. The key does not change until the source is
+    /// advanced.
     fn key(&self) -> Option<&[u8]>;
 
     /// Advances to the next key in the merge's direction.
     ///
     /// # Errors
-    /// Errors of reading the source.
+    /// Errors that occur while the source is read.
     fn advance(&mut self) -> Result<(), Self::Error>;
 
-    /// Error of reading the source.
+    /// The type of an error that occurs while the source is read.
     type Error;
 }
 
-/// Sources merged into one order. The current source is the newest of those with the next key.
+/// Merges several sources into one sorted sequence. The current source is the newest of the sources
+/// that are at the smallest key, or at the greatest key in a backward merge.
 ///
 /// ```
 /// use alluvium_dictionary::merge::{MergeDirection, MergingIter, SortedSource};
@@ -54,18 +58,20 @@ pub trait SortedSource {
 pub struct MergingIter<S> {
     sources: Vec<S>,
     direction: MergeDirection,
-    /// Inner nodes 1…n−1 of a tree whose leaves n…2n−1 are the sources. Each contains the loser of
-    /// its match, with its code relative to the winner. Entry 0 is the overall winner, with its
-    /// code relative to `last`.
+    /// The inner nodes 1…n−1 of a tree whose leaves n…2n−1 are the sources. Each inner node
+    /// contains the source that lost the match at this node, with the code of its key relative to
+    /// the winner's key. Entry 0 is the overall winner, with the code of its key relative to
+    /// `last`.
     losers: Vec<LoserTreeEntry>,
-    /// Key of the previous winner.
+    /// The key of the previous winner.
     last: Vec<u8>,
-    /// Buffers for [`MergingIter::gallop`]: the winner's key, and the next source's key.
+    /// Buffers for [`MergingIter::gallop`]: the key of the winner, and (`bound`) the key of the
+    /// next source.
     base: Vec<u8>,
     bound: Vec<u8>,
 }
 
-/// A source in the tree.
+/// An entry of the tree: a source and the code of its current key.
 #[derive(Clone, Copy, Debug)]
 struct LoserTreeEntry {
     code: OffsetValueCode,
@@ -73,7 +79,8 @@ struct LoserTreeEntry {
 }
 
 impl<S: SortedSource> MergingIter<S> {
-    /// Merges sources positioned at their first keys, newest source first.
+    /// Creates an iterator over `sources`, which must be positioned at their first keys and ordered
+    /// from newest to oldest.
     #[must_use]
     pub fn new(sources: Vec<S>, direction: MergeDirection) -> MergingIter<S> {
         let nobody = LoserTreeEntry {
@@ -107,15 +114,15 @@ impl<S: SortedSource> MergingIter<S> {
         self.sources[self.losers.first()?.source].key()
     }
 
-    /// Returns whether the current key is the same as before the last [`MergingIter::advance`], in
-    /// which case the winner has an older message of that key. Very cheap.
+    /// Returns whether the current key equals the key before the last [`MergingIter::advance`]. If
+    /// it does, the current source has an older message of that key. The method is very cheap.
     #[must_use]
     #[inline]
     pub fn repeats(&self) -> bool {
         self.losers.first().is_some_and(|winner| winner.code == EQUAL) && self.key() == Some(&self.last[..])
     }
 
-    /// Returns a source by its index.
+    /// Returns the source with the given index.
     #[must_use]
     #[inline]
     pub fn source(&self, index: usize) -> &S {
@@ -127,23 +134,23 @@ impl<S: SortedSource> MergingIter<S> {
         &self.sources
     }
 
-    /// Returns all sources for repositioning. If a key has changed, [`MergingIter::rebuild`] must
-    /// be called.
+    /// Returns all sources, so that the caller can reposition them. If the key of any source has
+    /// changed, the caller must call [`MergingIter::rebuild`].
     pub fn sources_mut(&mut self) -> &mut [S] {
         &mut self.sources
     }
 
-    /// Advances the winner and determines the next one.
+    /// Advances the current source and determines the next winner.
     ///
     /// # Errors
-    /// Errors of the source; the merge then stays at its position.
+    /// Errors of the source. After an error, the merge stays at its position.
     #[inline]
     pub fn advance(&mut self) -> Result<(), S::Error> {
         self.advance_by(S::advance)
     }
 
-    /// As [`MergingIter::advance`], but `step` advances the winner, to a later key or to an older
-    /// message of its key.
+    /// Calls `step` to advance the current source, and determines the next winner. `step` must
+    /// advance the source to a later key or to an older message of the same key.
     ///
     /// # Errors
     /// The same as [`MergingIter::advance`].
@@ -156,7 +163,7 @@ impl<S: SortedSource> MergingIter<S> {
         let Some(key) = winner.key() else {
             return Ok(());
         };
-        // If the key is repeated, `last` is unchanged.
+        // If the key is the same as before, `last` does not change.
         let repeats = code == EQUAL && key.len() == self.last.len();
         if !repeats {
             self.last.clear();
@@ -164,8 +171,8 @@ impl<S: SortedSource> MergingIter<S> {
         }
         if let Err(error) = step(winner) {
             if !repeats {
-                // The winner is still at the first message of its key, but its code must now be
-                // relative to the changed `last`.
+                // The winner is still at the first message of its key, but `last` has changed, so
+                // the winner's code must become relative to the new `last`.
                 self.losers[0].code = OffsetValueCode::of(&self.last, self.direction);
             }
             return Err(error);
@@ -188,14 +195,15 @@ impl<S: SortedSource> MergingIter<S> {
         Ok(())
     }
 
-    /// Lets the winner emit several keys without a match for each, and determines the next winner.
-    /// `walk` receives the winner and an exclusive bound, the key of the next source (`None` if
-    /// there is no other source). It emits the winner's key and those that follow below the bound,
-    /// advances the winner to the first key not emitted, and returns the number emitted. The winner
-    /// must then be at a key different from the last one emitted.
+    /// Emits several keys of the current source without a match for each of them, and then
+    /// determines the next winner. `walk` receives the current source and an exclusive bound, which
+    /// is the key of the next source, or `None` if there is no other source. `walk` must emit the
+    /// current key and the keys of the source that follow below the bound, advance the source to
+    /// the first key that it has not emitted, and return the number of keys emitted. The source
+    /// must then be at a key that differs from the last one emitted.
     ///
     /// # Errors
-    /// Errors of `walk`.
+    /// Errors that `walk` returns.
     pub fn gallop(
         &mut self,
         walk: impl FnOnce(&mut S, Option<&[u8]>) -> Result<usize, S::Error>,
@@ -222,7 +230,7 @@ impl<S: SortedSource> MergingIter<S> {
         if count == 0 {
             return Ok(0);
         }
-        // The losers on the winner's path lost to the key at which it was before; their codes stay
+        // The losers on the path of the winner lost to its former key. Their codes are still
         // relative to that key.
         std::mem::swap(&mut self.last, &mut self.base);
         let code = match winner.key() {
@@ -233,8 +241,8 @@ impl<S: SortedSource> MergingIter<S> {
         Ok(count)
     }
 
-    /// Returns the source whose key comes next after the winner's. It is among those that lost to
-    /// the winner.
+    /// Returns the source whose key follows the key of the winner. It is one of the sources that
+    /// lost a match against the winner.
     fn runner_up(&self, winner: usize) -> Option<usize> {
         let mut best: Option<(usize, &[u8])> = None;
         let mut node = (winner + self.losers.len()) / 2;
@@ -253,14 +261,14 @@ impl<S: SortedSource> MergingIter<S> {
         Some(best?.0)
     }
 
-    /// Replays every match, after sources were repositioned.
+    /// Replays all matches. Must be called after sources were repositioned.
     pub fn rebuild(&mut self) {
         let count = self.sources.len();
         if count == 0 {
             return;
         }
         self.last.clear();
-        // Winner of each node, computed from the leaves up.
+        // The winner at each node, computed from the leaves upwards.
         let start = |source: usize| LoserTreeEntry {
             code: self.sources[source]
                 .key()
@@ -275,8 +283,8 @@ impl<S: SortedSource> MergingIter<S> {
         self.losers[0] = winners[1];
     }
 
-    /// Replays the matches from a source's leaf to the root. The losers on that path lost to the
-    /// source's last key, so all codes are relative to it.
+    /// Replays the matches on the path from the leaf of a source to the root. All losers on that
+    /// path lost to the previous key of this source, so all codes are relative to it.
     #[inline]
     fn replay(&mut self, mut winner: LoserTreeEntry) {
         let mut node = (winner.source + self.losers.len()) / 2;
@@ -294,8 +302,9 @@ impl<S: SortedSource> MergingIter<S> {
         self.losers[0] = winner;
     }
 
-    /// Returns the winner and the loser of a match; the loser's code becomes relative to the
-    /// winner. Order: by key, then newest source first; sources at their end come last.
+    /// Plays a match and returns its winner and its loser. The code of the loser becomes relative
+    /// to the key of the winner. Sources are ordered by key; of equal keys, the newest source comes
+    /// first, and sources at their ends come last.
     #[cold]
     #[inline(never)]
     fn play(&self, one: LoserTreeEntry, two: LoserTreeEntry) -> (LoserTreeEntry, LoserTreeEntry) {

@@ -1,21 +1,21 @@
-//! Merge operators, which fold operands into values.
+//! Merge operators, which fold merge operands into values.
 
 use std::fmt;
 use thiserror::Error;
 
-/// An operand that its operator rejects.
+/// The error that a merge operator rejects an operand or a base value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("operator {operator}: {why}")]
 pub struct BadOperand {
-    /// Name of the operator, from [`MergeOperator::name`].
+    /// Name of the merge operator, from [`MergeOperator::name`].
     pub operator: &'static str,
-    /// Reason of the rejection, as the operator states it.
+    /// Reason for the rejection, in the words of the operator.
     pub why: String,
 }
 
 impl BadOperand {
-    /// Converts the error into that of reading `key`, whose value is rejected as the base of its
-    /// operands.
+    /// Converts this error into the error that a reader of `key` receives if the operator rejects
+    /// the value of the key as the base of its operands.
     #[must_use]
     pub fn under_operands_of(self, key: &[u8]) -> alluvium_storage::Error {
         alluvium_storage::Error::BadBase {
@@ -26,37 +26,38 @@ impl BadOperand {
     }
 }
 
-/// An associative operator on values: `(a ∘ b) ∘ c = a ∘ (b ∘ c)`, so that operands may be folded
-/// together before their base is known. Merging into an absent key makes the operand the value.
+/// An associative operator on values: `(a ∘ b) ∘ c = a ∘ (b ∘ c)`. Operands may therefore be folded
+/// together before their base is known. If a key has no value, the operand becomes its value.
 pub trait MergeOperator: Send + Sync + fmt::Debug {
-    /// Name of the operator. It is stored with the keyspace, so that the store cannot be opened
-    /// with a different one.
+    /// Returns the name of the operator. The name is stored with the keyspace, so that a store
+    /// cannot be opened with a different operator.
     fn name(&self) -> &'static str;
 
-    /// Checks whether an operand can be folded. Called before the operand is written, so that
-    /// folding cannot fail later.
+    /// Checks whether an operand can be folded. The method is called before the operand is written,
+    /// so that folding cannot fail later.
     ///
     /// # Errors
-    /// [`BadOperand`] with the reason.
+    /// [`BadOperand`] with the reason if the operand cannot be folded.
     fn check(&self, operand: &[u8]) -> Result<(), BadOperand>;
 
-    /// Checks whether operands can be folded into a value that was put. Called by compactions and
-    /// readers when they find the operands and the value. If it fails, compactions keep both
-    /// unchanged and readers of the key receive the error. The default is [`MergeOperator::check`],
-    /// which must then accept every result of folding operands.
+    /// Checks whether operands can be folded into `value`, the value of a put. Compactions and
+    /// readers call this method when they find operands above a put. If it fails, compactions keep
+    /// both unchanged, and readers of the key receive the error. The default implementation calls
+    /// [`MergeOperator::check`], which must then accept every result of folding operands.
     ///
     /// # Errors
-    /// [`BadOperand`] with the reason.
+    /// [`BadOperand`] with the reason if operands cannot be folded into the value.
     fn check_base(&self, value: &[u8]) -> Result<(), BadOperand> {
         self.check(value)
     }
 
-    /// Replaces `older` by `older ∘ newer`. After damage or a change of operators, operands may be
-    /// invalid by [`MergeOperator::check`]; the newer one then wins.
+    /// Replaces `older` by `older ∘ newer`. After damage or a change of the operator, an operand
+    /// may be one that [`MergeOperator::check`] would reject. In that case the result is the newer
+    /// operand.
     fn fold(&self, older: &mut Vec<u8>, newer: &[u8]);
 }
 
-/// Wrapping addition of signed 64-bit little-endian integers.
+/// The merge operator that adds signed 64-bit little-endian integers, wrapping on overflow.
 ///
 /// ```
 /// use alluvium_dictionary::merge::{AddOperator, MergeOperator};
@@ -67,15 +68,15 @@ pub trait MergeOperator: Send + Sync + fmt::Debug {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AddOperator;
 
-/// Appends the operand to the value.
+/// The merge operator that appends the operand to the value.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AppendOperator;
 
-/// Keeps the minimum, in byte order.
+/// The merge operator that keeps the smaller of value and operand, in byte order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MinimumOperator;
 
-/// Keeps the maximum, in byte order.
+/// The merge operator that keeps the greater of value and operand, in byte order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MaximumOperator;
 

@@ -1,52 +1,55 @@
-//! State of a scan about the consecutive keys without a value that it passes.
+//! The state that a scan keeps about a dead run: the consecutive dead keys, those without a value,
+//! that it passes.
 
 use super::{EmptyRange, EmptyRanges, ReadPoint};
 use crate::memtables::MemtableOwner;
 use crate::merge::MergeDirection;
 use crate::range::KeyRange;
 
-/// Number of consecutive keys without a value after which a scan looks for a range to skip.
+/// After this many consecutive dead keys, and after each further group of the same size, a scan
+/// looks for a range that it can skip.
 /// Tuning: `4` since 2026-11-28.
 const PATIENCE: u32 = 4;
-/// Number of keys after a skipped range for each of which the scan looks again, because between two
+/// After a skipped range, a scan looks for the next range at each of this many keys. Between two
 /// ranges there is usually one key that had a value.
 /// Tuning: `2` since 2026-11-28.
 const BETWEEN: u32 = 2;
-/// Minimum number of consecutive keys without a value for which a scan records a range.
+/// Minimum number of consecutive dead keys that a scan records as an empty range.
 /// Tuning: `64` since 2026-11-28.
 const NOTED: u32 = 64;
-/// The same next to a recorded range, which is then extended.
+/// Minimum number of consecutive dead keys by which a scan extends an adjacent recorded range.
 /// Tuning: `16` since 2026-11-28.
 const NOTED_BESIDE: u32 = 16;
-/// Number of ranges skipped in a row after which a scan records them as one.
+/// If a scan skips this many ranges in a row, it records them as a single range.
 /// Tuning: `8` since 2026-11-28.
 const JOINED: u32 = 8;
 const _: () = assert!(PATIENCE <= NOTED_BESIDE && NOTED_BESIDE <= NOTED);
 
 #[cfg(debug_assertions)]
 std::thread_local! {
-    /// Number of keys without a value that scans of this thread have passed individually. Only for
-    /// tests, in debug builds.
+    /// Number of dead keys that scans on this thread have passed one by one. It is counted only in
+    /// debug builds, for tests.
     pub static PASSED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// The keys without a value that a scan has passed since the last key with a value.
+/// The dead keys that a scan has passed since the last key with a value.
 #[derive(Debug)]
 pub struct DeadRun {
     direction: MergeDirection,
-    /// Whether the scan began at an end of its range and found no key with a value yet.
+    /// Whether the scan has found no key with a value since it began at an end of its range.
     is_fresh: bool,
-    /// Start, in scan direction, of the part that is passed key by key; `None` before it begins.
+    /// Start, in scan direction, of the current part, whose keys are passed one by one. `None`
+    /// before the part begins.
     from: Option<Vec<u8>>,
-    /// Last key of that part.
+    /// The last key that was passed in the current part.
     last: Vec<u8>,
-    /// Number of keys in that part, and in all parts together.
+    /// Number of keys that were passed in the current part, and (`passed`) in all parts together.
     dead: u32,
     passed: u32,
     leaps: u32,
-    /// Whether any of the keys has no value because of its expiry.
+    /// Whether any of the passed keys is dead because its value has expired.
     expired: bool,
-    /// Previous parts, each as a first key and an exclusive end.
+    /// The preceding parts, each with an inclusive first key and an exclusive end.
     parts: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -56,7 +59,7 @@ fn behind(key: &[u8]) -> Vec<u8> {
 }
 
 impl DeadRun {
-    /// Creates the state of a scan that begins at an end of its range.
+    /// Creates the state for a scan that begins at an end of its range.
     #[must_use]
     pub fn new(direction: MergeDirection) -> DeadRun {
         DeadRun {
@@ -72,7 +75,7 @@ impl DeadRun {
         }
     }
 
-    /// Resets the state because the scan is repositioned.
+    /// Resets the state, because the scan is moved to another position.
     pub fn leave(&mut self) {
         self.clear();
         self.is_fresh = false;
@@ -85,7 +88,7 @@ impl DeadRun {
         self.parts.clear();
     }
 
-    /// Records a key of the scan's range that has no value. `expired` is set if the key may have
+    /// Adds a dead key in the range of the scan to the run. `expired` is true if the key may have
     /// had a value at an earlier time.
     pub fn pass(&mut self, key: &[u8], expired: bool, range: &KeyRange) {
         #[cfg(debug_assertions)]
@@ -108,20 +111,21 @@ impl DeadRun {
         self.expired |= expired;
     }
 
-    /// Returns whether the scan should look for a range around the key just passed.
+    /// Returns whether the scan should look for an empty range around the key that was passed last.
     #[must_use]
     pub fn may_leap(&self) -> bool {
         self.dead.is_multiple_of(PATIENCE) || (self.dead <= BETWEEN && self.leaps > 0)
     }
 
-    /// Returns the range around the last key passed, if it can be skipped.
+    /// Returns the recorded empty range that contains the key passed last, if there is one and the
+    /// scan can skip it.
     pub fn leap(&mut self, empty: &EmptyRanges, moment: ReadPoint) -> Option<EmptyRange> {
         let range = empty.around(&self.last, moment)?;
         self.leapt(&range);
         Some(range)
     }
 
-    /// Records that the scan skips a range.
+    /// Notifies the run that the scan skips `range`.
     pub fn leapt(&mut self, range: &EmptyRange) {
         let (near, far) = match self.direction {
             MergeDirection::Forward => (&range.start, &range.end),
@@ -137,7 +141,7 @@ impl DeadRun {
         self.leaps += 1;
     }
 
-    /// Returns the keys between two positions in scan direction; `None` if there are none.
+    /// Returns the range of keys between two positions in scan direction, or `None` if it is empty.
     fn part(&self, from: Vec<u8>, to: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
         let (start, end) = match self.direction {
             MergeDirection::Forward => (from, to.to_vec()),
@@ -146,7 +150,8 @@ impl DeadRun {
         (start < end).then_some((start, end))
     }
 
-    /// Ends the run at a key with a value.
+    /// Ends the run, because the scan has reached a key with a value. Records the run if it is long
+    /// enough.
     #[inline]
     pub fn end(&mut self, memtables: Option<&dyn MemtableOwner>, moment: ReadPoint) {
         if self.from.is_some() {
@@ -156,7 +161,8 @@ impl DeadRun {
         self.is_fresh = false;
     }
 
-    /// Records the keys passed as a range, if there are enough of them. The scan may continue.
+    /// Records the passed keys as an empty range if there are enough of them. The scan may continue
+    /// afterwards.
     pub fn note(&mut self, memtables: Option<&dyn MemtableOwner>, (at, now_ms): ReadPoint) {
         let least = if self.leaps > 0 { NOTED_BESIDE } else { NOTED };
         if self.passed < least && self.leaps < JOINED {
@@ -169,7 +175,7 @@ impl DeadRun {
         if self.dead > 0
             && let Some(from) = self.from.take()
         {
-            // The first position after the passed keys in scan direction.
+            // The first position behind the passed keys in scan direction.
             let to = match self.direction {
                 MergeDirection::Forward => behind(&self.last),
                 MergeDirection::Backward => self.last.clone(),
@@ -183,7 +189,7 @@ impl DeadRun {
         }
         self.parts.clear();
         (self.dead, self.passed) = (0, 0);
-        // The keys that follow are adjacent to the recorded range.
+        // The keys that follow are adjacent to the range that was just recorded.
         self.leaps = 1;
         self.expired = false;
     }

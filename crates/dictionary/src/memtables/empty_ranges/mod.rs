@@ -1,30 +1,33 @@
-//! Key ranges that scans have found empty, which later scans skip in one step.
+//! A cache of key ranges in which scans have found no live keys. Later scans skip such a range in
+//! one step.
 //!
-//! *Scope*: which ranges contain no key with a value, since which commit, and which writes end
-//! that.
+//! *Scope*: which key ranges contain no live key, from which commit on, and which writes invalidate
+//! them.
 //!
 //! *Must not depend on*: where the tombstones are, in memtables or below, and when compactions drop
 //! them.
 //!
-//! A queue deletes at its front and adds at its back. The deleted keys stay until a compaction
-//! drops them, so every scan from the front would pass all of them. The first scan that does so
-//! records the range without values, and later scans start after it. The same applies to expired
-//! keys.
+//! A queue inserts at its back and deletes at its front. The tombstones remain until a compaction
+//! drops them, and every scan from the front would have to pass all of them. The first scan that
+//! does so records the range as empty, and later scans start behind it. The same applies to keys
+//! that have expired.
 //!
-//! A range is empty for every reader at or above the commit at which it was found empty, until a
-//! put or a merge writes to one of its keys. Writers check for that before their commit becomes
-//! visible. While there are no ranges, this check reads a single word.
+//! A recorded range is empty for every reader at or above the commit at which it was found empty,
+//! until a put or a merge writes to one of its keys. Every writer checks for such ranges before its
+//! commit becomes visible. If there are no ranges, this check reads a single word.
 //!
-//! There is a race: a reader may have passed the position of a key before a writer inserts it, and
-//! the writer may check before the range is recorded. A reader therefore claims a range first, then
-//! checks it for newer messages, and only then makes it valid. A writer inserts its records into
-//! the memtable first, then checks ranges and claims. At least one of them notices the other.
+//! A race must be avoided: a reader may have passed the position of a key before a writer inserts
+//! the key, and the writer may check for ranges before the reader records the range. A reader
+//! therefore first registers a claim for the range, then looks for newer messages in it, and only
+//! then makes the range valid. A writer first inserts its records into the memtable and then checks
+//! ranges and claims. At least one of the two therefore notices the other.
 //!
 //! Invariants:
 //!
-//! - **N1** A reader at or above a range's commit and time finds no key with a value in it.
-//! - **N2** A claim is not valid for any reader. A write to a key inside a claim cuts the claim.
-//! - **N3** All ranges and claims together occupy a bounded number of bytes.
+//! - **N1** A reader at or above the commit and the time of a range finds no live key in the range.
+//! - **N2** A claim is not valid for any reader. A write to a key inside a claim truncates the
+//!   claim.
+//! - **N3** The total memory of all ranges and claims is bounded.
 
 mod dead_run;
 mod table;
@@ -44,7 +47,7 @@ use parking_lot::RwLock;
 use std::ops::Range;
 use table::{EmptyRangeClaim, EmptyRangeTable};
 
-/// Ranges in which scans have found no key with a value.
+/// The key ranges in which scans have found no live keys.
 ///
 /// ```
 /// use alluvium_dictionary::memtables::empty_ranges::EmptyRanges;
@@ -66,18 +69,18 @@ use table::{EmptyRangeClaim, EmptyRangeTable};
 /// ```
 #[derive(Debug)]
 pub struct EmptyRanges {
-    /// Number of ranges and claims, so that writers need to read only one word.
+    /// Number of ranges and claims. If there are none, writers access only this word.
     count: AtomicUsize,
     table: RwLock<EmptyRangeTable>,
-    /// Last commit of the newest memtable that has left the list of memtables.
+    /// Last commit of the newest memtable that has been removed from the list of memtables.
     written_out: AtomicU64,
 }
 
-/// Position of a reader: sequence number, and time in milliseconds.
+/// The position of a reader: its sequence number, and its time in milliseconds.
 pub type ReadPoint = (SequenceNumber, u64);
 
 impl EmptyRanges {
-    /// Creates a table that occupies up to `bytes` bytes.
+    /// Creates an empty table that uses at most `bytes` bytes of memory.
     #[must_use]
     pub fn new(bytes: usize) -> EmptyRanges {
         EmptyRanges {
@@ -87,8 +90,8 @@ impl EmptyRanges {
         }
     }
 
-    /// Records that a memtable with commits up to `cut` is about to leave the list of memtables.
-    /// Also drops ranges that have not been used for several calls.
+    /// Notifies the table that a memtable with commits up to `cut` is about to be removed from the
+    /// list of memtables. Also drops ranges that have not been used during several such calls.
     pub fn memtable_leaves(&self, cut: SequenceNumber) {
         self.written_out.fetch_max(cut, Ordering::Release);
         self.drop_unused();
@@ -101,7 +104,8 @@ impl EmptyRanges {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// Returns the range that contains a key, if one is valid for a reader at `moment`.
+    /// Returns the recorded range that contains `key`, if there is one and it is valid for a reader
+    /// at `moment`.
     #[must_use]
     pub fn around(&self, key: &[u8], moment: ReadPoint) -> Option<EmptyRange> {
         if self.is_empty() {
@@ -110,8 +114,8 @@ impl EmptyRanges {
         self.table.read().around(key, moment)
     }
 
-    /// Returns the range that contains the keys just below `end`, if one is valid for a reader at
-    /// `moment`.
+    /// Returns the recorded range that contains the keys just below `end`, if there is one and it
+    /// is valid for a reader at `moment`.
     #[must_use]
     pub fn below(&self, end: &[u8], moment: ReadPoint) -> Option<EmptyRange> {
         if self.is_empty() {
@@ -120,10 +124,10 @@ impl EmptyRanges {
         self.table.read().below(end, moment)
     }
 
-    /// Records ranges in which a reader at `moment` found no key with a value, each as a first key
-    /// and an exclusive end. A range is cut off before the first key that has a newer message in
-    /// `memtables`, the memtables above the dictionary. The reader must see every commit up to its
-    /// sequence number.
+    /// Records ranges in which a reader at `moment` has found no live key. Each range has an
+    /// inclusive first key and an exclusive end. `memtables` are the memtables above the
+    /// dictionary: a range is truncated before its first key that has a newer message in them. The
+    /// reader must have seen every commit up to its sequence number.
     pub fn note(&self, ranges: &[(Vec<u8>, Vec<u8>)], moment: ReadPoint, memtables: &dyn MemtableOwner) {
         let Some(claims) = self.claim(ranges, moment) else {
             return;
@@ -131,24 +135,25 @@ impl EmptyRanges {
         self.settle(claims, moment, memtables);
     }
 
-    /// Claims ranges, which writes cut from now on. Returns the numbers of the claims.
+    /// Registers claims for `ranges`; from now on, writes truncate these claims. Returns the
+    /// numbers of the claims, or `None` if they were not accepted.
     fn claim(&self, ranges: &[(Vec<u8>, Vec<u8>)], (at, _): ReadPoint) -> Option<Range<u64>> {
         let mut table = self.table.write();
         let claims = table.claim(ranges, at);
         self.count.store(table.len(), Ordering::Release);
         drop(table);
-        // A writer that does not see the claims has its records in a memtable already, where
+        // If a writer does not see the claims, then its records are already in a memtable, where
         // `settle` finds them.
         fence(Ordering::SeqCst);
         claims
     }
 
-    /// Makes claims valid up to their first key with a newer message.
+    /// Makes each claim valid up to its first key that has a newer message in `memtables`.
     fn settle(&self, claims: Range<u64>, moment: ReadPoint, memtables: &dyn MemtableOwner) {
         let list = memtables.newest_first();
-        // Newer commits that are not in these memtables are in the dictionaries, which are not
-        // checked here. The oldest memtable alone is no evidence, because it may stay in the list
-        // longer than newer ones.
+        // Newer commits that are no longer in these memtables are in the dictionaries, which this
+        // function does not examine. The base of the oldest memtable is not sufficient evidence
+        // that there are none, because that memtable may stay in the list longer than newer ones.
         let is_known = list.last().is_none_or(|oldest| oldest.base <= moment.0)
             && self.written_out.load(Ordering::Acquire) <= moment.0;
         let claimed = self.table.read().claimed(&claims);
@@ -170,12 +175,12 @@ impl EmptyRanges {
         self.count.store(table.len(), Ordering::Release);
     }
 
-    /// Cuts ranges at keys that a commit has put or merged. Its records are in a memtable, and it
-    /// is not visible yet.
+    /// Invalidates the ranges around `keys`, which a commit has put or merged. The records of the
+    /// commit must already be in a memtable, and the commit must not be visible yet.
     #[inline]
     pub fn written<'k>(&self, keys: impl IntoIterator<Item = &'k [u8]>) {
-        // Orders the insertion of the records before this check: a reader that claims a range from
-        // now on sees them.
+        // The fence orders the insertion of the records before this check. A reader that claims a
+        // range from now on therefore sees the records.
         fence(Ordering::SeqCst);
         if self.count.load(Ordering::Relaxed) > 0 {
             self.cut(keys.into_iter());
@@ -195,15 +200,15 @@ impl EmptyRanges {
         self.count.store(table.len(), Ordering::Release);
     }
 
-    /// Drops all ranges and claims, and rejects ranges recorded by readers below `last`: commits up
-    /// to `last` bypass the memtables.
+    /// Drops all ranges and claims. From now on, ranges recorded by readers below `last` are
+    /// rejected. To be called when commits up to `last` bypass the memtables.
     pub fn forget(&self, last: SequenceNumber) {
         let mut table = self.table.write();
         table.forget(last);
         self.count.store(table.len(), Ordering::Release);
     }
 
-    /// Drops ranges that have not been used for several calls.
+    /// Drops the ranges that have not been used during several calls.
     fn drop_unused(&self) {
         if self.is_empty() {
             return;
@@ -219,7 +224,7 @@ impl EmptyRanges {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Returns the approximate memory used, in bytes.
+    /// Returns the approximate memory use of the table, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         match self.is_empty() {

@@ -1,4 +1,4 @@
-//! The table of ranges, ordered by start key, and the claims.
+//! The table of empty ranges, in order of their start keys, and of the claims.
 
 use super::ReadPoint;
 use alluvium_base::SequenceNumber;
@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Approximate memory of a range in addition to the bytes of its keys.
+/// Approximate memory that a range occupies in addition to its keys, in bytes.
 const OVERHEAD: usize = 96;
 
-/// A range of keys without values.
+/// A key range that contains no live keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmptyRange {
     /// First key of the range (inclusive).
@@ -18,17 +18,18 @@ pub struct EmptyRange {
     pub end: Box<[u8]>,
 }
 
-/// A range in the table; its start is the key of the map.
+/// A range in the table. The start of the range is the key of the map entry.
 #[derive(Debug)]
 struct EmptyRangeEntry {
     end: Box<[u8]>,
-    /// Oldest sequence number and time at which the range is valid.
+    /// The oldest sequence number and the earliest time at which the range is valid.
     since: ReadPoint,
-    /// Number of calls of [`EmptyRangeTable::drop_unused`] that the range survives without use.
+    /// Number of calls of [`EmptyRangeTable::drop_unused`] that the range survives if it is not
+    /// used.
     credit: AtomicU8,
 }
 
-/// Credit of a new range, and of a range after its use.
+/// The credit of a new range, and (`USED`) the credit of a range after it was used.
 const NEW: u8 = 1;
 const USED: u8 = 4;
 
@@ -38,7 +39,7 @@ impl EmptyRangeEntry {
     }
 }
 
-/// A range that a reader has found empty but has not finished checking.
+/// A range that a reader has found empty and for which it still has to look for newer messages.
 #[derive(Clone, Debug)]
 pub(super) struct EmptyRangeClaim {
     pub(super) number: u64,
@@ -46,7 +47,7 @@ pub(super) struct EmptyRangeClaim {
     pub(super) end: Box<[u8]>,
 }
 
-/// All ranges and claims. Ranges do not overlap.
+/// All ranges and claims. The ranges do not overlap each other.
 #[derive(Debug)]
 pub(super) struct EmptyRangeTable {
     ranges: BTreeMap<Box<[u8]>, EmptyRangeEntry>,
@@ -54,9 +55,9 @@ pub(super) struct EmptyRangeTable {
     next_claim: u64,
     bytes: usize,
     most_bytes: usize,
-    /// Position of the CLOCK hand in the search for unused ranges.
+    /// Position of the CLOCK hand, which searches for unused ranges to evict.
     hand: Box<[u8]>,
-    /// Readers below this commit cannot claim ranges.
+    /// Readers below this sequence number cannot claim ranges.
     floor: SequenceNumber,
 }
 
@@ -86,7 +87,7 @@ impl EmptyRangeTable {
         self.bytes
     }
 
-    /// Returns the range that contains a key, whether or not it is valid for a given reader.
+    /// Returns the range that contains `key`, regardless of the readers for which it is valid.
     fn range_of(&self, key: &[u8]) -> Option<(&[u8], &EmptyRangeEntry)> {
         let upto = (Bound::Unbounded, Bound::Included(key));
         let (start, known) = self.ranges.range::<[u8], _>(upto).next_back()?;
@@ -109,7 +110,8 @@ impl EmptyRangeTable {
         self.range_of(key).is_some() || self.claims.iter().any(|claim| claim.holds(key))
     }
 
-    /// Splits the range that contains a key which got a value, and truncates claims at the key.
+    /// Splits the range that contains `key`, because the key now has a value. Truncates the claims
+    /// that contain the key.
     pub(super) fn cut(&mut self, key: &[u8]) {
         if let Some((start, _)) = self.range_of(key) {
             let start: Box<[u8]> = start.into();
@@ -149,7 +151,8 @@ impl EmptyRangeTable {
         assert!(before.is_none(), "ranges do not overlap");
     }
 
-    /// Claims ranges for a reader at `at`. Returns the numbers of the claims.
+    /// Registers claims for `ranges` on behalf of a reader at `at`. Returns the numbers of the
+    /// claims, or `None` if they cannot be accepted.
     pub(super) fn claim(&mut self, ranges: &[(Vec<u8>, Vec<u8>)], at: SequenceNumber) -> Option<Range<u64>> {
         let wanted: usize = ranges.iter().map(|(start, end)| bytes(start, end)).sum();
         if at < self.floor || wanted > self.most_bytes / 2 {
@@ -169,8 +172,8 @@ impl EmptyRangeTable {
         Some(first..self.next_claim)
     }
 
-    /// Evicts ranges that were not used recently (CLOCK) until `wanted` more bytes are available
-    /// (N3).
+    /// Evicts ranges that were not used recently, by the CLOCK algorithm, until `wanted` more bytes
+    /// are available (N3).
     fn evict_ranges(&mut self, wanted: usize) {
         while self.bytes + wanted > self.most_bytes && !self.ranges.is_empty() {
             let behind = (Bound::Excluded(&*self.hand), Bound::Unbounded);
@@ -189,13 +192,15 @@ impl EmptyRangeTable {
         }
     }
 
-    /// Returns the current state of those claims that still exist.
+    /// Returns the current state of the claims with these numbers. Claims that no longer exist are
+    /// omitted.
     pub(super) fn claimed(&self, numbers: &Range<u64>) -> Vec<EmptyRangeClaim> {
         let own = self.claims.iter().filter(|claim| numbers.contains(&claim.number));
         own.cloned().collect()
     }
 
-    /// Makes a claim valid up to `news`, its first key with a newer message.
+    /// Makes a claim a valid range. `news` is the first key of the claim that has a newer message;
+    /// the range ends before it.
     pub(super) fn settle(&mut self, number: u64, news: Option<Box<[u8]>>, since: ReadPoint) {
         let Some(claim) = self.claims.iter().find(|claim| claim.number == number) else {
             return;
@@ -207,7 +212,7 @@ impl EmptyRangeTable {
         }
     }
 
-    /// Adds a range, joined with the ranges that it touches.
+    /// Adds a range, and merges it with the ranges that it touches.
     fn join(&mut self, mut start: Box<[u8]>, mut end: Box<[u8]>, mut since: ReadPoint) {
         let mut credit = NEW;
         loop {
@@ -226,7 +231,7 @@ impl EmptyRangeTable {
         self.insert(start, end, since, credit);
     }
 
-    /// Drops the claims with these numbers.
+    /// Removes the claims with these numbers.
     pub(super) fn give_up(&mut self, numbers: &Range<u64>) {
         let mut freed = 0;
         self.claims.retain(|claim| {
@@ -244,7 +249,7 @@ impl EmptyRangeTable {
         self.bytes = 0;
     }
 
-    /// Drops ranges without credit and reduces the credit of the others by one.
+    /// Drops the ranges whose credit is zero, and reduces the credit of every other range by one.
     pub(super) fn drop_unused(&mut self) {
         let mut freed = 0;
         self.ranges.retain(|start, known| {
@@ -264,7 +269,7 @@ impl EmptyRangeClaim {
     }
 }
 
-/// Returns the range if it is valid at `moment`, and renews its credit.
+/// Returns the range and renews its credit if it is valid at `moment`. Returns `None` otherwise.
 fn used(start: &[u8], known: &EmptyRangeEntry, moment: ReadPoint) -> Option<EmptyRange> {
     if !known.holds_for(moment) {
         return None;
