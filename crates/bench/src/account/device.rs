@@ -18,7 +18,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The reads and writes that one source has counted.
+/// The reads and writes that a single source has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceTraffic {
     /// Number of read requests. It is zero if the source does not count requests.

@@ -18,7 +18,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Number of counters that one transaction writes or reads during setup and verification.
+/// Number of counters that a transaction writes or reads during setup and verification.
 const BATCH: u64 = 500;
 
 /// The main function of a child process. It reads a job from standard input, executes it, and

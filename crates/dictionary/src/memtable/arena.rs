@@ -136,7 +136,7 @@ impl MemtableArena {
     /// Allocates `bytes` bytes with alignment `align`. They are freed only with the whole arena.
     /// Returns their offset, or `None` if the arena has too little space left. To account for
     /// memory that is allocated elsewhere for the memtable, the same number of bytes is allocated
-    /// here and left unused, so that one limit bounds the total (M5).
+    /// here and left unused, so that a single limit bounds the total (M5).
     pub(super) fn take(&self, bytes: usize, align: usize) -> Option<usize> {
         debug_assert!(
             bytes > 0 && align.is_power_of_two() && align >= UNIT,

@@ -32,7 +32,7 @@ const MOST_BANKS: usize = 16;
 /// Number of words that a lane allocates at once.
 const WORDS: usize = 16;
 
-/// Maximum number of banks of each kind that one split needs. The split of a leaf needs two leaf
+/// Maximum number of banks of each kind that a split needs. The split of a leaf needs two leaf
 /// banks for the halves and an inner bank for the parent. The split of an inner node needs three
 /// inner banks, for the two halves and the parent.
 const SPLIT_LEAVES: usize = 2;

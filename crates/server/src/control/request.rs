@@ -90,7 +90,7 @@ pub enum ManagementRequest {
     /// An operation on the keys of Redis clients.
     Redis(RedisRequest),
     /// Begins a transaction. Replies with [`ManagementReply::Number`]: the ID of the transaction.
-    /// If the connection already has a transaction, that one is rolled back. The transaction is
+    /// If the connection already has a transaction, the old one is rolled back. The transaction is
     /// also rolled back when the connection ends.
     BeginTransaction(NewTransaction),
     /// Executes an operation in the transaction of this connection.

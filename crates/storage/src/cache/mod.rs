@@ -198,7 +198,7 @@ pub(crate) struct NodeCacheInner {
     /// memory of these chunks is never returned to the system.
     offered: CachePadded<AtomicU64>,
     /// Whether a node passed to [`NodeCache::offer`] is inserted even if another node must be
-    /// evicted to make room for it.
+    /// evicted to free a frame for it.
     admits_written: AtomicBool,
     resizing: Mutex<()>,
 }
@@ -540,7 +540,7 @@ impl NodeCache {
     }
 
     /// Reserves `bytes` of the budget for a reader that bypasses the cache. Returns `None` while
-    /// the cache is not full, because it then has room for the nodes. Also returns `None` if all
+    /// the cache is not full, because it then has frames for the nodes. Also returns `None` if all
     /// reservations and the working memory of reads in flight would together exceed a sixteenth of
     /// the budget.
     #[must_use]
@@ -574,7 +574,7 @@ impl NodeCache {
     }
 
     /// Sets whether [`NodeCache::offer`] always inserts the node, even if another node must be
-    /// evicted. This is appropriate for a cache with room for all live nodes, in which evicted
+    /// evicted. This is appropriate for a cache with frames for all live nodes, in which evicted
     /// nodes are dead.
     pub fn set_admit_written(&self, keeps: bool) {
         self.shared.admits_written.store(keeps, Ordering::Relaxed);

@@ -116,7 +116,7 @@ pub struct CacheStats {
     pub index_misses: u64,
     /// Number of lookups that waited for a read started by another call.
     pub joined: u64,
-    /// Number of nodes that were evicted to make room for others.
+    /// Number of nodes that were evicted to free frames for others.
     pub evictions: u64,
     /// Number of misses that read the node into private memory. This happens if every frame is in
     /// use or cannot be recycled before the epoch advances.

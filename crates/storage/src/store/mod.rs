@@ -441,8 +441,8 @@ impl Store {
             .poison_on_error(self.extents.reclaim(self.epochs.safe(), limit))
     }
 
-    /// Makes room for a log segment if the file system is full, by returning free space of the data
-    /// files to the file system. Only space that requests of this allocation class may use is
+    /// Frees space for a log segment if the file system is full, by returning free space of the
+    /// data files to the file system. Only space that requests of this allocation class may use is
     /// returned. Returns whether enough space for a segment was returned, in which case the caller
     /// may retry the log allocation.
     ///

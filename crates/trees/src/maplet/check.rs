@@ -74,8 +74,8 @@ impl Maplet {
         violations
     }
 
-    /// Returns the number of `fingerprints` that the maplet lacks. They must be in ascending order.
-    /// Reads the whole maplet without the cache.
+    /// Returns the number of `fingerprints` that are missing in the maplet. They must be in
+    /// ascending order. Reads the whole maplet without the cache.
     ///
     /// # Errors
     /// I/O errors; an error if the maplet is damaged.

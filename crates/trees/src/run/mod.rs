@@ -296,7 +296,7 @@ impl fmt::Debug for IndexedRun {
     }
 }
 
-/// Describes the property that a node lacks although its checksum is correct.
+/// Describes the property that a node does not have although its checksum is correct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MalformedNode(&'static str);
 

@@ -287,7 +287,7 @@ impl LeafReadahead {
             self.asked.push_back(pointer);
         }
         let first: Vec<NodePointer> = self.asked.iter().copied().collect();
-        // So many leaves would displace the nodes of other users in the cache. They also need not
+        // These leaves would displace the nodes of other users in the cache. They also need not
         // all be present before the first one is used.
         if first.len() > MAX_KEPT {
             let purpose = self.access.purpose();

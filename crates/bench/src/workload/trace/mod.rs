@@ -96,7 +96,7 @@ pub fn head(path: &Path) -> Result<TraceHeader> {
     Ok(head)
 }
 
-/// The operations that one of several threads replays. They are a contiguous part of the trace.
+/// The operations that each of several threads replays. They are a contiguous part of the trace.
 #[derive(Debug)]
 pub struct TraceReplay {
     file: BufReader<File>,

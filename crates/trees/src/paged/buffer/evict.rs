@@ -11,7 +11,7 @@ use alluvium_storage::{Error, Result};
 use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
 
-/// Maximum number of pages that one eviction writes. They share one sync of the journal.
+/// Maximum number of pages that an eviction writes. They share one sync of the journal.
 pub(super) const WRITTEN_TOGETHER: usize = 32;
 
 impl PagePool {

@@ -162,8 +162,8 @@ impl NodeShape {
         n
     }
 
-    /// Divides the space of a node anew, so that it has space for `n` pivots. The node's content is
-    /// preserved and must fit.
+    /// Divides the space of a node again, so that it has space for `n` pivots. The node's content
+    /// is preserved and must fit.
     pub(in crate::paged) fn divide_node(&self, node: &mut [u8], n: usize) {
         let (pivots, buffer) = self.arrays_of(node);
         let divided = self.divided(n);

@@ -250,7 +250,7 @@ impl PagedDictionary {
         }
     }
 
-    /// Requests a rewrite if so many keys have been deleted since the last one that a rewrite may
+    /// Requests a rewrite if enough keys have been deleted since the last one that a rewrite may
     /// free pages. Returns whether it requested one. Without a rewrite, deletes remain in inner
     /// nodes, and the deleted values occupy pages.
     pub fn want_deletes_applied(&self) -> bool {

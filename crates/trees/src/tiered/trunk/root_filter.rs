@@ -5,7 +5,7 @@
 //! searches find nothing: the root has about two dozen bundles of one memtable each, while a
 //! hundred times as much data is below it. The root filter covers all bundles of the root, so a
 //! lookup whose key is not in the filter skips all of them. The filter is derived data and exists
-//! only in memory. It is built once lookups have searched so many maplets without success that its
+//! only in memory. It is built once lookups have searched enough maplets without success that its
 //! cost is justified (`lookup/root_filter_builder.rs`). Without lookups, there is no filter.
 //!
 //! ```text

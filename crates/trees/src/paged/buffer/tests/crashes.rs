@@ -130,7 +130,7 @@ fn a_crash_while_a_long_journal_shrinks_leaves_a_checkpoint() {
     fill(&pool, PAGES);
     pool.checkpoint(&PAGES.to_le_bytes()).unwrap();
     (0..PAGES).for_each(|page| set(&mut pool.pin_exclusive(page).unwrap(), 500 + page));
-    // So many images have been written that the file shrinks once they are no longer needed.
+    // Enough images have been written for the file to shrink once they are no longer needed.
     assert!(pool.statistics().images > 100);
     let (old, new): (Vec<_>, Vec<_>) = (0..PAGES).map(|page| (Some(page), Some(500 + page))).unzip();
     let points = Arc::new(AtomicU64::new(0));
