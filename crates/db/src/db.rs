@@ -620,7 +620,7 @@ impl Db {
     /// let db = alluvium::Options::new().memory(64 << 20).open(&path)?;
     /// let choices = db.choices();
     /// let memory = choices.iter().find(|choice| choice.name == "memory").unwrap();
-    /// assert_eq!(memory.to_string(), "memory: 67108864 bytes (as `Options::memory` says)");
+    /// assert_eq!(memory.to_string(), "memory: 67108864 bytes (set by `Options::memory`)");
     /// # Ok::<(), alluvium::Error>(())
     /// ```
     #[must_use]
