@@ -1,8 +1,8 @@
 //! The library behind `alluvium bench` and `alluvium-rivals`: workloads, measurement of costs, and
 //! reports.
 //!
-//! *Scope*: YCSB's workloads and the sweeps, driving engines with threads, the costs of a phase,
-//! displaying and comparing figures, capping a process's memory.
+//! *Scope*: YCSB's workloads and parameter sweeps; driving engines with threads; measuring the
+//! costs of a phase; displaying and comparing results; limiting the memory of a process.
 //!
 //! *Must not depend on*: how engines work. Engines other than Alluvium are in the crate `rivals`,
 //! and run in a separate process.

@@ -1,7 +1,7 @@
 //! The binary `alluvium`. Each verb of the command line has its own file.
 //!
-//! *Scope*: the command line, the form of answers, the display and interruption of long jobs,
-//! formats of import and export.
+//! *Scope*: the command line, the form of the output, the display and interruption of long-running
+//! jobs, and the formats of import and export.
 //!
 //! *Must not depend on*: how a store works. All access goes through the crate `alluvium`, which any
 //! program can use as well.

@@ -1,7 +1,7 @@
 //! A server for the Redis and memcached protocols that stores its data durably in `alluvium`.
 //!
-//! *Scope*: sockets and threads, both protocols, the semantics of their commands, the encoding of
-//! their data types in ordered keys.
+//! *Scope*: sockets and threads, both protocols, the semantics of their commands, and the encoding
+//! of data types as ordered keys.
 //!
 //! *Must not depend on*: how the crate `alluvium` stores keys and values; that is left to the
 //! crate. Files other than those of backups, command lines, signals.
@@ -9,8 +9,8 @@
 //! The header of each folder lists the invariants of that folder. The invariants of the whole crate
 //! are:
 //!
-//! - **S9** A connection receives exactly one reply for each request, in the order of the requests,
-//!   even if requests are executed as one batch.
+//! - **S9** A connection receives exactly one reply for each request, in the order of the requests.
+//!   This is also the case if several requests are executed as one batch.
 //! - **S10** No bytes received from a socket can make the server panic or use more memory than its
 //!   limits allow.
 

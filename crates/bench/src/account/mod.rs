@@ -1,6 +1,6 @@
 //! The costs of a phase: time, CPU, device traffic, memory and disk space.
 //!
-//! *Scope*: Linux's counters of a process, a control group and a block device.
+//! *Scope*: the counters that Linux provides for a process, a control group and a block device.
 //!
 //! *Must not depend on*: the causes of the costs.
 

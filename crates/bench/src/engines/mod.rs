@@ -1,6 +1,6 @@
 //! The engines that are built into this program, because they need no foreign code.
 //!
-//! *Scope*: how an outside program opens and uses Alluvium, and an engine that does nothing.
+//! *Scope*: how an external program opens and uses Alluvium, and an engine that does nothing.
 //!
 //! *Must not depend on*: workloads.
 

@@ -1,7 +1,7 @@
 //! Reports of measurements: medians of the repetitions, tables, JSON, plots, HTML pages and
 //! comparisons.
 //!
-//! *Scope*: which figures are displayed, and how.
+//! *Scope*: which measured values a report contains, and in which form they are displayed.
 //!
 //! *Must not depend on*: how they were measured.
 

@@ -1,7 +1,7 @@
 //! Execution of benchmarks. A runner starts a child process for each repetition of each engine. The
 //! child opens the engine, executes the phases and reports their costs.
 //!
-//! *Scope*: jobs, threads, windows, schedules; processes and their messages.
+//! *Scope*: jobs, threads, measurement windows and schedules; child processes and their messages.
 //!
 //! *Must not depend on*: engines beyond their contract; how figures are displayed.
 

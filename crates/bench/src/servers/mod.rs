@@ -1,7 +1,7 @@
 //! Measurement of servers on the same machine. Many concurrent connections access a server over the
 //! loopback interface.
 //!
-//! *Scope*: the processes of servers, both protocols from the client's side, closed loops of
+//! *Scope*: the processes of servers, the client side of both protocols, and closed loops of
 //! pipelined requests.
 //!
 //! *Must not depend on*: the internals of servers; how figures are displayed.

@@ -1,7 +1,7 @@
 //! Transaction benchmarks, which measure commits per second, latencies and the numbers of retries.
 //!
-//! *Scope*: the contract of an engine with transactions, single commits, the two tests of the GTSSL
-//! thesis (Spillane 2012, section 5.4.4), counters incremented by many clients.
+//! *Scope*: the interface of an engine with transactions; transactions with a single put; the two
+//! tests of the GTSSL thesis (Spillane 2012, section 5.4.4); counters that many clients increment.
 //!
 //! *Must not depend on*: how engines isolate transactions; how figures are displayed.
 //!

@@ -1,6 +1,6 @@
 //! Definitions of workloads: records, distributions, operation mixes, phases and traces.
 //!
-//! *Scope*: YCSB's workloads as published, seeds.
+//! *Scope*: YCSB's workloads as published, and the seeds of their random choices.
 //!
 //! *Must not depend on*: engines, clocks, threads.
 

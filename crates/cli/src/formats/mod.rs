@@ -1,8 +1,8 @@
 //! The formats of imports and exports. Readers find the rows in a stream of bytes, and writers
 //! convert keys and values to rows.
 //!
-//! *Scope*: CSV, TSV, JSON Lines, plain lines, length-prefixed binary, Redis protocol; which bytes
-//! form a row, and what the row means.
+//! *Scope*: CSV, TSV, JSON Lines, plain lines, length-prefixed binary, and the Redis protocol:
+//! which bytes form a row, and which changes the row describes.
 //!
 //! *Must not depend on*: stores. A row is converted to [`RowChanges`], which the caller applies.
 //!

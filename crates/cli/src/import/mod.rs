@@ -1,8 +1,9 @@
 //! Imports: the rows of a stream are loaded into a keyspace, and the progress is recorded in the
 //! store.
 //!
-//! *Scope*: a pipeline of two threads that converts rows to blocks and writes blocks, the progress
-//! committed with each block, invalid rows, continuation after a kill.
+//! *Scope*: a pipeline of two threads, one of which converts rows to blocks while the other writes
+//! the blocks; the progress that is committed with each block; invalid rows; continuation after a
+//! kill.
 //!
 //! *Must not depend on*: the meaning of a format's bytes; the display of progress.
 

@@ -1,6 +1,6 @@
 //! A client of a server's web page, which requests statistics from it.
 //!
-//! *Scope*: the address of a server, requests over HTTP, users and passwords.
+//! *Scope*: the address of a server, requests over HTTP, user names and passwords.
 //!
 //! *Must not depend on*: what the figures mean.
 

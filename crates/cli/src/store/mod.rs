@@ -1,8 +1,8 @@
 //! Access of a verb to its store. The store is opened by this process or by another process, which
 //! receives requests through its socket. Verbs do not have to distinguish the two cases.
 //!
-//! *Scope*: requests and their execution in this process or in another; keys of Redis clients in
-//! readable form; who may read a file with data of a store.
+//! *Scope*: requests and their execution in this process or in another one; keys of Redis clients
+//! in readable form; the access rights of files that contain data of a store.
 //!
 //! *Must not depend on*: verbs, formats of import and export.
 

@@ -1,7 +1,7 @@
 //! Kinds of values on the command line and in the output: byte strings, sizes, key ranges and
 //! tiers.
 //!
-//! *Scope*: how a person writes and reads each of them.
+//! *Scope*: how people write and read each of these kinds of values.
 //!
 //! *Must not depend on*: stores, verbs.
 

@@ -1,16 +1,16 @@
 //! Access control: users and their passwords, the commands and keys that each user may access, and
 //! the protection against password guessing.
 //!
-//! *Scope*: users and the rule syntax of Redis' access control lists; denied commands; the delay of
-//! clients that send a wrong password.
+//! *Scope*: users and the rule syntax of Redis' access control lists; the log of denied commands;
+//! the delay of answers to wrong passwords.
 //!
 //! *Must not depend on*: sockets, protocols, the location of the file of users. Names and classes
 //! of commands belong to the catalog (`redis/catalog.rs`).
 //!
 //! Invariants:
 //!
-//! - **S14** A user's rules change atomically: a command is checked either by all the rules before
-//!   a change or by all those after it.
+//! - **S14** A change of a user's rules is atomic. Each command is checked either by all of the old
+//!   rules or by all of the new ones.
 //! - **S15** When a user is deleted, it loses all permissions immediately, even on connections that
 //!   are still open.
 //! - **S16** Passwords are stored as SHA-256 digests and compared in constant time. The time of a

@@ -1,6 +1,6 @@
 //! The data of a server in cache mode, which stores it only in memory, within a limit in bytes.
 //!
-//! *Scope*: the state shared by all connections, the layout of an item in memory.
+//! *Scope*: the state that all connections of a cache share, and the layout of an item in memory.
 //!
 //! *Must not depend on*: commands (`redis/cached/`, `protocol/memcached/cached/`), start and
 //! shutdown of the server (`server/cache.rs`), the disk.

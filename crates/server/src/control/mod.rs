@@ -1,8 +1,8 @@
 //! Management of an open store, either by the process that has it open or through a Unix socket in
 //! the store's directory.
 //!
-//! *Scope*: the operations that a person or a script requests of a store, their encoding on a
-//! socket, who may connect.
+//! *Scope*: the operations by which people and scripts manage a store, how they are encoded on a
+//! socket, and who may connect.
 //!
 //! *Must not depend on*: command lines, how answers are displayed.
 //!

@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub(crate) enum EndpointAddress {
     /// An IP address and port.
     Network(SocketAddr),
-    /// The path of a Unix domain socket. Both ends use this path, because the client's end has no
+    /// The path of the server's Unix domain socket. The client's end of such a connection has no
     /// address of its own.
     Socket(Arc<Path>),
 }

@@ -1,7 +1,7 @@
 //! Network I/O: sockets, event loops and the threads that drive them.
 //!
-//! *Scope*: how bytes arrive and leave, which thread serves a connection, how a loop continues when
-//! its thread blocks, how the server stops.
+//! *Scope*: how bytes are received and sent, which thread serves a connection, how an event loop
+//! continues when its thread blocks, and how the server stops.
 //!
 //! *Must not depend on*: what the bytes mean, which is left to the `ProtocolSession`.
 //!
@@ -13,10 +13,10 @@
 //!   loop is parked. Any thread that takes the parked loop drives it from then on.
 //! - **S3** If writes must be durable, their replies are not sent before the writes are on the
 //!   device.
-//! - **S18** The memory of connections is charged to one budget. A request that does not fit is
-//!   refused before its bytes arrive. A reply that does not fit waits or is refused. Slow readers
-//!   are closed before others. All connections together therefore hold at most the budget plus one
-//!   reply for each thread.
+//! - **S18** The memory of connections is charged to one shared budget. If a request does not fit
+//!   in the budget, it is rejected before its bytes arrive. If a reply does not fit, it waits or is
+//!   rejected. Slow readers are disconnected before other clients. All connections together
+//!   therefore use at most the budget plus one reply for each thread.
 
 mod acceptor;
 mod address;

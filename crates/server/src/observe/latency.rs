@@ -32,8 +32,8 @@ pub(crate) struct LatencyMonitor {
 }
 
 impl LatencyMonitor {
-    /// Returns whether an event of this duration can have reached the threshold. This cheap check
-    /// avoids most calls of [`LatencyMonitor::note`].
+    /// Returns whether recording is enabled and `took` has reached the threshold. Callers use this
+    /// cheap check to avoid most calls of [`LatencyMonitor::note`].
     #[inline]
     pub(crate) fn may_note(&self, took: Duration) -> bool {
         let threshold = self.threshold_ms.load(Ordering::Relaxed);

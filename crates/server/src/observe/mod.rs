@@ -1,7 +1,8 @@
 //! Statistics that a running server records about itself, and the reports produced from them.
 //!
 //! *Scope*: counters, slow commands and events, the stream of MONITOR, rates and peaks, the health
-//! of the server, the figures of its process, the store's tiers, pages and predicted costs as JSON.
+//! of the server, measurements of its process, and the store's tiers, pages and predicted costs as
+//! JSON.
 //!
 //! *Must not depend on*: commands and protocols, which call it; the page that displays it (`web/`).
 

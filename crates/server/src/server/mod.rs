@@ -1,7 +1,7 @@
 //! Starts and stops a server with a store or a cache, and provides the handles of running servers.
 //!
-//! *Scope*: which parts a server has, in which order they start and stop, how its options become
-//! listeners, users and TLS.
+//! *Scope*: which components a server consists of, in which order they are started and stopped, and
+//! how its options determine listeners, users and TLS.
 //!
 //! *Must not depend on*: what its parts do.
 

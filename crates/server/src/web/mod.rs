@@ -1,7 +1,7 @@
 //! A read-only HTTP interface. It serves a web page for people, JSON for programs, and metrics for
 //! Prometheus.
 //!
-//! *Scope*: authentication, queries, the presentation of the server and its store, their activity
+//! *Scope*: authentication, queries, and the display of the server, its store, and their activity
 //! in the last minutes.
 //!
 //! *Must not depend on*: how commands change the store.

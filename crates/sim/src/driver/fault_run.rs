@@ -312,7 +312,9 @@ impl<S: Story> CrashExplorer<'_, S> {
             .map_err(|violation| at.bad("the store is wrong after an error", violation))
     }
 
-    /// Frees space on a full disk and checks that writes then succeed without reopening the store.
+    /// Removes the fault and gives the disk ample space. If the fault was one after which writes
+    /// must continue, such as a full disk, checks that writes now succeed without reopening the
+    /// store.
     fn resume(
         &mut self,
         life: &mut StoreLife<S>,

@@ -1,7 +1,8 @@
 //! The crash driver. It runs a story on a simulated machine, crashes the machine at selected device
 //! operations, and judges the store that is recovered from each crash image.
 //!
-//! *Scope*: lives, images, crashes during recovery, and the reference model.
+//! *Scope*: lives of a simulated store, crash images, crashes during recovery, and the reference
+//! model.
 //!
 //! *Must not depend on*: the data that the story stores.
 //!

@@ -93,7 +93,8 @@ impl<S: Story> CrashExplorer<'_, S> {
         Ok(())
     }
 
-    /// Returns whether no equal image has been judged by equal promises yet. After a `kill -9`,
+    /// Returns whether a crash image must be judged. It need not be judged if the limit is reached,
+    /// or if a sampled run has already judged an equal image by equal promises. After a `kill -9`,
     /// images of different device operations are never considered equal, because equal contents may
     /// differ in what is durable.
     fn is_new(&mut self, case: &ImageCase, turn: &PlannedCrash, image: &SimDirectory) -> bool {

@@ -1,7 +1,7 @@
 //! Plants bugs between a store and its devices, in order to test the test harness. A harness that
 //! does not detect one of these bugs would also not detect the same bug inside the store.
 //!
-//! *Scope*: the contract of a directory and its files, and how to break it.
+//! *Scope*: the interface of a directory and its files, and the ways in which a bug can violate it.
 //!
 //! *Must not depend on*: the contents of files; it identifies files by their names.
 

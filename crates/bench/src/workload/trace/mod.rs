@@ -1,7 +1,8 @@
 //! Traces. A trace is a file of operations. It allows every engine to execute the same operations,
 //! and operations of other programs to be replayed.
 //!
-//! *Scope*: how a trace is generated from a workload, written, and read by several threads.
+//! *Scope*: how a trace is generated from a workload, written to a file, and read by several
+//! threads.
 //!
 //! *Must not depend on*: engines.
 //!

@@ -1,7 +1,7 @@
 //! The binary format: keys and values that are preceded by their lengths. It is the fastest format,
 //! and it can represent all keys and values.
 //!
-//! *Scope*: where a record ends, and whether the stream is complete.
+//! *Scope*: how the end of a record is found, and how an incomplete stream is detected.
 //!
 //! *Must not depend on*: what the bytes mean.
 

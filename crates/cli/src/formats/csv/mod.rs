@@ -1,7 +1,7 @@
 //! CSV and TSV. Rows consist of fields between separators; a field is quoted if necessary.
 //!
-//! *Scope*: where a row ends, its fields, the conversion of fields to a key and a value, the
-//! writing of rows.
+//! *Scope*: finding the end and the fields of a row, converting fields to a key and a value, and
+//! writing rows.
 //!
 //! *Must not depend on*: stores; where a table's layout is kept.
 //!

@@ -1,8 +1,8 @@
 //! `advise`: determines the structure and the settings with the lowest predicted cost for a store,
 //! and whether a change is worthwhile.
 //!
-//! *Scope*: how a question is formed from a store's record and the command line, the ranking of
-//! choices, and when a gain is insignificant.
+//! *Scope*: how the input of the cost model is formed from the store's observations and the command
+//! line, the ranking of choices, and which gains are insignificant.
 //!
 //! *Must not depend on*: how costs are computed (`alluvium_model::structures`), and how requests
 //! are observed (`alluvium::Db::workload`).

@@ -77,7 +77,7 @@ pub(super) fn of(
 
 /// Determines whether the advice is to change nothing, and the reason. A change is advised only
 /// under two conditions. The 90th percentile of the predicted cost of the best choice must be below
-/// the median prediction for the default, and the regret of the best choice must not be larger than
+/// the middle estimate for the default, and the regret of the best choice must not be larger than
 /// that of the default.
 fn verdict(best: &RankedChoice, usual: &RankedChoice) -> (bool, String) {
     if best.is_usual {

@@ -1,6 +1,6 @@
 //! `model`: predicts the costs of structures for a workload. No store is needed.
 //!
-//! *Scope*: the possible workloads, and the display of costs.
+//! *Scope*: the workloads that can be specified, and the display of their costs.
 //!
 //! *Must not depend on*: how costs are computed (`alluvium_model::structures`).
 

@@ -1,7 +1,7 @@
 //! `serve`: runs a server that gives Redis and memcached clients access to the store, and a web
 //! page.
 //!
-//! *Scope*: the options of a server, its start and its end by a signal.
+//! *Scope*: the options of a server, its start, and its shutdown by a signal.
 //!
 //! *Must not depend on*: protocols.
 

@@ -1,6 +1,6 @@
 //! `stats`: prints statistics about the content of the store and the resources that it uses.
 //!
-//! *Scope*: the groups of figures and their form.
+//! *Scope*: the groups of statistics, and their form in the output.
 //!
 //! *Must not depend on*: where the figures come from: the store, or a server elsewhere.
 
