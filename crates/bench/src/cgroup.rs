@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// Explains why memory cannot be limited on this machine: either there are no control groups of
-/// version 1, or the user has no permission.
+/// version 1, or the user has no permission to create them.
 pub fn try_cap(bytes: u64) -> Result<()> {
     ControlGroup::memory("try", bytes).map(drop)
 }

@@ -14,7 +14,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The store reported an error.
+    /// The store has reported an error.
     #[error(transparent)]
     Store(#[from] alluvium::Error),
     /// The keys in the store have the format of a later server version.

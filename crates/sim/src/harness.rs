@@ -220,7 +220,7 @@ impl FaultTests {
     /// detect this bug.
     ///
     /// # Panics
-    /// If the story survives.
+    /// Panics if the story survives, so that the bug is not found.
     pub fn find_acknowledged_failures<S: Story + Clone>(&self, story: &S, files: &[&'static str]) {
         for file in files {
             let settings = RunSettings {

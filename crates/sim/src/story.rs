@@ -47,7 +47,7 @@ pub trait Story: Send + Sync + 'static {
     /// Returns any error of the system under test.
     fn create(&self, world: &StoryEnvironment) -> Result<Self::System, StoryError>;
 
-    /// Opens the store.
+    /// Opens an existing store, which recovers it if it was not closed.
     ///
     /// # Errors
     /// Returns [`StoryErrorKind::NotAStore`] if the creation of the store was interrupted, and any
@@ -79,7 +79,7 @@ pub trait Story: Send + Sync + 'static {
     /// Returns errors that prevent the check itself.
     fn check(&self, system: &mut Self::System) -> Result<Vec<String>, StoryError>;
 
-    /// Closes the store regularly.
+    /// Closes the store in an orderly way.
     ///
     /// # Errors
     /// Returns any error of the system under test.

@@ -18,7 +18,7 @@ pub enum CallerFlaw {
     /// When a memtable is sealed, the previously sealed one is dropped even if its flush has not
     /// ended.
     DropsTheMemtable,
-    /// Deletes are not replayed.
+    /// The replay of the log skips deletes of single keys.
     ForgetsDeletes,
     /// The replay of the log skips range deletes.
     ForgetsRangeDeletes,

@@ -29,7 +29,7 @@ impl MemtableStack {
     /// Looks up keys, first in the memtables and then in the structure.
     ///
     /// # Errors
-    /// I/O errors; damage.
+    /// Returns I/O errors, and an error if data is damaged.
     pub fn gather<D: PointLookup>(
         &self,
         dictionary: &D,

@@ -52,7 +52,7 @@ pub trait StructureSubject: Clone + fmt::Debug + Send + Sync + 'static {
     /// Opens the structure from a root that a checkpoint has made durable.
     ///
     /// # Errors
-    /// I/O errors; damage.
+    /// Returns I/O errors, and an error if data is damaged.
     fn open(&self, home: StructureContext, root: &[u8], cut: SequenceNumber) -> Result<Self::Dictionary>;
 
     /// Starts a scan of a range. The scan returns the state at the sequence number `at`.
@@ -65,7 +65,7 @@ pub trait StructureSubject: Clone + fmt::Debug + Send + Sync + 'static {
         at: SequenceNumber,
     ) -> Box<dyn DictionaryScan>;
 
-    /// Begins an ingest.
+    /// Starts an ingest, which writes records directly to the structure.
     ///
     /// # Errors
     /// I/O errors.
@@ -109,10 +109,10 @@ pub trait StructureSubject: Clone + fmt::Debug + Send + Sync + 'static {
         let _ = (dictionary, next);
     }
 
-    /// Reads one key.
+    /// Reads the value of one key.
     ///
     /// # Errors
-    /// I/O errors; damage.
+    /// Returns I/O errors, and an error if data is damaged.
     fn get(
         &self,
         dictionary: &Self::Dictionary,
@@ -150,7 +150,7 @@ pub trait StructureSubject: Clone + fmt::Debug + Send + Sync + 'static {
 /// Reads the value of one key with a blocking lookup.
 ///
 /// # Errors
-/// I/O errors; damage.
+/// Returns I/O errors, and an error if data is damaged.
 pub fn read<D: PointLookup>(dictionary: &D, stack: &MemtableStack, key: &[u8]) -> Result<Option<Vec<u8>>> {
     let mut gather = [LookupState::new(MAX_SEQUENCE, 0, Some(&AppendOperator))];
     stack.gather(dictionary, &[key], &mut gather)?;
@@ -174,7 +174,7 @@ pub mod in_order {
         Box::new(dictionary.scan(memtables, range, direction, at, 0))
     }
 
-    /// Begins an ingest.
+    /// Starts an ingest, which writes records directly to the structure.
     ///
     /// # Errors
     /// I/O errors.

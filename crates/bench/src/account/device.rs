@@ -163,7 +163,7 @@ fn of_block(text: &str, device: (u32, u32)) -> Option<DeviceTraffic> {
         read_bytes: fields.get(2)? * SECTOR,
         writes: *fields.get(4)?,
         write_bytes: fields.get(6)? * SECTOR,
-        // Linux 5.5 and later.
+        // Linux reports this field from version 5.5 on.
         flushes: fields.get(15).copied(),
     })
 }

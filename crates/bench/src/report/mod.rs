@@ -115,7 +115,7 @@ impl BenchReport {
         write(&file.with_extension("html"), &page::page(self, &plots))
     }
 
-    /// Reads a report.
+    /// Reads a report from a JSON file.
     ///
     /// # Errors
     /// Returns I/O errors, and an error if the file does not contain a report.

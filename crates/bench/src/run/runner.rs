@@ -102,14 +102,14 @@ pub trait BenchRunner: RunListener {
     /// Returns the command line that starts the child process of an engine.
     ///
     /// # Errors
-    /// If there is none.
+    /// Returns an error if there is no program for the engine.
     fn command(&self, engine: &str) -> Result<Command>;
 
     /// Returns the command line that starts a study of other systems. The caller appends a
     /// directory and a number of records to it.
     ///
     /// # Errors
-    /// If there is none.
+    /// Returns an error if there is no program for the study.
     fn study(&self, name: &str) -> Result<Command> {
         bail!("the study {name} cannot be run from here: run it with `alluvium-lab run`")
     }
@@ -146,7 +146,7 @@ pub fn try_options(orders: &RunPlan, runner: &dyn BenchRunner) -> Result<()> {
         trial.job.directory = orders.job.directory.join("options");
         trial.job.phases = Vec::new();
         trial.files = FileRetention::Removed;
-        // Nothing is loaded.
+        // The trial needs no records, so loading is skipped.
         trial.job.is_loaded = true;
         let errand = ChildTask {
             // This trial does not reuse the directory of an earlier trial.

@@ -143,7 +143,7 @@ impl ServerKind {
     /// Returns the server with the given name.
     ///
     /// # Errors
-    /// If there is none.
+    /// Returns an error if no server has this name.
     pub fn find(name: &str) -> Result<ServerKind> {
         SERVERS
             .into_iter()

@@ -170,7 +170,7 @@ impl ItemCache {
     /// Creates an empty cache.
     ///
     /// # Errors
-    /// [`Error::Cache`] if the memory is too small or cannot be allocated.
+    /// Returns [`Error::Cache`] if the memory limit is too small or the memory cannot be allocated.
     pub(crate) fn new(memory: CacheMemory, seed: u64) -> Result<ItemCache> {
         memory.check()?;
         let cache = Cache::new(&memory.options(seed));

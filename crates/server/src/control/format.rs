@@ -60,7 +60,7 @@ pub fn greeted(bytes: &[u8; GREETING]) -> Option<u32> {
 /// Encodes a message as a frame, which consists of a length and a body.
 ///
 /// # Errors
-/// [`Error::Told`] if the message is too long.
+/// Returns [`Error::Told`] if the message is too long for a frame.
 pub fn frame(message: &impl Serialize) -> Result<Vec<u8>, Error> {
     let bytes = postcard::to_extend(message, vec![0; 4]);
     let mut bytes = bytes.map_err(|error| {

@@ -245,7 +245,7 @@ impl DatabaseSnapshot {
         }
         let scan = ScanRequest {
             keyspace: String::new(),
-            // The smallest greater key.
+            // The scan starts at the smallest key that is greater than the given one.
             from: [key, &[0]].concat(),
             to: None,
             direction: ScanOrder::Forward,

@@ -90,8 +90,8 @@ pub enum ManagementRequest {
     /// An operation on the keys of Redis clients.
     Redis(RedisRequest),
     /// Begins a transaction. Replies with [`ManagementReply::Number`]: the ID of the transaction.
-    /// If the connection already has a transaction, the old one is rolled back. The transaction is
-    /// also rolled back when the connection ends.
+    /// If the connection already has a transaction, the earlier transaction is rolled back. The
+    /// transaction is also rolled back when the connection ends.
     BeginTransaction(NewTransaction),
     /// Executes an operation in the transaction of this connection.
     InTransaction(TransactionStep),

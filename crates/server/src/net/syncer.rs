@@ -72,7 +72,7 @@ impl GroupSyncer {
     }
 }
 
-/// Starts the thread of a syncer.
+/// Starts the background thread of a syncer.
 pub(crate) fn start(
     syncer: &Arc<GroupSyncer>,
     pool: &Arc<LoopPool>,

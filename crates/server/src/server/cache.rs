@@ -218,7 +218,7 @@ impl CacheServer {
     /// shared memory. Returns the client ends of the ring buffers.
     ///
     /// # Errors
-    /// [`Error::Cache`] for invalid options.
+    /// Returns [`Error::Cache`] if the options are invalid.
     pub fn serve_rings(&self, options: &RingOptions) -> Result<Vec<RingClient>> {
         let (rings, clients) = RingServer::start(&self.running.cached, options)?;
         self.running.rings.lock().push(rings);

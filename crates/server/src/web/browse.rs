@@ -1,4 +1,4 @@
-//! Keyspaces, keys and values.
+//! Lists keyspaces, and shows their keys and values, as JSON.
 
 use super::json;
 use super::query::QueryString;

@@ -102,7 +102,7 @@ impl ReferenceModel {
     /// were valid at the moment of the crash.
     ///
     /// # Errors
-    /// As for [`ReferenceModel::judge`].
+    /// Returns the same errors as [`ReferenceModel::judge`].
     pub fn judge_at(
         &self,
         view: &PromiseSnapshot,

@@ -108,7 +108,7 @@ impl StoreContents {
         StoreContents::default()
     }
 
-    /// Adds a pair.
+    /// Adds a key-value pair to the contents.
     ///
     /// # Errors
     /// Returns the key if it was already added, because a scan must not return a key twice.

@@ -113,7 +113,7 @@ fn count() -> Result<Vec<(String, f64)>> {
     let place = std::env::temp_dir().join(format!("alluvium-instructions-{}", std::process::id()));
     std::fs::create_dir_all(&place).with_context(|| format!("creating {}", place.display()))?;
     let counts = count_in(&place);
-    // Remaining files are harmless.
+    // If removing the files fails, the remaining ones are harmless.
     let _ = std::fs::remove_dir_all(&place);
     counts
 }
