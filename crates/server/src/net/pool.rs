@@ -1,14 +1,15 @@
 //! The pool of threads that drive the event loops, and the hand-over of a loop whose thread blocks.
 //!
-//! There are three event loops for every four cores, rounded down, and one thread drives each loop.
-//! Before a thread serves a connection, it *parks* the loop at a place where other threads can take
-//! it over. Afterwards it takes the loop back. As long as the store answers from memory, this costs
-//! two uncontended locks. A command that reads records does not block its thread while the device
-//! is busy. Instead, the connection ends its turn, and gets another one when the store wakes it.
-//! All other commands may block. A thread announces that it is about to block (`wait_hooks.rs`),
-//! and a spare thread then takes over the loop and drives it. The blocked thread later returns its
-//! connection through the loop's inbox and becomes a spare thread itself. A scan cannot announce
-//! that it will block. This case is detected by a monitor, which runs every millisecond.
+//! By default, a server with a store has an event loop for each of three quarters of the
+//! processors. One thread drives each loop. Before a thread serves a connection, it *parks* the
+//! loop at a place where other threads can take it over. Afterwards it takes the loop back. As long
+//! as the store answers from memory, this costs two uncontended locks. A command that reads records
+//! does not block its thread while the device is busy. Instead, the connection ends its turn, and
+//! gets another one when the store wakes it. All other commands may block. A thread announces that
+//! it is about to block (`wait_hooks.rs`), and a spare thread then takes over the loop and drives
+//! it. The blocked thread later returns its connection through the loop's inbox and becomes a spare
+//! thread itself. A scan cannot announce that it will block. This case is detected by a monitor,
+//! which runs every millisecond.
 //!
 //! Go's scheduler treats threads in system calls in the same way.
 

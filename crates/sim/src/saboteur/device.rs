@@ -22,7 +22,7 @@ pub(super) struct SabotagedFile {
 enum WriteEffect {
     /// The write is executed at this offset, which may be wrong.
     At(u64),
-    /// The write is executed without its last sector.
+    /// The write is executed without its last logical block.
     Torn,
     Dropped,
     /// The write is delayed until [`SabotageContext::release`] is called.

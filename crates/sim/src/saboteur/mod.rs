@@ -60,7 +60,7 @@ pub enum PlantedBug {
     PunchWide(&'static str, u64),
     /// Removing a file has no effect.
     SkipRemove,
-    /// If a write to the selected files has several sectors, its last sector is lost.
+    /// If a write to the selected files has several logical blocks, its last block is lost.
     TearWrites(&'static str),
 }
 
