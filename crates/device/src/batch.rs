@@ -1,4 +1,4 @@
-//! I/O requests, batches of requests, and the ticket that waits for a batch.
+//! I/O requests, batches of requests, and tickets with which a caller waits for a batch.
 
 use crate::{AlignedBuffer, Error, Result};
 use alluvium_base::Purpose;
@@ -9,31 +9,32 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// One I/O request to a file.
 #[derive(Debug)]
 pub enum IoRequest {
-    /// Fill the buffer from `offset`.
+    /// Reads from the file at `offset` until the buffer is full.
     Read {
         /// Offset in the file, in bytes.
         offset: u64,
-        /// The memory to fill; its length is the length of the request.
+        /// The memory to fill. Its length is the length of the request.
         buffer: AlignedBuffer,
         purpose: Purpose,
     },
-    /// Write the buffer at `offset`, within the file's length.
+    /// Writes the whole buffer to the file at `offset`. The range must be within the length of the
+    /// file.
     Write {
         /// Offset in the file, in bytes.
         offset: u64,
-        /// The bytes to write; their number is the length of the request.
+        /// The bytes to write. Their number is the length of the request.
         buffer: AlignedBuffer,
         purpose: Purpose,
     },
-    /// Make every write durable that had completed when this request was submitted (invariant D3).
+    /// Makes every write durable that had completed when this request was submitted (invariant D3).
     Sync {
-        /// Purpose that the sync is counted under.
+        /// The purpose to which the sync is accounted.
         purpose: Purpose,
     },
 }
 
 impl IoRequest {
-    /// Returns the purpose of the request.
+    /// Returns the purpose to which the request is accounted.
     #[must_use]
     pub fn purpose(&self) -> Purpose {
         match self {
@@ -44,30 +45,30 @@ impl IoRequest {
     }
 }
 
-/// The outcome of a request: its buffer and its result.
+/// The outcome of a request. It returns the buffer of the request and the result.
 #[derive(Debug)]
 pub struct IoOutcome {
-    /// The request's buffer; absent for a sync.
+    /// The buffer of the request. A sync has no buffer.
     pub buffer: Option<AlignedBuffer>,
-    /// The result. After a failed read the contents of the buffer are unspecified.
+    /// The result of the request. After a failed read, the contents of the buffer are unspecified.
     pub result: Result<()>,
 }
 
 impl IoOutcome {
-    /// Returns the buffer of a successful request.
+    /// Returns the buffer of the request if the request was successful.
     ///
     /// # Errors
-    /// The request's error.
+    /// The error with which the request failed.
     ///
     /// # Panics
-    /// When the request was a sync, which has no buffer.
+    /// If the request was a sync, which has no buffer.
     pub fn into_buffer(self) -> Result<AlignedBuffer> {
         self.result
             .map(|()| self.buffer.expect("a read or a write gives its buffer back"))
     }
 }
 
-/// Requests that are submitted to a device together.
+/// A batch of requests that are submitted to a device together.
 ///
 /// ```
 /// use alluvium_base::Purpose;
@@ -96,7 +97,7 @@ impl IoBatch {
         }
     }
 
-    /// Adds a read that fills `buffer` from `offset`.
+    /// Adds a request that reads from `offset` until `buffer` is full.
     pub fn read(&mut self, offset: u64, buffer: AlignedBuffer, purpose: Purpose) -> &mut IoBatch {
         self.push(IoRequest::Read {
             offset,
@@ -105,7 +106,7 @@ impl IoBatch {
         })
     }
 
-    /// Adds a write of `buffer` at `offset`.
+    /// Adds a request that writes `buffer` at `offset`.
     pub fn write(&mut self, offset: u64, buffer: AlignedBuffer, purpose: Purpose) -> &mut IoBatch {
         self.push(IoRequest::Write {
             offset,
@@ -114,7 +115,8 @@ impl IoBatch {
         })
     }
 
-    /// Adds a sync. It does not wait for the other requests of its batch (invariant D3).
+    /// Adds a sync request. The sync does not wait for the other requests of its batch (invariant
+    /// D3).
     pub fn sync(&mut self, purpose: Purpose) -> &mut IoBatch {
         self.push(IoRequest::Sync { purpose })
     }
@@ -124,7 +126,7 @@ impl IoBatch {
         self
     }
 
-    /// Returns the number of requests.
+    /// Returns the number of requests in the batch.
     #[must_use]
     pub fn len(&self) -> usize {
         self.requests.len()
@@ -136,41 +138,44 @@ impl IoBatch {
         self.requests.is_empty()
     }
 
-    /// Returns the requests, for implementations of `Device`.
+    /// Returns the requests of the batch. It is used by implementations of `Device`.
     #[must_use]
     pub fn into_requests(self) -> Vec<IoRequest> {
         self.requests
     }
 }
 
-/// A handle for waiting for a batch. Outcomes are in the order of the batch's requests.
+/// A handle with which a caller waits for a batch. It returns the outcomes in the order in which
+/// the requests were added to the batch.
 ///
-/// A ticket may move between threads. Dropping it discards the outcomes but does not cancel the
-/// requests (invariant D1).
+/// A ticket may be moved to another thread. Dropping a ticket discards the outcomes but does not
+/// cancel the requests (invariant D1).
 #[derive(Debug)]
 pub struct Ticket {
     shared: Arc<BatchCompletion>,
 }
 
-/// The device's side of a [`Ticket`]. Implementations complete each request here exactly once.
+/// The completion record of a batch, through which a device notifies a [`Ticket`]. The
+/// implementation of the device must complete each request exactly once.
 #[derive(Debug)]
 pub struct BatchCompletion {
     pending: AtomicUsize,
     outcomes: Mutex<Vec<Option<IoOutcome>>>,
     completed: Condvar,
-    /// Index of the part of the device that carries the batch, for devices with several parts.
+    /// Index of the part of the device that executes the batch, for a device that consists of
+    /// several parts.
     device_part: usize,
 }
 
 impl BatchCompletion {
-    /// Creates a record of `requests` incomplete requests.
+    /// Creates the completion record of a batch of `requests` requests, none of which is complete.
     #[must_use]
     pub fn new(requests: usize) -> Arc<BatchCompletion> {
         BatchCompletion::at(requests, 0)
     }
 
-    /// Creates a record for a batch carried by part `home` of the device, which
-    /// [`Ticket::device_part`] returns.
+    /// Creates the completion record of a batch that part `home` of the device executes.
+    /// [`Ticket::device_part`] returns this part.
     #[must_use]
     pub(crate) fn at(requests: usize, home: usize) -> Arc<BatchCompletion> {
         Arc::new(BatchCompletion {
@@ -181,10 +186,10 @@ impl BatchCompletion {
         })
     }
 
-    /// Completes request `index`.
+    /// Completes the request at `index` in the batch with the given outcome.
     ///
     /// # Panics
-    /// If the request is already complete: a bug of the implementation.
+    /// If the request is already complete, which is a bug of the implementation.
     pub fn complete(&self, index: usize, outcome: IoOutcome) {
         let mut outcomes = self.outcomes.lock();
         let previous = outcomes[index].replace(outcome);
@@ -192,15 +197,15 @@ impl BatchCompletion {
             previous.is_none(),
             "request {index} of a batch was completed twice"
         );
-        // Release: a thread that reads zero with Acquire sees the outcomes and the buffers' bytes.
-        // The lock is held, so that `Ticket::block` cannot read a pending request and then miss the
-        // notification.
+        // Release ordering: a thread that reads zero with Acquire ordering sees the outcomes and
+        // the bytes of the buffers. The lock is held, so that `Ticket::block` cannot see a pending
+        // request and then miss the notification.
         if self.pending.fetch_sub(1, Ordering::Release) == 1 {
             self.completed.notify_all();
         }
     }
 
-    /// Returns a ticket that waits for this record.
+    /// Returns a ticket with which a caller waits for this batch.
     #[must_use]
     pub fn ticket(self: &Arc<Self>) -> Ticket {
         Ticket {
@@ -210,7 +215,7 @@ impl BatchCompletion {
 }
 
 impl Ticket {
-    /// Returns a ticket of a batch whose outcomes are already known.
+    /// Returns a complete ticket for a batch whose outcomes are already known.
     #[must_use]
     pub fn ready(outcomes: Vec<IoOutcome>) -> Ticket {
         Ticket {
@@ -223,17 +228,17 @@ impl Ticket {
         }
     }
 
-    /// Returns whether every request is complete. This only reads memory; `Device::poll` makes
-    /// progress.
+    /// Returns whether every request of the batch is complete. This method only reads memory. To
+    /// make progress, call `Device::poll`.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.shared.pending.load(Ordering::Acquire) == 0
     }
 
-    /// Returns the outcomes in request order.
+    /// Returns the outcomes in the order of the requests.
     ///
     /// # Panics
-    /// If the ticket is not complete: wait for it first.
+    /// If the ticket is not complete. The caller must wait for it first.
     #[must_use]
     pub fn take(self) -> Vec<IoOutcome> {
         assert!(
@@ -247,7 +252,7 @@ impl Ticket {
             .collect()
     }
 
-    /// Returns the buffers of a batch in which every request succeeded.
+    /// Returns the buffers of the batch if every request was successful.
     ///
     /// # Errors
     /// The first error among the outcomes.
@@ -263,27 +268,28 @@ impl Ticket {
         Ok(buffers)
     }
 
-    /// Returns a second ticket of the same batch for waiting. The ticket that calls `take` first
-    /// receives the outcomes.
+    /// Returns a second ticket with which a caller can wait for the same batch. Only the ticket on
+    /// which `take` is called first receives the outcomes.
     #[must_use]
     pub fn another(&self) -> Ticket {
         self.shared.ticket()
     }
 
-    /// Returns the number of incomplete requests.
+    /// Returns the number of requests of the batch that are not complete.
     pub(crate) fn pending(&self) -> usize {
         self.shared.pending.load(Ordering::Acquire)
     }
 
-    /// Returns the part of the device that carries the batch. One thread can wait for all tickets
-    /// with the same home: waiting for one of them
+    /// Returns the part of the device that executes the batch. One thread can wait for all tickets
+    /// of the same part, because waiting for one of them
     /// ([`Device::wait_some`](crate::Device::wait_some)) also completes the others.
     #[must_use]
     pub fn device_part(&self) -> usize {
         self.shared.device_part
     }
 
-    /// Blocks until the batch is complete, for devices whose own threads complete it.
+    /// Blocks until the batch is complete. It is for devices whose own threads complete their
+    /// batches.
     pub(crate) fn block(&self) {
         let mut outcomes = self.shared.outcomes.lock();
         while !self.is_complete() {
@@ -291,7 +297,8 @@ impl Ticket {
         }
     }
 
-    /// Returns whether this ticket waits for `in_flight`, for implementations of `Device`.
+    /// Returns whether this ticket belongs to the batch `in_flight`. It is used by implementations
+    /// of `Device`.
     #[must_use]
     pub fn waits_for(&self, in_flight: &Arc<BatchCompletion>) -> bool {
         Arc::ptr_eq(&self.shared, in_flight)

@@ -1,4 +1,4 @@
-//! Aligned memory for device I/O, kept alive by its owner.
+//! Aligned memory for device I/O. The owner of a buffer keeps its memory alive.
 
 use crate::slabs::{self, SLAB};
 use crate::{BLOCK, BUFFER_ALIGNMENT};
@@ -10,10 +10,10 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Exclusively owned, aligned memory for one request.
+/// An aligned buffer for one request. It has exclusive access to its memory.
 ///
-/// A buffer either owns heap memory or borrows part of a larger region, such as a cache's arena,
-/// that it keeps alive.
+/// A buffer either owns heap memory or borrows a part of a larger region, such as the arena of a
+/// cache. It keeps that region alive.
 ///
 /// ```
 /// use alluvium_device::AlignedBuffer;
@@ -27,9 +27,9 @@ pub struct AlignedBuffer {
     memory: BufferMemory,
 }
 
-/// Buffers above this size bypass the allocator, which would retain the memory of dozens of
-/// short-lived streams in each thread. They are pieces of slabs; buffers larger than a slab are
-/// mapped directly from the system.
+/// Buffers that are larger than this many bytes are not allocated from the heap, because the
+/// allocator would retain the memory of dozens of short-lived streams for each thread. They are
+/// pieces of slabs. A buffer that is larger than a slab is mapped directly from the system.
 const LARGE: usize = 128 << 10;
 
 enum BufferMemory {
@@ -39,17 +39,17 @@ enum BufferMemory {
     Region { _keeper: Arc<dyn Any + Send + Sync> },
 }
 
-// SAFETY: a buffer is exclusive memory (from the allocator, or by the promise given to
-// `from_region`); moving it to another thread moves that exclusivity. The keeper is `Send + Sync`
-// by its type.
+// SAFETY: a buffer has exclusive access to its memory, which comes from the allocator or is
+// guaranteed to be exclusive by the caller of `from_region`. Moving the buffer to another thread
+// moves that exclusive access. The type of the keeper is `Send + Sync`.
 unsafe impl Send for AlignedBuffer {}
-// SAFETY: `&Buffer` allows reading only.
+// SAFETY: a shared reference to a buffer permits only reading.
 unsafe impl Sync for AlignedBuffer {}
 
 impl AlignedBuffer {
-    /// Creates a buffer of `len` zero bytes, aligned to [`BUFFER_ALIGNMENT`]. Aborts the process if
-    /// the system is out of memory; use [`AlignedBuffer::try_zeroed`] where an error can be
-    /// returned.
+    /// Creates a buffer of `len` zero bytes with the alignment [`BUFFER_ALIGNMENT`]. If the system
+    /// is out of memory, the process is aborted. Callers that can return an error should use
+    /// [`AlignedBuffer::try_zeroed`].
     ///
     /// # Panics
     /// If `len` is zero or not a multiple of [`BLOCK`].
@@ -58,10 +58,10 @@ impl AlignedBuffer {
         AlignedBuffer::try_zeroed(len).unwrap_or_else(|| handle_alloc_error(layout(len)))
     }
 
-    /// Creates a buffer of `len` zero bytes, or returns `None` if the system is out of memory.
+    /// Creates a buffer of `len` zero bytes. Returns `None` if the system is out of memory.
     ///
     /// # Panics
-    /// As [`AlignedBuffer::zeroed`].
+    /// The same as for [`AlignedBuffer::zeroed`].
     #[must_use]
     pub fn try_zeroed(len: usize) -> Option<AlignedBuffer> {
         assert!(
@@ -87,8 +87,8 @@ impl AlignedBuffer {
         })
     }
 
-    /// Creates a buffer holding `bytes`, zero-padded to a multiple of [`BLOCK`] and to at least one
-    /// block.
+    /// Creates a buffer that contains `bytes`, padded with zeros to a multiple of [`BLOCK`] and to
+    /// at least one block.
     #[must_use]
     pub fn padded(bytes: &[u8]) -> AlignedBuffer {
         let mut buffer = AlignedBuffer::zeroed(bytes.len().max(1).next_multiple_of(BLOCK as usize));
@@ -96,11 +96,12 @@ impl AlignedBuffer {
         buffer
     }
 
-    /// Creates a buffer from part of a larger region, which `keeper` keeps alive.
+    /// Creates a buffer from a part of a larger region of memory. `keeper` keeps the region alive.
     ///
     /// # Safety
-    /// `start..start + len` is initialised memory inside what `keeper` owns, aligned to [`BLOCK`],
-    /// and until the buffer is dropped nothing else reads or writes it.
+    /// `start..start + len` must be initialised memory inside the region that `keeper` owns, and it
+    /// must be aligned to [`BLOCK`]. Until the buffer is dropped, nothing else may read or write
+    /// this memory.
     #[must_use]
     pub unsafe fn from_region(
         start: NonNull<u8>,
@@ -115,13 +116,13 @@ impl AlignedBuffer {
         }
     }
 
-    /// Returns the address of the first byte, for implementations of `Device`.
+    /// Returns the address of the first byte. It is used by implementations of `Device`.
     #[must_use]
     pub fn as_ptr(&self) -> *const u8 {
         self.start.as_ptr()
     }
 
-    /// Returns the address of the first byte, for implementations of `Device`.
+    /// Returns the mutable address of the first byte. It is used by implementations of `Device`.
     #[must_use]
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.start.as_ptr()
@@ -132,11 +133,11 @@ fn layout(len: usize) -> Layout {
     Layout::from_size_align(len, BUFFER_ALIGNMENT).expect("the length of a buffer fits the machine")
 }
 
-/// Maps fresh pages, which are zeroed on first touch. Returns `None` if the system is out of
-/// memory.
+/// Maps new anonymous pages, which the system fills with zeros when they are first accessed.
+/// Returns `None` if the system is out of memory.
 fn map(len: usize) -> Option<NonNull<u8>> {
     let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-    // SAFETY: the address is the system's choice, so that nothing that is in use is replaced.
+    // SAFETY: the system chooses the address, so no memory in use is replaced.
     let start = unsafe { mmap_anonymous(std::ptr::null_mut(), len, protection, flags) };
     NonNull::new(start.ok()?.cast())
 }
@@ -144,12 +145,14 @@ fn map(len: usize) -> Option<NonNull<u8>> {
 impl Drop for AlignedBuffer {
     fn drop(&mut self) {
         match self.memory {
-            // SAFETY: the memory came from `alloc_zeroed` with this layout and is freed once.
+            // SAFETY: the memory was allocated by `alloc_zeroed` with this layout and is freed only
+            // once.
             BufferMemory::Heap(layout) => unsafe { dealloc(self.start.as_ptr(), layout) },
-            // SAFETY: it was taken with this length, and is given back once.
+            // SAFETY: the memory was allocated from a slab with this length and is returned only
+            // once.
             BufferMemory::Slab => unsafe { slabs::give_back(self.start, self.len) },
             BufferMemory::Mapped => {
-                // SAFETY: the memory was mapped with this length, is unmapped once, and has no
+                // SAFETY: the memory was mapped with this length, is unmapped only once, and has no
                 // other owner.
                 let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
                 debug_assert!(unmapped.is_ok(), "{unmapped:?}");
@@ -162,7 +165,8 @@ impl Drop for AlignedBuffer {
 impl Deref for AlignedBuffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: the memory is initialised, lives as long as self, and is exclusive to self.
+        // SAFETY: the memory is initialised, lives as long as `self`, and is accessed only through
+        // `self`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -183,8 +187,8 @@ impl fmt::Debug for AlignedBuffer {
     }
 }
 
-/// A long-lived memory region whose parts are reused as buffers, so that an implementation may
-/// register it with the kernel once.
+/// A long-lived memory region, parts of which are used repeatedly as buffers. An implementation may
+/// therefore register the region with the kernel once.
 #[derive(Clone)]
 pub struct MemoryRegion {
     /// Address of the first byte.
@@ -194,8 +198,8 @@ pub struct MemoryRegion {
     pub keeper: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: the region is an address and a keeper that is itself `Send + Sync`; it gives no access to
-// the bytes.
+// SAFETY: the region consists of an address and a keeper, which is `Send + Sync` itself. The region
+// gives no access to the bytes.
 unsafe impl Send for MemoryRegion {}
 // SAFETY: as above.
 unsafe impl Sync for MemoryRegion {}

@@ -1,23 +1,24 @@
-//! I/O counters by purpose. They are always enabled: a request costs one or two relaxed additions.
+//! I/O counters by purpose. They are always enabled, because a request costs only one or two
+//! relaxed additions.
 
 use alluvium_base::Purpose;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The counters of one purpose.
+/// The values of the I/O counters of one purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounts {
     /// Number of read requests that were admitted to the device.
     pub reads: u64,
-    /// Bytes of the read requests.
+    /// Total length of these read requests in bytes.
     pub read_bytes: u64,
     /// Number of write requests that were admitted to the device.
     pub writes: u64,
-    /// Bytes of the write requests.
+    /// Total length of these write requests in bytes.
     pub written_bytes: u64,
     /// Number of syncs of files, mapped ranges and directories.
     pub syncs: u64,
-    /// Bytes returned to the file system.
+    /// Number of bytes that were returned to the file system by punching holes.
     pub punched_bytes: u64,
 }
 
@@ -45,7 +46,7 @@ struct CounterRow {
     punched_bytes: AtomicU64,
 }
 
-/// Live counters by purpose. Clones share them.
+/// The current I/O counters of each purpose. Clones share the same counters.
 ///
 /// ```
 /// use alluvium_base::Purpose;
@@ -61,7 +62,7 @@ pub struct DeviceCounters {
 }
 
 impl DeviceCounters {
-    /// Creates counters that start at zero.
+    /// Creates counters whose values are zero.
     #[must_use]
     pub fn new() -> DeviceCounters {
         DeviceCounters::default()
@@ -71,13 +72,13 @@ impl DeviceCounters {
         &self.rows[purpose as usize]
     }
 
-    /// Counts a read request of `bytes`.
+    /// Adds a read request of `bytes` bytes to the counters of `purpose`.
     pub fn read(&self, purpose: Purpose, bytes: u64) {
         self.row(purpose).reads.fetch_add(1, Ordering::Relaxed);
         self.row(purpose).read_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts a write request of `bytes`.
+    /// Adds a write request of `bytes` bytes to the counters of `purpose`.
     pub fn write(&self, purpose: Purpose, bytes: u64) {
         self.row(purpose).writes.fetch_add(1, Ordering::Relaxed);
         self.row(purpose)
@@ -89,14 +90,15 @@ impl DeviceCounters {
         self.row(purpose).syncs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a hole of `bytes`.
+    /// Adds a punched hole of `bytes` bytes to the counters of `purpose`.
     pub fn punch(&self, purpose: Purpose, bytes: u64) {
         self.row(purpose)
             .punched_bytes
             .fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the current values. Rows are read one after the other, not atomically.
+    /// Returns the current values of all counters. The counters of different purposes are not read
+    /// at the same moment.
     #[must_use]
     pub fn snapshot(&self) -> DeviceStats {
         let mut counts = [DeviceCounts::default(); Purpose::COUNT];
@@ -114,20 +116,20 @@ impl DeviceCounters {
     }
 }
 
-/// The values of the counters at one time.
+/// A snapshot of the values of the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct DeviceStats {
     counts: [DeviceCounts; Purpose::COUNT],
 }
 
 impl DeviceStats {
-    /// Returns the counters of one purpose.
+    /// Returns the values of the counters of one purpose.
     #[must_use]
     pub fn of(&self, purpose: Purpose) -> DeviceCounts {
         self.counts[purpose as usize]
     }
 
-    /// Returns the sum over all purposes.
+    /// Returns the sums of the counters over all purposes.
     #[must_use]
     pub fn total(&self) -> DeviceCounts {
         self.counts.iter().fold(DeviceCounts::default(), |sum, &count| {
@@ -135,7 +137,7 @@ impl DeviceStats {
         })
     }
 
-    /// Returns the sum of both snapshots.
+    /// Returns the sums of the values in both snapshots.
     #[must_use]
     pub fn plus(&self, other: &DeviceStats) -> DeviceStats {
         let mut counts = self.counts;
@@ -145,7 +147,7 @@ impl DeviceStats {
         DeviceStats { counts }
     }
 
-    /// Returns the increase since an earlier snapshot.
+    /// Returns the increase of each value since an earlier snapshot.
     #[must_use]
     pub fn since(&self, earlier: &DeviceStats) -> DeviceStats {
         let mut counts = self.counts;

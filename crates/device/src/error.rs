@@ -1,4 +1,4 @@
-//! Device errors and how to react to them.
+//! The errors of devices, with advice on how to react to them.
 
 use alluvium_base::ErrorKind;
 use std::io;
@@ -12,23 +12,23 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum DeviceOperation {
     Read,
     Write,
-    /// Making a file's contents durable.
+    /// Makes the contents of a file durable.
     Sync,
-    /// Allocating space or extending a file.
+    /// Allocates space in a file or extends a file.
     Grow,
     Truncate,
-    /// Returning a range of a file to the file system.
+    /// Returns the space of a range of a file to the file system.
     PunchHole,
-    /// Mapping a range into memory.
+    /// Maps a range of a file into memory.
     Map,
-    /// Creating a file or directory.
+    /// Creates a file or a directory.
     Create,
-    /// Opening a file or directory.
+    /// Opens a file or a directory.
     Open,
     Rename,
     Remove,
     List,
-    /// Making the names in a directory durable.
+    /// Makes changes to the names in a directory durable.
     SyncDirectory,
     Lock,
 }
@@ -54,8 +54,8 @@ impl std::fmt::Display for DeviceOperation {
     }
 }
 
-/// A device operation failed. Every variant names the file, and its message tells the user what to
-/// do.
+/// The error of a failed device operation. Every variant contains the name of the file, and its
+/// message says what the user can do.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -78,15 +78,16 @@ pub enum Error {
         operation: DeviceOperation,
         file: String,
     },
-    /// Another process, or another handle of this process, holds the lock.
+    /// Another process, or another handle in this process, holds the lock.
     #[error("{file} is locked: the store is open elsewhere{}; close it there first", holder.map(|pid| format!(" (process {pid})")).unwrap_or_default())]
     Locked {
         /// Name of the lock file.
         file: String,
-        /// Process that holds the lock, if known.
+        /// Number of the process that holds the lock, if it is known.
         holder: Option<u32>,
     },
-    /// The file system is full. Nothing was changed; free space and try again.
+    /// The file system is full. Nothing was changed; the operation can be retried after space was
+    /// freed.
     #[error("the disk is full: {operation} {file} needs {wanted} more bytes; free some space and try again")]
     DiskFull {
         operation: DeviceOperation,
@@ -101,7 +102,7 @@ pub enum Error {
         file: String,
         /// Error of the operating system.
         source: io::Error,
-        /// What the user can do, as a clause of the message.
+        /// What the user can do about it. The text is a clause of the error message.
         remedy: &'static str,
     },
     /// The request extends past the end of the file.
@@ -130,7 +131,7 @@ pub enum Error {
         operation: DeviceOperation,
         file: String,
     },
-    /// An earlier sync failed, so the contents of the file are unknown until it is reopened
+    /// An earlier sync of the file failed. Its contents are therefore unknown until it is reopened
     /// (invariant D4).
     #[error(
         "{operation} {file} failed: an earlier sync of the file failed, so it accepts no more changes; close the store and open it again"
@@ -139,7 +140,7 @@ pub enum Error {
         operation: DeviceOperation,
         file: String,
     },
-    /// The implementation does not support the operation, for example mapping on a file system that
+    /// The implementation does not support the operation, such as mapping on a file system that
     /// refuses it. The caller has an alternative.
     #[error("{operation} {file} is not supported here: {why}")]
     Unsupported {
@@ -147,7 +148,7 @@ pub enum Error {
         file: String,
         why: String,
     },
-    /// The device or the operating system failed.
+    /// The device or the operating system has failed.
     #[error(
         "{operation} {file} at {offset}, {len} bytes: {source}; {}",
         advice_for(source)
@@ -155,15 +156,15 @@ pub enum Error {
     Io {
         operation: DeviceOperation,
         file: String,
-        /// Offset of the request in bytes; 0 if not applicable.
+        /// Offset of the request in bytes, or 0 if the operation has no offset.
         offset: u64,
-        /// Length of the request in bytes; 0 if not applicable.
+        /// Length of the request in bytes, or 0 if the operation has no length.
         len: u64,
         /// Error of the operating system.
         source: io::Error,
     },
-    /// The file or the directory was removed while it was open. Everything written to it is lost
-    /// when it is closed.
+    /// The file or the directory was removed while it was open. Everything that is written to it is
+    /// lost when it is closed.
     #[error(
         "{file} was removed while the store was open, so new writes would be lost: stop the program that removes it, close the store, and restore a backup"
     )]
@@ -171,7 +172,7 @@ pub enum Error {
         /// Name of the file, or path of the directory.
         file: String,
     },
-    /// The simulated machine has crashed: no request reaches the device any more.
+    /// The simulated machine has crashed, so that requests no longer reach the device.
     #[error("{operation} {file}: the simulated machine has crashed")]
     Crashed {
         operation: DeviceOperation,
@@ -180,7 +181,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Maps an operating-system error to its variant.
+    /// Converts an error of the operating system to the corresponding variant.
     #[must_use]
     pub fn from_io(
         operation: DeviceOperation,
@@ -190,8 +191,8 @@ impl Error {
         source: io::Error,
     ) -> Error {
         let file = file.to_owned();
-        // A write or a sync that fails this way may have been partly executed, so it is a failure
-        // rather than a shortage.
+        // A write or a sync that fails in this way may have been executed in part. It is therefore
+        // reported as a failure and not as a shortage.
         let has_failed = matches!(
             operation,
             DeviceOperation::Write | DeviceOperation::Sync | DeviceOperation::SyncDirectory
@@ -226,7 +227,7 @@ impl Error {
         }
     }
 
-    /// Returns the error's class. A missing or truncated file is damage.
+    /// Returns the class of the error. A missing or truncated file is classified as damage.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -237,25 +238,26 @@ impl Error {
         }
     }
 
-    /// Returns whether freeing space on the file system would help.
+    /// Returns whether the operation may succeed after space on the file system has been freed.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Error::DiskFull { .. })
     }
 
-    /// Returns whether a resource ran out: disk space, or a resource of the process or the machine.
-    /// Nothing was changed, and the same request may succeed later. The device itself has not
-    /// failed.
+    /// Returns whether a resource has run out: disk space, or a resource of the process or the
+    /// machine. In this case nothing was changed, the device itself has not failed, and the same
+    /// request may succeed later.
     #[must_use]
     pub fn is_shortage(&self) -> bool {
         matches!(self, Error::DiskFull { .. } | Error::Exhausted { .. })
     }
 }
 
-/// Returns advice for a failure of the device or the operating system.
+/// Returns advice for the user on a failure of the device or the operating system.
 fn advice_for(source: &io::Error) -> &'static str {
     match source.kind() {
-        // The file system had accepted the data, so the space is missing in a layer below it.
+        // The file system had already accepted the data, so it is a layer below the file system
+        // that has run out of space.
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "space has run out below the file system, after it had accepted the data: free some where its \
             image file, thin volume or quota lies, then close the store and open it again"
@@ -268,7 +270,7 @@ fn advice_for(source: &io::Error) -> &'static str {
     }
 }
 
-/// Returns advice if the error means that a resource has run out.
+/// Returns advice for the user if `errno` means that a resource has run out, and `None` otherwise.
 fn remedy(errno: i32) -> Option<&'static str> {
     match errno {
         libc::EMFILE => Some("the process has reached its limit of open files: raise the limit (ulimit -n)"),

@@ -1,11 +1,11 @@
-//! Directories and files that forward calls to others, so that a wrapper implements only the
-//! methods that it changes.
+//! Directories and files that forward their calls to other directories and files. A wrapper
+//! therefore implements only the methods that it changes.
 //!
-//! A type that implements [`ForwardDirectory`] is a [`Directory`]; one that implements
-//! [`ForwardDevice`] is a [`Device`]. A method added to either contract has no default there, so
-//! the code does not compile until it is forwarded here for all wrappers. Methods that a device
-//! composes from batches (`sync`, `read_at`, `copy_from`) use the wrapper's own batches, so that no
-//! request bypasses the wrapper.
+//! A type that implements [`ForwardDirectory`] is a [`Directory`], and a type that implements
+//! [`ForwardDevice`] is a [`Device`]. If a method without a default is added to one of these
+//! contracts, the code does not compile until this module forwards the method for all wrappers.
+//! Methods that a device composes from batches (`sync`, `read_at`, `copy_from`) use the batches of
+//! the wrapper, so that no request bypasses the wrapper.
 
 use crate::{
     BootId, Device, DeviceCounters, Directory, DirectoryLock, FileMapping, FileOptions, FileSystemSpace,
@@ -16,7 +16,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A directory that forwards every method to an inner directory unless it overrides it.
+/// A directory that forwards to an inner directory every method that it does not override.
 ///
 /// ```
 /// use alluvium_device::forward::ForwardDirectory;
@@ -47,8 +47,8 @@ use std::sync::Arc;
 pub trait ForwardDirectory: Send + Sync + Debug {
     fn inner(&self) -> &dyn Directory;
 
-    /// Wraps a file that the inner directory has created or opened. The default returns it
-    /// unchanged.
+    /// Wraps a file that the inner directory has created or opened. The default implementation
+    /// returns the file unchanged.
     fn wrap(&self, file: Arc<dyn Device>, _options: FileOptions) -> Arc<dyn Device> {
         file
     }
@@ -156,10 +156,10 @@ impl<T: ForwardDirectory> Directory for T {
     }
 }
 
-/// A file that forwards every method to an inner file unless it overrides it.
+/// A file that forwards to an inner file every method that it does not override.
 ///
-/// A wrapper with its own tickets implements `submit`, `poll` and `wait` together. By default the
-/// tickets belong to the inner file.
+/// A wrapper that creates its own tickets must implement all of `submit`, `poll` and `wait`. By
+/// default, tickets belong to the inner file.
 #[allow(missing_docs, clippy::missing_errors_doc)] // As in `Device`.
 pub trait ForwardDevice: Any + Send + Sync + Debug {
     /// Returns the file to which methods are forwarded.

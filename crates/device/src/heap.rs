@@ -3,18 +3,19 @@
 #[cfg(target_env = "gnu")]
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Allocations of at least this many bytes are mapped individually, so freeing them returns their
-/// memory to the system.
+/// Minimum size, in bytes, of an allocation that is mapped individually, so that freeing it returns
+/// its memory to the system.
 #[cfg(target_env = "gnu")]
 const MAPPED_FROM: libc::c_int = 1 << 20;
 
-/// Amount of free memory that each heap may retain at its end, in bytes.
+/// Maximum amount of free memory, in bytes, that each heap may retain at its end.
 #[cfg(target_env = "gnu")]
 const KEPT: libc::c_int = 1 << 20;
 
-/// Heaps per processor. Threads share the heaps, so with too few of them threads contend: with one
-/// heap per processor, two busy threads met in one. Each heap also retains the gaps between its
-/// blocks, so more heaps use more memory: glibc's default of eight per processor used 13 % more.
+/// Number of heaps per processor. Threads share the heaps, and contend if there are too few: with
+/// one heap per processor, two busy threads used the same heap. Each heap also retains the gaps
+/// between its blocks, so more heaps use more memory: the default of glibc, eight per processor,
+/// used 13 % more.
 #[cfg(target_env = "gnu")]
 const HEAPS_PER_CORE: usize = 2;
 
@@ -22,8 +23,8 @@ const HEAPS_PER_CORE: usize = 2;
 /// the memory in use.
 ///
 /// By default, glibc retains tens of megabytes in each of its eight heaps per processor after large
-/// buffers have been freed. The setting applies to the whole process: a program calls this at
-/// start, before it creates threads. Without glibc this does nothing.
+/// buffers have been freed. The settings apply to the whole process, so a program should call this
+/// function at its start, before it creates threads. Without glibc, the function does nothing.
 pub fn give_freed_memory_back() {
     #[cfg(target_env = "gnu")]
     {
@@ -47,11 +48,11 @@ pub fn give_freed_memory_back() {
 #[cfg(target_env = "gnu")]
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
 
-/// Returns free whole pages between used blocks to the system. It needs about a millisecond per
-/// hundred megabytes; threads that allocate wait during that time.
+/// Returns whole pages that are free between used blocks to the system. This takes about a
+/// millisecond per hundred megabytes, during which threads that allocate have to wait.
 ///
-/// Does nothing unless [`give_freed_memory_back`] was called, because it affects the memory of the
-/// whole process.
+/// The function does nothing unless [`give_freed_memory_back`] was called before, because it
+/// affects the memory of the whole process.
 pub fn give_back_between_blocks() {
     #[cfg(target_env = "gnu")]
     if IS_WANTED.load(Ordering::Relaxed) {

@@ -1,27 +1,28 @@
-//! Storage I/O. No other crate does any.
+//! The storage I/O of Alluvium. No other crate performs storage I/O.
 //!
-//! *Scope*: files, directories, aligned blocks, mappings, syncs and holes; their failure modes,
-//! their costs, and how the costs are measured.
+//! *Scope*: files, directories, aligned blocks, mappings, syncs and holes; how they fail; what they
+//! cost, and how this is measured.
 //!
 //! *Must not depend on*: the meaning of the bytes, caching, liveness of data.
 //!
 //! Invariants that every implementation keeps (the test suite in `tests/it/contract.rs` runs
 //! against all of them):
 //!
-//! - **D1** A request's buffer is owned by the device from `submit` until its outcome is taken.
-//!   Dropping a [`Ticket`] early never frees memory that the device may still write.
-//! - **D2** Offsets and lengths of requests to a direct file are multiples of [`BLOCK`]. A
-//!   misaligned request is a bug of the caller and panics.
-//! - **D3** Requests of one batch, and of batches in flight together, may complete in any order. A
-//!   sync covers the writes that had *completed* when it was submitted, and nothing else.
-//! - **D4** After a failed sync the file is poisoned: every later write, sync, growth or mapping
-//!   fails with [`Error::Poisoned`]. A sync is never retried. Reads still work.
-//! - **D5** A full disk is reported as [`Error::DiskFull`], leaves acknowledged data unchanged, and
-//!   never poisons.
-//! - **D6** Every request that reached the device is counted once, under its purpose, in
-//!   [`DeviceCounters`].
-//! - **D7** Directory entries are durable only after [`Directory::sync`]; contents only after a
-//!   sync of the file.
+//! - **D1** The device owns the buffer of a request from `submit` until the outcome is taken. If a
+//!   [`Ticket`] is dropped early, memory that the device may still write is not freed.
+//! - **D2** The offset and the length of a request to a direct file are multiples of [`BLOCK`]. A
+//!   misaligned request is a bug of the caller and causes a panic.
+//! - **D3** The requests of a batch, and of all batches in flight at the same time, may complete in
+//!   any order. A sync makes exactly those writes durable that had *completed* when it was
+//!   submitted.
+//! - **D4** A failed sync poisons the file: every later write, sync, extension or mapping of the
+//!   file fails with [`Error::Poisoned`]. A sync is never retried. Reads are still possible.
+//! - **D5** If the disk is full, the error is [`Error::DiskFull`]. Acknowledged data is unchanged,
+//!   and the file is not poisoned.
+//! - **D6** Every request that reached the device is counted once in [`DeviceCounters`], under its
+//!   purpose.
+//! - **D7** Directory entries become durable only with [`Directory::sync`]. The contents of a file
+//!   become durable only with a sync of the file.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod batch;
@@ -58,8 +59,8 @@ pub use overlay::OverlayDirectory;
 pub use throttled::ThrottledDirectory;
 pub use uring::SubmissionPlug;
 
-/// The logical block size in bytes. Offsets and lengths of direct requests are multiples of it, and
-/// a crash keeps or loses unsynced data in units of it.
+/// The logical block size in bytes. Offsets and lengths of direct requests are multiples of it.
+/// After a crash, each block of unsynced data is either kept or lost as a whole.
 pub const BLOCK: u64 = 512;
 
 /// The alignment of buffers, in bytes.

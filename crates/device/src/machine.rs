@@ -1,15 +1,17 @@
-//! Memory of the machine and of the process's container, CPU time, and thread priority.
+//! Queries the memory of the machine and of the process's container and the CPU time of the
+//! process, and sets thread priorities.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Linux's ticks per second of CPU time, on x86-64 and 64-bit Arm.
+/// Number of ticks per second in which Linux reports CPU time, on x86-64 and 64-bit Arm.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// Limits of at least this value mean that a control group has no limit.
+/// Minimum value of a memory limit that means that a control group has no limit.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// Returns the machine's memory in bytes, if the operating system reports it.
+/// Returns the size of the machine's memory in bytes, or `None` if the operating system does not
+/// report it.
 #[must_use]
 pub fn memory() -> Option<u64> {
     total(&fs::read_to_string("/proc/meminfo").ok()?)
@@ -22,9 +24,9 @@ pub fn memory_of_process(name: &str) -> Option<u64> {
     counted(&fs::read_to_string("/proc/self/status").ok()?, name)
 }
 
-/// Returns the resident bytes of this program's executable, from Linux's `/proc/self/smaps`. The
-/// kernel maps a file in units as large as it was read, so a copy of a program may have more
-/// resident bytes than the original.
+/// Returns the number of resident bytes of the executable of this program, from Linux's
+/// `/proc/self/smaps`. The kernel maps a file in units in which it was read, so a copy of a program
+/// may have more resident bytes than the original.
 #[must_use]
 pub fn memory_of_program() -> Option<u64> {
     let program = std::env::current_exe().ok()?;
@@ -48,7 +50,7 @@ fn resident_of(maps: &str, file: &str) -> u64 {
     resident
 }
 
-/// CPU time consumed by this process.
+/// The CPU time that this process has consumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessorTime {
     pub user_us: u64,
@@ -88,8 +90,8 @@ fn times(text: &str, ticks_per_second: u64) -> Option<ProcessorTime> {
     })
 }
 
-/// Returns the memory limit of this process's container in bytes: the minimum over its control
-/// groups, if any sets a limit.
+/// Returns the memory limit of this process's container in bytes, which is the minimum of the
+/// limits of its control groups. Returns `None` if no control group has a limit.
 #[must_use]
 pub fn container_memory() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -108,8 +110,8 @@ fn least_limit(groups: &str, mount: &Path) -> Option<u64> {
 /// gets a third of their share.
 const BACKGROUND_NICE: i32 = 5;
 
-/// Lowers the priority of the calling thread in favour of others. Where the system does not allow
-/// this, nothing changes.
+/// Lowers the priority of the calling thread in favour of other threads. If the system does not
+/// permit this, nothing changes.
 pub fn lower_priority() {
     // On Linux nice values apply to single threads.
     let _ = rustix::process::setpriority_process(None, BACKGROUND_NICE);

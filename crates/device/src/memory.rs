@@ -1,7 +1,9 @@
-//! An in-memory directory: the fastest device and the simplest implementation. Read it first.
+//! A directory whose files are in memory. It is the fastest and the simplest implementation of the
+//! contract.
 //!
-//! No data outlives the last handle. Syncs succeed and are counted. Files are vectors of chunks
-//! behind a lock; the bytes of a mapped range live in separate memory that never moves.
+//! The data is lost when the last handle is dropped. Syncs succeed and are counted. A file is a
+//! vector of chunks behind a lock. The bytes of a mapped range are stored in separate memory, which
+//! never moves.
 
 use crate::contract::check_alignment;
 use crate::locks::{DirectoryLocks, LockSharing};
@@ -17,7 +19,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Allocation unit of an in-memory file, in bytes.
+/// Size of the unit in which an in-memory file is allocated, in bytes.
 const CHUNK: u64 = 64 << 10;
 
 /// A directory whose files are kept in memory.
@@ -44,7 +46,8 @@ struct MemoryDirectoryState {
     counters: DeviceCounters,
 }
 
-/// A file's chunks. They never move once allocated; absent chunks are holes, which read as zeros.
+/// The chunks of a file. A chunk never moves once it is allocated. An absent chunk is a hole, which
+/// reads as zeros.
 #[derive(Debug, Default)]
 struct MemoryContents {
     state: RwLock<ChunkedBytes>,
@@ -58,8 +61,8 @@ struct ChunkedBytes {
 }
 
 impl ChunkedBytes {
-    /// Calls `visit` for each piece of `range` within one chunk, with the chunk number, the range
-    /// within the chunk, and the range within the request.
+    /// Splits `range` at chunk boundaries and calls `visit` for each piece. The arguments are the
+    /// chunk number, the range within the chunk, and the range within the request.
     fn pieces(range: Range<u64>, mut visit: impl FnMut(u64, Range<usize>, Range<usize>)) {
         let mut at = range.start;
         while at < range.end {
@@ -117,8 +120,8 @@ impl ChunkedBytes {
     }
 }
 
-/// Memory that backs a mapped range. It outlives the mapping, because stored bytes belong to the
-/// file.
+/// The memory that backs a mapped range. It outlives the mapping, because the stored bytes belong
+/// to the file.
 #[derive(Debug)]
 struct MappedMemory {
     start: NonNull<u8>,
@@ -143,8 +146,9 @@ impl MappedMemory {
         }
     }
 
-    /// Returns the overlap of `offset..offset + len` of the file with this mapping, which begins at
-    /// `start`: the offset in the mapping, the offset in the request, and the length.
+    /// Returns the overlap of the file range `offset..offset + len` with this mapping, which begins
+    /// at file offset `start`. The result is the offset in the mapping, the offset in the request,
+    /// and the length.
     fn overlap(&self, start: u64, offset: u64, len: usize) -> Option<(usize, usize, usize)> {
         let from = offset.max(start);
         let to = (offset + len as u64).min(start + self.len as u64);
@@ -159,8 +163,8 @@ impl MappedMemory {
 
     fn copy_out(&self, start: u64, offset: u64, out: &mut [u8]) {
         if let Some((mine, theirs, len)) = self.overlap(start, offset, out.len()) {
-            // SAFETY: both ranges are in bounds by `overlap`; a racing store is excluded by
-            // `FileMapping::write`'s contract.
+            // SAFETY: both ranges are in bounds by `overlap`, and the contract of
+            // `FileMapping::write` excludes a concurrent store.
             unsafe {
                 std::ptr::copy_nonoverlapping(self.start.as_ptr().add(mine), out[theirs..].as_mut_ptr(), len);
             }
@@ -505,7 +509,7 @@ impl Device for MemoryFile {
             state.mappings.push((range.start, Arc::clone(&mapped)));
             mapped
         };
-        // SAFETY: the memory lives as long as the backing, which the mapping holds.
+        // SAFETY: the memory exists as long as the backing, which the mapping keeps alive.
         Ok(unsafe { FileMapping::new(backing.start, backing.len, backing) })
     }
 

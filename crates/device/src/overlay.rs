@@ -1,11 +1,13 @@
-//! A copy-on-write overlay on another directory: changes are kept in memory and the inner directory
-//! is never changed.
+//! A copy-on-write overlay on another directory. Changes are kept in memory, and the inner
+//! directory is never changed.
 //!
-//! The inner files are opened read-only, so a store can be opened, recovered and read without
-//! changing a byte of it, even on read-only media. Changes are discarded with the last handle; the
-//! caller must bound the memory that they use. The lock is shared with other readers.
+//! The inner files are opened read-only. A store can therefore be opened, recovered and read
+//! without changing a byte of it, even on read-only media. The changes are discarded with the last
+//! handle. The caller must bound the memory that they use. The lock on the inner directory is a
+//! shared lock.
 //!
-//! Writes, syncs and holes reach no device and are not counted (D6). Mapping is refused.
+//! Writes, syncs and holes do not reach a device, so they are not counted (D6). Files cannot be
+//! mapped.
 
 use crate::contract::check_alignment;
 use crate::forward::ForwardDirectory;
@@ -20,10 +22,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Unit in which written data is kept, in bytes.
+/// Size of the unit in which written data is kept, in bytes.
 const PAGE: u64 = 4096;
 
-/// A directory whose changes are kept in memory.
+/// A directory that wraps another one and keeps all changes in memory.
 ///
 /// ```
 /// use alluvium_base::Purpose;
@@ -54,7 +56,7 @@ struct OverlayState {
     locks: Mutex<DirectoryLocks>,
 }
 
-/// A file: its inner file and the changes to it.
+/// A file of the overlay: the inner file, and the changes to it.
 #[derive(Debug, Default)]
 struct OverlayContents {
     /// Name of the inner file, if there is one.
@@ -64,11 +66,11 @@ struct OverlayContents {
 
 #[derive(Debug, Default)]
 struct OverlayChanges {
-    /// Current length; set when the first handle is opened.
+    /// The current length of the file. It is set when the first handle is opened.
     len: Option<u64>,
-    /// Bytes from this offset on do not come from the inner file.
+    /// Offset from which on the bytes of the file do not come from the inner file.
     below: u64,
-    /// Ranges that read as zeros whatever the inner file contains.
+    /// Ranges that read as zeros, whatever the inner file contains there.
     holes: Vec<Range<u64>>,
     pages: BTreeMap<u64, Box<[u8]>>,
 }
@@ -77,7 +79,7 @@ impl OverlayDirectory {
     /// Creates an overlay without changes.
     ///
     /// # Errors
-    /// Errors of listing the inner directory.
+    /// Errors that occur while the inner directory is listed.
     pub fn new(below: Arc<dyn Directory>) -> Result<OverlayDirectory> {
         let file = |name: String| {
             let contents = OverlayContents {
@@ -211,7 +213,7 @@ impl OverlayChanges {
         self.len.unwrap_or(0)
     }
 
-    /// Returns whether a range is unchanged from the inner file.
+    /// Returns whether the bytes of a range are the same as in the inner file.
     fn is_below(&self, range: &Range<u64>) -> bool {
         let written = self
             .pages
@@ -224,7 +226,7 @@ impl OverlayChanges {
 }
 
 impl OverlayFile {
-    /// Fills `out` with the file's contents from `offset` on.
+    /// Fills `out` with the contents of the file from `offset` on.
     fn read(&self, changes: &OverlayChanges, offset: u64, out: &mut [u8], purpose: Purpose) -> Result<()> {
         let end = offset + out.len() as u64;
         out.fill(0);
@@ -343,7 +345,7 @@ impl OverlayFile {
         })
     }
 
-    /// Returns whether every requested range is unchanged from the inner file.
+    /// Returns whether every requested range is unchanged, so that the inner file can serve it.
     fn asks_below(&self, requests: &[IoRequest]) -> bool {
         let changes = self.contents.changes.read();
         requests.iter().all(|request| match request {

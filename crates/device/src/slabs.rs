@@ -1,12 +1,12 @@
-//! Memory for large buffers: pieces of slabs. Each slab is one huge page if the system provides
-//! them.
+//! Allocates memory for large buffers from slabs, which are divided into pieces. Each slab is one
+//! huge page if the system provides huge pages.
 //!
-//! I/O memory is described to a device page by page. A quarter of a mebibyte of ordinary pages is
-//! 64 entries, which the kernel pins and releases one by one, also in the interrupt that completes
-//! the request; part of a huge page is one entry. Slabs also let the next stream reuse the memory
-//! of the previous one.
+//! The kernel describes the memory of a request to the device page by page. A quarter of a mebibyte
+//! of ordinary pages is 64 entries, which the kernel pins and releases one by one, also in the
+//! interrupt that completes the request. A part of a huge page is a single entry. In addition,
+//! slabs let the next stream reuse the memory of the previous one.
 //!
-//! An unused slab is returned to the system, except one that is kept for reuse.
+//! Unused slabs are returned to the system, except for one, which is kept for reuse.
 
 use parking_lot::Mutex;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -22,22 +22,23 @@ static SLABS: Mutex<Vec<Slab>> = Mutex::new(Vec::new());
 
 struct Slab {
     start: NonNull<u8>,
-    /// Pieces in use, one bit each.
+    /// Bitmap of the pieces that are in use.
     used: u32,
-    /// Pieces that have been used since the system provided the slab, one bit each.
+    /// Bitmap of the pieces that have been used since the system provided the memory of the slab.
     touched: u32,
 }
 
 // SAFETY: a slab is memory that only the owners of its pieces can reach.
 unsafe impl Send for Slab {}
 
-/// Returns the bitmask of the pieces that a buffer of `len` bytes needs, starting at bit 0.
+/// Returns a bitmask, starting at bit 0, with one bit for each piece that a buffer of `len` bytes
+/// needs.
 fn pieces(len: usize) -> u32 {
     u32::MAX >> (u32::BITS - len.div_ceil(PIECE) as u32)
 }
 
-/// Allocates zeroed memory, aligned to a piece, with one owner until it is given back. Returns
-/// `None` if the system is out of memory.
+/// Allocates `len` bytes of zeroed memory, aligned to a piece. The caller has exclusive access to
+/// it until `give_back`. Returns `None` if the system is out of memory.
 ///
 /// # Panics
 /// If `len` is zero or larger than a slab.
@@ -67,7 +68,8 @@ pub(super) fn take(len: usize) -> Option<NonNull<u8>> {
 /// Frees allocated memory.
 ///
 /// # Safety
-/// `start` was returned by `take` with this `len`, is given back once, and is not used any more.
+/// `take` must have returned `start` for this `len`. The memory must be freed only once and must
+/// not be used afterwards.
 pub(super) unsafe fn give_back(start: NonNull<u8>, len: usize) {
     let address = start.as_ptr() as usize;
     let over = {
@@ -91,7 +93,7 @@ pub(super) unsafe fn give_back(start: NonNull<u8>, len: usize) {
 }
 
 impl Slab {
-    /// Maps a new slab. The system provides its memory on first touch.
+    /// Maps a new slab. The system provides its memory when it is first accessed.
     fn map() -> Option<Slab> {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: the address is the system's choice, so that nothing that is in use is replaced.
@@ -126,7 +128,7 @@ impl Slab {
         (0..=pieces.leading_zeros()).find(|&shift| self.used & (pieces << shift) == 0)
     }
 
-    /// Marks pieces as used. Returns their address and whether they may be non-zero.
+    /// Marks pieces as used. Returns their address, and whether their contents may be non-zero.
     fn take(&mut self, pieces: u32, shift: u32) -> (NonNull<u8>, bool) {
         let taken = pieces << shift;
         let dirty = self.touched & taken != 0;

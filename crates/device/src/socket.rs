@@ -1,5 +1,5 @@
-//! The file of a Unix socket: created with the mode that grants access, removed when its server
-//! ends.
+//! The file of a Unix socket. It is created with the mode that determines who may connect, and is
+//! removed when its server ends.
 
 use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
@@ -9,14 +9,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of connections that wait to be accepted.
+/// Maximum number of connections that wait until the server accepts them.
 const BACKLOG: i32 = 1024;
 
 /// The file of a listening socket. It is removed when this value is dropped.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    /// Device and inode of the file. Another server may have replaced the file since.
+    /// Device and inode of the file. They show whether another server has replaced the file since.
     identity: (u64, u64),
 }
 
@@ -25,12 +25,12 @@ fn identity(stat: &Stat) -> (u64, u64) {
 }
 
 impl SocketFile {
-    /// Listens at a path with a non-blocking socket. A socket file left by a terminated server is
-    /// replaced. `mode` is the mode of the file, which controls who may connect.
+    /// Creates a non-blocking socket that listens at `path`. A socket file that a terminated server
+    /// has left is replaced. `mode` is the mode of the file, which determines who may connect.
     ///
     /// # Errors
-    /// `AddrInUse` if a server listens there, `AlreadyExists` if the path exists and is not a
-    /// socket, or I/O errors.
+    /// `AddrInUse` if another server listens at the path; `AlreadyExists` if the path exists and is
+    /// not a socket; I/O errors.
     pub fn listen(path: impl AsRef<Path>, mode: u32) -> Result<(UnixListener, SocketFile)> {
         let path = path.as_ref();
         let address = SocketAddrUnix::new(path)?;

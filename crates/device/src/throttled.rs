@@ -1,14 +1,15 @@
-//! A directory that runs in real time at the speed of slower hardware: every request lasts at least
-//! as long as a cost clock charges for it.
+//! A directory that simulates slower hardware in real time. Every request takes at least as long as
+//! a cost clock charges for it.
 //!
 //! *Scope*: when a request was submitted, and its completion time according to the clock.
 //!
 //! *Must not depend on*: the inner directory that executes the requests.
 //!
-//! It lets experiments run on an SSD as if it were, for example, an older hard disk. The clock is
-//! the only server: accesses of all files queue at it in submission order. A ticket is complete
-//! when the inner device has completed its requests and their completion time has passed. Only
-//! reads and writes are charged; syncs, name changes and mapped stores are free.
+//! Experiments can thus run on an SSD as if it were, for example, an older hard disk. The clock
+//! acts as a single server: the accesses to all files queue at it in the order of their submission.
+//! A ticket is complete when the inner device has completed its requests and the clock's completion
+//! time for them has passed. Only reads and writes are charged; syncs, name changes and stores into
+//! mappings are free.
 
 use crate::batch::BatchCompletion;
 use crate::forward::{ForwardDevice, ForwardDirectory};
@@ -20,7 +21,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Another directory, slowed down to the speed of a cost clock.
+/// A directory that wraps another one and slows it down to the speed of a cost clock.
 ///
 /// ```
 /// use alluvium_base::Purpose;
@@ -56,7 +57,7 @@ struct ThrottleClock {
 
 struct ThrottleState {
     clock: Box<dyn CostClock>,
-    /// File numbers by name: the clock identifies files by number.
+    /// The number of each file, by name. The clock identifies files by number.
     files: BTreeMap<String, u64>,
 }
 
@@ -65,7 +66,8 @@ impl ThrottleClock {
         u64::try_from(self.began.elapsed().as_nanos()).expect("a process lives less than five centuries")
     }
 
-    /// Charges the reads and writes among `requests` and returns when all are complete.
+    /// Charges the reads and writes among `requests` to the clock. Returns the time at which all of
+    /// them are complete.
     fn charge(&self, name: &str, file: u64, requests: &[IoRequest]) -> u64 {
         let mut state = self.state.lock();
         // Read under the lock, so that the clock is charged in time order.
@@ -103,7 +105,8 @@ impl ThrottleClock {
 }
 
 impl ThrottledDirectory {
-    /// Wraps `inner`, at the speed of `clock`, whose time starts now.
+    /// Creates a directory that runs `inner` at the speed of `clock`. The time of the clock starts
+    /// now.
     #[must_use]
     pub fn new(inner: Arc<dyn Directory>, clock: Box<dyn CostClock>) -> ThrottledDirectory {
         let state = ThrottleState {
@@ -164,7 +167,7 @@ struct ThrottledFile {
     inner: Arc<dyn Device>,
     file: u64,
     server: Arc<ThrottleClock>,
-    /// Batches whose outcomes have not been collected yet.
+    /// The batches whose outcomes have not been collected yet.
     queue: Mutex<Vec<ThrottledBatch>>,
 }
 

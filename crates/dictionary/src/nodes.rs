@@ -1,24 +1,27 @@
-//! Sources of nodes for multi-node objects: the cache under a guard, or the tiers directly.
+//! Readers of the nodes of an object that consists of several nodes. They read either through the
+//! cache or directly from the tiers.
 
 use alluvium_base::Purpose;
 use alluvium_storage::node::read_node;
 use alluvium_storage::{CacheRetention, EpochGuard, NodeCache, NodePointer, PageSize, Result, TierFiles};
 
-/// Reads nodes, through the cache or directly from the tiers.
+/// A reader of nodes, which reads through the cache or directly from the tiers.
 pub trait NodeReader {
-    /// Passes the bytes of each node to `visit`, in order.
+    /// Reads the nodes at `pointers` and passes the bytes of each node to `visit`, in the same
+    /// order.
     fn each(&self, pointers: &[NodePointer], visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
 
     /// Returns the page size of the store.
     fn page_size(&self) -> PageSize;
 }
 
-/// Reads nodes through the cache.
+/// A reader that reads nodes through the cache.
 pub struct CachedNodeReader<'g> {
     pub cache: &'g NodeCache,
-    /// Pinned epoch; nodes reachable under it are not reused.
+    /// The pinned epoch. Nodes that are reachable in this epoch are not overwritten while it is
+    /// pinned.
     pub guard: &'g EpochGuard,
-    /// Purpose that reads are accounted to.
+    /// The purpose to which the reads are accounted.
     pub purpose: Purpose,
     /// Whether nodes read from the device stay in the cache.
     pub residence: CacheRetention,
@@ -37,11 +40,11 @@ impl NodeReader for CachedNodeReader<'_> {
     }
 }
 
-/// Reads nodes from the tiers, bypassing the cache.
+/// A reader that reads nodes from the tiers and bypasses the cache.
 pub struct DirectNodeReader<'t> {
     pub tiers: &'t TierFiles,
     pub page_size: PageSize,
-    /// Purpose that reads are accounted to.
+    /// The purpose to which the reads are accounted.
     pub purpose: Purpose,
 }
 

@@ -1,11 +1,11 @@
-//! Values found by lookups, and where lookups store them.
+//! The values that lookups return, and the destinations in which lookups store them.
 
 use alluvium_storage::FrameRef;
 use std::fmt;
 use std::ops::Deref;
 
-/// The bytes of a value: an owned copy, or a part of a cached page, which stays pinned while the
-/// value is held.
+/// The bytes of a value: either an owned copy or a slice of a cached page. Such a page stays pinned
+/// until this value is dropped.
 #[derive(Clone)]
 pub struct PinnedValue(ValueBytes);
 
@@ -15,7 +15,7 @@ enum ValueBytes {
     Page(PageSlice),
 }
 
-/// A part of a page.
+/// A slice of a pinned page.
 #[derive(Clone, Debug)]
 pub struct PageSlice {
     page: FrameRef,
@@ -23,16 +23,17 @@ pub struct PageSlice {
     len: usize,
 }
 
-/// Destination of a value that is stored separately.
+/// The destination into which a value that is stored outside its leaf is read.
 pub struct ValueDestination<'v> {
     /// Buffer for a copy of the value.
     pub bytes: &'v mut Vec<u8>,
-    /// If present, the value may instead stay in its page, which is then pinned here.
+    /// If present, the value need not be copied: it may stay in its page, and a slice of the pinned
+    /// page is stored here.
     pub part: Option<&'v mut Option<PageSlice>>,
 }
 
 impl PageSlice {
-    /// Creates a part of a page. It must lie inside the page.
+    /// Creates a slice of `len` bytes at offset `at` of a page. The slice must be inside the page.
     pub fn new(page: FrameRef, at: usize, len: usize) -> PageSlice {
         assert!(at + len <= page.len(), "a part is inside its page");
         PageSlice { page, at, len }
@@ -48,19 +49,19 @@ impl Deref for PageSlice {
 }
 
 impl PinnedValue {
-    /// Creates a value from a part of a page.
+    /// Creates a value from a slice of a pinned page.
     pub fn part(part: PageSlice) -> PinnedValue {
         PinnedValue(ValueBytes::Page(part))
     }
 
-    /// Returns whether the value is a part of a page. The cache cannot reuse the page's memory
-    /// while the value is held.
+    /// Returns whether the value is a slice of a pinned page. While such a value exists, the cache
+    /// cannot reuse the memory of the page.
     #[must_use]
     pub fn is_in_page(&self) -> bool {
         matches!(self.0, ValueBytes::Page(_))
     }
 
-    /// Returns the bytes, copying them if they are a part of a page.
+    /// Returns the bytes of the value. They are copied if the value is a slice of a page.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {

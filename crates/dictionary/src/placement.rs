@@ -1,35 +1,36 @@
-//! Choice of the tier for new data: the fastest tier on which all data of the same age or newer
-//! fits, provided that it has free space.
+//! Chooses the tier to which data is written. The choice is the fastest tier on which this data and
+//! all data at least as new fit, provided that the tier has free space.
 //!
-//! Levels, trunk nodes and parts of hashed structures are treated alike: data written has a
-//! position in the order of ages. The newest data is the smallest part and is read and written
-//! most, so tiers are filled from the first one on (Spillane 2012, section 5.1). Tiers that are
-//! full or accept no new data are skipped; if none qualifies, the tier with the most free space is
-//! used.
+//! Levels, trunk nodes and parts of hashed structures are treated alike: any data that is written
+//! has a position in the order of ages. The newest data is the smallest part and is read and
+//! written most often, so the tiers are filled from the first one on (Spillane 2012, section 5.1).
+//! Tiers that are full or accept no new data are skipped. If no tier qualifies, the tier with the
+//! most free space is chosen.
 
 use alluvium_storage::extents::{Extent, UNIT};
 use alluvium_storage::store::{Store, TierSpace};
 
-/// Bytes that a step allocates in addition to its output while it runs: one extent each for leaves,
-/// values and the maplet.
+/// Number of bytes that a maintenance step allocates, while it runs, in addition to its output: one
+/// extent each for leaves, for values and for the maplet.
 const SLACK: u64 = 3 * 8 * UNIT;
 
-/// Compactions leave 1/16 of a tier's capacity free for new data.
+/// The part of a tier's capacity that compactions leave free for new data: one part in this many.
 const LEFT_FREE: u64 = 16;
 
-/// Data for which a tier is to be chosen.
+/// A request for a tier, with the size and the age of the data to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacementRequest {
-    /// Bytes of all data at least as new, including this data.
+    /// Total size in bytes of all data that is at least as new as this data, including this data.
     pub through_bytes: u64,
     /// Approximate size of the data in bytes.
     pub bytes: u64,
-    /// Whether the data enters the structure, as opposed to being rewritten.
+    /// Whether the data is new in the structure; otherwise it is existing data that is rewritten.
     pub is_new: bool,
 }
 
 impl PlacementRequest {
-    /// Creates the request for incoming data, which is newer than all other data.
+    /// Creates the request for `bytes` bytes of incoming data, which is newer than all existing
+    /// data.
     #[must_use]
     pub fn newest(bytes: u64) -> PlacementRequest {
         PlacementRequest {
@@ -39,7 +40,8 @@ impl PlacementRequest {
         }
     }
 
-    /// Creates the request for rewritten data, where `through_bytes` of data are at least as new.
+    /// Creates the request for `bytes` bytes of data that is rewritten. `through_bytes` is the size
+    /// of all data that is at least as new.
     #[must_use]
     pub fn older(through_bytes: u64, bytes: u64) -> PlacementRequest {
         PlacementRequest {
@@ -49,9 +51,10 @@ impl PlacementRequest {
         }
     }
 
-    /// Creates the request for data among the newest `newer` of a structure's `all` bytes, in a
-    /// store that holds `all_bytes`. The age is scaled to the store, because other structures share
-    /// all tiers.
+    /// Creates the request for `bytes` bytes of data that belong to the newest `newer` bytes of a
+    /// structure. The structure contains `all` bytes, and the store contains `all_bytes`. The
+    /// position in the order of ages is scaled from the structure to the store, because all
+    /// structures share the tiers.
     ///
     /// ```
     /// use alluvium_dictionary::placement::PlacementRequest;
@@ -64,9 +67,9 @@ impl PlacementRequest {
         PlacementRequest::older(u64::try_from(through).unwrap_or(u64::MAX), bytes)
     }
 
-    /// Creates the request for a compaction in a trunk node at `height`. Each height of a tree
-    /// holds `fanout` times as much as the height above it, so the data down to it is a fixed
-    /// fraction of the whole.
+    /// Creates the request for a compaction of `bytes` bytes in a trunk node at `height`. Each
+    /// height of a tree contains `fanout` times as much data as the height above it. The data from
+    /// the root down to `height` is therefore a fixed fraction of all data.
     #[must_use]
     pub fn of_height(height: u8, fanout: u64, all_bytes: u64, bytes: u64) -> PlacementRequest {
         let below = fanout.max(2).saturating_pow(height.into());
@@ -75,7 +78,7 @@ impl PlacementRequest {
     }
 }
 
-/// Returns the tier for a request.
+/// Returns the tier to which the requested data is written.
 ///
 /// ```
 /// use alluvium_dictionary::placement::{PlacementRequest, choose};
@@ -99,7 +102,8 @@ pub fn choose(tiers: &[TierSpace], demand: &PlacementRequest) -> u8 {
     choose_from(tiers, preferred(tiers, demand.through_bytes), demand)
 }
 
-/// Returns the tier for a request, with a given preferred tier.
+/// Returns the tier to which the requested data is written, if the tier `preferred` is to be tried
+/// first.
 ///
 /// # Panics
 /// If there are no tiers.
@@ -118,15 +122,16 @@ pub fn choose_from(tiers: &[TierSpace], preferred: usize, demand: &PlacementRequ
     };
     let mut near_first = (preferred..=last).chain((0..preferred).rev());
     let open = (0..=last).filter(|&tier| tiers[tier].is_open);
-    // The first of several tiers with equal space; `max_by_key` alone would return the last.
+    // If several tiers have equal space, the first one is chosen; without `rev`, `max_by_key` would
+    // return the last.
     let roomiest = || open.rev().max_by_key(|&tier| tiers[tier].free_bytes);
     let found = near_first.find(fits).or_else(roomiest).unwrap_or(0);
     debug_assert!(found < tiers.len(), "tiers are numbered (T1)");
     found as u8
 }
 
-/// Returns the first tier that, together with those before it, has a planned capacity of
-/// `through_bytes`.
+/// Returns the first tier for which the planned capacity of this tier and all tiers before it is at
+/// least `through_bytes`.
 fn preferred(tiers: &[TierSpace], through_bytes: u64) -> usize {
     let mut planned = 0u64;
     let holds = |space: &TierSpace| {
@@ -138,13 +143,14 @@ fn preferred(tiers: &[TierSpace], through_bytes: u64) -> usize {
     tiers.iter().position(holds).unwrap_or(tiers.len() - 1)
 }
 
-/// Returns the tier for a request in a store.
+/// Returns the tier of `store` to which the requested data is written.
 #[must_use]
 pub fn tier(store: &Store, demand: &PlacementRequest) -> u8 {
     tier_among(store, |_| *demand)
 }
 
-/// As [`tier`], with a request that depends on the total bytes in the store.
+/// Returns the tier of `store` to which data is written, like [`tier`]. `demand` receives the total
+/// number of bytes in the store and returns the request.
 #[must_use]
 pub fn tier_among(store: &Store, demand: impl FnOnce(u64) -> PlacementRequest) -> u8 {
     if store.tiers().count() == 1 {
@@ -154,8 +160,9 @@ pub fn tier_among(store: &Store, demand: impl FnOnce(u64) -> PlacementRequest) -
     choose(&spaces, &demand(all_bytes))
 }
 
-/// Returns whether a compaction to this tier rewrites values in an extent. Values move down
-/// together with their keys, and values on a tier that accepts no new data are moved away.
+/// Returns whether a compaction that writes to `tier` also rewrites the values in `extent`. Values
+/// move to slower tiers together with their keys. In addition, values are moved away from a tier
+/// that no longer accepts new data.
 #[must_use]
 pub fn is_left(store: &Store, extent: &Extent, tier: u8) -> bool {
     extent.tier < tier || (extent.tier != tier && !store.takes_extents(extent.tier))

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The keys in `low..high`; unbounded above if `high` is `None`.
+/// The range of keys `low..high`. It is unbounded above if `high` is `None`.
 ///
 /// ```
 /// use alluvium_dictionary::range::KeyRange;
@@ -14,9 +14,9 @@ use std::fmt;
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct KeyRange {
-    /// Inclusive lower bound; empty if the range begins with the first key.
+    /// Inclusive lower bound. It is the empty key if the range begins with the first key.
     pub low: Box<[u8]>,
-    /// Exclusive upper bound; `None` if the range is unbounded.
+    /// Exclusive upper bound, or `None` if the range is unbounded above.
     pub high: Option<Box<[u8]>>,
 }
 
@@ -48,13 +48,13 @@ impl KeyRange {
         *self.low <= *key && !self.ends_before(key)
     }
 
-    /// Returns whether a key is at or after the range's upper bound.
+    /// Returns whether `key` is at or after the upper bound of the range.
     #[must_use]
     pub fn ends_before(&self, key: &[u8]) -> bool {
         self.high.as_ref().is_some_and(|high| **high <= *key)
     }
 
-    /// Returns whether the range overlaps `low..=high`.
+    /// Returns whether the range contains a key in `low..=high`.
     #[must_use]
     pub fn overlaps(&self, low: &[u8], high: &[u8]) -> bool {
         *self.low <= *high && !self.ends_before(low) && !self.is_empty()

@@ -1,4 +1,4 @@
-//! Input of a check, and statistics of what it has read.
+//! The data files that a check reads, and statistics of what it has read.
 
 use alluvium_base::Purpose;
 use alluvium_storage::node::read_nodes;
@@ -14,7 +14,7 @@ pub struct DataFiles<'f> {
 }
 
 impl<'f> DataFiles<'f> {
-    /// Creates the files of an open store.
+    /// Returns the data files of an open store.
     #[must_use]
     pub fn of(store: &'f Store) -> DataFiles<'f> {
         DataFiles {
@@ -23,24 +23,24 @@ impl<'f> DataFiles<'f> {
         }
     }
 
-    /// Reads nodes in batches and passes each result to `visit`. A damaged node does not stop the
-    /// others.
+    /// Reads nodes in batches. Passes the index and the result of each node to `visit`. A damaged
+    /// node does not prevent the others from being read.
     pub fn nodes(&self, pointers: &[NodePointer], visit: &mut dyn FnMut(usize, Result<Vec<u8>>)) {
         read_nodes(self.tiers, pointers, self.page_size, Purpose::Check, visit);
     }
 }
 
-/// Nodes of one kind that were read.
+/// The number and the size of the nodes of one kind that were read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeTotals {
     /// Number of nodes or pages.
     pub nodes: u64,
-    /// Their bytes on the device.
+    /// Size of these nodes on the device, in bytes.
     pub bytes: u64,
 }
 
 impl NodeTotals {
-    /// Counts a node that was requested, whether or not it was intact.
+    /// Adds a node to the totals. The node is included whether or not it was intact.
     pub fn add(&mut self, pointer: &NodePointer) {
         self.nodes += 1;
         self.bytes += pointer.read_len() as u64;
@@ -54,13 +54,13 @@ impl AddAssign for NodeTotals {
     }
 }
 
-/// Amounts read by a check, by kind of node.
+/// The amount of data that a check has read, for each kind of node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckReadTotals {
     /// Manifest nodes that the superblock points to.
     pub manifest: NodeTotals,
     pub trunk: NodeTotals,
-    /// Footers of runs, including their nodes stored elsewhere.
+    /// Footers of runs, including the parts of a footer that are stored in nodes elsewhere.
     pub footers: NodeTotals,
     pub index: NodeTotals,
     pub leaves: NodeTotals,
@@ -73,7 +73,8 @@ pub struct CheckReadTotals {
     pub log: NodeTotals,
     /// Number of records in all leaves read.
     pub records: u64,
-    /// Of these, reachable records with a separate value. Each such value was read.
+    /// Number of reachable records whose value is stored outside the leaf. Each such value was
+    /// read.
     pub values_apart: u64,
 }
 
@@ -94,7 +95,7 @@ impl AddAssign for CheckReadTotals {
 }
 
 impl CheckReadTotals {
-    /// Returns the total bytes of all kinds except the log.
+    /// Returns the total size of all nodes in bytes, except the segments of the log.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.manifest.bytes

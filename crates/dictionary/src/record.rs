@@ -1,12 +1,12 @@
-//! Stored records: a message without its key, whose value may be stored separately.
+//! Stored records. A record is a message without its key; its value may be stored outside its leaf.
 
 use crate::value_log::ValuePointer;
 use alluvium_base::{Message, MessageKind, SequenceNumber};
 
-/// The longest key, in bytes.
+/// Maximum length of a key, in bytes.
 pub const MAX_KEY: usize = 64 << 10;
 
-/// A value, or a pointer to it.
+/// The value of a record, or a pointer to the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordValue<'a> {
     Inline(&'a [u8]),
@@ -34,7 +34,7 @@ impl RecordValue<'_> {
 /// A message without its key, as stored in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredRecord<'a> {
-    /// Commit sequence number; 0 once it is older than every reader.
+    /// Commit sequence number of the message; 0 once every reader is newer than it.
     pub sequence: SequenceNumber,
     pub kind: MessageKind,
     /// Expiry time of a put, in milliseconds of the caller's clock; 0 means never.

@@ -1,4 +1,4 @@
-//! Per-keyspace settings: the prefix that identifies a keyspace, and how its records are stored.
+//! The settings of a keyspace: the key prefix that identifies it, and how its records are stored.
 
 use crate::merge::{CompactionFilter, MergeOperator};
 use alluvium_storage::NodeCodec;
@@ -27,27 +27,28 @@ use std::sync::Arc;
 /// assert_eq!(schema.rules(b"\x01key").codec, NodeCodec::Lz4);
 /// ```
 pub trait KeyspaceSchema: Send + Sync + fmt::Debug {
-    /// Returns the length in bytes of the keyspace prefix of a key; at most the key's length. No
-    /// keyspace's prefix is a prefix of another's.
+    /// Returns the length of the keyspace prefix of a key, in bytes, which is at most the length of
+    /// the key. The prefix of a keyspace must not be a prefix of another keyspace's prefix.
     fn prefix_len(&self, key: &[u8]) -> usize;
 
-    /// Returns the current rules of the keyspace that contains the key. A caller that iterates over
-    /// keys calls this once per keyspace.
+    /// Returns the current rules of the keyspace that contains `key`. A caller that iterates over
+    /// keys should call this method only once per keyspace.
     fn rules(&self, key: &[u8]) -> Arc<KeyspaceRules>;
 }
 
-/// Storage settings of a keyspace. They may change at any time and apply to data written
-/// afterwards.
+/// The storage settings of a keyspace. They may change at any time; a change applies to data that
+/// is written afterwards.
 #[derive(Clone, Debug, Default)]
 pub struct KeyspaceRules {
-    /// Merge operator. Without one, a merge message acts as a put of its operand.
+    /// The merge operator. Without one, a merge message is treated as a put of its operand.
     pub operator: Option<Arc<dyn MergeOperator>>,
-    /// Codec for leaves and separate values.
+    /// The codec with which leaves and separately stored values are compressed.
     pub codec: NodeCodec,
-    /// Values longer than this many bytes are stored separately from their keys. At most four
-    /// pages; `None` means a quarter of a page.
+    /// Maximum length, in bytes, of a value that is stored in the leaf of its key; longer values
+    /// are stored separately. The threshold is at most four pages. `None` means a quarter of a
+    /// page.
     pub value_threshold: Option<usize>,
-    /// User filter that compactions apply to values.
+    /// The user's filter that compactions apply to values.
     pub filter: Option<Arc<dyn CompactionFilter>>,
 }
 
@@ -77,7 +78,8 @@ impl KeyspaceSchema for OneKeyspace {
     }
 }
 
-/// Caches the rules of the current keyspace during an iteration over keys.
+/// Caches the rules of the current keyspace during an iteration over keys, so that they are looked
+/// up once per keyspace.
 #[derive(Debug)]
 pub struct KeyspaceCursor {
     schema: Arc<dyn KeyspaceSchema>,
@@ -95,8 +97,8 @@ impl KeyspaceCursor {
         }
     }
 
-    /// Advances to a key. Returns the rules if the key is in a different keyspace than the previous
-    /// one.
+    /// Advances to `key`. Returns the rules if the keyspace of the key differs from that of the
+    /// previous key, and `None` otherwise.
     #[inline]
     pub fn enter(&mut self, key: &[u8]) -> Option<&KeyspaceRules> {
         if self.rules.is_some() && key.starts_with(&self.prefix) {
@@ -125,7 +127,7 @@ impl KeyspaceCursor {
         self.rules.as_deref().expect("a key was entered")
     }
 
-    /// Strips the prefix of the current keyspace from a key of that keyspace.
+    /// Returns `key` without the prefix of the current keyspace. The key must be in that keyspace.
     #[inline]
     pub fn user_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         debug_assert!(key.starts_with(&self.prefix), "a key of the keyspace entered");

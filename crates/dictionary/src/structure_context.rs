@@ -1,4 +1,4 @@
-//! Context that a store passes to its dictionaries.
+//! The objects of a store that it passes to each of its dictionaries.
 
 use crate::horizon::GcHorizon;
 use crate::rules::KeyspaceSchema;
@@ -7,18 +7,19 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 
-/// Context that a store passes to its dictionaries.
+/// The objects of a store that it passes to each of its dictionaries.
 #[derive(Clone, Debug)]
 pub struct StructureContext {
     pub store: Arc<Store>,
     pub schema: Arc<dyn KeyspaceSchema>,
-    /// Readers and time that determine which versions may be dropped.
+    /// The positions of readers and the current time, which determine which versions may be
+    /// dropped.
     pub horizon: Arc<GcHorizon>,
 }
 
-/// Passes on the result of an operation that writes. A failed write is reported to the store, which
-/// accepts no changes afterwards. A failed read has changed nothing, and the operation can be
-/// retried.
+/// Returns the result of an operation that writes. If a write has failed, this is reported to the
+/// store, which then accepts no further changes. A failed read has changed nothing, and the
+/// operation can be retried.
 ///
 /// # Errors
 /// The error in `result`.

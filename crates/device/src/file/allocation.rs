@@ -1,9 +1,10 @@
-//! Allocating, finding and freeing the disk space of a file.
+//! Allocates, finds and frees the disk space of a file.
 //!
-//! The results of `fallocate` differ between file systems. For a range that is already allocated,
-//! ext4 succeeds, but XFS on a full disk reports no space. File systems without extents refuse to
-//! allocate but still punch holes. So an out-of-space error is checked against the file's extent
-//! map, and a refusal is remembered: a hole is never punched where it could not be filled again.
+//! The results of `fallocate` differ between file systems. If a range is already allocated, ext4
+//! succeeds, but XFS reports a lack of space on a full disk. Therefore, an out-of-space error is
+//! checked against the extent map of the file. File systems without extents refuse to allocate but
+//! still punch holes. Therefore, a refusal is remembered, and a hole is never punched where it
+//! could not be filled again.
 
 use super::open_file::OpenFile;
 use super::placement;
@@ -12,15 +13,16 @@ use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 use std::ops::Range;
 
-/// Number of zero bytes per write where the file system cannot allocate.
+/// Number of zero bytes in each write, if the file system cannot allocate and zeros are written
+/// instead.
 const ZEROS: usize = 1 << 20;
 
-/// Bytes of a range that are allocated to find out whether the file system can allocate.
+/// Number of bytes that are allocated to find out whether the file system can allocate.
 const PROBED: u64 = 4096;
 
 impl OpenFile {
-    /// Allocates a range, extending the file if the range extends past its end. Writes zeros where
-    /// the file system cannot allocate.
+    /// Allocates space for a range. If the range extends past the end of the file, the file is
+    /// extended. If the file system cannot allocate, zeros are written.
     pub(super) fn allocate_extending(&self, range: Range<u64>) -> Result<(), Errno> {
         match self.fallocate(FallocateFlags::empty(), &range) {
             Err(errno) if is_refusal(errno) => self.write_zeros(range),
@@ -28,7 +30,7 @@ impl OpenFile {
         }
     }
 
-    /// Allocates a range inside the file; existing contents are kept.
+    /// Allocates space for a range inside the file. The contents of the file do not change.
     pub(super) fn allocate_inside(&self, range: &Range<u64>) -> Result<(), Errno> {
         match self.fallocate(FallocateFlags::KEEP_SIZE, range) {
             Err(errno) if is_refusal(errno) => self.fill_holes(range),
@@ -43,8 +45,8 @@ impl OpenFile {
         }
     }
 
-    /// Allocates new space for a range whose contents are discarded, if overwriting it would need
-    /// new space anyway.
+    /// Discards the contents of a range and allocates new space for it, if overwriting the range
+    /// would require new space in any case.
     pub(super) fn renew_inside(&self, range: &Range<u64>) -> Result<(), Errno> {
         if self.writes_elsewhere(range)? && self.punch(range)? {
             self.allocate_inside(range)?;
@@ -52,8 +54,8 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Returns whether overwriting a range needs space other than the range's own, according to the
-    /// file system's extent map.
+    /// Returns whether overwriting a range requires new space in addition to the space that the
+    /// range occupies, according to the extent map of the file.
     fn writes_elsewhere(&self, range: &Range<u64>) -> Result<bool, Errno> {
         let copies = placement::copies_on_write(&self.descriptor)?;
         let Ok(extents) = sys::extents(&self.descriptor, range.clone()) else {
@@ -64,8 +66,8 @@ impl OpenFile {
             .any(|extent| extent.shared || (copies && extent.written)))
     }
 
-    /// Punches a hole. Returns false where holes are not supported, or where this hole could not be
-    /// filled again.
+    /// Punches a hole in the file. Returns false, and does nothing, if holes are not supported or
+    /// if this hole could not be filled again.
     pub(super) fn punch(&self, range: &Range<u64>) -> Result<bool, Errno> {
         if !self.can_allocate(range) {
             return Ok(false);
@@ -77,8 +79,8 @@ impl OpenFile {
         }
     }
 
-    /// Returns whether space can be allocated in this file without writing. Allocates part of a
-    /// range inside the file to find out.
+    /// Returns whether space in this file can be allocated without writing. To find out, a part of
+    /// `range`, which must be inside the file, is allocated.
     pub(super) fn can_allocate(&self, range: &Range<u64>) -> bool {
         self.state.can_allocate(|| {
             let part = range.start..range.end.min(range.start + PROBED);
@@ -97,13 +99,13 @@ impl OpenFile {
         outcome
     }
 
-    /// Returns whether every byte of a range has its own space, according to the extent map. Shared
-    /// extents do not count: changing them needs new blocks.
+    /// Returns whether every byte of a range has space of its own, according to the extent map.
+    /// Shared extents are not regarded as such, because changing them requires new blocks.
     fn has_space(&self, range: &Range<u64>) -> bool {
         let mut at = range.start;
         while at < range.end {
             let Ok(extents) = sys::extents(&self.descriptor, at..range.end) else {
-                // Without an extent map, only holes can be detected.
+                // If there is no extent map, only holes can be detected.
                 return self.next_hole(at).is_ok_and(|hole| hole >= range.end);
             };
             let reached = extents
@@ -124,14 +126,14 @@ impl OpenFile {
         true
     }
 
-    /// Returns the first offset from `at` on that has no data; the end of the file counts as a
-    /// hole.
+    /// Returns the first offset at or after `at` that has no data. The end of the file is regarded
+    /// as a hole.
     fn next_hole(&self, at: u64) -> Result<u64, Errno> {
         rustix::fs::seek(&self.descriptor, SeekFrom::Hole(at))
     }
 
-    /// Writes zeros into the holes of a range. Searching for holes is enough, because a file system
-    /// that cannot allocate has no space that is allocated but unwritten.
+    /// Writes zeros into the holes of a range. It is sufficient to search for holes, because on a
+    /// file system that cannot allocate, no space is allocated but unwritten.
     fn fill_holes(&self, range: &Range<u64>) -> Result<(), Errno> {
         let mut at = range.start;
         while at < range.end {
@@ -166,7 +168,7 @@ impl OpenFile {
     }
 }
 
-/// Returns whether the file system does not support the call.
+/// Returns whether the error means that the file system does not support the call.
 fn is_refusal(errno: Errno) -> bool {
     matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS)
 }

@@ -1,4 +1,5 @@
-//! Copies within a file system that can share blocks between files, without moving data.
+//! Copies a range between two files without moving data, on a file system that can share blocks
+//! between files.
 
 use super::device::FileDevice;
 use crate::{DeviceOperation, Result};
@@ -6,9 +7,9 @@ use alluvium_base::Purpose;
 use rustix::io::Errno;
 use std::ops::Range;
 
-/// File systems whose `copy_file_range` shares blocks or copies on the server, by magic number
-/// (`linux/magic.h`). On others the call moves the bytes through the kernel piece by piece, and
-/// batches of requests are faster.
+/// Magic numbers (`linux/magic.h`) of the file systems on which `copy_file_range` shares blocks or
+/// copies on the server. On other file systems the call moves the bytes through the kernel piece by
+/// piece, which is slower than batches of requests.
 const SHARING: [u64; 5] = [
     0x9123_683e, // Btrfs
     0x5846_5342, // XFS
@@ -17,11 +18,11 @@ const SHARING: [u64; 5] = [
     0x0000_6969, // NFS
 ];
 
-/// Maximum number of bytes per call.
+/// Maximum number of bytes that are copied by one call.
 const MOST: u64 = 1 << 30;
 
-/// Copies a prefix of a range as far as the file system can do it itself. Returns the offset where
-/// it stopped.
+/// Copies as much of a range, from its start, as the file system can copy by itself. Returns the
+/// offset up to which the range was copied.
 ///
 /// # Errors
 /// I/O errors.
@@ -58,7 +59,7 @@ pub(super) fn share(
                 at += moved as u64;
             }
             Err(Errno::INTR) => {}
-            // The file system cannot copy between these two files, or not any further.
+            // The file system cannot copy between these two files, or can copy no further.
             Ok(_) | Err(Errno::XDEV | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => break,
             Err(errno) => return Err(target.failed(DeviceOperation::Write, at, len as u64, errno)),
         }

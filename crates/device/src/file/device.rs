@@ -1,4 +1,4 @@
-//! One real file as a [`Device`]: sorts the requests of a batch into refused, executed at once, and
+//! A real file as a [`Device`]. The requests of a batch are either refused, executed at once, or
 //! passed to the I/O backend.
 
 use super::copy;
@@ -19,16 +19,17 @@ use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Maximum length of a buffered write that `submit` executes at once, in bytes. The write is a copy
-/// into the page cache; handing it to another thread would cost more than the copy.
+/// Maximum length, in bytes, of a buffered write that `submit` executes at once. Such a write is
+/// only a copy into the page cache. Passing it to another thread would cost more than the copy.
 const COPIED_AT_ONCE: usize = 64 << 10;
 
-/// The mechanism that carries requests to the kernel.
+/// The mechanism by which requests are passed to the kernel.
 #[derive(Clone, Debug)]
 pub(super) enum IoBackend {
-    /// io_uring; the workers execute requests that rings handle poorly.
+    /// Requests are passed to io_uring. Worker threads execute the requests that rings handle
+    /// poorly.
     Rings(Arc<RingPool>),
-    /// The workers execute all requests.
+    /// Worker threads execute all requests.
     Workers,
 }
 
@@ -40,11 +41,11 @@ pub(super) struct FileDevice {
     pub(super) workers: Arc<WorkerPool>,
 }
 
-/// How a request is handled.
+/// How a request is executed.
 enum RequestRoute {
-    /// The outcome is known before `submit` returns.
+    /// The request has been refused or executed; this is its outcome.
     AtOnce(IoOutcome),
-    /// The workers execute the sync.
+    /// The request is a sync, which a worker thread executes.
     Sync,
     /// The I/O backend executes the request.
     Carry(IoRequest),
@@ -73,11 +74,12 @@ impl FileDevice {
         }
     }
 
-    /// Sorts a batch. Returns the requests for the I/O backend; all others are in flight or
-    /// complete.
+    /// Starts the requests of a batch that are not for the I/O backend. Returns the completion
+    /// record of the batch and the requests for the I/O backend, each with its index in the batch.
     fn sort(&self, batch: IoBatch, home: usize) -> (Arc<BatchCompletion>, Vec<(usize, IoRequest)>) {
         let requests = batch.into_requests();
-        // Check all requests before executing any: a panic must not leave half a batch in flight.
+        // All requests are checked before any is executed, so that a panic does not leave a part of
+        // the batch in flight.
         for request in &requests {
             self.file.check_alignment(request);
         }
@@ -108,7 +110,7 @@ impl FileDevice {
         }));
     }
 
-    /// Executes one request in this thread.
+    /// Executes one request on this thread and returns its outcome.
     fn perform_one(&self, request: IoRequest) -> IoOutcome {
         if let IoBackend::Rings(_) = self.carrier {
             SubmissionPlug::hand_over();
@@ -177,7 +179,8 @@ impl Device for FileDevice {
 
     fn wait_some(&self, ticket: &Ticket) {
         match &self.carrier {
-            // Requests that have left the ring are completed by the workers.
+            // Requests of the batch that are no longer in the ring are completed by the worker
+            // threads.
             IoBackend::Rings(rings) if rings.wait_some(ticket) => {}
             _ => ticket.block(),
         }
@@ -247,7 +250,8 @@ impl Device for FileDevice {
             return Ok(());
         }
         if let Err(errno) = self.file.allocate_extending(old..len) {
-            // Part of the range may have been allocated, and the length extended with it.
+            // A part of the range may have been allocated, and the length of the file extended
+            // accordingly.
             let restored = rustix::io::retry_on_intr(|| rustix::fs::ftruncate(&self.file.descriptor, old));
             if let Err(restoring) = restored {
                 return Err(self.file.failed(DeviceOperation::Truncate, old, 0, restoring));
@@ -297,7 +301,8 @@ impl Device for FileDevice {
         if len >= old {
             return Ok(());
         }
-        // Shorten the recorded length first, so that no new request is admitted past the new end.
+        // The recorded length is shortened first, so that no new request past the new end is
+        // accepted.
         self.file.state.set_len(len);
         let truncated = rustix::io::retry_on_intr(|| rustix::fs::ftruncate(&self.file.descriptor, len));
         if let Err(errno) = truncated {

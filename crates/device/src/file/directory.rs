@@ -1,4 +1,4 @@
-//! A file-system directory as a [`Directory`].
+//! A directory of a file system as a [`Directory`].
 
 use super::device::{FileDevice, IoBackend};
 use super::lock;
@@ -23,10 +23,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// A directory of real files.
+/// A directory of files in a real file system.
 ///
-/// Clones share all state. Dropping the last handle of the directory and its files waits for the
-/// requests in flight.
+/// Clones share all state. When the last handle of the directory and its files is dropped, it waits
+/// for the requests in flight.
 ///
 /// ```
 /// use alluvium_base::Purpose;
@@ -60,14 +60,14 @@ struct FileDirectoryState {
     notes: Arc<DirectoryNotes>,
 }
 
-/// Mode of created files: only the owner may read and write. The process's umask may remove more
-/// bits. Existing files keep their mode.
+/// The mode of created files, in which only the owner may read and write. The umask of the process
+/// may remove further bits. Existing files keep their mode.
 pub(super) const OWN_FILE: Mode = Mode::from_raw_mode(0o600);
 
-/// Mode of created directories: only the owner has access.
+/// The mode of created directories, in which only the owner has access.
 const OWN_DIRECTORY: u32 = 0o700;
 
-/// Remarks about the location, without duplicates.
+/// The notes about a directory, without duplicates.
 #[derive(Debug, Default)]
 pub(crate) struct DirectoryNotes {
     texts: Mutex<Vec<String>>,
@@ -83,7 +83,8 @@ impl DirectoryNotes {
 }
 
 impl FileDirectory {
-    /// Creates the directory and its missing ancestors, durably. An existing directory is opened.
+    /// Creates the directory and its missing ancestors, durably. If the directory exists, it is
+    /// opened.
     ///
     /// # Errors
     /// `PermissionDenied`, `DiskFull`, or I/O errors.
@@ -91,10 +92,10 @@ impl FileDirectory {
         FileDirectory::create_with(path, FileDirectoryOptions::default())
     }
 
-    /// Like [`FileDirectory::create`], with options.
+    /// Creates a directory like [`FileDirectory::create`], with the given options.
     ///
     /// # Errors
-    /// As `create`, and `Unsupported` if the kernel refuses the requested engine.
+    /// The same as for `create`, and `Unsupported` if the kernel refuses the requested engine.
     pub fn create_with(path: impl AsRef<Path>, options: FileDirectoryOptions) -> Result<FileDirectory> {
         let path = path.as_ref();
         make_durably(path).map_err(|source| {
@@ -111,10 +112,10 @@ impl FileDirectory {
         FileDirectory::open_with(path, FileDirectoryOptions::default())
     }
 
-    /// Like [`FileDirectory::open`], with options.
+    /// Opens a directory like [`FileDirectory::open`], with the given options.
     ///
     /// # Errors
-    /// As `open`, and `Unsupported` if the kernel refuses the requested engine.
+    /// The same as for `open`, and `Unsupported` if the kernel refuses the requested engine.
     ///
     /// # Panics
     /// If `options.threads` is zero.
@@ -171,7 +172,8 @@ impl FileDirectory {
         })
     }
 
-    /// Returns the engine in use: [`IoEngine::Uring`] or [`IoEngine::Threads`].
+    /// Returns the engine that is in use, which is either [`IoEngine::Uring`] or
+    /// [`IoEngine::Threads`].
     #[must_use]
     pub fn engine(&self) -> IoEngine {
         match self.shared.carrier {
@@ -200,7 +202,8 @@ impl FileDirectory {
         Ok(())
     }
 
-    /// Wraps an open descriptor: determines whether it supports direct I/O, and advises the kernel.
+    /// Creates a device for an open descriptor. Determines whether the descriptor supports direct
+    /// I/O, and advises the kernel on the access pattern.
     fn device(&self, name: &str, options: FileOptions, descriptor: OwnedFd) -> Result<Arc<dyn Device>> {
         let failed = |errno| Self::failed(DeviceOperation::Open, name, errno);
         let stat = rustix::fs::fstat(&descriptor).map_err(failed)?;
@@ -216,9 +219,9 @@ impl FileDirectory {
             CacheMode::Buffered => None,
         };
         if alignment.is_none() {
-            // Reads here are of blocks whose neighbours are not wanted, and sequential readers
-            // request large blocks themselves; the kernel's read-ahead would only multiply the
-            // bytes read. This is a hint: failure is harmless.
+            // The blocks next to a block that is read are usually not needed, and sequential
+            // readers request large blocks themselves. The kernel's read-ahead would therefore only
+            // multiply the number of bytes read. The advice is a hint, so a failure is harmless.
             let _ = rustix::fs::fadvise(&descriptor, 0, None, Advice::Random);
         }
         let file = Arc::new(OpenFile {
@@ -245,8 +248,8 @@ impl FileDirectory {
         }))
     }
 
-    /// Makes a descriptor bypass the page cache. Returns the alignment that its requests need, or
-    /// `None`, with a note, if the file system refuses.
+    /// Makes requests through a descriptor bypass the page cache. Returns the alignment that they
+    /// require. If the file system refuses, adds a note and returns `None`.
     fn make_direct(&self, descriptor: &OwnedFd) -> Option<u64> {
         let refused = |how: &str| {
             self.shared.notes.add(format!(
@@ -255,8 +258,8 @@ impl FileDirectory {
             ));
             None
         };
-        // Set after opening rather than at open, because a refused open with O_CREAT leaves the
-        // file behind.
+        // The flag is set after the file was opened, because a refused open with O_CREAT would
+        // leave the file behind.
         let flags = match rustix::fs::fcntl_getfl(descriptor) {
             Ok(flags) => flags,
             Err(errno) => return refused(&format!("the flags of a file are not reported ({errno})")),
@@ -269,12 +272,12 @@ impl FileDirectory {
             Ok(stat) if StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN) => {
                 u64::from(stat.stx_dio_offset_align)
             }
-            // An older kernel, or a file system that does not report it: the first request will
-            // tell.
+            // The kernel is older, or the file system does not report the alignment. The first
+            // request will show whether it is correct.
             _ => BLOCK,
         };
         if alignment == 0 {
-            // The flag was accepted but will be ignored or refused request by request.
+            // The flag was accepted, but every request would ignore it or fail.
             let _ = rustix::fs::fcntl_setfl(descriptor, flags);
             return refused("direct I/O is not offered");
         }
@@ -299,12 +302,12 @@ impl FileDirectory {
             FileAccessMode::ReadOnly => OFlags::RDONLY,
             FileAccessMode::ReadWrite => OFlags::RDWR,
         };
-        // NONBLOCK: opening a FIFO must not wait for its other end.
+        // NONBLOCK prevents the open of a FIFO from waiting for its other end.
         let flags = access | extra | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let opened = retry_on_intr(|| rustix::fs::openat(&self.shared.descriptor, name, flags, OWN_FILE));
         opened
             .and_then(|descriptor| {
-                // A ring would return EAGAIN for such a descriptor instead of waiting.
+                // If the flag remained set, a ring would return EAGAIN instead of waiting.
                 let flags = rustix::fs::fcntl_getfl(&descriptor)?;
                 rustix::fs::fcntl_setfl(&descriptor, flags - OFlags::NONBLOCK)?;
                 Ok(descriptor)
@@ -316,8 +319,8 @@ impl FileDirectory {
 impl Directory for FileDirectory {
     fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
         self.require_unpoisoned(DeviceOperation::Create, name)?;
-        // Creating read-only makes a file that stays empty; the operating system needs no write
-        // access to it.
+        // A file that is created read-only stays empty; the operating system does not require write
+        // access for it.
         let descriptor = self.open_descriptor(
             DeviceOperation::Create,
             name,
@@ -348,8 +351,8 @@ impl Directory for FileDirectory {
             .map_err(|errno| Self::failed(DeviceOperation::Remove, name, errno))
     }
 
-    /// Skips names that are not UTF-8 and entries that are not regular files: the store never
-    /// creates those.
+    /// Names that are not UTF-8 and entries that are not regular files are skipped, because the
+    /// store never creates them.
     fn list(&self) -> Result<Vec<String>> {
         let failed = |errno| Self::failed(DeviceOperation::List, &self.describe(), errno);
         let mut names = Vec::new();
@@ -453,7 +456,7 @@ impl Directory for FileDirectory {
 }
 
 /// # Errors
-/// `Unsupported` unless the name is one plain file name.
+/// `Unsupported` if the name is not a single plain file name.
 fn check_name(operation: DeviceOperation, name: &str) -> Result<()> {
     if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
         return Err(Error::Unsupported {
@@ -466,7 +469,7 @@ fn check_name(operation: DeviceOperation, name: &str) -> Result<()> {
 }
 
 /// Creates a directory and its missing ancestors. Each new directory is made durable by a sync of
-/// its parent.
+/// its parent directory.
 fn make_durably(path: &Path) -> io::Result<()> {
     match make_own(path) {
         Ok(()) => {}
@@ -478,7 +481,7 @@ fn make_durably(path: &Path) -> io::Result<()> {
                 .ok_or(error)?;
             make_durably(above)?;
             match make_own(path) {
-                // Another thread or process was faster.
+                // Another thread or process has created the directory in the meantime.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
                 made => made?,
             }
@@ -504,9 +507,9 @@ fn boot_id() -> std::result::Result<BootId, String> {
     parse_boot_id(&text).ok_or_else(|| format!("{path} holds {text:?}"))
 }
 
-/// Returns an id for this boot and the mount of the directory: a remounted file system may have
-/// lost its page cache. Kernels before 6.8 reuse mount ids, so the ids of two mounts may be equal
-/// there.
+/// Returns an id for the current boot and the mount of the directory, because a file system may
+/// lose its page cache when it is remounted. Kernels before 6.8 reuse mount ids, so on these
+/// kernels the ids of two mounts may be equal.
 fn on_mount(boot: BootId, directory: &OwnedFd) -> std::result::Result<BootId, String> {
     const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
     let mount = |flags: StatxFlags| {

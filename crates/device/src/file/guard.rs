@@ -1,12 +1,14 @@
-//! Handles failed stores into mappings.
+//! Handles stores into mappings that fail.
 //!
-//! A store cannot return an error. If the kernel cannot execute one, because the file system has
-//! shut down after a device failure, because the file was shortened, or because expected space is
-//! missing, it sends the signal `SIGBUS`, which kills the process. This module catches the signal:
-//! it replaces the failed page with a page of anonymous memory, so that the store completes, and
-//! marks the mapping as broken. A writer checks the mark before it reports its data as written.
+//! A store cannot return an error. The kernel may be unable to execute one for three reasons: the
+//! file system has shut down after a device failure, the file was shortened, or space that was
+//! expected to be allocated is missing. The kernel then sends the signal `SIGBUS`, which kills the
+//! process by default. This module catches the signal. It replaces the failed page by a page of
+//! anonymous memory, so that the store completes, and marks the mapping as broken. A writer checks
+//! this mark before it reports its data as written.
 //!
-//! Signals for other addresses are passed to the previously installed handler.
+//! If the address of a signal is not in a watched mapping, the signal is passed to the previously
+//! installed handler.
 
 use super::sys::MappedPages;
 use libc::{c_int, c_void, siginfo_t};
@@ -17,11 +19,11 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-/// A watched address range. Entries are reused but never freed, because a handler may read them at
-/// any time.
+/// An address range that the handler watches. Entries are reused but never freed, because a handler
+/// may read them at any time.
 #[derive(Debug, Default)]
 struct WatchedRange {
-    /// First address; 0 while the entry is unused.
+    /// First address of the range; 0 while the entry is unused.
     start: AtomicUsize,
     end: AtomicUsize,
     broken: AtomicBool,
@@ -30,16 +32,16 @@ struct WatchedRange {
 
 /// Head of the list of all entries.
 static FIRST: AtomicPtr<WatchedRange> = AtomicPtr::new(ptr::null_mut());
-/// Held while an entry is acquired.
+/// A mutex that is held while an entry is acquired for a range.
 static TAKING: Mutex<()> = Mutex::new(());
-/// Size of a memory page, for the handler.
+/// Size of a memory page in bytes, which the handler uses.
 static PAGE: AtomicUsize = AtomicUsize::new(4096);
 
-/// The previously installed handler. Written once, before the new handler is installed.
+/// The handler that was installed before. It is written once, before the new handler is installed.
 struct PreviousHandler(UnsafeCell<MaybeUninit<libc::sigaction>>);
 
-// SAFETY: it is written once, by the thread that installs the handler and before it does, and only
-// read afterwards.
+// SAFETY: the value is written once, by the thread that installs the handler and before it does so.
+// Afterwards it is only read.
 unsafe impl Sync for PreviousHandler {}
 
 /// A signal handler, as an address for the kernel and as a function to call.
@@ -52,19 +54,20 @@ union Handler {
 
 static BEFORE: PreviousHandler = PreviousHandler(UnsafeCell::new(MaybeUninit::uninit()));
 
-/// Watches a range until it is dropped.
+/// A guard that watches an address range until it is dropped.
 #[derive(Debug)]
 pub(super) struct MappingGuard {
     watched: &'static WatchedRange,
 }
 
 impl MappingGuard {
-    /// Watches the pages of a mapping. The guard must be dropped before they are unmapped.
+    /// Starts to watch the pages of a mapping. The guard must be dropped before the pages are
+    /// unmapped.
     pub(super) fn of(pages: &MappedPages) -> MappingGuard {
         install();
         let _taking = TAKING.lock();
         let mut found = FIRST.load(Ordering::Acquire);
-        // SAFETY: what is in the list is never freed.
+        // SAFETY: entries of the list are never freed.
         while let Some(watched) = unsafe { found.as_ref() }
             && watched.start.load(Ordering::Acquire) != 0
         {
@@ -87,13 +90,13 @@ impl MappingGuard {
         MappingGuard { watched }
     }
 
-    /// Returns the flag that is set when a store fails. It belongs to this range while the guard
-    /// lives.
+    /// Returns the flag that is set when a store into the range fails. The flag belongs to this
+    /// range as long as the guard exists.
     pub(super) fn mark(&self) -> &'static AtomicBool {
         &self.watched.broken
     }
 
-    /// Returns whether a store has failed.
+    /// Returns whether a store into the range has failed.
     pub(super) fn is_broken(&self) -> bool {
         self.watched.broken.load(Ordering::Acquire)
     }
@@ -105,7 +108,8 @@ impl Drop for MappingGuard {
     }
 }
 
-/// Installs the handler on first use. If that is refused, `SIGBUS` keeps its previous effect.
+/// Installs the signal handler when it is called for the first time. If the system refuses,
+/// `SIGBUS` keeps its previous effect.
 fn install() {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     INSTALLED.get_or_init(|| {
@@ -126,12 +130,12 @@ fn install() {
     });
 }
 
-/// Handles the signal with atomics and system calls only.
+/// Handles the signal `SIGBUS`. Like any signal handler, it uses only atomics and system calls.
 extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel gives the address of the store with this signal.
+    // SAFETY: for this signal, the kernel passes the address of the failed access.
     let address = unsafe { (*info).si_addr() } as usize;
     let mut next = FIRST.load(Ordering::Acquire);
-    // SAFETY: what is in the list is never freed.
+    // SAFETY: entries of the list are never freed.
     while let Some(watched) = unsafe { next.as_ref() } {
         let start = watched.start.load(Ordering::Acquire);
         if start != 0 && (start..watched.end.load(Ordering::Acquire)).contains(&address) {
@@ -149,7 +153,7 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_
         let before = (*BEFORE.0.get()).assume_init_ref();
         match before.sa_sigaction {
             libc::SIG_DFL | libc::SIG_IGN => {
-                // The store is repeated when this handler returns, and then the kernel applies the
+                // The store is repeated when this handler returns, and the kernel then applies the
                 // default action.
                 let mut default: libc::sigaction = std::mem::zeroed();
                 default.sa_sigaction = libc::SIG_DFL;
@@ -163,11 +167,12 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_
     }
 }
 
-/// Replaces the page at this address with a page of anonymous memory.
+/// Replaces the page that contains `address` by a page of anonymous memory. Returns whether this
+/// succeeded.
 fn replace_page(address: usize) -> bool {
     let page = PAGE.load(Ordering::Acquire);
-    // SAFETY: the page is one of a mapping that is watched, and stays mapped while it is; `errno`
-    // is put back, for the code that the signal interrupted may be about to read it.
+    // SAFETY: the page belongs to a watched mapping and remains mapped while that mapping is
+    // watched. `errno` is restored, because the interrupted code may be about to read it.
     unsafe {
         let errno = *libc::__errno_location();
         let mapped = libc::mmap(

@@ -1,9 +1,10 @@
-//! The lock on a directory: an advisory lock on a file that contains the holder's process number.
+//! The lock on a directory. It is an advisory lock on a file that contains the process number of
+//! the holder.
 //!
-//! *A killed process may still be writing.* Its requests in a ring continue after it has ended and
-//! may overwrite data of the next holder. So each ring also holds the lock's file: the kernel
-//! closes it with the ring, after the last request, and only then is the lock free. The next holder
-//! waits for this if the recorded process has ended.
+//! *A killed process may still be writing.* Its requests in a ring continue after it has ended, and
+//! may overwrite data of the next holder. Each ring therefore also holds the file of the lock open.
+//! The kernel closes that file together with the ring, after the last request, and only then is the
+//! lock released. If the process recorded in the file has ended, the next holder waits for this.
 
 use super::directory::OWN_FILE;
 use crate::uring::{FileSlot, RingPool};
@@ -19,10 +20,11 @@ use std::time::{Duration, Instant};
 /// Maximum length of the process number, in bytes.
 const LONGEST_HOLDER: usize = 16;
 
-/// How long an open waits for the remaining ring requests of a terminated process.
+/// Maximum time for which an open waits until the remaining ring requests of a terminated process
+/// have ended.
 const MAX_LOCK_WAIT: Duration = Duration::from_secs(5);
 
-/// A locked file, which the rings also hold open.
+/// A locked file, which is also held open by the rings.
 struct LockedFile {
     rings: Option<FileSlot>,
     file: OwnedFd,
@@ -30,17 +32,19 @@ struct LockedFile {
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
-        // Removes our process number, so that a later holder that has not written its own yet is
-        // not reported as us. If this fails, the text is stale only briefly.
+        // The process number of this process is removed from the file. Otherwise, this process
+        // could be reported as the holder while a later holder has not yet written its own number.
+        // If the removal fails, the number is outdated only briefly.
         let _ = rustix::fs::ftruncate(&self.file, 0);
         self.rings = None;
-        // A ring may release the file later. If this fails, the lock is released with the file.
+        // A ring may release the file later, so the lock is released explicitly. If this fails, the
+        // lock is released when the file is.
         let _ = rustix::fs::flock(&self.file, FlockOperation::NonBlockingUnlock);
     }
 }
 
-/// Acquires the lock. `flock` locks belong to the open file description, so a second handle in this
-/// process is refused like another process.
+/// Acquires the lock in exclusive mode. A `flock` lock belongs to the open file description, so a
+/// second handle in this process is refused in the same way as another process.
 pub(super) fn take(
     directory: BorrowedFd<'_>,
     name: &str,
@@ -61,14 +65,15 @@ pub(super) fn take(
         rings: rings.and_then(|rings| rings.register(file.as_raw_fd())),
         file,
     };
-    // Failing to record the process number is ignored: the store must still open on a full disk.
+    // A failure to record the process number is ignored, because it must be possible to open the
+    // store on a full disk.
     let _ = rustix::fs::ftruncate(&held.file, 0);
     let _ = rustix::io::pwrite(&held.file, std::process::id().to_string().as_bytes(), 0);
     Ok(DirectoryLock::new(held))
 }
 
-/// Acquires the lock in shared mode. Its file is opened read-only, because a file system may allow
-/// no more.
+/// Acquires the lock in shared mode. The file of the lock is opened read-only, because the file
+/// system may not permit more.
 pub(super) fn take_shared(directory: BorrowedFd<'_>, name: &str) -> Result<DirectoryLock> {
     let failed = |errno: Errno| Error::from_io(DeviceOperation::Lock, name, 0, 0, io::Error::from(errno));
     let open = |flags: OFlags| {
@@ -77,7 +82,7 @@ pub(super) fn take_shared(directory: BorrowedFd<'_>, name: &str) -> Result<Direc
     };
     let file = match open(OFlags::RDONLY) {
         Err(Errno::NOENT) => match open(OFlags::RDONLY | OFlags::CREATE) {
-            // No process can write here, so no process needs to be locked out.
+            // No process can write here, so no process has to be locked out.
             Err(Errno::ROFS | Errno::ACCESS | Errno::PERM) => return Ok(DirectoryLock::new(())),
             created => created,
         },

@@ -12,10 +12,11 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// A mapped range. The kernel maps whole pages, so slightly more than requested may be mapped.
+/// A mapped range of a file. The kernel maps whole pages, so slightly more than the range may be
+/// mapped.
 struct MappedRange {
     file: Arc<OpenFile>,
-    /// Declared before the pages, so that watching ends before they are unmapped.
+    /// The guard is declared before the pages, so that it stops watching before they are unmapped.
     guard: MappingGuard,
     pages: MappedPages,
     /// Offset of the range in the file, in bytes.
@@ -82,7 +83,7 @@ fn page_size() -> usize {
 }
 
 impl MappedRange {
-    /// Returns the whole pages that contain `range` of the mapping.
+    /// Returns the range of whole pages that contains `range` of the mapping.
     ///
     /// # Panics
     /// If the range is outside the mapping.
@@ -99,9 +100,9 @@ impl MappedRange {
         from - from % page..to.next_multiple_of(page)
     }
 
-    /// Retries populating pages after the kernel could not make one of them writable, usually for
-    /// lack of space. If space cannot be allocated, the error is `DiskFull`; if it is allocated,
-    /// the file system or the device has failed.
+    /// Retries to populate pages, after the kernel could not make one of them writable. The usual
+    /// reason is a lack of space. If the space cannot be allocated, the error is `DiskFull`. If it
+    /// is allocated, the file system or the device has failed.
     fn populate_again(&self, range: &Range<u64>, pages: Range<usize>) -> Result<()> {
         let stat = rustix::fs::fstatvfs(&self.file.descriptor);
         if stat.is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY)) {
@@ -151,7 +152,7 @@ impl MappingBacking for MappedRange {
     }
 
     fn release_pages(&self, range: Range<u64>) {
-        // Only a hint: on failure the pages stay in memory.
+        // This is only a hint: if it fails, the pages stay in memory.
         let _ = self.pages.release_pages(self.whole_pages(&range));
     }
 

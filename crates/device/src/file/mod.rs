@@ -1,23 +1,25 @@
 //! Files of a real file system, as [`Directory`](crate::Directory) and [`Device`](crate::Device).
 //!
-//! *Scope*: direct and buffered descriptors, allocation and holes, mappings, file locks, and the
-//! fallbacks for operations that a file system refuses.
+//! *Scope*: direct and buffered descriptors; allocation and holes; mappings; file locks;
+//! alternatives for operations that a file system refuses.
 //!
 //! *Must not depend on*: how requests are submitted to the kernel together, which is the task of
 //! `uring` or the thread pool.
 //!
 //! Invariants:
 //!
-//! - **F1** At most one sync of a file is in the kernel at a time, so the thread that receives a
-//!   write-back failure poisons the file before another sync of it can succeed.
-//! - **F2** All handles of one file from this directory share its length and its poison.
-//! - **F3** A thread that changes a file's length holds `resizing`. A failed growth restores the
-//!   old length.
-//! - **F4** An operation that the file system refuses leads to a note in
-//!   [`Directory::notes`](crate::Directory::notes) or to an error; it is never silent.
-//! - **F5** A store into a mapping never kills the process: files are mapped only where allocated
-//!   space is overwritten in place (`placement`), and a store that still fails marks the mapping as
-//!   broken (`guard`), which poisons the file at its next sync.
+//! - **F1** At most one sync of a file is executed by the kernel at a time. The thread that
+//!   receives a write-back failure can therefore poison the file before another sync of it
+//!   succeeds.
+//! - **F2** All handles of the same file in this directory share its length and whether it is
+//!   poisoned.
+//! - **F3** A thread that changes the length of a file holds the mutex `resizing`. If an extension
+//!   fails, the old length is restored.
+//! - **F4** If the file system refuses an operation, this always leads to an error or to a note in
+//!   [`Directory::notes`](crate::Directory::notes).
+//! - **F5** A store into a mapping never kills the process. Files are mapped only if allocated
+//!   space is overwritten in place (`placement`). A store that fails nevertheless marks the mapping
+//!   as broken (`guard`), and the next sync then poisons the file.
 
 mod allocation;
 mod copy;
@@ -43,21 +45,21 @@ pub(crate) use threads::WorkerPool;
 /// The engine that submits requests to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IoEngine {
-    /// io_uring; or threads, with a note, if the kernel refuses it.
+    /// Use io_uring. If the kernel refuses it, use threads and add a note.
     Auto,
-    /// io_uring; or an error if the kernel refuses it.
+    /// Use io_uring. If the kernel refuses it, fail with an error.
     Uring,
-    /// A pool of threads that make blocking calls.
+    /// Use a pool of threads that make blocking calls.
     Threads,
 }
 
 /// Options of a directory of real files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileDirectoryOptions {
-    /// Engine that submits requests to the kernel.
+    /// The engine that submits requests to the kernel.
     pub engine: IoEngine,
-    /// Maximum number of threads that make blocking calls. With io_uring they mainly execute syncs;
-    /// without it this is the queue depth of the device.
+    /// Maximum number of threads that make blocking calls. With io_uring, these threads mainly
+    /// execute syncs. Without it, this number is the queue depth of the device.
     pub threads: usize,
 }
 

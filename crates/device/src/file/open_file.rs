@@ -1,4 +1,4 @@
-//! One open handle of a real file, with blocking transfers.
+//! An open handle of a real file, with blocking transfers.
 
 use super::state::FileState;
 use crate::contract::check_alignment;
@@ -12,11 +12,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, OnceLock};
 
-/// Maximum number of bytes per system call. The kernel truncates longer transfers, so longer
-/// requests are split.
+/// Maximum number of bytes that a single system call transfers. The kernel truncates longer
+/// transfers, so longer requests are split.
 pub(crate) const MAX_TRANSFER: usize = 1 << 30;
 
-/// Maximum number of retries, one millisecond apart, when a file system returns EAGAIN.
+/// Maximum number of retries, one millisecond apart, after a file system has returned EAGAIN.
 const MOST_AGAIN: u32 = 200;
 
 const _: () = assert!((MAX_TRANSFER as u64).is_multiple_of(BLOCK));
@@ -26,23 +26,24 @@ const _: () = assert!((MAX_TRANSFER as u64).is_multiple_of(BLOCK));
 pub(crate) struct OpenFile {
     pub(super) name: String,
     pub(super) options: FileOptions,
-    /// Whether `descriptor` really bypasses the page cache; false where the file system refused.
+    /// Whether `descriptor` bypasses the page cache. It is false if the file system refused direct
+    /// I/O.
     pub(super) direct: bool,
     /// Alignment of direct transfers: [`BLOCK`], or more on devices with larger blocks.
     pub(super) alignment: u64,
-    /// The file's slot in the rings, once it is registered. Declared before the descriptor, so that
-    /// the slot is released before the descriptor is closed.
+    /// The slot of the file in the rings, once it is registered. It is declared before the
+    /// descriptor, so that the slot is released before the descriptor is closed.
     pub(super) slot: OnceLock<FileSlot>,
     pub(super) descriptor: OwnedFd,
-    /// The same file through the page cache, opened when a request does not satisfy `alignment`.
-    /// The kernel keeps both views coherent.
+    /// A descriptor of the same file that uses the page cache. It is opened when a request does not
+    /// satisfy `alignment`. The kernel keeps both views coherent.
     pub(super) cached_descriptor: OnceLock<OwnedFd>,
     pub(super) state: Arc<FileState>,
     pub(super) counters: DeviceCounters,
 }
 
 impl OpenFile {
-    /// Checks whether the request may go to the device, and counts it if so (D6).
+    /// Checks whether the request may be executed by the device. If so, counts the request (D6).
     ///
     /// # Errors
     /// `ReadOnly`, `Poisoned`, `PastEnd`.
@@ -121,8 +122,8 @@ impl OpenFile {
         Error::from_io(operation, &self.name, offset, len, io::Error::from(errno))
     }
 
-    /// Returns the descriptor and the registered slot that a ring may use for a transfer, or `None`
-    /// if the transfer needs the twin.
+    /// Returns the descriptor and the registered slot that a ring may use for a transfer. Returns
+    /// `None` if the transfer requires the descriptor that uses the page cache.
     pub(crate) fn ring_target(&self, offset: u64, len: usize) -> Option<(RawFd, Option<u32>)> {
         self.suits(offset, len)
             .then(|| (self.descriptor.as_raw_fd(), self.slot.get().map(FileSlot::index)))
@@ -163,7 +164,8 @@ impl OpenFile {
         }
     }
 
-    /// Executes a read or a write of which `done` bytes have already been transferred, blocking.
+    /// Executes the rest of a read or a write, blocking; `done` bytes have already been
+    /// transferred.
     pub(crate) fn perform(&self, request: IoRequest, done: usize) -> IoOutcome {
         match request {
             IoRequest::Read {
@@ -210,8 +212,8 @@ impl OpenFile {
         )
     }
 
-    /// Calls `step(descriptor, from, to)` until all bytes are transferred. Short and interrupted
-    /// transfers continue where they stopped.
+    /// Calls `step(descriptor, from, to)` repeatedly until all bytes are transferred. A short or
+    /// interrupted transfer continues where it stopped.
     fn transfer(
         &self,
         operation: DeviceOperation,
@@ -240,8 +242,8 @@ impl OpenFile {
                 Ok(0) => return Err(self.failed(operation, at, (len - done) as u64, Errno::IO)),
                 Ok(moved) => done += moved,
                 Err(Errno::INTR) => {}
-                // Btrfs returns this on a full disk while it cannot tell whether the space is
-                // already allocated.
+                // Btrfs returns this error on a full disk while it cannot determine whether the
+                // space is already allocated.
                 Err(Errno::AGAIN) if again < MOST_AGAIN => {
                     again += 1;
                     std::thread::sleep(std::time::Duration::from_millis(1));
@@ -249,7 +251,8 @@ impl OpenFile {
                 Err(Errno::AGAIN) if operation == DeviceOperation::Write => {
                     return Err(self.failed(operation, at, (len - done) as u64, Errno::NOSPC));
                 }
-                // The device's blocks are larger than the kernel reported when the file was opened.
+                // The blocks of the device are larger than the kernel reported when the file was
+                // opened.
                 Err(Errno::INVAL) if self.direct && !through_cache => through_cache = true,
                 Err(errno) => return Err(self.failed(operation, at, (len - done) as u64, errno)),
             }
@@ -257,7 +260,7 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Makes every completed write durable. Failure poisons the file (D4).
+    /// Makes every completed write to the file durable. A failure poisons the file (D4).
     pub(super) fn sync_blocking(&self) -> Result<()> {
         self.state
             .syncs

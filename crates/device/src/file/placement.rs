@@ -1,8 +1,8 @@
-//! Determines whether a file system overwrites data in place or copies on write.
+//! Determines whether a file system overwrites data in place or copies it on write.
 //!
-//! A store into a mapping cannot be refused: if it needs a block that the file system does not
-//! have, the process is killed by a signal. So files are mapped only where the allocated space of a
-//! range is known to be overwritten in place, now and later:
+//! A store into a mapping cannot return an error. If it needs a block that the file system does not
+//! have, a signal kills the process. Files are therefore mapped only on file systems where the
+//! allocated space of a range is known to be overwritten in place, now and later:
 //!
 //! - ext4, when the blocks of this very file are in extents (without them, as on ext3, space is
 //!   only had by writing);
@@ -10,9 +10,9 @@
 //!   file below;
 //! - tmpfs.
 //!
-//! XFS is not listed, although it writes in place: any program may share a file's blocks with a
-//! copy at any time (`cp --reflink`), and from then on a store needs new blocks. Unknown file
-//! systems are treated as copy-on-write.
+//! XFS is not among them, although it writes in place. Any program may share the blocks of a file
+//! with a copy at any time (`cp --reflink`), and from then on a store requires new blocks. Unknown
+//! file systems are treated as copy-on-write.
 
 use rustix::io::Errno;
 use std::os::fd::AsFd;
@@ -34,8 +34,8 @@ const COPY_ON_WRITE: [(u64, &str); 4] = [
 /// Flag of a file with extents (`FS_EXTENT_FL`), which only ext4 sets.
 const IN_EXTENTS: u32 = 0x0008_0000;
 
-/// Returns the reason not to map a file, or `None` if stores into a mapping of allocated space
-/// cannot fail for lack of space.
+/// Returns the reason why a file must not be mapped. Returns `None` if a store into a mapping of
+/// allocated space cannot fail for lack of space.
 ///
 /// # Errors
 /// I/O errors.
@@ -45,8 +45,8 @@ pub(super) fn objection(file: impl AsFd) -> Result<Option<String>, Errno> {
     Ok(objection_for(magic, in_extents))
 }
 
-/// Returns whether the file system copies on write. Unknown file systems count as doing so; XFS
-/// copies only shared blocks and counts as writing in place.
+/// Returns whether the file system copies on write. An unknown file system is assumed to do so. XFS
+/// copies only shared blocks, and is therefore regarded as writing in place.
 ///
 /// # Errors
 /// I/O errors.

@@ -1,4 +1,4 @@
-//! Atomic replacement and removal of whole directories.
+//! Atomically replaces and removes whole directories.
 
 use crate::{DeviceOperation, Error, Result};
 use rustix::fs::{
@@ -9,14 +9,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// Renames the directory `new` to `name`; both have the same parent. The old directory is removed
-/// after the replacement is durable.
+/// Replaces the directory `name` by the directory `new`, which must have the same parent. The old
+/// directory is removed after the replacement is durable.
 ///
-/// Where the file system can exchange names (ext4, XFS, Btrfs, tmpfs), `name` exists at every
-/// moment. Elsewhere the old directory is briefly called `name.old`.
+/// If the file system can exchange names (ext4, XFS, Btrfs, tmpfs), `name` exists at every moment.
+/// Otherwise, the old directory is briefly called `name.old`.
 ///
 /// # Errors
-/// I/O errors. `name` is then either the old or the new directory, complete.
+/// I/O errors. After an error, `name` is either the complete old directory or the complete new one.
 pub fn replace_directory(new: &Path, name: &Path) -> Result<()> {
     let failed = |errno: Errno| failed(DeviceOperation::Rename, name, errno);
     match renameat_with(CWD, new, CWD, name, RenameFlags::EXCHANGE) {
@@ -40,8 +40,8 @@ pub fn replace_directory(new: &Path, name: &Path) -> Result<()> {
     }
 }
 
-/// Removes a directory and its files. A missing directory is ignored; a directory with
-/// subdirectories is kept.
+/// Removes a directory and the files in it. A missing directory is ignored, and a directory that
+/// contains subdirectories is not removed.
 ///
 /// # Errors
 /// I/O errors.

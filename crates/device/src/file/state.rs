@@ -1,4 +1,5 @@
-//! State shared by all open handles of one file: length, poison, and syncs in progress.
+//! The state that all open handles of a file share: its length, whether it is poisoned, and its
+//! syncs in progress.
 
 use crate::{DeviceOperation, Error};
 use parking_lot::{Condvar, Mutex};
@@ -8,14 +9,16 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// One file of the file system, independent of its names and handles.
+/// The state of one file, which is independent of the file's names and handles.
 #[derive(Debug)]
 pub(super) struct FileState {
     len: AtomicU64,
-    /// Held while the length changes, so that growth and truncation do not interleave.
+    /// A mutex that is held while the length of the file changes, so that extension and truncation
+    /// do not interleave.
     pub(super) resizing: Mutex<()>,
     pub(super) syncs: SyncCoalescer,
-    /// Whether the file system can allocate space in this file without writing; unset until known.
+    /// Whether the file system can allocate space in this file without writing. It is unset until
+    /// this is known.
     allocates: OnceLock<bool>,
 }
 
@@ -29,13 +32,14 @@ impl FileState {
         }
     }
 
-    /// Records whether space could be allocated without writing. Only the first answer is kept,
-    /// because it does not change.
+    /// Records whether space in this file could be allocated without writing. Only the first answer
+    /// is kept, because the answer does not change.
     pub(super) fn note_allocation(&self, allocates: bool) {
         let _ = self.allocates.set(allocates);
     }
 
-    /// Returns the recorded answer, or else the result of `probe`.
+    /// Returns whether space can be allocated without writing: the recorded answer if there is one,
+    /// and otherwise the result of `probe`.
     pub(super) fn can_allocate(&self, probe: impl FnOnce() -> bool) -> bool {
         match self.allocates.get() {
             Some(allocates) => *allocates,
@@ -65,15 +69,15 @@ impl FileState {
     }
 }
 
-/// The states of open files by device and inode. Handles of the same file share one state.
+/// The states of all open files, by device and inode. Handles of the same file share one state.
 #[derive(Debug, Default)]
 pub(super) struct FileStates {
     open: Mutex<HashMap<(u64, u64), Weak<FileState>>>,
 }
 
 impl FileStates {
-    /// Returns the state of the file with this identity, creating one with length `len` if the file
-    /// has no open handle.
+    /// Returns the state of the file with the given device and inode. If the file has no open
+    /// handle, a new state with length `len` is created.
     pub(super) fn of(&self, device: u64, inode: u64, len: u64) -> Arc<FileState> {
         let mut open = self.open.lock();
         if let Some(state) = open.get(&(device, inode)).and_then(Weak::upgrade) {
@@ -86,15 +90,16 @@ impl FileStates {
     }
 }
 
-/// Serialises syncs: at most one sync of a file is in the kernel, and one sync serves all threads
-/// that waited for it.
+/// Serialises the syncs of a file. At most one sync is executed by the kernel at a time, and one
+/// sync serves all threads that were waiting for it.
 ///
-/// Why one at a time: the kernel reports a failed write-back once per open file description. With
-/// two concurrent syncs, the second could return success for writes whose failure was reported only
-/// to the first, and be acknowledged before the first has poisoned the file (D4).
+/// Syncs do not run concurrently, because the kernel reports a failed write-back only once per open
+/// file description. If two syncs ran concurrently, the second could return success for writes
+/// whose failure was reported only to the first. The success could then be acknowledged before the
+/// first sync has poisoned the file (D4).
 ///
-/// Why one for all: a sync that *begins* after a request arrived covers all writes that the request
-/// must cover (D3).
+/// One sync can serve several requests, because a sync that *begins* after a request has arrived
+/// makes all writes durable that the request must make durable (D3).
 #[derive(Debug, Default)]
 pub(super) struct SyncCoalescer {
     turn: Mutex<SyncProgress>,
@@ -105,20 +110,20 @@ pub(super) struct SyncCoalescer {
 #[derive(Debug, Default)]
 struct SyncProgress {
     busy: bool,
-    /// Number of rounds begun. Rounds never overlap, so this is also the number of the latest
-    /// round.
+    /// Number of sync rounds that have begun. Rounds never overlap, so this is also the number of
+    /// the latest round.
     begun: u64,
-    /// Number of the latest completed round.
+    /// Number of the latest sync round that has completed.
     ended: u64,
-    /// The failed round and its error. There is at most one.
+    /// The number of the round that failed, and its error. At most one round can fail.
     failed: Option<(u64, Errno)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SyncFailure {
-    /// The operating system returned this error; the file is now poisoned.
+    /// The operating system returned this error, and the file is now poisoned.
     Failed(Errno),
-    /// An earlier sync had failed, so none was attempted.
+    /// An earlier sync had failed, so no sync was attempted.
     Poisoned,
 }
 
@@ -126,8 +131,8 @@ impl SyncFailure {
     pub(super) fn into_error(self, operation: DeviceOperation, file: &str, len: u64) -> Error {
         let file = file.to_owned();
         match self {
-            // Never `DiskFull`: when a sync reports a full disk, writes that were acknowledged as
-            // complete have been lost.
+            // The error is never `DiskFull`: if a sync reports a full disk, writes that were
+            // acknowledged as complete have been lost.
             SyncFailure::Failed(errno) => Error::Io {
                 operation,
                 file,
@@ -145,8 +150,8 @@ impl SyncCoalescer {
         self.poisoned.load(Ordering::Acquire)
     }
 
-    /// Syncs the whole file with `sync`, or waits for a sync that another thread begins after this
-    /// call.
+    /// Makes the whole file durable. Either calls `sync`, or waits for a sync that another thread
+    /// begins after this call.
     pub(super) fn whole(&self, sync: impl FnOnce() -> Result<(), Errno>) -> Result<(), SyncFailure> {
         let mut turn = self.turn.lock();
         let needed = turn.begun + 1;
@@ -180,7 +185,7 @@ impl SyncCoalescer {
         outcome.map_err(SyncFailure::Failed)
     }
 
-    /// Runs `sync`, which covers part of the file, while no other sync of the file runs.
+    /// Calls `sync`, which makes a part of the file durable, while no other sync of the file runs.
     pub(super) fn part(&self, sync: impl FnOnce() -> Result<(), Errno>) -> Result<(), SyncFailure> {
         let mut turn = self.turn.lock();
         while turn.busy {

@@ -1,26 +1,27 @@
-//! A simulated machine: a directory whose crashes, faults and delays are all derived from one seed.
+//! A directory of a simulated machine. All its crashes, faults and delays are derived from one
+//! seed.
 //!
-//! *Scope*: which bytes, lengths and names are durable, which a crash may lose, and in which
-//! states; the requests in flight; the charges of a cost clock; the planned faults.
+//! *Scope*: which bytes, lengths and names are durable, which of them a crash may lose, and in
+//! which combinations; the requests in flight; the charges of a cost clock; the planned faults.
 //!
 //! *Must not depend on*: the meaning of the bytes; threads (it is as deterministic as its callers).
 //!
 //! Invariants:
 //!
-//! - **S1** A file is a durable version plus the later changes in order of completion; applying
-//!   them in this order yields what a process sees. A sync makes the changes before its submission
-//!   durable.
-//! - **S2** An image is the durable version plus a subset of the changes, where each sector of each
-//!   write and each change of a length, a hole or a name counts separately. It never contains
-//!   anything else.
+//! - **S1** A file consists of a durable version and of the later changes in the order of their
+//!   completion. A process sees the durable version with all changes applied in this order. A sync
+//!   makes the changes durable that had completed before the sync was submitted.
+//! - **S2** A crash image consists of the durable version and a subset of the changes. Each sector
+//!   of a write, and each change of a length, a hole or a name, is a separate element of this
+//!   subset. An image never contains anything else.
 //! - **S3** The same seed and the same calls give the same images, faults, orders and the same
 //!   [`trace_hash`](SimDirectory::trace_hash). Images and hooks change no fault, order or trace;
 //!   for a mapped file they only add versions that may survive, namely those at the time of the
 //!   image or hook.
-//! - **S4** The cost of an image depends on the changes since the last syncs, not on the stored
-//!   data.
-//! - **S5** Operations of a hook on images, and all operations on an image, leave the original
-//!   world unchanged.
+//! - **S4** The cost of an image depends on the number of changes since the last syncs, and not on
+//!   the amount of data stored.
+//! - **S5** The original world is changed neither by the operations of a hook on images nor by any
+//!   operation on an image.
 //!
 //! ```
 //! use alluvium_base::Purpose;
@@ -69,27 +70,28 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use world::SimWorld;
 
-/// The completion order of submitted requests.
+/// The order in which submitted requests complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompletionOrder {
-    /// In order of submission: immediately without a cost clock, otherwise as time passes.
+    /// Requests complete in the order of their submission. Without a cost clock they complete
+    /// immediately; with a cost clock they complete as time passes.
     InOrder,
     /// When polled or waited for, in an order drawn from the seed (with a cost clock: among
     /// requests due at the same time).
     Shuffled,
 }
 
-/// Options of a simulated directory.
+/// The options of a simulated directory.
 #[derive(Clone, Copy, Debug)]
 pub struct SimOptions {
     /// Seed of all random choices.
     pub seed: u64,
-    /// Completion order of submitted requests.
+    /// The order in which submitted requests complete.
     pub completion: CompletionOrder,
-    /// Size of the file system in bytes; space is allocated in pages of 4 KiB.
+    /// Size of the file system in bytes. Its space is allocated in pages of 4 KiB.
     pub capacity: u64,
-    /// Maximum number of changes of one file that wait for a sync. Beyond it the older half becomes
-    /// durable, like the write-back of old dirty pages by a kernel.
+    /// Maximum number of changes of a file that are not synced. If there are more, the older half
+    /// of them becomes durable, in the same way as a kernel writes back old dirty pages.
     pub pending_limit: usize,
 }
 
@@ -107,8 +109,8 @@ impl SimOptions {
     }
 }
 
-/// A handle of a simulated directory. Clones share all state, including the record of a failed sync
-/// of the directory (D4); [`SimDirectory::reopen`] returns a handle without that record.
+/// A handle of a simulated directory. Clones share all state. This includes the record that a sync
+/// of the directory has failed (D4); [`SimDirectory::reopen`] returns a handle without that record.
 #[derive(Clone)]
 pub struct SimDirectory {
     shared: Arc<SimDirectoryState>,
@@ -146,8 +148,8 @@ impl SimDirectory {
         }
     }
 
-    /// Returns another handle of the same directory, as if a process opened it afresh: an earlier
-    /// failed sync of the directory no longer counts.
+    /// Returns another handle of the same directory, as if another process had opened it. An
+    /// earlier failed sync of the directory does not affect this handle.
     #[must_use]
     pub fn reopen(&self) -> SimDirectory {
         SimDirectory {
@@ -157,7 +159,7 @@ impl SimDirectory {
     }
 
     /// Makes every later operation fail with [`Error::Crashed`](crate::Error::Crashed). Images can
-    /// still be taken; they show the time of the crash.
+    /// still be taken; they show the state at the time of the crash.
     pub fn crash(&self) {
         let mut world = self.shared.world.lock();
         if world.crashed {
@@ -179,23 +181,24 @@ impl SimDirectory {
         self.shared.world.lock().crashed
     }
 
-    /// Returns the number of started operations that change the device: writes, syncs (of files,
-    /// mapped ranges and the directory), growth, allocation, truncation, holes, creates, renames
-    /// and removes. Reads do not count.
+    /// Returns the number of operations that were started and that change the device: writes, syncs
+    /// (of files, mapped ranges and the directory), extensions, allocations, truncations, holes,
+    /// creations, renames and removals. Reads are not included.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.shared.world.lock().operations
     }
 
-    /// Returns a hash of all operations in order: equal for equal seeds and equal calls (S3).
+    /// Returns a hash of all operations in their order. It is equal for equal seeds and equal calls
+    /// (S3).
     #[must_use]
     pub fn trace_hash(&self) -> u64 {
         self.shared.world.lock().trace
     }
 
-    /// Returns a hash of all names, lengths and bytes that a process sees; equal directories have
-    /// equal hashes. The cost is proportional to the number of files, not bytes. A hole equals
-    /// zeros; stores through mappings are included.
+    /// Returns a hash of all names, lengths and bytes that a process sees, including stores through
+    /// mappings. Equal directories have equal hashes, and a hole is equal to zeros. The cost is
+    /// proportional to the number of files and not to the number of bytes.
     #[must_use]
     pub fn content_hash(&self) -> u64 {
         let mut world = self.shared.world.lock();
@@ -203,7 +206,7 @@ impl SimDirectory {
         world.content_hash()
     }
 
-    /// Plans a fault in addition to those already planned.
+    /// Plans a fault. Faults that were planned earlier remain planned.
     pub fn inject(&self, fault: InjectedFault) {
         self.shared.world.lock().faults.inject(fault);
     }
@@ -212,45 +215,46 @@ impl SimDirectory {
         self.shared.world.lock().faults.clear();
     }
 
-    /// Returns the number of calls hit by planned faults.
+    /// Returns the number of calls in which a planned fault has occurred.
     #[must_use]
     pub fn faults_hit(&self) -> u64 {
         self.shared.world.lock().faults.hits()
     }
 
-    /// Sets the size of the file system in bytes. If it is smaller than the space in use, the disk
-    /// is full.
+    /// Sets the size of the file system in bytes. If the new size is less than the space in use,
+    /// the disk is full.
     pub fn set_capacity(&self, bytes: u64) {
         self.shared.world.lock().options.capacity = bytes;
     }
 
-    /// Sets the boot id of the machine. An image of a power loss can get the id of the previous
-    /// boot, like a device that is reconnected; a running machine can get a new id, like a
-    /// container that restarts.
+    /// Sets the boot id of the machine. An image of a power loss can be given the id of the
+    /// previous boot, like a device that is reconnected. A running machine can be given a new id,
+    /// like a container that is restarted.
     pub fn set_boot_id(&self, boot: BootId) {
         self.shared.world.lock().boot = boot;
     }
 
-    /// Returns the number of bytes allocated to files.
+    /// Returns the number of bytes that are allocated to files.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.shared.world.lock().used()
     }
 
-    /// Returns the number of submitted requests that are not complete.
+    /// Returns the number of requests that were submitted and are not complete.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.shared.world.lock().flights.len()
     }
 
-    /// Charges all later reads and writes to this clock, in virtual time that starts at
-    /// [`SimDirectory::now_ns`]. Images have no clock.
+    /// Sets the clock to which all later reads and writes are charged. It runs in virtual time,
+    /// which starts at [`SimDirectory::now_ns`]. Images have no clock.
     pub fn set_clock(&self, clock: Box<dyn CostClock>) {
         self.shared.world.lock().time.clock = Some(clock);
     }
 
-    /// Returns the virtual time in nanoseconds. Waiting for a request advances it to the request's
-    /// completion; a poll without due requests advances it to the next completion.
+    /// Returns the virtual time in nanoseconds. Waiting for a request advances it to the completion
+    /// time of that request. A poll while no request is due advances it to the next completion
+    /// time.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.shared.world.lock().time.now_ns

@@ -1,27 +1,30 @@
-//! Batches of reads and writes through io_uring.
+//! Executes batches of reads and writes through io_uring.
 //!
-//! *Scope*: rings, which thread enters the kernel and which wait, registered files and memory.
+//! *Scope*: the rings; which thread enters the kernel and which threads wait; registered files and
+//! registered memory.
 //!
 //! *Must not depend on*: syncs, poison, short transfers; it passes short transfers to the workers
 //! of [`file`](crate::file).
 //!
 //! Invariants:
 //!
-//! - **U1** A request in the kernel is owned by its ring's table until its completion has been
-//!   reaped (D1).
+//! - **U1** The table of a ring owns each request that is in the kernel, until its completion has
+//!   been reaped (D1).
 //! - **U2** No thread waits in the kernel while it holds a lock that a submission needs.
-//! - **U3** At most one thread per ring waits in the kernel, and only it reaps completions. When it
-//!   leaves, a waiting thread replaces it. So no completion is reaped by one thread while another
-//!   sleeps in the kernel for it.
+//! - **U3** At most one thread per ring waits in the kernel, and only this thread reaps
+//!   completions. When it leaves, another waiting thread takes its place. It is therefore
+//!   impossible that a single thread reaps a completion for which another thread sleeps in the
+//!   kernel.
 //! - **U4** Dropping the pool waits for all requests in flight.
-//! - **U5** A ring that the kernel refuses to enter loses no request: the kernel completes those
-//!   already submitted, and the workers execute the others.
-//! - **U6** A thread that waits for requests has first submitted everything that it has gathered.
+//! - **U5** If the kernel refuses to enter a ring, no request is lost: the kernel completes the
+//!   requests already submitted, and the workers execute the others.
+//! - **U6** Before a thread waits for requests, it submits all requests that it has gathered.
 //!
-//! Why a pool: two threads on one ring contend for the kernel's lock on it, and wake each other. A
-//! thread uses the ring with its own number modulo the number of rings, so with fewer threads than
-//! rings none is shared. A ticket records its ring, so that any thread may wait for it. Rings are
-//! created on first use.
+//! There is a pool of rings because two threads that use the same ring contend for the kernel's
+//! lock on it and wake each other. A thread uses the ring whose index is the number of the thread
+//! modulo the number of rings. If there are no more threads than rings, no ring is shared. A ticket
+//! records its ring, so that any thread may wait for it. Rings are created when they are first
+//! used.
 //!
 //! Measured savings: a blocking 4 KiB read by a single thread costs 21–30 µs of CPU time here (a
 //! small virtual machine with a virtio disk); one read in a batch of 32 costs 2.3–3.5 µs, nearly
@@ -47,7 +50,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::{fmt, io};
 
-/// Maximum number of rings per directory.
+/// Maximum number of rings for each directory.
 const MOST_RINGS: usize = 16;
 
 /// The rings of one directory.
@@ -68,10 +71,10 @@ struct RingRegistry {
 }
 
 impl RingPool {
-    /// Creates a pool with its first ring.
+    /// Creates a pool that contains its first ring.
     ///
     /// # Errors
-    /// The kernel's error if it refuses io_uring.
+    /// The error of the kernel if it refuses io_uring.
     pub(crate) fn new(workers: Arc<WorkerPool>, notes: Arc<DirectoryNotes>) -> io::Result<Arc<RingPool>> {
         let rings = RingPool {
             stations: (0..MOST_RINGS).map(|_| OnceLock::new()).collect(),
@@ -122,7 +125,7 @@ impl RingPool {
         station.expect("a ticket's home was given out by `home`")
     }
 
-    /// Returns the index of this thread's ring.
+    /// Returns the index of the ring that this thread uses.
     pub(crate) fn ring_index(&self) -> usize {
         let home = thread_number() % self.stations.len();
         let station = self.stations[home].get_or_init(|| {
@@ -137,7 +140,8 @@ impl RingPool {
         if station.is_some() { home } else { 0 }
     }
 
-    /// Returns the part of a batch for a ring; the workers execute the rest.
+    /// Returns the requests of a batch that a ring can execute. The other requests are passed to
+    /// the workers.
     pub(crate) fn flights(
         &self,
         file: &Arc<OpenFile>,
@@ -187,8 +191,8 @@ impl RingPool {
         }
     }
 
-    /// Submits requests to the kernel and waits for their ticket, with a single system call if no
-    /// other thread waits on the ring.
+    /// Submits requests to the kernel and waits for their ticket like [`RingPool::wait`]. If no
+    /// other thread waits on the ring, this needs only a single system call.
     pub(crate) fn submit_and_wait(
         &self,
         home: usize,
@@ -203,21 +207,21 @@ impl RingPool {
         }
     }
 
-    /// Reaps completions of the ticket's ring.
+    /// Reaps the completions that are available on the ring of the ticket.
     pub(crate) fn poll(&self, ticket: &Ticket) {
         self.station(ticket.device_part()).poll();
     }
 
-    /// Waits until no request of the ticket is in its ring. Requests passed on to the workers may
-    /// still be pending.
+    /// Waits until no request of the ticket is in its ring. Requests that were passed to the
+    /// workers may still be pending.
     pub(crate) fn wait(&self, ticket: &Ticket) {
         if !ticket.is_complete() {
             self.station(ticket.device_part()).wait(ticket);
         }
     }
 
-    /// Waits until any request on the ticket's ring has completed. Returns false if the ticket is
-    /// incomplete and its ring is empty.
+    /// Waits until some request on the ring of the ticket has completed. Returns false if the ring
+    /// is empty but the ticket is incomplete.
     pub(crate) fn wait_some(&self, ticket: &Ticket) -> bool {
         ticket.is_complete() || self.station(ticket.device_part()).wait_some(ticket)
     }
@@ -232,7 +236,8 @@ impl RingPool {
     }
 
     /// Registers a descriptor with all rings, if a slot is free. The kernel keeps the file open
-    /// until the slot is dropped, or until the last request of a dead process has ended.
+    /// until the slot is dropped. If the process dies, the kernel keeps the file open until its
+    /// last request has ended.
     pub(crate) fn register(self: &Arc<Self>, descriptor: RawFd) -> Option<FileSlot> {
         let mut registry = self.registry.lock();
         let slot = match registry.files.iter().position(Option::is_none) {
@@ -307,7 +312,7 @@ impl RingPool {
 
 #[cfg(test)]
 impl RingPool {
-    /// Makes every existing ring behave as if the kernel refused to be entered.
+    /// Makes every existing ring behave as if the kernel refused to enter it.
     pub(crate) fn refuse(&self) {
         for station in &self.registry.lock().stations {
             station.ring.refuse();
@@ -324,7 +329,7 @@ impl fmt::Debug for RingPool {
     }
 }
 
-/// A file's slot among the registered files, freed on drop.
+/// The slot of a registered file, which is freed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct FileSlot {
     index: u32,

@@ -1,7 +1,7 @@
-//! Range deletes before they are indexed: merged from several sources and folded to what readers
-//! can distinguish.
+//! Builds an index of range deletes: merges the range deletes of several sources and drops those
+//! that no reader can distinguish.
 //!
-//! Keys are read once, in order, and are represented by their numbers from then on.
+//! All keys are read once, in order. From then on each key is represented by its number.
 
 use super::format::{BoundaryKeyIter, BoundaryKeys, BoundaryKeysBuilder};
 use super::list::RangeTombstoneList;
@@ -14,17 +14,18 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-/// Range deletes in any order, and the sorted keys at which they begin and end.
+/// A set of range deletes in any order, and the sorted keys at which they begin and end.
 #[derive(Clone, Debug, Default)]
 pub struct RangeTombstoneBuilder {
     pub(super) keys: BoundaryKeys,
-    /// Start (inclusive) and end (exclusive) of each delete, as key numbers.
+    /// The inclusive start and the exclusive end of each range delete, as key numbers.
     pub(super) ranges: Vec<(u32, u32)>,
-    /// Sequence number of each delete.
+    /// The sequence number of each range delete.
     pub(super) sequences: Vec<SequenceNumber>,
 }
 
-/// The next key of a source, clamped to the source's range. A heap pops the lowest key first.
+/// The next key of a source, clamped to the key range of that source. The ordering is such that a
+/// heap pops the lowest key first.
 struct BoundaryHead<'k> {
     walk: BoundaryKeyIter<'k>,
     range: &'k KeyRange,
@@ -59,7 +60,7 @@ impl Ord for BoundaryHead<'_> {
 }
 
 impl RangeTombstoneBuilder {
-    /// Creates a builder from a list.
+    /// Creates a builder from a list of range deletes.
     #[must_use]
     pub fn of(list: &RangeTombstoneList) -> RangeTombstoneBuilder {
         let key = |place: u32| {
@@ -82,8 +83,9 @@ impl RangeTombstoneBuilder {
         }
     }
 
-    /// Merges the deletes of several sources, each clipped to a range. If each source is newer than
-    /// those after it, [`RangeTombstoneBuilder::finish`] need not sort them.
+    /// Creates a builder with the range deletes of several sources, each clipped to a key range. If
+    /// the sources are ordered from newest to oldest, [`RangeTombstoneBuilder::finish`] does not
+    /// have to sort the range deletes.
     #[must_use]
     pub fn merged(sources: &[(&RangeTombstoneIndex, &KeyRange)]) -> RangeTombstoneBuilder {
         let mut numbers: Vec<Vec<u32>> = Vec::new();
@@ -111,7 +113,8 @@ impl RangeTombstoneBuilder {
             debug_assert!(numbers.is_sorted(), "keys of a source keep their order");
             for delete in source.deletes() {
                 let range = (numbers[delete.start as usize], numbers[delete.end as usize]);
-                // A delete outside the source's range has an empty range after clamping.
+                // A range delete outside the key range of its source becomes empty by clamping, and
+                // is dropped.
                 if range.0 < range.1 {
                     ranges.push(range);
                     sequences.push(delete.sequence);
@@ -125,20 +128,20 @@ impl RangeTombstoneBuilder {
         }
     }
 
-    /// Returns the number of deletes.
+    /// Returns the number of range deletes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Returns whether there are no deletes.
+    /// Returns whether there are no range deletes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Clips the deletes to ranges of keys, which are ascending and disjoint. A delete that
-    /// overlaps several ranges becomes one delete per range.
+    /// Clips the range deletes to key ranges, which must be ascending and disjoint. A range delete
+    /// that overlaps several of these ranges is replaced by one for each of them.
     pub fn cut_to(&mut self, ranges: &[KeyRange]) {
         debug_assert!(
             ranges.windows(2).all(|pair| pair[0].ends_before(&pair[1].low)),
@@ -153,7 +156,7 @@ impl RangeTombstoneBuilder {
         let mut numbers = Vec::with_capacity(self.keys.len());
         let mut walk = self.keys.walk();
         let mut is_left = walk.next();
-        // Adds the keys below a bound, then the bound itself.
+        // Adds all keys below a bound, and then the bound itself.
         let mut add = |bound: Option<&[u8]>| {
             while is_left && bound.is_none_or(|bound| walk.key() < bound) {
                 numbers.push(keys.add(walk.key()));
@@ -181,10 +184,10 @@ impl RangeTombstoneBuilder {
         self.set(&cut);
     }
 
-    /// Sets the sequence number of all deletes at or before `place` to that of the oldest of them,
-    /// so that ranges that touch can be joined. The caller must have applied the deletes to its own
-    /// messages and have no readers below `place`. Older sources must hold nothing as new as the
-    /// oldest of these deletes.
+    /// Gives all range deletes up to the sequence number `place` the sequence number of the oldest
+    /// of them, so that ranges that touch can be joined. The caller must already have applied these
+    /// range deletes to its own messages, and no reader may read below `place`. Older sources must
+    /// not contain a message that is as new as the oldest of these range deletes.
     pub fn equalize_sequences(&mut self, place: SequenceNumber) {
         let meant = self
             .sequences
@@ -201,9 +204,10 @@ impl RangeTombstoneBuilder {
         }
     }
 
-    /// Keeps only what readers can distinguish that read at one of `places`, which are ascending,
-    /// or above the last of them. Of the deletes between two places, only the newest remains for
-    /// each key. All deletes above the last place remain.
+    /// Drops the range deletes that no reader can distinguish. `places` are the sequence numbers at
+    /// which readers read, in ascending order; further readers may read above the last one. Of the
+    /// range deletes between two places, only the newest one remains for each key. All range
+    /// deletes above the last place remain.
     pub fn fold(&mut self, places: &[SequenceNumber]) {
         let last = places.last().copied();
         if last.is_none() || self.sequences.iter().all(|&sequence| Some(sequence) > last) {
@@ -218,8 +222,8 @@ impl RangeTombstoneBuilder {
         self.set(&folded);
     }
 
-    /// Keeps only the deletes for which `remains`, called with start, end and sequence number,
-    /// returns true.
+    /// Keeps only the range deletes for which `remains` returns true. It is called with the start,
+    /// the end and the sequence number of each range delete.
     pub fn retain(&mut self, mut remains: impl FnMut(&[u8], &[u8], SequenceNumber) -> bool) {
         let remaining: Vec<IndexedTombstone> = self
             .deletes()
@@ -247,7 +251,7 @@ impl RangeTombstoneBuilder {
         self.sequences = deletes.iter().map(|delete| delete.sequence).collect();
     }
 
-    /// Builds the index, without keys at which no delete begins or ends any more.
+    /// Builds the index. Keys at which no range delete begins or ends any more are dropped.
     #[must_use]
     pub fn finish(mut self) -> RangeTombstoneIndex {
         self.prune();
@@ -289,7 +293,7 @@ impl RangeTombstoneBuilder {
         }
     }
 
-    /// Drops keys at which no delete begins or ends any more.
+    /// Drops the keys at which no range delete begins or ends any more.
     fn prune(&mut self) {
         let mut used = vec![false; self.keys.len()];
         for (start, end) in &self.ranges {
@@ -314,7 +318,8 @@ impl RangeTombstoneBuilder {
     }
 }
 
-/// Adds the newest of `meant` for every key, as disjoint ranges in ascending order.
+/// Finds the newest range delete in `meant` for every key, and appends the result to `to` as
+/// disjoint ranges in ascending order.
 fn fold_into(mut meant: Vec<IndexedTombstone>, to: &mut Vec<IndexedTombstone>) {
     meant.sort_unstable_by_key(|delete| (delete.start, delete.end, delete.sequence));
     let mut ends: Vec<u32> = meant
@@ -324,8 +329,8 @@ fn fold_into(mut meant: Vec<IndexedTombstone>, to: &mut Vec<IndexedTombstone>) {
     ends.sort_unstable();
     ends.dedup();
     let mut coming = meant.into_iter().peekable();
-    // Deletes that cover the current cell, newest on top. A delete that has ended is removed only
-    // when it reaches the top.
+    // The range deletes that cover the current cell, with the newest one on top. A range delete
+    // that has ended is removed only when it reaches the top.
     let mut open: BinaryHeap<(SequenceNumber, u32)> = BinaryHeap::new();
     let mut last: Option<IndexedTombstone> = None;
     for cell in ends.windows(2) {

@@ -1,5 +1,5 @@
-//! Encoding of range deletes, version 1, at the end of a run's footer. All integers are varints:
-//! LEB128 of at most 10 bytes.
+//! The encoding of range deletes at the end of the footer of a run, format version 1. All integers
+//! are varints, in LEB128 of at most 10 bytes.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -12,8 +12,8 @@
 //!               sequence number without that of the one before
 //! ```
 //!
-//! In memory the keys have the same encoding. Decoding never allocates much more memory than the
-//! length of its input.
+//! In memory, the keys have the same encoding. Decoding never allocates much more memory than the
+//! input is long.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::RangeTombstoneIndex;
@@ -21,13 +21,14 @@ use super::builder::RangeTombstoneBuilder;
 use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use std::cmp::Ordering;
 
-/// Keys per group; the first key of a group is stored in full.
+/// Number of keys in a group. The first key of a group is stored in full.
 const GROUP: usize = 16;
 
-/// Approximate bytes of encoded deletes passed on at a time.
+/// Approximate size, in bytes, of the pieces in which encoded range deletes are passed to the
+/// caller.
 const PIECE: usize = 16 << 10;
 
-/// Sorted, distinct keys, prefix-compressed within groups of [`GROUP`].
+/// A sorted list of distinct keys, which are prefix-compressed within groups of [`GROUP`] keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct BoundaryKeys {
     bytes: Box<[u8]>,
@@ -45,7 +46,7 @@ pub(super) struct BoundaryKeysBuilder {
 }
 
 impl BoundaryKeysBuilder {
-    /// Reserves memory for the keys of several sources.
+    /// Creates a builder and reserves memory for the keys of several sources.
     pub(super) fn with_room<'k>(
         sources: impl Iterator<Item = &'k BoundaryKeys> + Clone,
     ) -> BoundaryKeysBuilder {
@@ -57,10 +58,10 @@ impl BoundaryKeysBuilder {
         }
     }
 
-    /// Adds a key that is not less than the previous one, and returns its number.
+    /// Adds a key and returns its number. The key must not be less than the previous one.
     ///
     /// # Panics
-    /// If the keys have 4 GiB or more.
+    /// If the total size of the keys reaches 4 GiB.
     #[allow(
         clippy::indexing_slicing,
         reason = "both keys have at least the bytes that they have in common"
@@ -98,7 +99,7 @@ impl BoundaryKeysBuilder {
     }
 }
 
-/// Iterator over the keys in order.
+/// An iterator over the keys in ascending order.
 #[derive(Debug)]
 pub(super) struct BoundaryKeyIter<'k> {
     reader: ByteReader<'k>,
@@ -119,13 +120,14 @@ impl BoundaryKeyIter<'_> {
         true
     }
 
-    /// Returns the current key; empty before the first.
+    /// Returns the current key, which is empty before the first call of `next`.
     pub(super) fn key(&self) -> &[u8] {
         &self.key
     }
 }
 
-/// Reads an entry: the number of bytes shared with the previous key, and the remaining bytes.
+/// Reads an encoded key. Returns the number of bytes that it shares with the previous key, and its
+/// remaining bytes.
 #[inline]
 fn entry<'k>(reader: &mut ByteReader<'k>) -> Result<(usize, &'k [u8]), TruncatedInput> {
     let (shared, rest) = (reader.varint()?, reader.varint()?);
@@ -157,7 +159,7 @@ impl BoundaryKeys {
         self.from(0)
     }
 
-    /// Returns a key by its number.
+    /// Returns the key with the given number.
     pub(super) fn get(&self, number: u32) -> Vec<u8> {
         let number = number as usize;
         let mut walk = self.from(number / GROUP);
@@ -178,14 +180,14 @@ impl BoundaryKeys {
         };
         let first = group * GROUP;
         let mut reader = read(at as usize);
-        // Length of the common prefix of `key` and the previous key, which is before `key`.
+        // Length of the common prefix of `key` and the previous key, which is less than `key`.
         let mut same = 0;
         let mut number = first;
         while number < self.len().min(first + GROUP)
             && let Ok((shared, rest)) = entry(&mut reader)
         {
-            // An entry that shares more than `same` bytes differs from `key` where the previous key
-            // does, so it is before `key` as well.
+            // If a key shares more than `same` bytes with the previous key, it differs from `key`
+            // at the same byte as the previous key does. It is therefore less than `key` as well.
             if shared <= same {
                 let wanted = key.get(shared..).unwrap_or_default();
                 if shared < same || !is_before(rest.cmp(wanted)) {
@@ -203,9 +205,9 @@ impl BoundaryKeys {
         self.bytes.len() + size_of_val(&*self.groups)
     }
 
-    /// Decodes keys; `None` if the bytes are invalid.
+    /// Decodes `count` keys. Returns `None` if the bytes are invalid.
     fn decode(bytes: &[u8], count: u64) -> Option<BoundaryKeys> {
-        // Each key has at least two bytes, its lengths.
+        // An encoded key has at least two bytes, one for each of its two lengths.
         let count = u32::try_from(count).ok()?;
         let mut groups = Vec::with_capacity((bytes.len() / 2).min(count as usize).div_ceil(GROUP));
         let mut reader = ByteReader::new(bytes);
@@ -233,11 +235,11 @@ impl BoundaryKeys {
 }
 
 impl RangeTombstoneIndex {
-    /// Encodes the deletes and passes the bytes to `piece` in pieces, because the whole encoding
-    /// may be long.
+    /// Encodes the range deletes and passes the bytes to `piece` in several pieces, because the
+    /// whole encoding may be long.
     ///
     /// # Errors
-    /// Errors of `piece`.
+    /// Errors that `piece` returns.
     pub fn encode<E>(&self, mut piece: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let keys = &self.keys;
         let mut out = Vec::new();
@@ -266,7 +268,7 @@ impl RangeTombstoneIndex {
     /// Decodes range deletes.
     ///
     /// # Errors
-    /// A description of the expected data, if the bytes are invalid.
+    /// If the bytes are invalid, a description of the data that was expected.
     pub fn decode(reader: &mut ByteReader<'_>) -> Result<RangeTombstoneIndex, &'static str> {
         let bad = |_| "range deletes to their end";
         let (count, len) = (reader.varint().map_err(bad)?, reader.varint().map_err(bad)?);
@@ -274,7 +276,7 @@ impl RangeTombstoneIndex {
         let keys =
             BoundaryKeys::decode(bytes.map_err(bad)?, count).ok_or("keys of range deletes in order")?;
         let count = reader.varint().map_err(bad)?;
-        // Each delete has at least three bytes, its numbers.
+        // An encoded range delete has at least three bytes, one for each of its three varints.
         let most = (reader.remaining() / 3) as u64;
         let room = count.min(most) as usize;
         let (mut ranges, mut sequences) = (Vec::with_capacity(room), Vec::with_capacity(room));

@@ -1,9 +1,9 @@
-//! Range deletes in insertion order.
+//! A list of range deletes in insertion order.
 
 use alluvium_base::SequenceNumber;
 
-/// Position of a delete's two keys, which are stored contiguously and end where those of the next
-/// delete begin.
+/// The position of the two keys of a range delete. They are stored one after the other and end
+/// where the keys of the next range delete begin.
 #[derive(Clone, Copy, Debug)]
 struct TombstoneEntry {
     at: u32,
@@ -11,7 +11,7 @@ struct TombstoneEntry {
     sequence: SequenceNumber,
 }
 
-/// Range deletes in insertion order, in two allocations.
+/// A list of range deletes in insertion order. It uses only two allocations.
 #[derive(Clone, Debug, Default)]
 pub struct RangeTombstoneList {
     keys: Vec<u8>,
@@ -19,10 +19,10 @@ pub struct RangeTombstoneList {
 }
 
 impl RangeTombstoneList {
-    /// Adds a delete of `start..end`. An empty range is ignored.
+    /// Adds a range delete of `start..end`. An empty range is ignored.
     ///
     /// # Panics
-    /// If the keys have 4 GiB or more.
+    /// If the total size of the keys reaches 4 GiB.
     pub fn push(&mut self, start: &[u8], end: &[u8], sequence: SequenceNumber) {
         if start >= end {
             return;
@@ -41,7 +41,7 @@ impl RangeTombstoneList {
         );
     }
 
-    /// Returns the number of deletes.
+    /// Returns the number of range deletes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -53,7 +53,7 @@ impl RangeTombstoneList {
         self.entries.is_empty()
     }
 
-    /// Returns the start and the end of a delete.
+    /// Returns the start and the end of the range delete with the given number.
     pub(super) fn keys(&self, number: usize) -> (&[u8], &[u8]) {
         let (entry, next) = (&self.entries[number], self.entries.get(number + 1));
         let end = next.map_or(self.keys.len(), |next| next.at as usize);
@@ -64,7 +64,8 @@ impl RangeTombstoneList {
         self.keys[entry.at as usize..end].split_at(entry.start as usize)
     }
 
-    /// Iterates over the start, end and sequence number of every delete in insertion order.
+    /// Returns an iterator over the start, the end and the sequence number of every range delete,
+    /// in insertion order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8], SequenceNumber)> {
         self.entries.iter().enumerate().map(|(number, entry)| {
             let (start, end) = self.keys(number);

@@ -1,14 +1,16 @@
-//! Index of range deletes, which may overlap: each is stored once and found by key and by reader.
+//! An index of range deletes, which may overlap. Each range delete is stored once. A lookup finds
+//! the newest one that covers a key and is visible to a reader.
 //!
 //! *Scope*: which deletes cover a key, which range around a key is deleted for a reader, which
 //! deletes no reader can distinguish any more.
 //!
 //! *Must not depend on*: whether the deletes belong to a memtable or to a run.
 //!
-//! The index is a segment tree (Bentley, 1977). The keys at which a delete begins or ends divide
-//! the key space into cells. A delete is entered at those nodes of a tree over the cells that
-//! together make up its range: at most two nodes per level. A lookup visits the ancestors of one
-//! cell and, in each, searches for the newest delete that the reader sees.
+//! The index is a segment tree (Bentley, 1977). The keys at which a range delete begins or ends
+//! divide the key space into cells, which are the leaves of a tree. A range delete is entered at
+//! those nodes whose subtrees together are exactly its range; these are at most two nodes per
+//! level. A lookup visits the ancestors of one cell. At each of them it searches for the newest
+//! range delete that the reader sees.
 //!
 //! ```text
 //!   deletes    3: a to m    7: g to z
@@ -16,18 +18,19 @@
 //!   tree       each node: the deletes that cover all its cells, and not all its parent's; oldest first
 //! ```
 //!
-//! A snapshot may retain hundreds of thousands of deletes, which stay in memory as long as their
+//! A snapshot may retain hundreds of thousands of range deletes, which stay in memory while their
 //! run is open. Keys are therefore prefix-compressed in groups of 16, and numbers are bit-packed
-//! (`packed_integers.rs`): a delete with short keys that overlaps few others takes about 20 bytes.
+//! (`packed_integers.rs`). A range delete with short keys that overlaps only a few others then
+//! occupies about 20 bytes.
 //!
 //! Invariants:
 //!
-//! - **Z1** Every delete is stored once. A reader at any sequence number finds the newest delete at
-//!   or before it.
-//! - **Z2** A delete takes at most its two keys and [`OVERHEAD`] bytes, regardless of how many
-//!   others overlap it.
-//! - **Z3** Folding does not change the results of the readers passed to it, nor of any reader
-//!   above the last of them.
+//! - **Z1** Every range delete is stored once. A reader at any sequence number finds the newest
+//!   range delete up to that number.
+//! - **Z2** A range delete occupies at most the size of its two keys plus [`OVERHEAD`] bytes,
+//!   regardless of how many others overlap it.
+//! - **Z3** Folding changes neither the results of the readers for which it is done nor those of
+//!   any reader above the last of them.
 
 mod builder;
 mod format;
@@ -48,12 +51,13 @@ use packed_integers::PackedIntegers;
 use segment_tree::SegmentTree;
 use std::ops::Range;
 
-/// Maximum memory of a delete in addition to its two keys, in bytes: lengths of the keys (8), the
-/// delete itself (16), its share of the tree's nodes (16), two entries in each of up to 32 levels
-/// (256), and the fixed size of an index.
+/// Maximum memory that a range delete occupies in addition to its two keys, in bytes: the lengths
+/// of the keys (8), the range delete itself (16), its share of the nodes of the tree (16), two
+/// entries in each of up to 32 levels (256), and the fixed size of an index.
 pub const OVERHEAD: usize = 448;
 
-/// A delete of the keys between two boundaries, the second excluded. Boundaries are key numbers.
+/// A range delete of the keys from an inclusive to an exclusive boundary. A boundary is a key
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct IndexedTombstone {
     sequence: SequenceNumber,
@@ -61,11 +65,11 @@ struct IndexedTombstone {
     end: u32,
 }
 
-/// Sequence numbers in ascending order.
+/// An array of sequence numbers in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct SequenceArray {
     base: SequenceNumber,
-    /// Differences from `base`, the lowest sequence number.
+    /// The differences of the sequence numbers from `base`, which is the lowest of them.
     beyond: PackedIntegers,
 }
 
@@ -94,20 +98,21 @@ impl SequenceArray {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeTombstoneIndex {
-    /// The keys at which a delete begins or ends.
+    /// The keys at which a range delete begins or ends.
     keys: BoundaryKeys,
-    /// Sequence number of each delete, oldest first.
+    /// The sequence number of each range delete, oldest first.
     sequences: SequenceArray,
-    /// First boundary of each delete.
+    /// The boundary at which each range delete begins.
     starts: PackedIntegers,
-    /// Length of each delete, in boundaries.
+    /// The length of each range delete, as a number of boundaries.
     lengths: PackedIntegers,
     count: u32,
     tree: SegmentTree,
 }
 
 impl RangeTombstoneIndex {
-    /// Indexes deletes, given as start, end and sequence number. Empty ranges are dropped.
+    /// Creates an index of range deletes, each given as start, end and sequence number. Empty
+    /// ranges are dropped.
     #[must_use]
     pub fn new(deletes: &[(Vec<u8>, Vec<u8>, SequenceNumber)]) -> RangeTombstoneIndex {
         let mut list = RangeTombstoneList::default();
@@ -117,10 +122,10 @@ impl RangeTombstoneIndex {
         RangeTombstoneIndex::of(&list)
     }
 
-    /// Indexes the deletes of a list.
+    /// Creates an index of the range deletes in a list.
     ///
     /// # Panics
-    /// If the keys have 4 GiB or more.
+    /// If the total size of the keys reaches 4 GiB.
     #[must_use]
     pub fn of(list: &RangeTombstoneList) -> RangeTombstoneIndex {
         RangeTombstoneBuilder::of(list).finish()
@@ -132,7 +137,7 @@ impl RangeTombstoneIndex {
         self.count == 0
     }
 
-    /// Returns the number of deletes.
+    /// Returns the number of range deletes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count as usize
@@ -151,7 +156,8 @@ impl RangeTombstoneIndex {
         (0..self.len()).map(|number| self.delete(number))
     }
 
-    /// Calls `tell` with the start, end and sequence number of every delete, oldest first.
+    /// Calls `tell` with the start, the end and the sequence number of every range delete, oldest
+    /// first.
     pub fn each(&self, mut tell: impl FnMut(&[u8], &[u8], SequenceNumber)) {
         for delete in self.deletes() {
             tell(
@@ -162,19 +168,20 @@ impl RangeTombstoneIndex {
         }
     }
 
-    /// Returns the sequence number of every delete, the oldest first.
+    /// Returns the sequence numbers of all range deletes, oldest first.
     pub fn sequences(&self) -> impl ExactSizeIterator<Item = SequenceNumber> + DoubleEndedIterator {
         (0..self.len()).map(|number| self.sequences.get(number))
     }
 
-    /// Returns the first deleted key and the end of the last deleted range.
+    /// Returns the start of the first range and the end of the last range, or `None` if the index
+    /// is empty.
     #[must_use]
     pub fn bounds(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         let last = self.keys.len().checked_sub(1)?;
         Some((self.keys.get(0), self.keys.get(last as u32)))
     }
 
-    /// Returns an index of only the deletes newer than `than`.
+    /// Returns an index of the range deletes whose sequence numbers are greater than `than`.
     #[must_use]
     pub fn newer(&self, than: SequenceNumber) -> RangeTombstoneIndex {
         let older = self.sequences().take_while(|&sequence| sequence <= than).count();
@@ -190,13 +197,13 @@ impl RangeTombstoneIndex {
         draft.finish()
     }
 
-    /// For each ancestor of a cell, returns the oldest delete and the newest one that a reader at
-    /// `at` sees. Nodes without a visible delete are skipped.
+    /// Returns, for each ancestor of a cell, the oldest range delete and the newest one that a
+    /// reader at `at` sees. Nodes without a visible range delete are skipped.
     fn above(&self, cell: Option<usize>, at: SequenceNumber) -> impl Iterator<Item = (usize, usize)> {
         self.tree.above(cell).filter_map(move |entries| {
             let is_seen = |place: usize| self.sequences.get(self.tree.entry(place)) <= at;
             let Range { start, end } = entries;
-            // Fast path: nearly every reader sees all of them.
+            // Fast path: nearly every reader sees all range deletes of the node.
             let (mut low, mut high) = if is_seen(end - 1) {
                 (end, end)
             } else {
@@ -214,28 +221,31 @@ impl RangeTombstoneIndex {
         })
     }
 
-    /// Returns the cell that contains a key.
+    /// Returns the cell that contains `key`, or `None` if the key precedes all cells.
     fn cell(&self, key: &[u8]) -> Option<usize> {
         self.keys.count_before(key, true).checked_sub(1)
     }
 
-    /// Returns the sequence number of the newest delete at or before `at` that covers a key.
+    /// Returns the sequence number of the newest range delete that covers `key`, among those with
+    /// sequence numbers up to `at`.
     #[must_use]
     pub fn covering(&self, key: &[u8], at: SequenceNumber) -> Option<SequenceNumber> {
         let newest = |(_, newest)| self.sequences.get(newest);
         self.above(self.cell(key), at).map(newest).max()
     }
 
-    /// Returns the range of a delete at or before `at` that covers a key. Of the deletes examined,
-    /// this is the one with the greatest end.
+    /// Returns the range of a range delete that covers `key`, among those with sequence numbers up
+    /// to `at`. If several of the range deletes examined do, returns the range with the greatest
+    /// end.
     #[must_use]
     pub fn around(&self, key: &[u8], at: SequenceNumber) -> Option<(Vec<u8>, Vec<u8>)> {
         let furthest = self.ends_of(self.cell(key), at).max_by_key(|delete| delete.end)?;
         Some((self.keys.get(furthest.start), self.keys.get(furthest.end)))
     }
 
-    /// Returns the range of a delete at or before `at` that covers every key just below `end`. Of
-    /// the deletes examined, this is the one with the smallest start.
+    /// Returns the range of a range delete that covers the keys just below `end`, among those with
+    /// sequence numbers up to `at`. If several of the range deletes examined do, returns the range
+    /// with the smallest start.
     #[must_use]
     pub fn covering_below(&self, end: &[u8], at: SequenceNumber) -> Option<(Vec<u8>, Vec<u8>)> {
         let cell = self.keys.count_before(end, false).checked_sub(1);
@@ -243,15 +253,16 @@ impl RangeTombstoneIndex {
         Some((self.keys.get(first.start), self.keys.get(first.end)))
     }
 
-    /// Returns the newest and the oldest delete at each ancestor of a cell. If ranges grow or
-    /// shrink monotonically with age, one of these is the widest.
+    /// Returns, for each ancestor of a cell, the oldest and the newest range delete that a reader
+    /// at `at` sees. If ranges grow or shrink monotonically with age, the widest range is among
+    /// them.
     fn ends_of(&self, cell: Option<usize>, at: SequenceNumber) -> impl Iterator<Item = IndexedTombstone> {
         self.above(cell, at)
             .flat_map(|(oldest, newest)| [self.delete(oldest), self.delete(newest)])
     }
 
-    /// Returns whether deletes at or before `at` cover every key in `low..=last` that is inside
-    /// `range`.
+    /// Returns whether range deletes with sequence numbers up to `at` cover every key of `range`
+    /// that is in `low..=last`.
     #[must_use]
     pub fn cover(&self, low: &[u8], last: &[u8], range: &KeyRange, at: SequenceNumber) -> bool {
         let mut low = low.to_vec();
@@ -264,18 +275,19 @@ impl RangeTombstoneIndex {
         true
     }
 
-    /// Returns the number of deletes that touch a range.
+    /// Returns the number of range deletes that touch `range`.
     #[must_use]
     pub fn touching(&self, range: &KeyRange) -> usize {
         let low = self.keys.count_before(&range.low, true) as u32;
         let high = range.high.as_deref();
         let high = high.map_or(u32::MAX, |high| self.keys.count_before(high, false) as u32);
-        // A delete ends after `range.low` if its end is not among the boundaries at or before it.
+        // A range delete ends after `range.low` if its end is not among the boundaries at or before
+        // `range.low`.
         let touches = |delete: &IndexedTombstone| delete.end >= low && delete.start < high;
         self.deletes().filter(touches).count()
     }
 
-    /// Returns the number of distinct sequence numbers.
+    /// Returns the number of distinct sequence numbers of the range deletes.
     #[must_use]
     pub fn count_distinct(&self) -> usize {
         let mut last = None;

@@ -1,4 +1,5 @@
-//! Bit-packed unsigned integers: each takes as many bits as the largest of them needs.
+//! Arrays of bit-packed unsigned integers. Every integer of an array is stored in as many bits as
+//! the largest one needs.
 
 const WORD: usize = u64::BITS as usize;
 

@@ -1,34 +1,36 @@
-//! Segment tree that maps cells to the deletes that cover them.
+//! A segment tree that maps each cell of the key space to the range deletes that cover it.
 //!
-//! Most nodes have no entries. A bitmap marks the nodes that do, and popcounts give their
-//! positions.
+//! Most nodes of the tree have no entries. A bitmap marks the nodes that have entries, and
+//! population counts of the bitmap give the positions of these nodes in the arrays.
 
 use super::packed_integers::PackedIntegers;
 use std::ops::Range;
 
 const WORD: usize = u64::BITS as usize;
 
-/// The tree. The root is node 1, the children of node `n` are `2n` and `2n + 1`, and the cells are
-/// the last nodes.
+/// A segment tree. The root is node 1, the children of node `n` are `2n` and `2n + 1`, and the
+/// cells are the last nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SegmentTree {
     cells: u32,
-    /// Bitmap of the nodes with entries.
+    /// A bitmap that marks the nodes with entries.
     has: Box<[u64]>,
-    /// Number of bits set before each word.
+    /// For each word of the bitmap, the number of bits that are set before that word.
     before: Box<[u32]>,
-    /// Start of the entries of each node in the bitmap, and the end of the last ones.
+    /// The start of the entries of each node that is set in the bitmap, and finally the end of all
+    /// entries.
     firsts: PackedIntegers,
-    /// Delete numbers, grouped by node and oldest first within a node.
+    /// The entries, which are numbers of range deletes. They are grouped by node, and the oldest
+    /// comes first within a node.
     entries: PackedIntegers,
 }
 
 impl SegmentTree {
-    /// Builds the tree over `cells` cells. `ranges` contains the first cell of each delete and the
-    /// first cell after it, oldest delete first.
+    /// Builds the tree over `cells` cells. For each range delete, `ranges` contains its first cell
+    /// and the first cell after it. The oldest range delete comes first.
     ///
-    /// It makes several passes over the deletes, because a counter for every node would take more
-    /// memory than the tree.
+    /// The function makes several passes over the range deletes, because a counter for every node
+    /// would require more memory than the tree itself.
     pub(super) fn of(ranges: &[(u32, u32)], cells: u32) -> SegmentTree {
         if ranges.is_empty() {
             return SegmentTree::default();
@@ -65,8 +67,8 @@ impl SegmentTree {
         for first in &mut firsts {
             sum += std::mem::replace(first, sum);
         }
-        // The start of each node's entries is incremented as they are entered, and ends up at the
-        // start of the next node's entries.
+        // The start of each node is incremented whenever an entry is stored. In the end it is the
+        // start of the next node.
         let mut entries = vec![0u32; sum as usize];
         for (range, number) in ranges.iter().zip(0..) {
             tree.places(*range, |place| {
@@ -83,13 +85,13 @@ impl SegmentTree {
         tree
     }
 
-    /// Calls `tell` with the position, among the nodes with entries, of each node that makes up a
-    /// range.
+    /// Calls `tell` for each node that the given range consists of, with the position of the node
+    /// among those that have entries.
     fn places(&self, range: (u32, u32), mut tell: impl FnMut(usize)) {
         nodes(range, self.cells, |node| tell(self.place(node)));
     }
 
-    /// Returns the number of nodes with entries before this one.
+    /// Returns the number of nodes before `node` that have entries.
     fn place(&self, node: usize) -> usize {
         let (word, bit) = (node / WORD, node % WORD);
         debug_assert!(self.has[word] >> bit & 1 == 1, "node {node} has entries");
@@ -97,7 +99,7 @@ impl SegmentTree {
         self.before[word] as usize + lower.count_ones() as usize
     }
 
-    /// Returns the range of a node's entries, if it has any.
+    /// Returns the range of the entries of `node`, or `None` if it has none.
     fn at(&self, node: usize) -> Option<Range<usize>> {
         if self.has[node / WORD] >> (node % WORD) & 1 == 0 {
             return None;
@@ -106,12 +108,13 @@ impl SegmentTree {
         Some(self.firsts.get(place) as usize..self.firsts.get(place + 1) as usize)
     }
 
-    /// Returns the delete number of an entry.
+    /// Returns the range delete number that an entry contains.
     pub(super) fn entry(&self, place: usize) -> usize {
         self.entries.get(place) as usize
     }
 
-    /// Returns the entries, oldest first, of each ancestor of a cell that has any.
+    /// Returns, for each ancestor of a cell that has entries, the range of these entries, oldest
+    /// first.
     #[inline]
     pub(super) fn above(&self, cell: Option<usize>) -> impl Iterator<Item = Range<usize>> {
         let cells = self.cells as usize;
@@ -136,7 +139,7 @@ impl SegmentTree {
     }
 }
 
-/// Calls `tell` with each node of the canonical decomposition of a range.
+/// Calls `tell` with each node of the canonical decomposition of a range of cells.
 fn nodes((start, end): (u32, u32), cells: u32, mut tell: impl FnMut(usize)) {
     let mut low = start as usize + cells as usize;
     let mut high = end as usize + cells as usize;

@@ -1,5 +1,5 @@
-//! Encoding of a value pointer, version 1, and of the pointer nodes of a long value. All integers
-//! are little-endian.
+//! The encoding of a value pointer, format version 1, and of the pointer nodes of a long value. All
+//! integers are little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -8,9 +8,9 @@
 //!     36     4  its length in bytes
 //! ```
 //!
-//! A value that fits the largest node is in one node, which it may share with others. A longer
-//! value is split into nodes of the maximum length, except for the last. Levels of pointer nodes
-//! are added until a single root is left.
+//! A value that is not longer than the largest node is stored in a single node, which it may share
+//! with other values. A longer value is split into nodes of the maximum length, of which only the
+//! last may be shorter. Levels of pointer nodes are added above them until a single root remains.
 //!
 //! ```text
 //! OFFSET    SIZE  MEANING
@@ -32,10 +32,11 @@ impl ValuePointer {
         ByteWriter::new(out).u32(self.at).u32(self.len);
     }
 
-    /// Decodes a pointer and checks its plausibility.
+    /// Decodes a pointer and checks that its fields are plausible. `place` is the location that
+    /// errors report.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] at `place` if the bytes are not a valid pointer.
+    /// [`Error::Corrupt`] if the bytes are not a valid pointer.
     pub fn decode(bytes: &[u8], place: &DiskLocation, page_size: PageSize) -> Result<ValuePointer> {
         let mut reader = ByteReader::new(bytes);
         let node = NodePointer::decode(&mut reader, place, page_size)?;
@@ -53,14 +54,14 @@ impl ValuePointer {
     }
 }
 
-/// Appends the pointers of a pointer node.
+/// Appends the encoding of a pointer node, which consists of `pointers`, to `out`.
 pub(super) fn encode_pointers(pointers: &[NodePointer], out: &mut Vec<u8>) {
     for pointer in pointers {
         pointer.encode(out);
     }
 }
 
-/// Decodes `count` pointers of a pointer node.
+/// Decodes the `count` pointers that a pointer node contains.
 pub(super) fn decode_pointers(
     bytes: &[u8],
     count: usize,

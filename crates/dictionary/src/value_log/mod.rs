@@ -1,15 +1,16 @@
-//! Separate values, which are too long for a leaf: their location, writing and reading.
+//! Separate values: values that are too long for a leaf and are therefore stored outside it. This
+//! module determines where they are stored, and writes and reads them.
 //!
-//! *Scope*: how values share a node, how a value longer than a node is split into a small tree of
-//! nodes, how much space a value occupies.
+//! *Scope*: how several values share a node; how a value longer than a node is split into a small
+//! tree of nodes; how much space a value occupies.
 //!
 //! *Must not depend on*: keys; which leaf points to a value, or whether several runs do.
 //!
 //! Invariants:
 //!
-//! - **V1** A pointer determines the shape of the value's nodes. Readers never allocate more than
-//!   the length in the pointer.
-//! - **V2** A value no longer than the largest node is stored whole, in one node.
+//! - **V1** The pointer to a value determines the number and the levels of the value's nodes. A
+//!   reader never allocates more memory than the length in the pointer.
+//! - **V2** A value that is not longer than the largest node is stored whole, in a single node.
 
 mod format;
 mod read;
@@ -26,10 +27,10 @@ use alluvium_storage::{NodePointer, PageSize};
 /// Maximum length of a value in bytes: 4 GiB − 1.
 pub const MAX_VALUE: usize = u32::MAX as usize;
 
-/// Pointer to a value outside its leaf.
+/// A pointer to a value that is stored outside its leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ValuePointer {
-    /// The node that contains the value, or the root of its nodes.
+    /// The node that contains the value. For a long value, the root of the tree of its nodes.
     pub node: NodePointer,
     /// Offset of the value in the node, in bytes; 0 for a long value.
     pub at: u32,
@@ -38,14 +39,15 @@ pub struct ValuePointer {
 }
 
 impl ValuePointer {
-    /// Returns whether the value is longer than the largest node and therefore has its own nodes.
+    /// Returns whether the value is longer than the largest node and is therefore stored in nodes
+    /// of its own.
     #[must_use]
     pub fn is_long(&self, page_size: PageSize) -> bool {
         self.len as usize > largest(page_size)
     }
 
-    /// Returns the space that the value occupies in its extent, in bytes: its length scaled by the
-    /// compression ratio of its node.
+    /// Returns the space that the value occupies in its extent, in bytes. This is the length of the
+    /// value multiplied by the compression ratio of its node.
     #[must_use]
     pub fn share(&self, page_size: PageSize) -> u64 {
         debug_assert!(self.node.pages > 0, "a node has a page");
@@ -53,7 +55,7 @@ impl ValuePointer {
         u64::from(self.len) * (self.node.read_len() as u64).min(decoded) / decoded
     }
 
-    /// Creates a pointer to `len` bytes of a nonexistent node.
+    /// Creates a pointer to a value of `len` bytes in a node that does not exist.
     #[cfg(test)]
     pub fn some(at: u32, len: usize) -> ValuePointer {
         let node = NodePointer {
@@ -84,13 +86,13 @@ pub fn largest(page_size: PageSize) -> usize {
     page_size.node_bytes(MAX_PAGES)
 }
 
-/// Returns the number of pages of a node with `len` bytes.
+/// Returns the number of pages of a node that contains `len` bytes.
 pub fn pages_for(len: usize, page_size: PageSize) -> usize {
     len.div_ceil(page_size.bytes()).max(1)
 }
 
-/// Returns the number of nodes on each level below the root, starting with those that contain the
-/// value; empty for a value in one node.
+/// Returns the number of nodes on each level below the root, beginning with the level that contains
+/// the value. The result is empty for a value in a single node.
 fn levels(len: usize, page_size: PageSize) -> Vec<usize> {
     let largest = largest(page_size);
     let mut levels = Vec::new();
@@ -103,8 +105,8 @@ fn levels(len: usize, page_size: PageSize) -> Vec<usize> {
     levels
 }
 
-/// Returns the number of pages of a node for values of about `len` bytes: the smallest for which at
-/// most an eighth of the node stays empty, or the maximum.
+/// Returns the number of pages of a node in which values of about `len` bytes are packed. This is
+/// the smallest number for which at most an eighth of the node remains empty, or the maximum.
 fn pages_to_pack(len: usize, page_size: PageSize) -> usize {
     let wasted = |pages: usize| {
         let node = pages * page_size.bytes();

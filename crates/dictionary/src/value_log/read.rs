@@ -1,4 +1,4 @@
-//! Reading separate values.
+//! Reads values that are stored outside their leaves.
 
 use super::format::decode_pointers;
 use super::{ValuePointer, largest, levels};
@@ -10,12 +10,12 @@ use alluvium_base::Purpose;
 use alluvium_storage::{CacheRetention, EpochGuard, Error, NodeCache, NodePointer, Result};
 use std::task::{Poll, ready};
 
-/// Maximum number of nodes requested together.
+/// Maximum number of nodes of a long value that are requested together.
 /// Tuning: `16` since 2026-11-21.
 const AT_ONCE: usize = 16;
 
-/// Reads a value into `out`, which is cleared first. A value in one node stays in the cache; the
-/// nodes of a long value pass through it.
+/// Reads a value into `out`, whose previous contents are removed. The node of a value in a single
+/// node stays in the cache; the nodes of a long value do not.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if the data is damaged; I/O errors.
@@ -40,13 +40,14 @@ pub fn read_value(
     read_from(&nodes, pointer, out)
 }
 
-/// Minimum length for which a value stays in its page, if permitted. Copying a shorter value is
-/// about as fast as pinning and unpinning its page.
+/// Minimum length, in bytes, of a value that may stay in its pinned page instead of being copied.
+/// Copying a shorter value is about as fast as pinning and unpinning its page.
 /// Tuning: `2048` since 2026-11-22; copying 2 KiB takes about as long as pinning a page.
 const WORTH_HOLDING: usize = 2048;
 
-/// Reads a value into the destination `room`, which is cleared first. The node comes from `fetch`;
-/// the nodes of a long value are read with blocking.
+/// Reads a value into `room`: the value is either copied into the buffer, replacing its contents,
+/// or stays in its page, which is then pinned. The node is obtained from `fetch`; for a long value,
+/// the nodes are read with blocking.
 pub fn fetch_value<F: NodeFetch>(
     fetch: &F,
     pointer: &ValuePointer,
@@ -75,21 +76,21 @@ pub fn fetch_value<F: NodeFetch>(
     Poll::Ready(Ok(()))
 }
 
-/// Returns the bytes of a value in a node.
+/// Returns the bytes of the value at `pointer` within the contents of its node.
 pub fn value_in<'n>(node: &'n [u8], pointer: &ValuePointer) -> Result<&'n [u8]> {
     let (at, len) = (pointer.at as usize, pointer.len as usize);
     let value = at.checked_add(len).and_then(|end| node.get(at..end));
     value.ok_or_else(|| short(pointer))
 }
 
-/// Returns the error for a value that extends beyond its node.
+/// Returns the error for a value that would extend beyond the end of its node.
 #[cold]
 fn short(pointer: &ValuePointer) -> Error {
     let found = format!("a value of {} bytes at {}", pointer.len, pointer.at);
     Error::corrupt(pointer.node.place(), "a value inside its node", found)
 }
 
-/// Reads a value from any source of nodes into `out`, which is cleared first.
+/// Reads a value from any source of nodes into `out`, whose previous contents are removed.
 pub fn read_from(nodes: &dyn NodeReader, pointer: &ValuePointer, out: &mut Vec<u8>) -> Result<()> {
     out.clear();
     let page_size = nodes.page_size();
@@ -118,7 +119,7 @@ pub fn read_from(nodes: &dyn NodeReader, pointer: &ValuePointer, out: &mut Vec<u
     }
 }
 
-/// Returns all nodes of a value, including those with pointers.
+/// Returns pointers to all nodes of a value, including its pointer nodes.
 pub fn nodes_of(nodes: &dyn NodeReader, pointer: &ValuePointer) -> Result<Vec<NodePointer>> {
     let mut all = vec![pointer.node];
     descend(nodes, pointer, &mut |group, _| {
@@ -128,7 +129,7 @@ pub fn nodes_of(nodes: &dyn NodeReader, pointer: &ValuePointer) -> Result<Vec<No
     Ok(all)
 }
 
-/// Passes the nodes of a long value to `visit`, in groups, its root first.
+/// Passes pointers to the nodes of a long value to `visit`, in groups. The root comes first.
 pub fn each_group(
     nodes: &dyn NodeReader,
     pointer: &ValuePointer,
@@ -148,17 +149,18 @@ pub fn each_group(
     })
 }
 
-/// Content of a long value's node.
+/// What a node of a long value contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeContent {
     /// A part of the value.
     Value,
-    /// Pointers to other nodes. These have been read already, or will be.
+    /// Pointers to other nodes of the value. The traversal reads these nodes itself.
     Pointers,
 }
 
-/// Traverses the nodes of a long value from the root, left to right. `visit` receives the pointers
-/// in each node and the number of pointer levels below the nodes they point to.
+/// Traverses the pointer nodes of a long value from the root, from left to right. `visit` receives
+/// the pointers in each node, and the number of levels of pointer nodes from the nodes they point
+/// to downwards.
 fn descend(
     nodes: &dyn NodeReader,
     pointer: &ValuePointer,
@@ -166,7 +168,7 @@ fn descend(
 ) -> Result<()> {
     let page_size = nodes.page_size();
     let fan_out = largest(page_size) / NodePointer::BYTES;
-    // Number of nodes on each level that remain to be visited.
+    // For each level, the number of nodes that still have to be visited.
     let mut left = levels(pointer.len as usize, page_size);
     let mut pending = Vec::new();
     if pointer.is_long(page_size) {
@@ -195,8 +197,8 @@ fn descend(
     Ok(())
 }
 
-/// Reads a value into `out`, which is cleared first, bypassing the cache. Returns the nodes of the
-/// value.
+/// Reads a value into `out`, whose previous contents are removed, and bypasses the cache. Returns
+/// pointers to all nodes of the value.
 ///
 /// # Errors
 /// The same as [`read_value`].

@@ -1,41 +1,44 @@
-//! Writing separate values: short values share nodes, long values have their own.
+//! Writes values that are stored outside their leaves. Short values share nodes; a long value has
+//! nodes of its own.
 
 use super::format::encode_pointers;
 use super::{ValuePointer, largest, pages_for, pages_to_pack};
 use alluvium_storage::node::{NodeWriter, WriterOutput};
 use alluvium_storage::{NodePointer, PageSize, Result};
 
-/// Result of adding a value.
+/// The result of adding a value to a [`ValueWriter`].
 #[derive(Debug)]
 pub enum ValuePlacement {
-    /// The value is buffered until its node is full; [`ValueWriter::close`] returns its location.
+    /// The value is buffered. Its location is not known before [`ValueWriter::close`] writes its
+    /// node.
     Waits,
-    /// The value is long and was written to its own nodes.
+    /// The value is long and was written to nodes of its own, to which this pointer leads.
     Long(ValuePointer),
 }
 
-/// Position where the pointer to a value will be stored.
+/// The position at which the pointer to a value will be stored once it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PointerSlot {
-    /// Number of the leaf in its run, or any other number of the caller's choice.
+    /// Number of the leaf within its run, or any other number that the caller chooses.
     pub leaf: u64,
     /// Offset of the pointer among the leaf's values.
     pub at: usize,
 }
 
-/// Packs short values into shared nodes, and gives each long value nodes of its own.
+/// A writer of separate values. It packs short values into shared nodes and writes each long value
+/// to nodes of its own.
 #[derive(Debug)]
 pub struct ValueWriter {
     writer: NodeWriter,
     page_size: PageSize,
     node: Vec<u8>,
-    /// Maximum length of the node in bytes.
+    /// Maximum length of the buffered node in bytes.
     room: usize,
     waiting: Vec<(PointerSlot, u32, u32)>,
 }
 
 impl ValueWriter {
-    /// Creates a writer of values to the nodes of `writer`.
+    /// Creates a writer that writes the nodes of values with `writer`.
     pub fn new(writer: NodeWriter, page_size: PageSize) -> ValueWriter {
         ValueWriter {
             writer,
@@ -46,19 +49,18 @@ impl ValueWriter {
         }
     }
 
-    /// Returns whether values are buffered.
+    /// Returns whether any values are buffered.
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Returns whether a value of `len` bytes does not fit in the buffered node, which must then be
-    /// closed first.
+    /// Returns whether a value of `len` bytes cannot be added before the buffered node is closed.
     pub fn is_full_for(&self, len: usize) -> bool {
         !self.waiting.is_empty() && (self.node.len() + len > self.room || len > largest(self.page_size))
     }
 
-    /// Adds a value that fits. The nodes of a long value are passed to `touch` after they are
-    /// written.
+    /// Adds a value, which must fit in the buffered node or be long. For a long value, pointers to
+    /// its nodes are passed to `touch` after the nodes were written.
     pub fn add(
         &mut self,
         value: &[u8],
@@ -86,7 +88,8 @@ impl ValueWriter {
         Ok(ValuePlacement::Waits)
     }
 
-    /// Writes the node with the buffered values and passes the location of each to `tell`.
+    /// Writes the node that contains the buffered values. Passes the slot and the location of each
+    /// value to `tell`.
     pub fn close(&mut self, mut tell: impl FnMut(PointerSlot, ValuePointer)) -> Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -116,11 +119,11 @@ impl ValueWriter {
         self.add_pieces(|piece| piece(value), touch)
     }
 
-    /// Adds a long value in pieces, so that it need not be in memory as a whole. No other value may
-    /// be buffered.
+    /// Adds a long value, which `feed` supplies in pieces, so that the whole value is never in
+    /// memory at once. No other value may be buffered.
     ///
     /// # Errors
-    /// Errors of `feed`; a full disk; I/O errors.
+    /// Errors that `feed` returns; a full disk; I/O errors.
     ///
     /// # Panics
     /// If other values are buffered.
@@ -171,12 +174,13 @@ impl ValueWriter {
         &mut self.writer
     }
 
-    /// Returns the number of bytes written or buffered.
+    /// Returns the number of bytes that were written or are buffered.
     pub fn bytes(&self) -> u64 {
         self.writer.bytes() + self.node.len() as u64
     }
 
-    /// Finishes all pending writes and waits for them.
+    /// Finishes all pending writes, waits for them, and returns the result. No values may be
+    /// buffered.
     pub fn finish(self) -> Result<WriterOutput> {
         assert!(self.waiting.is_empty(), "the last node is closed");
         self.writer.finish()

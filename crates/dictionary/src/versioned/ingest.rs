@@ -1,4 +1,4 @@
-//! An ingest whose layers are written before they are attached to a structure.
+//! An ingest that writes its layers before they are attached to a structure.
 
 use super::layers::{IngestLayers, LayerWriter};
 use crate::contract::{BulkIngest, Dictionary, IngestKeyScan};
@@ -13,13 +13,14 @@ use alluvium_storage::Result;
 pub trait LayerTarget: Dictionary {
     type Writer: LayerWriter<Run: Send + Sync> + Send + Sync;
 
-    /// Passes on the result of a write, and reports a failed write to the store.
+    /// Returns `result`. If it is the error of a failed write, the error is also reported to the
+    /// store.
     ///
     /// # Errors
     /// The error in `result`.
     fn poison_on_error<T>(&self, result: Result<T>) -> Result<T>;
 
-    /// As [`BulkIngest::gather`].
+    /// Does the same as [`BulkIngest::gather`], for the given layers.
     ///
     /// # Errors
     /// I/O errors; damage.
@@ -30,7 +31,7 @@ pub trait LayerTarget: Dictionary {
         gather: &mut LookupState<'_>,
     ) -> Result<()>;
 
-    /// As [`BulkIngest::walk`], over the given layers.
+    /// Does the same as [`BulkIngest::walk`], for the given layers.
     fn walk(
         &self,
         layers: &IngestLayers<Self::Writer>,
@@ -41,11 +42,11 @@ pub trait LayerTarget: Dictionary {
     /// Returns the memory used by the unfinished run, in bytes.
     fn writing_bytes(&self, layers: &IngestLayers<Self::Writer>) -> u64;
 
-    /// Makes finished layers part of the structure, as the commits from `first` to `last`. `first`
-    /// is the commit after the structure's cut.
+    /// Attaches the finished layers to the structure as the commits from `first` to `last`. `first`
+    /// must be the sequence number that follows the structure's cut.
     ///
     /// # Errors
-    /// A full disk; I/O errors. Nothing has changed then.
+    /// A full disk; I/O errors. After an error, the structure is unchanged.
     fn attach(
         &self,
         layers: &mut IngestLayers<Self::Writer>,
@@ -54,21 +55,22 @@ pub trait LayerTarget: Dictionary {
     ) -> Result<()>;
 }
 
-/// An ingest of messages in layers into a structure. Each push does a bounded part of the work.
-/// Between pushes the ingest may be kept for any time and sent to other threads. If it is dropped,
-/// or the process crashes, before it is attached, its space is freed.
+/// An ingest of messages, in layers, into a structure. Each push does a bounded part of the work.
+/// Between two pushes, the ingest may be kept for any time and may be sent to another thread. If
+/// the ingest is dropped, or the process crashes, before the ingest is attached, its space is
+/// freed.
 ///
-/// The sequence numbers of its messages are assigned when it is attached.
+/// The messages are assigned their sequence numbers when the ingest is attached.
 #[derive(Debug)]
 pub struct LayerIngest<T: LayerTarget> {
     into: T,
     layers: IngestLayers<T::Writer>,
-    /// Last commit; `None` until all data is written.
+    /// Sequence number of the last commit of the ingest; `None` until all its data is written.
     last: Option<SequenceNumber>,
 }
 
 impl<T: LayerTarget> LayerIngest<T> {
-    /// Creates an ingest into a structure, whose runs are written by `writer`.
+    /// Creates an ingest into the structure `into`. `writer` writes the runs of its layers.
     pub fn new(into: T, writer: T::Writer) -> LayerIngest<T> {
         LayerIngest {
             into,
@@ -77,13 +79,14 @@ impl<T: LayerTarget> LayerIngest<T> {
         }
     }
 
-    /// As [`BulkIngest::attach`]. An unfinished layer is finished first.
+    /// Attaches the ingest like [`BulkIngest::attach`]. If a layer is unfinished, it is finished
+    /// first.
     ///
     /// # Errors
     /// The same as [`LayerTarget::attach`].
     ///
     /// # Panics
-    /// If `first` is not the commit after the structure's cut.
+    /// If `first` is not the sequence number that follows the structure's cut.
     pub fn attach(mut self, first: SequenceNumber) -> Result<()> {
         assert_eq!(
             self.into.cut() + 1,
@@ -95,7 +98,8 @@ impl<T: LayerTarget> LayerIngest<T> {
         self.into.poison_on_error(attached)
     }
 
-    /// Writes all pending data on the first call. Returns the last sequence number of the ingest.
+    /// Writes all pending data of the ingest when it is called for the first time. Returns the
+    /// sequence number of the last commit of the ingest.
     fn finish(&mut self, first: SequenceNumber) -> Result<SequenceNumber> {
         if let Some(last) = self.last {
             return Ok(last);

@@ -1,14 +1,14 @@
-//! Layers of runs that are written for a structure before they become part of it.
+//! Layers of runs, which are written for a structure before they become part of it.
 //!
-//! A layer is a list of runs. A newer layer hides older data of its keys. Deleted ranges are kept
-//! in memory until the layers are attached.
+//! A layer is a list of runs. For each key, a newer layer hides the data of older layers. Range
+//! deletes are kept in memory until the layers are attached.
 //!
 //! Invariants:
 //!
-//! - **Y1** Extents of layers are provisional: a crash frees them, and so does
-//!   [`IngestLayers::keep`].
-//! - **Y2** A key is in at most one run of a layer, with one message.
-//! - **Y3** A layer has either runs or deleted ranges.
+//! - **Y1** The extents of layers are provisional. They are freed by a crash, and by
+//!   [`IngestLayers::keep`] if their layers are dropped.
+//! - **Y2** Within a layer, each key is in at most one run and has at most one message.
+//! - **Y3** A layer contains either runs or range deletes, but not both.
 
 use crate::range_tombstones::{RangeTombstoneIndex, RangeTombstoneList};
 use alluvium_base::{Message, SequenceNumber};
@@ -16,19 +16,20 @@ use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// Writer of the runs of layers.
+/// A writer of the runs that layers consist of.
 pub trait LayerWriter: fmt::Debug {
-    /// A finished run that is not part of a structure yet.
+    /// The type of a finished run that does not belong to a structure yet.
     type Run: fmt::Debug;
 
-    /// Adds a message to the current run. Keys must be ascending. If the run becomes full, it is
-    /// finished before or after that and added to `written`.
+    /// Adds a message to the current run. Keys must be added in ascending order. If the run is
+    /// full, it is finished, either before or after the message is added, and is appended to
+    /// `written`.
     ///
     /// # Errors
     /// A full disk; I/O errors.
     fn push(&mut self, key: &[u8], message: Message<'_>, written: &mut Vec<Self::Run>) -> Result<()>;
 
-    /// Finishes the current run, if there is one.
+    /// Finishes the current run, if there is one, and appends it to `written`.
     ///
     /// # Errors
     /// The same as [`LayerWriter::push`].
@@ -37,7 +38,7 @@ pub trait LayerWriter: fmt::Debug {
     /// Discards the current run, if there is one.
     fn give_up_run(&mut self);
 
-    /// Writes a run of deleted ranges.
+    /// Writes a run that contains the range deletes `deletes`.
     ///
     /// # Errors
     /// The same as [`LayerWriter::push`].
@@ -57,34 +58,35 @@ struct LayerTotals {
     bytes: u64,
 }
 
-/// A layer to which no more records are added.
+/// A finished layer, to which no more messages can be added.
 #[derive(Debug)]
 struct IngestLayer<R> {
     runs: Vec<R>,
-    /// Number of deleted ranges in this and all older layers.
+    /// Number of range deletes in this layer and all older ones.
     deletes: usize,
-    /// Totals of this and all older layers.
+    /// Totals of this layer and all older ones.
     taken: LayerTotals,
 }
 
-/// The layers of an ingest. If they are dropped before they are attached, their space is freed.
+/// The layers of an ingest. If they are dropped before they are attached to a structure, their
+/// space is freed.
 #[derive(Debug)]
 pub struct IngestLayers<W: LayerWriter> {
     writer: W,
     layers: Vec<IngestLayer<W::Run>>,
-    /// All deleted ranges in order; their sequence numbers are the layer numbers that readers see.
+    /// All range deletes, in order. Their sequence numbers are the layer numbers that readers see.
     list: RangeTombstoneList,
-    /// Index of the deleted ranges in finished layers.
+    /// Index of the range deletes in finished layers.
     deletes: Arc<RangeTombstoneIndex>,
-    /// Finished runs of the newest layer.
+    /// Finished runs of the newest layer, which is not finished itself.
     runs: Vec<W::Run>,
-    /// Last key of the newest layer.
+    /// The last key that was added to the newest layer.
     last: Option<Vec<u8>>,
     taken: LayerTotals,
 }
 
 impl<W: LayerWriter> IngestLayers<W> {
-    /// Creates an ingest without layers, whose runs are written by `writer`.
+    /// Creates an ingest without layers. `writer` writes its runs.
     #[must_use]
     pub fn new(writer: W) -> IngestLayers<W> {
         IngestLayers {
@@ -106,8 +108,8 @@ impl<W: LayerWriter> IngestLayers<W> {
     /// Adds a message to the newest layer.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if the key is not greater than the previous one; the message is not
-    /// added then. After [`Error::Full`] and I/O errors the layers can only be dropped.
+    /// [`Error::BadOption`] if the key is not greater than the previous one; the message is then
+    /// not added. After [`Error::Full`] or an I/O error, the layers can only be dropped.
     pub fn push(&mut self, key: &[u8], message: Message<'_>) -> Result<()> {
         if let Some(last) = self.last.as_deref().filter(|last| *last >= key) {
             let (key, last) = (key.escape_ascii(), last.escape_ascii());
@@ -125,7 +127,7 @@ impl<W: LayerWriter> IngestLayers<W> {
         Ok(())
     }
 
-    /// Adds a deleted range to the newest layer.
+    /// Adds a range delete to the newest layer.
     ///
     /// # Panics
     /// If the layer has messages (Y3).
@@ -160,13 +162,13 @@ impl<W: LayerWriter> IngestLayers<W> {
         Ok(())
     }
 
-    /// Returns whether the newest layer has data and is not finished.
+    /// Returns whether the newest layer contains data that is not in a finished layer.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.last.is_some() || self.list.len() > self.ended_deletes()
     }
 
-    /// Returns the number of deleted ranges in finished layers.
+    /// Returns the number of range deletes in finished layers.
     fn ended_deletes(&self) -> usize {
         self.layers.last().map_or(0, |layer| layer.deletes)
     }
@@ -177,7 +179,8 @@ impl<W: LayerWriter> IngestLayers<W> {
         self.layers.len() as u64
     }
 
-    /// Drops all but the `layers` oldest layers, including the unfinished one.
+    /// Drops the newest layers, including the unfinished one, so that only the `layers` oldest ones
+    /// remain.
     pub fn keep(&mut self, layers: u64) {
         self.give_up_newest();
         let layers = usize::try_from(layers).unwrap_or(usize::MAX);
@@ -200,40 +203,40 @@ impl<W: LayerWriter> IngestLayers<W> {
         }
     }
 
-    /// Returns the number of messages added.
+    /// Returns the number of messages that were added.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.taken.records
     }
 
-    /// Returns the bytes of keys and values added.
+    /// Returns the total size of the keys and values that were added, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.taken.bytes
     }
 
-    /// Returns the memory used by finished runs and deleted ranges, in bytes.
+    /// Returns the memory that finished runs and range deletes use, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         let ended = self.layers.iter().flat_map(|layer| &layer.runs);
         let runs = ended.chain(&self.runs).map(W::memory_bytes);
         runs.sum::<u64>() + 2 * self.deletes.memory_bytes() as u64
     }
 
-    /// Returns the runs of each finished layer, oldest layer first, with the layer number that
-    /// readers see, counted from 1.
+    /// Returns the runs of each finished layer, oldest layer first. Each comes with the layer
+    /// number that readers see, counted from 1.
     pub fn layers(&self) -> impl DoubleEndedIterator<Item = (SequenceNumber, &[W::Run])> {
         let layers = self.layers.iter().enumerate();
         layers.map(|(place, layer)| (place as u64 + 1, &*layer.runs))
     }
 
-    /// Returns the deleted ranges of finished layers.
+    /// Returns the index of the range deletes in finished layers.
     pub fn deletes(&self) -> &Arc<RangeTombstoneIndex> {
         &self.deletes
     }
 
-    /// Finishes the layers before they are attached as the commits from `first` on, including the
-    /// newest one if it has data. Deleted ranges are written to runs of their layers. Returns the
-    /// last commit.
+    /// Prepares the layers to be attached as the commits from `first` on. The newest layer is
+    /// finished if it has data, and range deletes are written to runs of their layers. Returns the
+    /// sequence number of the last commit.
     ///
     /// # Errors
     /// The same as [`IngestLayers::push`].
@@ -255,8 +258,8 @@ impl<W: LayerWriter> IngestLayers<W> {
         Ok(first + self.count().max(1) - 1)
     }
 
-    /// Passes ownership of the runs of finished layers and of their extents to the caller, oldest
-    /// layer first, each with its layer number, counted from 0.
+    /// Transfers the ownership of the runs of finished layers, and of their extents, to the caller.
+    /// The oldest layer comes first. Each run comes with the number of its layer, counted from 0.
     pub fn hand_over(&mut self) -> Vec<(u64, W::Run)> {
         self.give_up_newest();
         let layers = (0..).zip(self.layers.drain(..));
@@ -264,7 +267,7 @@ impl<W: LayerWriter> IngestLayers<W> {
         runs.collect()
     }
 
-    /// Discards the unfinished layer and the runs written for it.
+    /// Discards the unfinished layer and the runs that were written for it.
     fn give_up_newest(&mut self) {
         self.writer.give_up_run();
         self.last = None;

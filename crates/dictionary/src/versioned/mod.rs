@@ -1,16 +1,17 @@
-//! Structures that change by publishing immutable versions.
+//! Structures that change only by publishing new, immutable versions.
 //!
-//! *Scope*: which version is current, how it stays readable for a reader, how a root is written
-//! once per content, the layers of an ingest.
+//! *Scope*: which version is current; how a version stays readable for a reader; that a root is
+//! written only once for the same contents; the layers of an ingest.
 //!
 //! *Must not depend on*: the contents of a version, how a key is found in it, how contents are
 //! encoded.
 //!
 //! Invariants:
 //!
-//! - **H1** A version is immutable. Data that it refers to stays readable while a guard is alive
-//!   that was pinned before the next version was published.
-//! - **H2** Version numbers are consecutive. Their cuts do not decrease.
+//! - **H1** A version is immutable. The data that it refers to stays readable as long as some guard
+//!   exists that was pinned before the next version was published.
+//! - **H2** Version numbers are consecutive. The cut of a version is never less than that of the
+//!   previous version.
 
 mod ingest;
 mod layers;
@@ -27,14 +28,14 @@ use arc_swap::ArcSwap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Identification of a version of a structure.
+/// The identification of a version of a structure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VersionStamp {
-    /// Number of versions before this one.
+    /// The version number, which is the number of versions before this one.
     pub number: u64,
-    /// Number of changes of the contents before this version.
+    /// The number of times that the contents were changed up to this version.
     pub contents: u64,
-    /// The version contains every commit up to this one and none after it.
+    /// The cut of the version: it contains every commit up to this one and none after it.
     pub cut: SequenceNumber,
 }
 
@@ -48,7 +49,7 @@ impl VersionStamp {
         }
     }
 
-    /// Returns the stamp of the next version, with changed contents.
+    /// Returns the stamp for the next version, if its contents differ from those of this version.
     #[must_use]
     pub fn changed(self, cut: SequenceNumber) -> VersionStamp {
         VersionStamp {
@@ -57,10 +58,11 @@ impl VersionStamp {
         }
     }
 
-    /// Returns the stamp of the next version, with the same contents.
+    /// Returns the stamp for the next version, if its contents are the same as those of this
+    /// version.
     ///
     /// # Panics
-    /// If `cut` is less than that of this version.
+    /// If `cut` is less than the cut of this version.
     #[must_use]
     pub fn advanced(self, cut: SequenceNumber) -> VersionStamp {
         assert!(cut >= self.cut, "a structure does not forget commits (H2)");
@@ -72,17 +74,17 @@ impl VersionStamp {
     }
 }
 
-/// An immutable state of a structure (H1).
+/// An immutable version of a structure (H1).
 pub trait StructureVersion: Send + Sync {
     /// Returns the stamp of this version.
     fn stamp(&self) -> &VersionStamp;
 }
 
-/// A version that is borrowed for a short time, without touching a shared reference count.
+/// A version that is borrowed for a short time without changing a shared reference count.
 pub type VersionGuard<V> = arc_swap::Guard<Arc<V>>;
 
-/// The current version of a structure. Readers load it without a lock. Writers must be serialised
-/// by a lock in their structure.
+/// Holds the current version of a structure. Readers load it without a lock. Writers must be
+/// serialised by a lock that the structure provides.
 pub struct VersionCell<V> {
     current: ArcSwap<V>,
 }
@@ -102,28 +104,28 @@ impl<V: StructureVersion> VersionCell<V> {
         }
     }
 
-    /// Borrows the current version for the duration of a call.
+    /// Borrows the current version for a short time, such as the duration of a call.
     #[inline]
     pub fn peek(&self) -> VersionGuard<V> {
         self.current.load()
     }
 
-    /// Returns the current version, to be kept for any time.
+    /// Returns the current version. The caller may keep it for any time.
     #[inline]
     pub fn load(&self) -> Arc<V> {
         self.current.load_full()
     }
 
-    /// Returns the last commit in the current version.
+    /// Returns the sequence number of the last commit that the current version contains.
     #[inline]
     pub fn cut(&self) -> SequenceNumber {
         self.peek().stamp().cut
     }
 
-    /// Publishes `version` as the current one.
+    /// Makes `version` the current version.
     ///
     /// # Panics
-    /// If it does not follow the current version (H2).
+    /// If `version` does not follow the current version (H2).
     pub fn publish(&self, version: V) {
         let (old, new) = (*self.peek().stamp(), *version.stamp());
         assert_eq!(

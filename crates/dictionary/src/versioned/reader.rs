@@ -1,4 +1,4 @@
-//! Lookups in one version of a structure.
+//! Lookups of keys in a single version of a structure.
 
 use super::{StructureVersion, VersionCell, VersionGuard, VersionStamp};
 use crate::fetch::{BlockingFetch, NodeFetch};
@@ -11,18 +11,19 @@ use alluvium_storage::{EpochGuard, Result};
 use std::fmt;
 use std::task::Poll;
 
-/// Search in a version of a structure: the step of a lookup required by [`LookupReader`].
+/// The search in a version of a structure. It implements the step of a lookup that [`LookupReader`]
+/// requires.
 pub trait VersionSearch {
-    /// Version type of the structure.
+    /// The type of the structure's versions.
     type Version: StructureVersion;
-    /// Position of one key's lookup in a version.
+    /// The position of the search for one key in a version.
     type Search: Default + fmt::Debug + Send;
 
     fn versions(&self) -> &VersionCell<Self::Version>;
 
     fn store(&self) -> &Store;
 
-    /// As [`LookupReader::search`], in this version.
+    /// Does the same as [`LookupReader::search`], in the given version.
     ///
     /// # Errors
     /// I/O errors; damage.
@@ -35,7 +36,7 @@ pub trait VersionSearch {
         fetch: &F,
     ) -> Poll<Result<()>>;
 
-    /// As [`LookupReader::search_together`], in this version.
+    /// Does the same as [`LookupReader::search_together`], in the given version.
     ///
     /// # Errors
     /// I/O errors; damage.
@@ -52,24 +53,25 @@ pub trait VersionSearch {
         })
     }
 
-    /// As [`LookupReader::restart`]; by default, begins a new search.
+    /// Does the same as [`LookupReader::restart`]. The default implementation creates a new search.
     fn restart(search: &mut Self::Search) {
         *search = Self::Search::default();
     }
 
-    /// As [`LookupReader::ended`], in this version.
+    /// Does the same as [`LookupReader::ended`], in the given version.
     fn ended(&self, _version: &Self::Version, _key: LookupKey<'_>) {}
 }
 
-/// A reader of one version of a structure, which stays readable while the reader lives. A reader
-/// should be short-lived, because space unlinked after its creation cannot be reused before it is
-/// dropped.
+/// A reader of one version of a structure. The version stays readable until the reader is dropped.
+/// A reader should exist only for a short time, because space that is unlinked while it exists
+/// cannot be reused before it is dropped.
 ///
-/// A caller with memtables above the structure loads their list before it creates a reader. It
-/// skips memtables with commits at or below the reader's cut, which the structure already contains.
+/// A caller that also reads memtables must load their list before it creates a reader. It must skip
+/// the memtables with commits at or below the reader's cut, because the structure already contains
+/// them.
 pub struct VersionReader<'s, S: VersionSearch> {
     structure: &'s S,
-    // The version is dropped before the guard that keeps it readable.
+    // The field order matters: the version is dropped before the guard that keeps it readable.
     version: VersionGuard<S::Version>,
     guard: EpochGuard,
 }

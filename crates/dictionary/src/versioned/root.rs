@@ -1,4 +1,4 @@
-//! The root of a structure whose checkpoint is a single blob.
+//! The root of a structure that writes its checkpoint as a single blob.
 
 use super::VersionStamp;
 use crate::blob::{self, Blob, BlobRoot};
@@ -8,18 +8,18 @@ use alluvium_storage::extents::Extent;
 use alluvium_storage::store::Store;
 use alluvium_storage::{DiskLocation, NodePointer, Result};
 
-/// Writes the root of a structure, once per content.
+/// Writes the root of a structure, but only once for the same contents.
 #[derive(Debug, Default)]
 pub struct RootWriter {
-    /// The last root written, and the number of its contents.
+    /// The number of the contents that were written last, and their root.
     root: Option<(u64, Vec<u8>)>,
-    /// The blob that the root points to, if its contents are not inline.
+    /// The blob to which the root points, if the contents are not stored in the root itself.
     blob: Option<Blob>,
 }
 
 impl RootWriter {
-    /// Opens a structure from its root, which becomes the root of the first version's contents.
-    /// `decode` decodes the contents, given the location they were read from.
+    /// Opens a structure from its root. The root is then also the root of the contents of the first
+    /// version. `decode` decodes the contents; it receives the location from which they were read.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt); I/O errors.
@@ -43,15 +43,15 @@ impl RootWriter {
     }
 
     /// Returns the root of a version. It is written only if the contents have changed since the
-    /// last call. `encode` encodes the contents; if they have at most `inline` bytes, they are
-    /// stored in the root itself.
+    /// last call. `encode` encodes the contents. Contents of at most `inline` bytes are stored in
+    /// the root itself.
     ///
     /// # Errors
-    /// A full disk, which changes nothing. After any other failed write the store accepts no
-    /// changes.
+    /// A full disk, in which case nothing has changed. After any other failed write, the store
+    /// accepts no changes.
     ///
     /// # Panics
-    /// If the root of newer contents was written already.
+    /// If a root of newer contents has already been written.
     pub fn write(
         &mut self,
         store: &Store,
@@ -81,13 +81,14 @@ impl RootWriter {
         Ok(root)
     }
 
-    /// Returns the extents of the blob that the last root points to.
+    /// Returns the extents of the blob to which the last root points.
     pub fn extents(&self) -> impl Iterator<Item = Extent> + '_ {
         self.blob.iter().flat_map(|blob| blob.extents().iter().copied())
     }
 }
 
-/// Reads the contents of a root, bypassing the cache, and returns them with their nodes.
+/// Reads the contents of a root and bypasses the cache. Returns the contents and pointers to the
+/// nodes in which they are stored.
 ///
 /// # Errors
 /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the contents are damaged; I/O errors.
