@@ -23,7 +23,9 @@ impl DatagramTrains {
         self.ends.clear();
         let goes = |&at: &usize| lengths[at] > 0 && addresses[at].is_some();
         self.order.extend((0..lengths.len()).filter(goes));
-        // All datagrams of a train have equal length, except the last, which may be shorter.
+        // In a train, all datagrams must have the same destination and length, except that the last
+        // one may be shorter. The datagrams are therefore sorted by destination, and then by
+        // decreasing length.
         self.order
             .sort_by_key(|&at| (addresses[at], std::cmp::Reverse(lengths[at])));
         let (mut first, mut bytes) = (0, 0);

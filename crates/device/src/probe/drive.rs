@@ -87,7 +87,8 @@ impl<'a> WindowDriver<'a> {
         Ok(counted.into_window(point, round))
     }
 
-    /// Reads the near range once, so that a cache that keeps it is warm.
+    /// Reads the range of [`OffsetOrder::Near`] once, so that a cache of the device already
+    /// contains the range when the measurement begins.
     fn warm_up(&mut self, point: ProbePoint) -> Result<()> {
         let near = super::offsets::NEAR.min(self.span);
         let near = near - near % point.bytes;

@@ -51,8 +51,8 @@ impl OffsetSequence {
                 self.state
             }
             OffsetOrder::Random | OffsetOrder::Near => loop {
-                // A linear congruential generator with a full period (Hull and Dobell): every
-                // number below the power of two occurs once.
+                // The low bits of this linear congruential generator have a full period (Hull and
+                // Dobell): each number up to the mask occurs exactly once per period.
                 self.state = self
                     .state
                     .wrapping_mul(0x5851_F42D_4C95_7F2D)
@@ -66,8 +66,8 @@ impl OffsetSequence {
         place * self.bytes
     }
 
-    /// Mixes the bits of a number below the power of two, bijectively, because the generator's low
-    /// bits have short periods.
+    /// Maps the numbers from 0 to the mask to each other one to one. This mixes their bits, because
+    /// the generator's low bits have short periods.
     fn mix(&self, number: u64) -> u64 {
         let half = (self.mask.count_ones() / 2).max(1);
         let mut mixed = number ^ (number >> half);

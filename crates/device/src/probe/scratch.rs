@@ -25,7 +25,8 @@ pub(super) fn create(directory: &dyn Directory, bytes: u64) -> Result<Arc<dyn De
         return Err(ProbeFailure::NoSpace { free });
     }
     let file = match directory.create(NAME, FileOptions::DIRECT) {
-        // A process that was killed between the next two lines left it behind.
+        // The file was left behind by a process that was killed after it had created the file and
+        // before it had removed the name.
         Err(Error::AlreadyExists { .. }) => {
             directory.remove(NAME)?;
             directory.create(NAME, FileOptions::DIRECT)?

@@ -42,8 +42,8 @@ impl RingCoordinator {
         }
     }
 
-    /// Enters the kernel. If it refuses, the workers execute the requests that were not submitted;
-    /// the kernel completes the submitted ones by itself.
+    /// Enters the kernel. If this fails permanently, the workers execute the requests that were not
+    /// submitted; the kernel completes the submitted ones by itself.
     fn enter(&self, want: usize) {
         if let Err(error) = self.ring.enter(want) {
             self.notes.add(format!(
@@ -173,7 +173,7 @@ impl RingCoordinator {
         self.hand_over(reaper);
     }
 
-    /// Releases the reaper and wakes the threads that wait for it.
+    /// Releases the lock on the reaper, and wakes the threads that were waiting for its holder.
     fn hand_over(&self, reaper: CompletionReaper<'_>) {
         drop(reaper);
         if *self.followers.lock() > 0 {

@@ -8,9 +8,9 @@
 //! The submission queue is accessed only under `state`, the completion queue only under `reaper`;
 //! entering the kernel needs neither lock.
 //!
-//! If the kernel refuses to be entered (the ring was closed, or a system-call filter is active),
-//! the ring is broken permanently: requests that were not submitted are taken back, and the kernel
-//! completes the submitted ones by itself.
+//! If the kernel cannot be entered any more (the ring was closed, or a system-call filter is
+//! active), the ring is broken permanently: requests that were not submitted are taken back, and
+//! the kernel completes the submitted ones by itself.
 
 use crate::batch::BatchCompletion;
 use crate::file::{MAX_TRANSFER, OpenFile};
@@ -65,7 +65,7 @@ pub(super) struct IoRing {
     fixed_files: bool,
     /// Number of threads in the kernel, or entering or leaving it.
     inside: AtomicUsize,
-    /// Set when the kernel refused to be entered: no more requests are submitted.
+    /// Set when entering the kernel has failed permanently. No more requests are submitted then.
     broken: AtomicBool,
     #[cfg(test)]
     refuses: AtomicBool,
@@ -228,8 +228,8 @@ impl IoRing {
     /// May return early.
     ///
     /// # Errors
-    /// If the kernel refuses to be entered. The ring is then broken, and the caller must handle the
-    /// requests that [`IoRing::take_back`] returns.
+    /// If entering the kernel fails permanently. The ring is then broken, and the caller must
+    /// handle the requests that [`IoRing::take_back`] returns.
     pub(super) fn enter(&self, want: usize) -> io::Result<()> {
         self.inside.fetch_add(1, Ordering::SeqCst);
         let outcome = if self.is_broken() {
@@ -244,7 +244,7 @@ impl IoRing {
         outcome
     }
 
-    /// Returns whether the kernel has refused to be entered.
+    /// Returns whether entering the kernel has failed permanently.
     pub(super) fn is_broken(&self) -> bool {
         self.broken.load(Ordering::SeqCst)
     }
@@ -273,7 +273,7 @@ impl IoRing {
         taken
     }
 
-    /// Makes the ring behave as if the kernel refused to be entered.
+    /// Makes the ring behave as if entering the kernel failed permanently.
     #[cfg(test)]
     pub(super) fn refuse(&self) {
         self.refuses.store(true, Ordering::SeqCst);

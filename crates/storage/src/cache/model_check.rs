@@ -156,7 +156,8 @@ fn of_two_who_evict_one_frame_one_does() {
                 thread::spawn(move || world.table.remove(key(1).hash(), FRAME) == PageTableUpdate::Made)
             })
             .collect();
-        // The other node in the same bucket can be found during the evictions.
+        // While node 1 is being evicted, a lookup must still find node 2, which is in the same
+        // bucket.
         assert_eq!(world.find(2), Some(OTHER));
         let evicted = evictors.into_iter().map(|evictor| evictor.join().unwrap());
         assert_eq!(evicted.filter(|&evicted| evicted).count(), 1);

@@ -291,10 +291,10 @@ impl PageTable {
         }
     }
 
-    /// Moves the words of a bucket to a newer table. `put` must make each frame visible in the
-    /// newer table before its word is removed here. A reader that searches first this table and
-    /// then the newer one therefore finds every frame. Afterwards, the bucket stays marked as
-    /// moved.
+    /// Moves all frames in a bucket to a newer table, and marks the bucket as moved. `put` is
+    /// called for each frame, and must make it visible in the newer table. Only then is the frame
+    /// removed from this table, so a reader that searches this table first and the newer one second
+    /// finds every frame.
     pub(super) fn move_bucket(&self, index: usize, mut put: impl FnMut(FrameId)) {
         let bucket = &self.buckets[index];
         let _lock = bucket.lock();

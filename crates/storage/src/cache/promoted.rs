@@ -43,7 +43,7 @@ const COPY_BYTES: u64 = 40;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CopyStats {
-    /// Number of bytes on the faster tier that copies use.
+    /// Number of bytes that copies occupy on the faster tier.
     pub bytes: u64,
     /// Number of nodes that currently have a copy.
     pub copies: u64,
@@ -70,8 +70,8 @@ struct CopyExtent {
     hashes: Box<[u64]>,
 }
 
-/// Nodes that are to be copied: their hashes, their padded lengths, and their encoded bytes, each
-/// padded to whole blocks.
+/// Nodes to be copied. For each node, this contains its hash, its padded length, and its encoded
+/// bytes, padded to whole blocks.
 #[derive(Debug, Default)]
 pub(crate) struct CopyBatch {
     pub(crate) hashes: Vec<u64>,
@@ -91,7 +91,7 @@ struct CopyIndex {
 /// The promoted copies of a store.
 #[derive(Debug, Default)]
 pub(crate) struct PromotedCopies {
-    /// Maximum number of bytes on the faster tier that copies may use. If it is 0, nothing is
+    /// Maximum number of bytes that copies may occupy on the faster tier. If it is 0, nothing is
     /// copied.
     budget: AtomicU64,
     inner: Mutex<CopyIndex>,

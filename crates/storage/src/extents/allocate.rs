@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Maximum number of free units that a single allocation tries on a full disk in order to find out
-/// whether they have space.
+/// whether they occupy space.
 const MAX_PROBES: u32 = 64;
 
 /// Whether the file system and the limit of the tier allowed a request for space.
@@ -441,8 +441,8 @@ impl ExtentsInner {
         Ok(SpaceGrant::Given)
     }
 
-    /// Searches for free units that have space although the disk is full. After the store is
-    /// opened, it is not known which free units have space.
+    /// Searches for free units that occupy space although the disk is full. After the store is
+    /// opened, it is not known which free units occupy space.
     fn probe(&self, tier: &mut MutexGuard<'_, TierExtents>, units: u32) -> Result<()> {
         let (mut found, mut at) = (0, 0);
         for _ in 0..MAX_PROBES {

@@ -1,6 +1,6 @@
-//! Tracks the file system space of a tier's units: which free units have space, which are in use by
-//! a device operation, and where the file ends. It is part of [`TierExtents`], and performs no I/O
-//! either.
+//! Tracks the file system space of a tier's units: which free units occupy space, which are in use
+//! by a device operation, and where the file ends. It is part of [`TierExtents`], and performs no
+//! I/O either.
 
 use super::tier::TierExtents;
 use std::ops::Range;
@@ -14,7 +14,8 @@ pub(super) enum UnitBacking {
 }
 
 impl TierExtents {
-    /// Returns the number of free units that may have space on the file system.
+    /// Returns the number of free units that are not known to be holes. These units may occupy
+    /// space on the file system.
     pub(super) fn occupying(&self) -> u32 {
         let held_holes: u32 = self
             .held
@@ -35,7 +36,7 @@ impl TierExtents {
         free.flat_map(|run| self.backed.gaps_in(run)).next()
     }
 
-    /// Returns the first free unit, at or after `at`, for which it is not known whether it has
+    /// Returns the first free unit, at or after `at`, for which it is not known whether it occupies
     /// space.
     pub(super) fn first_unknown(&self, at: u32) -> Option<u32> {
         let free = self.free.runs_in(at..self.units);
@@ -110,13 +111,13 @@ impl TierExtents {
     }
 
     /// Returns the longest range of free units at the end of the file in which at most `occupying`
-    /// units may have space on the file system.
+    /// units may occupy space on the file system.
     pub(super) fn tail_with(&self, occupying: u32) -> Range<u32> {
         let tail = self.units - self.free.run_below(self.units)..self.units;
         let mut start = tail.start;
         while self.free.count_in(start..tail.end) - self.holes.count_in(start..tail.end) > occupying {
-            // Each iteration skips at least one unit that may have space beyond the allowed number,
-            // so the loop terminates.
+            // Each iteration skips at least one unit that may occupy space beyond the allowed
+            // number, so the loop terminates.
             let surplus = tail.end - start - self.holes.count_in(start..tail.end) - occupying;
             start += surplus;
         }
@@ -125,7 +126,7 @@ impl TierExtents {
     }
 
     /// Marks all units that belong to no extent as free, after the states were read from a map. It
-    /// is not known whether these units have space. `units` is the length of the file.
+    /// is not known whether these units occupy space. `units` is the length of the file.
     pub(super) fn opened(&mut self, units: u32) {
         assert!(
             self.held.is_empty(),

@@ -9,8 +9,8 @@
 //!
 //! # The life of a unit
 //!
-//! 1. **Free**. The unit may have space on the file system (*backed*) or not (*a hole*). After the
-//!    store is opened, this is unknown until the unit is first accessed.
+//! 1. **Free**. The unit may occupy space on the file system (*backed*) or not (*a hole*). After
+//!    the store is opened, this is unknown until the unit is first accessed.
 //! 2. **Provisional**: [`Extents::allocate`] has allocated the unit, backed and with one reference.
 //!    This state is not persistent, so a crash frees the unit. [`Extents::abandon`] frees the whole
 //!    extent immediately, and [`Extents::trim`] frees its end.
@@ -213,9 +213,8 @@ pub struct TierLimits {
     /// Maximum size in bytes of the tier's reserve. The reserve grows to a 64th of the used space,
     /// if that is more than `min_reserve`, up to this maximum.
     pub max_reserve: u64,
-    /// Number of bytes that should be placed on the tier, while data beyond it goes to slower
-    /// tiers. If `None`, a fraction of the tier's capacity is used. This is a target and not a
-    /// limit.
+    /// Target for the number of bytes on the tier. Data beyond the target goes to slower tiers.
+    /// This is not a limit. If `None`, the target is a fraction of the tier's capacity.
     pub planned_bytes: Option<u64>,
     /// Whether the tier uses little space while it contains little data. If set, the size of
     /// extents, the growth of the tier's file and the reserve are proportional to the used space,
@@ -270,8 +269,8 @@ pub struct ExtentOptions {
     /// Maximum size in bytes of a tier's reserve. The reserve grows to a 64th of the used space, if
     /// that is more than `min_reserve`, up to this maximum.
     pub max_reserve: u64,
-    /// Number of bytes that should be placed on a tier, while data beyond it goes to slower tiers.
-    /// If `None`, a fraction of the tier's capacity is used.
+    /// Target for the number of bytes on a tier. Data beyond the target goes to slower tiers. If
+    /// `None`, the target is a fraction of the tier's capacity.
     pub planned_bytes: Option<u64>,
     /// Whether a tier uses little space while it contains little data. If set, the size of extents,
     /// the growth of the tier's file and the reserve are proportional to the used space, until they
@@ -355,9 +354,9 @@ pub struct TierUsage {
     /// Part of `dead_bytes`: extents that died after the last checkpoint began. The next checkpoint
     /// makes them pending.
     pub dying_bytes: u64,
-    /// Free bytes that are known to have space on the file system.
+    /// Free bytes that are known to occupy space on the file system.
     pub backed_bytes: u64,
-    /// Free bytes that are known to have no space on the file system.
+    /// Free bytes that are known to occupy no space on the file system.
     pub hole_bytes: u64,
     /// All free bytes: backed, holes, of unknown state, and temporarily used by a device operation.
     pub free_bytes: u64,
@@ -435,7 +434,7 @@ impl fmt::Debug for ExtentsInner {
 struct TierSlot {
     tier: Mutex<TierExtents>,
     limits: TierLimits,
-    /// Number of units that may have space on the file system. The limit of the tier applies to
+    /// Number of units that may occupy space on the file system. The limit of the tier applies to
     /// this number.
     occupied: AtomicU64,
     /// Whether an ordinary write has failed for lack of space, and no space has been freed since.

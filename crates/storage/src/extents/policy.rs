@@ -70,15 +70,16 @@ pub(super) struct AllocationInput {
     /// Number of free units, and length of the longest run of free units.
     pub(super) free: u32,
     pub(super) free_longest: u32,
-    /// Number of free units with space on the file system, and length of the longest run of such
-    /// units.
+    /// Number of free units that occupy space on the file system, and length of the longest run of
+    /// such units.
     pub(super) backed: u32,
     pub(super) backed_longest: u32,
     /// Units that are reserved for essential allocations.
     pub(super) reserve: SpaceReserve,
-    /// Number of free units for which it is not known whether they have space on the file system.
+    /// Number of free units for which it is not known whether they occupy space on the file system.
     pub(super) unknown: u32,
-    /// Whether the file system or the limit of the tier has just refused more space.
+    /// Whether the latest attempt to obtain more space for `wanted` units failed, because the file
+    /// system was full or the tier had reached its limit.
     pub(super) refused: bool,
     /// Whether the request has already tried the free units whose state is unknown.
     pub(super) probed: bool,
@@ -96,7 +97,7 @@ pub(super) enum AllocationStep {
     BackAny(u32),
     /// Extend the file by at least this many units, then choose the next step.
     Grow(u32),
-    /// The disk is full. Search the free units whose state is unknown for this many that do have
+    /// The disk is full. Search the free units whose state is unknown for this many that do occupy
     /// space.
     Probe(u32),
     /// The request fails for lack of space. Only this many units are available to it.
@@ -206,9 +207,9 @@ pub(super) fn pool(used: u32, reserve: u32, start: InitialSizing) -> u32 {
 /// Input of [`choose_reclaim_step`]: the state of a tier.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReclaimInput {
-    /// Number of free units that may have space on the file system.
+    /// Number of free units that may occupy space on the file system.
     pub(super) occupying: u32,
-    /// Number of free units that are known to have space on the file system.
+    /// Number of free units that are known to occupy space on the file system.
     pub(super) backed: u32,
     /// Number of consecutive free units at the end of the file.
     pub(super) tail: u32,
@@ -224,8 +225,8 @@ pub(super) struct ReclaimInput {
 /// One step that returns free space to the file system, or allocates space for the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReclaimStep {
-    /// Truncate free units at the end of the file. At most this many of them may have space on the
-    /// file system; any number may be holes.
+    /// Truncate free units at the end of the file. At most this many of them may occupy space on
+    /// the file system; any number may be holes.
     Truncate(u32),
     /// Return the space of at most this many free units by punching holes.
     Punch(u32),

@@ -26,7 +26,8 @@ pub(super) struct ExtentChange {
     pub(super) known: bool,
 }
 
-/// Numbers of live extents and live bytes, and numbers of units by state.
+/// The number of live extents, the number of live bytes, and the numbers of units in live,
+/// provisional and dead extents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ExtentCounts {
     pub(super) live_extents: u64,
@@ -90,10 +91,10 @@ pub(super) struct TierExtents {
     pub(super) states: UnitStates,
     /// Units that are free and not used by a device operation.
     pub(super) free: UnitSet,
-    /// Free units that are known to have space on the file system.
+    /// Free units that are known to occupy space on the file system.
     pub(super) backed: UnitSet,
-    /// Units that are known to have no space on the file system, and are free or used by a device
-    /// operation. After the store is opened, it is not known which free units have space, until
+    /// Units that are known to occupy no space on the file system, and are free or used by a device
+    /// operation. After the store is opened, it is not known which free units occupy space, until
     /// they are accessed.
     pub(super) holes: UnitSet,
     /// Free units that are temporarily removed from `free` for a device operation, which runs
@@ -185,8 +186,9 @@ impl TierExtents {
         }
     }
 
-    /// Allocates backed units for a provisional extent. They are at `near` if that range is free
-    /// and backed; otherwise they are in the lowest run that is long enough.
+    /// Allocates a provisional extent that consists of backed units. The extent begins at unit
+    /// `near` if the units there are free and backed. Otherwise it is at the start of the first run
+    /// of such units that is long enough.
     pub(super) fn take(&mut self, units: u32, near: Option<u32>) -> Extent {
         let near = near.filter(|&near| {
             near.checked_add(units)

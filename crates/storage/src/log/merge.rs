@@ -72,7 +72,8 @@ struct LaneStream {
     incarnation: u64,
     sources: VecDeque<usize>,
     cursor: Option<SegmentCursor>,
-    /// The highest first sequence number of any record read from the stream.
+    /// The maximum of the first sequence numbers of all records that have been read from the
+    /// stream.
     frontier: u64,
 }
 

@@ -319,7 +319,8 @@ impl SlotPool {
         idle.short.len() > 1 || idle.ready.len() > self.keeps(SlotPriority::Normal) || !idle.free.is_empty()
     }
 
-    /// Gives a slot to a lane, which must have space for a record of `total` bytes.
+    /// Returns a slot for a lane. The slot is long enough for a segment with a record of `total`
+    /// bytes.
     ///
     /// # Errors
     /// [`Error::LogFull`] if the limit is reached, and `DiskFull` if the file system is full. In

@@ -254,7 +254,8 @@ fn begin_incarnation(
     let names = |source: &SegmentSource, fact: &SegmentFacts| (source.header.incarnation, fact.generation);
     let spare = spare
         .filter(|((_, fact), rewritten)| fact.highest == 0 && !**rewritten)
-        // A segment that the mark names must be kept until the new incarnation has its own mark.
+        // A segment that is listed in the mark must be kept until the new incarnation has written
+        // its own mark.
         .filter(|((source, _), _)| !survey.is_marked(source.header.number))
         .find(|((source, fact), _)| {
             let mut others = inventory.sources.iter().zip(&survey.facts);

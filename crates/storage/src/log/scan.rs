@@ -52,7 +52,8 @@ impl SegmentSource {
     }
 }
 
-/// A file of the log that does not contain a segment.
+/// A log file that does not contain a segment, because its header block is not a valid segment
+/// header.
 #[derive(Clone, Debug)]
 pub(super) struct VacantSlot {
     /// The slot number, which is the number in the name of the file.

@@ -287,7 +287,7 @@ impl LogSegment {
         }
     }
 
-    /// Makes everything durable that was written to the segment before this call. Returns whether a
+    /// Makes everything that was written to the segment before this call durable. Returns whether a
     /// sync was necessary.
     ///
     /// # Errors

@@ -44,8 +44,8 @@ pub(super) struct LogInner {
     pinned: AtomicU64,
     /// A durable checkpoint contains everything up to this sequence number.
     released: AtomicU64,
-    /// Voids for which the log had no space. They are written to the next segment that any lane
-    /// begins.
+    /// Voids that could not be written, because the log had no space for them. They are written
+    /// before the next record, or to the next segment that any lane begins.
     pub(super) owed: Mutex<OwedVoids>,
     /// Whether `owed` may contain voids that are not written. Only one thread at a time writes
     /// them, under the lock `paying`.

@@ -1,8 +1,8 @@
-//! Nodes are immutable blocks of one to sixteen pages. Pointers to nodes verify the bytes that they
-//! point to.
+//! Nodes are immutable blocks of one to sixteen pages. A pointer to a node contains a checksum of
+//! the node's encoded bytes, which is verified whenever the node is read.
 //!
-//! *Scope*: the encoding of a node, and how a pointer verifies that the bytes read are those of its
-//! node.
+//! *Scope*: the encoding of a node, and the verification of the bytes that are read through a
+//! pointer.
 //!
 //! *Must not depend on*: the contents of a node, or when it dies.
 //!

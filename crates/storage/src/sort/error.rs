@@ -18,7 +18,7 @@ pub enum Error {
          {expected}, found {found}; sort again, with temporary files on another disk if it happens again"
     )]
     Damaged {
-        /// Number of the run, which is that of its first chunk.
+        /// Number of the run. It is equal to the number of the first chunk in the run.
         run: u64,
         /// Number of the frame in the run.
         frame: u64,

@@ -1,4 +1,4 @@
-//! Checks a levels structure by reading it from the device, and reports everything that is wrong.
+//! Checks an LSM tree by reading it from the device, and reports everything that is wrong.
 
 use super::format::{LevelsContents, StoredLevelRun};
 use super::state::LevelMember;
@@ -24,7 +24,7 @@ fn read(files: DataFiles<'_>, root: &[u8], purpose: Purpose) -> Result<(LevelsCo
     })
 }
 
-/// Returns every extent that can be reached from a structure's root, each with its number of
+/// Returns every extent that can be reached from the root of an LSM tree, each with its number of
 /// references and of live bytes.
 ///
 /// # Errors
@@ -40,10 +40,10 @@ pub fn reached(files: DataFiles<'_>, root: &[u8]) -> Result<Vec<ReachableExtent>
     Ok(blob::reached(nodes, extents))
 }
 
-/// Checks everything that can be reached from a structure's root, and returns the findings. The
-/// data files must not be written during the check. `live_bytes` is the approximate total number of
-/// bytes to read, for progress reports. `tell` receives the progress, and may end the check by
-/// returning an error.
+/// Checks everything that can be reached from the root of an LSM tree, and returns the findings.
+/// The data files must not be written during the check. `live_bytes` is the approximate total
+/// number of bytes to read, for progress reports. `tell` receives the progress, and may end the
+/// check by returning an error.
 ///
 /// # Errors
 /// The errors of `tell`. Read errors are not returned, but reported as findings.
@@ -62,7 +62,7 @@ pub fn check_files(
 /// Identifies a run by its footer: tier, offset, birth generation and checksum.
 type FooterLocation = (u8, u64, u64, u64);
 
-/// A check of a structure. Each run is read only once, even if several versions or members use it.
+/// A check of an LSM tree. Each run is read only once, even if several versions or members use it.
 struct LevelsChecker<'c> {
     files: DataFiles<'c>,
     findings: CheckFindings,

@@ -1,4 +1,4 @@
-//! The format of the contents of a levels structure in a checkpoint, version 2. All integers are
+//! The format of the contents of an LSM tree in a checkpoint, version 2. All integers are
 //! little-endian; a *varint* is LEB128 of at most 10 bytes. Version 1 has no key ranges: every run
 //! is live for all keys.
 //!
@@ -58,7 +58,7 @@ pub struct StoredLevelRun {
     pub range: KeyRange,
 }
 
-/// The decoded contents of a levels structure.
+/// The decoded contents of an LSM tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LevelsContents {
     pub fingerprint_bits: u8,
@@ -121,7 +121,8 @@ impl LevelsContents {
         out
     }
 
-    /// Decodes the contents of a structure. `place` is the location of `bytes` for error messages.
+    /// Decodes the contents of an LSM tree. `place` is the location of `bytes`, and is used in
+    /// error messages.
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place` if the contents are invalid.

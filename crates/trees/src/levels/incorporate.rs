@@ -15,7 +15,7 @@ use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 
-/// The flush of a memtable slice to a levels structure. If it is dropped before it is published,
+/// The flush of a memtable slice to an LSM tree. If it is dropped before it is published,
 /// everything that it has written is freed.
 #[derive(Debug)]
 pub struct LevelsIncorporation {

@@ -1,4 +1,4 @@
-//! Bulk ingest: writes layers of runs, which become the newest runs of a structure in one atomic
+//! Bulk ingest: writes layers of runs, which become the newest runs of an LSM tree in one atomic
 //! step.
 
 use super::LevelsDictionary;
@@ -16,7 +16,7 @@ use alluvium_storage::Result;
 use alluvium_storage::extents::AllocationClass;
 use std::sync::Arc;
 
-/// A bulk ingest into a levels structure. The messages are ingested in layers.
+/// A bulk ingest into an LSM tree. The messages are ingested in layers.
 pub type LevelsIngest = LayerIngest<LevelsDictionary>;
 
 impl LevelsDictionary {

@@ -1,4 +1,5 @@
-//! A log-structured merge tree: sorted runs on levels, merged according to one of several policies.
+//! A log-structured merge tree (LSM tree): sorted runs on levels, merged according to one of
+//! several policies.
 //!
 //! Flushing a slice of a memtable creates a run with a filter, which becomes the newest run of
 //! level 0. Merges combine runs into fewer and larger runs on deeper levels. The policy determines

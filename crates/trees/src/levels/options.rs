@@ -1,4 +1,4 @@
-//! The options of a levels structure, and the text form of merge policies.
+//! The options of an LSM tree, and the conversion of merge policies to and from text.
 
 use crate::merge::stitch::{FilterSource, StitchPolicy};
 use alluvium_storage::{Error, Result};
@@ -57,7 +57,7 @@ pub enum MergePolicy {
     Never,
 }
 
-/// The options of a levels structure.
+/// The options of an LSM tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LevelsOptions {
     /// The merge policy. It cannot be changed after the structure has been created.

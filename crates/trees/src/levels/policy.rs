@@ -32,7 +32,7 @@ pub struct RunView {
     pub is_lost: bool,
 }
 
-/// The properties of a levels structure that a policy considers.
+/// The properties of an LSM tree that a policy considers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LevelsView {
     /// Expected size in bytes of the run to which a full memtable is flushed.

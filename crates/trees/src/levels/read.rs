@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
-/// A reader of one version of a levels structure.
+/// A reader of one version of an LSM tree.
 pub type LevelsReader<'l> = VersionReader<'l, LevelsDictionary>;
 
 /// The runs that may have messages of a key, from newest to oldest.

@@ -1,5 +1,5 @@
-//! Scans of a levels structure, merged with the memtables that have newer data. A scan determines
-//! the values of its keys in batches.
+//! Scans of an LSM tree, merged with the memtables that have newer data. A scan determines the
+//! values of its keys in batches.
 
 use super::LevelsDictionary;
 use super::state::LevelsVersion;

@@ -1,4 +1,4 @@
-//! The versions of a levels structure, which readers use, and the state of its single writer.
+//! The versions of an LSM tree, which readers use, and the state of its single writer.
 
 use super::options::{LevelsOptions, MergePolicy};
 use super::policy::{LevelsView, RunView};

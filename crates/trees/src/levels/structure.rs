@@ -1,4 +1,4 @@
-//! The public type of a levels structure. It can be created, opened, changed and checkpointed.
+//! The public type of an LSM tree. It can be created, opened, changed and checkpointed.
 
 use super::defragment::DefragCounters;
 use super::format::LevelsContents;
@@ -48,7 +48,7 @@ pub(super) struct LevelsInner {
     pub(super) ledger: DefragCounters,
 }
 
-/// Statistics of a levels structure. Counters start at zero when the structure is opened.
+/// Statistics of an LSM tree. Counters start at zero when the structure is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LevelsStats {

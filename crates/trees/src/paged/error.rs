@@ -1,4 +1,4 @@
-//! Constructors for the errors of a tree in pages, as errors of its store.
+//! Constructors for the errors of a paged tree, as errors of its store.
 
 use alluvium_storage::{DiskLocation, Error, OnDiskObject};
 use std::fmt::Display;

@@ -1,5 +1,4 @@
-//! The public type of a tree in pages, with the operations that Bε-trees and B⁺-trees have in
-//! common.
+//! The public type of a paged tree, with the operations that Bε-trees and B⁺-trees have in common.
 
 use super::buffer::{PageBuffer, PagePool};
 use super::core::TreeCore;

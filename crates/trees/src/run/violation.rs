@@ -62,10 +62,10 @@ pub struct DamagedNode {
     pub(crate) why: String,
 }
 
-/// The kind of contents of a node.
+/// The kind of data that a node contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeContents {
-    /// Records, all of which belong to one keyspace (T9).
+    /// Records. All records of a node belong to the same keyspace (T9).
     Records,
     /// Pointers to leaves or index nodes.
     Nodes,

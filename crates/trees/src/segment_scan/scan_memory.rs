@@ -18,14 +18,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The memory that all scans keep. One half of the limit applies to the memory of the scans
 /// themselves, and the other half to parked segments.
 pub(crate) struct ScanMemory {
-    /// Total bytes that the scans themselves keep, without parked segments.
+    /// Number of bytes that all scans keep, not including parked segments.
     own: AtomicU64,
     limit: AtomicU64,
     parked: Mutex<ParkedSegments>,
 }
 
-/// The segments of scans that are not being called at present, by ticket number. Lower tickets were
-/// parked earlier. Each segment is stored with its size in bytes.
+/// The parked segments with their sizes in bytes, by ticket number. If a segment was parked earlier
+/// than another, its ticket number is lower.
 #[derive(Default)]
 struct ParkedSegments {
     segments: BTreeMap<u64, (Box<ScanSegment>, u64)>,
@@ -62,8 +62,8 @@ impl ScanMemory {
         (own > half).then(|| (FEW as u64 * half / own).max(1) as usize)
     }
 
-    /// Sets the number of bytes that a scan itself keeps to `bytes`. Returns whether all scans
-    /// together are within their limit.
+    /// Sets the number of bytes that a scan keeps to `bytes`, not including a parked segment.
+    /// Returns whether all scans together are within their limit.
     pub(crate) fn keep(&self, hold: &mut ScanMemoryUse, bytes: u64) -> bool {
         let before = std::mem::replace(&mut hold.bytes, bytes);
         let change = bytes.wrapping_sub(before);

@@ -126,8 +126,8 @@ fn checkpoints_go_on_when_the_disk_is_full_to_the_last_byte() {
             []
         );
     }
-    // After reopening, it is not known which free units have space. They must be found although the
-    // disk has no other space.
+    // After reopening, it is not known which free units occupy space. They must be found although
+    // the disk has no other space.
     bed.checkpoint(200);
     let last = owned.pop().unwrap();
     bed.extents.release(last, 0);

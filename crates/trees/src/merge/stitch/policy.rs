@@ -182,8 +182,8 @@ impl StitchPolicy {
         )))
     }
 
-    /// Splits the stitching options off the end of `text`, the options of a levels structure.
-    /// Returns the text before them, and the parsed options or the defaults if there are none.
+    /// Splits the stitching options off the end of `text`, the options of an LSM tree. Returns the
+    /// text before them, and the parsed options or the defaults if there are none.
     ///
     /// ```
     /// use alluvium_trees::levels::{SameScan, StitchPolicy};

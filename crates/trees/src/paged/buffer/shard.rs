@@ -29,7 +29,7 @@ pub(super) struct ShardState {
     free: Vec<u32>,
     /// Frames that have never been used, except for the spare ones.
     fresh: Range<u32>,
-    /// Number of frames that have been used. Only these have memory for a page.
+    /// Number of frames that have been used so far. Only these frames have memory for a page.
     used: usize,
     /// Frames that are used only once pages can no longer be written.
     spare: Vec<u32>,

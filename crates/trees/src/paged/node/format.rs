@@ -1,4 +1,4 @@
-//! The format of a node of a tree in pages, version 1. All integers are little-endian.
+//! The format of a node of a paged tree, version 1. All integers are little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -143,8 +143,8 @@ impl NodeArray {
         u16_at(node, self.count_at).min(self.capacity)
     }
 
-    /// Returns the maximum number of children to which a node with space for this many pivots
-    /// flushes at a time: ⌈(n + 1) / 2⌉.
+    /// Returns the maximum number of children to which a node flushes at the same time. If the node
+    /// has space for n pivots, this is ⌈(n + 1) / 2⌉.
     #[must_use]
     pub fn most_addressed(&self) -> usize {
         let most = (self.capacity + 1).div_ceil(2);

@@ -59,13 +59,13 @@ pub struct NodeShape {
     pub key_limit: usize,
     /// Maximum length of a value in bytes.
     pub value_limit: usize,
-    /// The array of pairs in a leaf. Its capacity is called s.
+    /// The array of key-value pairs in a leaf. Its capacity is denoted by s.
     pub pairs: NodeArray,
     /// The array of pivots in an inner node without a buffer.
     pub wide: NodeArray,
-    /// The array of pivots in an inner node that has a buffer. Its capacity is called n.
+    /// The array of pivots in an inner node that has a buffer. Its capacity is denoted by n.
     pub pivots: NodeArray,
-    /// The array of messages in an inner node that has a buffer. Its capacity is called b.
+    /// The array of messages in an inner node that has a buffer. Its capacity is denoted by b.
     pub buffer: NodeArray,
     /// The bounds of n if each node has its own n, or `None` if n is the same for all nodes. If
     /// there are bounds, the fields `pivots` and `buffer` are those of new nodes.

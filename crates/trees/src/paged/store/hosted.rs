@@ -11,7 +11,8 @@ use crate::paged::structure::is_apart;
 use alluvium_storage::Result;
 use std::sync::Arc;
 
-/// Checks the content of a page, which must be a node, or messages that do not fit into a node.
+/// Checks the content of a page. The content must be either a node, or messages that are stored
+/// outside of their node because they do not fit into it.
 pub(super) fn validate(shape: &NodeShape, content: &[u8]) -> std::result::Result<(), String> {
     match kind(content) {
         Some(PageContentKind::Apart) if is_apart(content) => Ok(()),

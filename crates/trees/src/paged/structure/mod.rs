@@ -1,4 +1,4 @@
-//! A tree in pages, as a dictionary of a store.
+//! A paged tree, as a dictionary of a store.
 //!
 //! *Scope*: which messages of a key are kept in the pages; when readers see them; how the pages
 //! take part in the store's checkpoints.
@@ -88,7 +88,7 @@ pub enum TreeKind {
     Bplus,
 }
 
-/// The options of a tree in pages.
+/// The options of a paged tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PagedOptions {
     pub kind: TreeKind,
@@ -269,7 +269,7 @@ struct PagedWriterState {
     stopped: Option<Error>,
 }
 
-/// A tree in pages. All methods may be called from any thread.
+/// A paged tree. All methods may be called from any thread.
 #[derive(Clone)]
 pub struct PagedDictionary {
     shared: Arc<PagedInner>,

@@ -1,4 +1,4 @@
-//! An outline of a tree in pages, with figures for each level.
+//! A summary of a paged tree: how its pages are used, with totals for each level.
 
 use super::{PagedDictionary, TreeKind};
 use crate::paged::read::LevelFigures;
@@ -18,7 +18,7 @@ pub struct PagedOutline {
     pub kind: TreeKind,
     /// Size of a page in bytes.
     pub page_bytes: u64,
-    /// The figures of each level of the tree, from the leaves to the root.
+    /// The totals of each level of the tree, from the leaves to the root.
     pub levels: Vec<LevelFigures>,
     /// Number of pages for values that do not fit into a node.
     pub value_pages: u64,

@@ -12,8 +12,8 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-/// A reader of one state of a tree in pages. Changes wait until the reader is dropped, so it should
-/// be short-lived.
+/// A reader of one state of a paged tree. Changes wait until the reader is dropped, so it should be
+/// short-lived.
 pub struct PagedReader<'p> {
     paged: &'p PagedDictionary,
     cut: SequenceNumber,

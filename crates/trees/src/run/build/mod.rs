@@ -119,7 +119,7 @@ pub(super) struct TakenDeletes {
 /// The state of the keys that have been added so far.
 #[derive(Debug, Default)]
 pub(super) struct TakenKeys {
-    /// A lower bound of all keys in the run.
+    /// A lower bound for the keys of the run. It may be less than the first key.
     pub(super) first: Vec<u8>,
     pub(super) last: Vec<u8>,
     /// Sequence number of the record that was added last.

@@ -137,7 +137,7 @@ impl LeafBuilder {
         self.measure.bytes()
     }
 
-    /// Returns the number of bytes of the list of values, with which the encoded leaf ends.
+    /// Returns the size in bytes of the list of values, which is the last part of the encoded leaf.
     pub(in crate::run) fn value_bytes(&self) -> usize {
         self.measure.value_bytes
     }

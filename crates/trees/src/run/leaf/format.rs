@@ -139,7 +139,8 @@ impl LeafMeasure {
     }
 }
 
-/// Returns the byte that encodes the kind of a record and whether its value is separate.
+/// Returns the tag byte of a record, which encodes the record's kind, and whether its value is
+/// stored separately from the leaf.
 pub(super) fn tag(kind: MessageKind, separate: bool) -> u8 {
     kind as u8 | u8::from(separate) << 2
 }

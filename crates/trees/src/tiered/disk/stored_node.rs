@@ -45,8 +45,9 @@ impl<'n> NodeReferenceTable<'n> {
     }
 }
 
-/// Returns the form of a node that is stored on disk. `child` returns the location of a child.
-/// Returns `None` if any child has no location.
+/// Converts a node to the form in which it is stored on disk. `child` returns the location of a
+/// child on disk, or `None` if the child has no location yet. In that case, this function returns
+/// `None` too.
 pub(super) fn form_of(
     node: &TrunkNode,
     child: &dyn Fn(&Arc<TrunkNode>) -> Option<ValuePointer>,

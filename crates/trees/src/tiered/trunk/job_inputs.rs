@@ -189,7 +189,7 @@ pub(crate) struct SpaceBalance {
 }
 
 impl SpaceBalance {
-    /// Returns whether the compaction frees at least as much space as it needs, approximately.
+    /// Returns whether the compaction frees at least as much space as it is estimated to need.
     pub(crate) fn frees(self) -> bool {
         self.frees_bytes >= self.takes_bytes
     }

@@ -42,7 +42,8 @@ pub struct Trunk {
     pub(crate) tallies: StepCounters,
     pub(crate) totals: TrunkTotals,
     pub(crate) usage: UsageTracker,
-    /// Whether space is scarce, so that every compaction may use the space reserve.
+    /// Whether space is scarce. Compactions that free space may then use the whole space reserve,
+    /// and other compactions part of it.
     scarce: AtomicBool,
     /// Number of consecutive compactions that failed to find the space that seemed to be free.
     refusals: AtomicU32,

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The item number that means that there is no item.
+/// The item number that stands for the absence of an item.
 pub(in crate::paged::buffer) const NOTHING: u32 = u32::MAX;
 /// Number of items in the first chunk. Each further chunk has twice as many items as the previous
 /// one.

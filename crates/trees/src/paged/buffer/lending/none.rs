@@ -1,4 +1,5 @@
-//! The variant that lends nothing. With it, every reader latches the nodes that it visits.
+//! The variant without the feature `couplings`. No items are lent to frames, so every reader must
+//! latch the nodes that it visits.
 
 use crate::paged::buffer::hints::FrameHintTable;
 use crate::paged::buffer::pool::PoolOptions;
