@@ -47,14 +47,14 @@ pub enum Error {
         /// The name of the snapshot.
         name: String,
     },
-    /// The server cannot listen at a TCP address.
+    /// The server cannot listen on a TCP address.
     #[error("cannot listen on {address}: {cause}")]
     Listen {
         address: SocketAddr,
         /// The error of the operating system.
         cause: std::io::Error,
     },
-    /// The server cannot listen at a Unix domain socket.
+    /// The server cannot listen on a Unix domain socket.
     #[error("cannot listen on the socket {}: {cause}", path.display())]
     Socket {
         /// The path of the socket.

@@ -43,7 +43,7 @@ pub struct FaultAt {
     pub kind: FaultKind,
     /// The number of the failing call among the calls of the same operation, counted from 1.
     pub call: u64,
-    /// Whether later calls of the operation fail as well.
+    /// Whether only this call fails, or all later calls of the same operation as well.
     pub lasting: FaultLasting,
 }
 
@@ -58,7 +58,7 @@ pub enum FaultKind {
     Capacity,
 }
 
-/// Whether a fault occurs once or permanently.
+/// Whether a fault affects a single call or is permanent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultLasting {
     Once,

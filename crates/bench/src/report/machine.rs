@@ -55,7 +55,7 @@ impl MachineInfo {
         }
     }
 
-    /// Returns the properties of the machine with their names, as text for display.
+    /// Returns the name and the value of each property of the machine, as text for display.
     #[must_use]
     pub fn lines(&self) -> Vec<(&'static str, String)> {
         vec![

@@ -9,11 +9,11 @@ use anyhow::{Result, bail};
 pub enum ParameterSweep {
     /// Varies the percentage of records that are loaded in key order.
     Sequential,
-    /// Varies the number of threads in phases with a load, reads and updates.
+    /// Varies the number of threads. The phases load, read and update records.
     Threads,
     /// Varies the number of records that each scan reads.
     Scan,
-    /// Varies the length of values in bytes. The total amount of data is constant.
+    /// Varies the length of values in bytes, while the total amount of data remains constant.
     Value,
     /// Varies the memory limit, as a percentage of the amount of data.
     Memory,

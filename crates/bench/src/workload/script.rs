@@ -27,7 +27,7 @@ pub fn parse(text: &str, rate: Option<f64>) -> Result<Vec<WorkloadPhase>> {
         .collect()
 }
 
-/// Returns whether a script contains a deletion of records.
+/// Returns whether any phase of a script deletes records.
 #[must_use]
 pub fn deletes(phases: &[WorkloadPhase]) -> bool {
     phases

@@ -1,5 +1,6 @@
-//! Access of a verb to its store. The store is opened by this process or by another process, which
-//! receives requests through its socket. Verbs do not have to distinguish the two cases.
+//! The handle through which a verb accesses its store. The store is open in this process, or in
+//! another process that receives requests through its socket. Verbs do not have to distinguish the
+//! two cases.
 //!
 //! *Scope*: requests and their execution in this process or in another one; keys of Redis clients
 //! in readable form; the access rights of files that contain data of a store.
@@ -34,7 +35,7 @@ enum StoreBackend {
     Served(RefCell<ManagementClient>),
 }
 
-/// The message that is printed if Ctrl-C ends the wait for a job which another process executes.
+/// The message that is printed if Ctrl-C ends the wait for a job that another process executes.
 const GOES_ON: &str = "stopped waiting; the process that has the store open will complete the job";
 
 /// Elements of a key of Redis clients, in the form of [`ManagementReply::Elements`].
@@ -358,9 +359,9 @@ impl StoreHandle {
         Ok(Ok(replies))
     }
 
-    /// Ends the use of the store. If this process has opened the store, closes it properly, so that
-    /// the next opening is fast. Otherwise makes the changes durable that another process has
-    /// executed.
+    /// Finishes the access to the store. If this process has opened the store, closes it cleanly,
+    /// so that it can be opened quickly the next time. If another process has the store open and
+    /// the verb has made changes, waits until these changes are durable.
     pub(crate) fn close(self) -> Result<()> {
         match self.backend {
             StoreBackend::Own(db, session) => {

@@ -22,7 +22,7 @@ pub enum CommandExit {
     Damaged = 5,
     /// Another process has the store open.
     Busy = 6,
-    /// The devices of the store have no space left.
+    /// The devices that contain the store are full.
     Full = 7,
     /// The transaction conflicts with another one.
     Conflict = 8,

@@ -48,7 +48,7 @@ pub enum TierAction {
         /// The directory of the tier.
         path: PathBuf,
     },
-    /// Use a tier again that was drained or has failed.
+    /// Resume the use of a tier that was drained or has failed.
     #[command(after_help = "Example:\n  alluvium tiers use /mnt/large")]
     Use {
         /// The directory of the tier.

@@ -1,4 +1,4 @@
-//! Textbook bounds of the write amplification of dictionaries. Constant factors that asymptotic
+//! Textbook bounds on the write amplification of dictionaries. Constant factors that asymptotic
 //! bounds hide are set to 1 (Conway §3.1, Lim §4.1).
 
 use crate::parameter::{BadParameter, at_least, positive};
@@ -15,7 +15,7 @@ pub fn levels(keys: f64, in_memory: f64, growth: f64) -> Result<f64, BadParamete
     Ok(((keys / in_memory).ln() / growth.ln()).max(0.0))
 }
 
-/// Returns the bound of the write amplification of a B-tree with nodes of `node` elements. Each
+/// Returns the bound on the write amplification of a B-tree with nodes of `node` elements. Each
 /// insert rewrites its leaf.
 ///
 /// # Errors
@@ -24,7 +24,7 @@ pub fn b_tree(node: f64) -> Result<f64, BadParameter> {
     at_least("the node", node, 1.0, "at least 1, and finite")
 }
 
-/// Returns the bound of the write amplification of a Bε-tree with the fanout F: F log_F(N/M). When
+/// Returns the bound on the write amplification of a Bε-tree with the fanout F: F log_F(N/M). When
 /// an item moves down to the next level, F items of that level are rewritten with it.
 ///
 /// # Errors
@@ -33,7 +33,7 @@ pub fn buffered(keys: f64, in_memory: f64, fanout: f64) -> Result<f64, BadParame
     Ok(fanout * levels(keys, in_memory, fanout)?)
 }
 
-/// Returns the bound of the write amplification of an LSM-tree with rolling merges: (r + 1)
+/// Returns the bound on the write amplification of an LSM-tree with rolling merges: (r + 1)
 /// log_r(N/M).
 ///
 /// # Errors
@@ -42,7 +42,7 @@ pub fn lsm(keys: f64, in_memory: f64, growth: f64) -> Result<f64, BadParameter> 
     Ok((growth + 1.0) * levels(keys, in_memory, growth)?)
 }
 
-/// Returns the bound of the write amplification of an LSM-tree that merges a full level into the
+/// Returns the bound on the write amplification of an LSM-tree that merges a full level into the
 /// next one as a whole: r/2 · log_r(N/M).
 ///
 /// # Errors
@@ -51,7 +51,7 @@ pub fn levelled(keys: f64, in_memory: f64, growth: f64) -> Result<f64, BadParame
     Ok(growth / 2.0 * levels(keys, in_memory, growth)?)
 }
 
-/// Returns the bound of the write amplification of a size-tiered LSM-tree and of SAMT: log_r(N/M).
+/// Returns the bound on the write amplification of a size-tiered LSM-tree and of SAMT: log_r(N/M).
 ///
 /// # Errors
 /// As [`levels`].
@@ -59,7 +59,8 @@ pub fn tiered(keys: f64, in_memory: f64, growth: f64) -> Result<f64, BadParamete
     levels(keys, in_memory, growth)
 }
 
-/// Returns the bound of the write amplification of COLA: (r − 1) log_r(N/M).
+/// Returns the bound on the write amplification of a cache-oblivious lookahead array (COLA): (r −
+/// 1) log_r(N/M).
 ///
 /// # Errors
 /// As [`levels`].

@@ -11,23 +11,23 @@ use std::fmt;
 /// Minimum plausible time in nanoseconds of a 4 KiB read from flash, including the system call.
 const IMPLAUSIBLE_NS: f64 = 5_000.0;
 
-/// Maximum ratio of two read times, in a small part of the file and in the whole file, at which a
-/// cache is assumed to serve the reads of the small part.
+/// If reading in a small part of the file takes less than this fraction of the time of reading in
+/// the whole file, a cache is assumed to serve the reads of the small part.
 const CACHED: f64 = 0.6;
 
-/// Maximum ratio of the time of a write to the time of a sync at which writes are assumed to be
-/// cached.
+/// If a write takes less than this fraction of the time of a sync, a cache is assumed to accept the
+/// writes.
 const UNSYNCED: f64 = 0.25;
 
-/// Maximum ratio of the final throughput to the initial throughput at which the device is assumed
-/// to be throttled.
+/// If the throughput falls below this fraction of the initial throughput, the device is assumed to
+/// be throttled.
 const FALLEN: f64 = 0.75;
 
 /// Minimum R² of a good fit.
 const EXPLAINED: f64 = 0.9;
 
-/// Relative spread of repeated measurements from which on a measurement is noisy. The spread of
-/// half of the points must exceed it.
+/// If the relative spread of repeated measurements exceeds this value for half of the points, the
+/// measurement is considered noisy.
 const SPREAD: f64 = 0.25;
 
 /// Minimum fraction of the time in which requests must make progress. Below it, the device is
@@ -404,8 +404,8 @@ fn fits(costs: &RequestCosts, warnings: &mut Vec<ProbeWarning>) {
             why: why.to_string(),
         }),
     }
-    // If the device serves one request at a time, its throughput is constant, and R² has no
-    // meaning.
+    // If the device serves one request at a time, its throughput does not depend on the number of
+    // concurrent requests, so R² is meaningless.
     if costs.parallelism == super::DeviceParallelism::One {
         return;
     }

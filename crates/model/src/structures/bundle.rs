@@ -1,10 +1,10 @@
 //! The bundle of arrays of this store: levels with fewer than λ runs each, and one routing filter
 //! per level (Conway 2020, §2.3 and §2.4). The model uses the constants of the implementation.
 //!
-//! λ hash stores, or 24 if λ is larger, become a run of the first level. A merge includes all
-//! levels above the level of its output. When λ runs become one run, the last of them was not
-//! written to its own level before. While the runs contain only new keys, each level therefore
-//! writes a record 1 − 1/λ times.
+//! A run of the first level is merged from λ hash stores, or from 24 if λ is greater than 24. Each
+//! merge includes all levels above the level of its output. When λ runs are merged into a run of
+//! the next level, the last of the λ runs is therefore not written to its own level first. As long
+//! as all records have new keys, each level thus writes a record 1 − 1/λ times on average.
 
 use super::cost::{CostPrediction, LONG};
 use super::hashed::{

@@ -1,5 +1,5 @@
-//! Comparison of structures. For a workload on a machine, the cost of each structure is predicted
-//! as an 80 % interval and compared with a textbook bound.
+//! Compares structures: for a given workload and machine, the costs of each structure are predicted
+//! as 80 % intervals and compared with a textbook bound.
 //!
 //! *Scope*: the model of each structure, the division of memory that it assumes, and the conversion
 //! of its results to device and CPU time.

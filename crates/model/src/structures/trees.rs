@@ -91,8 +91,10 @@ pub(super) fn point(
     let for_leaves = (left - filters).max(0.0);
     let uniform = Popularity::uniform(workload.keys as u64)?;
     let [leaf, any_leaf] = [&popularity, &uniform].map(|keys| leaf_reads(keys, record, for_leaves, machine));
-    // On average a root has half of its entries. Of the entries with a matching prefix, a fraction
-    // of 1/λ passes the check, and a fraction of 1/λ of those passes it at each level below.
+    // On average a root has half of the entries that it can have. Of the entries whose prefix
+    // matches by chance, a fraction of 1/λ also has a matching check character. At each level
+    // below, the check character matches in a fraction of 1/λ of the remaining cases. The sum over
+    // the roots of all heights is 0.5 (1/λ + 1/λ² + …).
     let in_vain = 0.5 / (factor - 1.0);
     let stale = (1.0 - is_new) * REBUILT / 2.0;
     let per_record = filters / keys + digest / beta;

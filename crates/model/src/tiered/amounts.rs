@@ -10,13 +10,13 @@
 use super::bytes::RecordAmount;
 use crate::Popularity;
 
-/// A table of the number of distinct keys among requests. The numbers are stored because each of
-/// them is the result of a long sum.
+/// The expected number of distinct keys as a function of the number of requests. It is interpolated
+/// in a precomputed table, because computing it directly requires a long sum.
 #[derive(Clone, Debug)]
 pub(super) struct DistinctKeyTable {
     popularity: Popularity,
-    /// Entry i is the number of distinct keys among e^(i/8) requests. The table is empty if there
-    /// is a closed form.
+    /// Entry i is the expected number of distinct keys among e^(i/8) requests. The table is empty
+    /// if the sum is short enough to be computed directly.
     table: Vec<f64>,
 }
 

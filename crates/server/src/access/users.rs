@@ -28,8 +28,8 @@ pub(crate) enum LoginResult {
 pub(crate) struct UserRegistry {
     default: Arc<AclUser>,
     others: RwLock<BTreeMap<Box<str>, Arc<AclUser>>>,
-    /// The password of `default` that was set by a start option or by CONFIG SET. CONFIG GET
-    /// returns it.
+    /// The password that a start option or CONFIG SET has set for the user `default`, if any.
+    /// CONFIG GET returns it.
     given_password: RwLock<Option<Arc<str>>>,
     file: Option<Arc<dyn UserFile>>,
     /// Serialises changes of users. A change holds this lock from its first read to its last write.
@@ -78,7 +78,8 @@ impl UserRegistry {
         self.default.rules().needs_no_password
     }
 
-    /// Returns the password of `default` that was set by a start option or by CONFIG SET.
+    /// Returns the password that a start option or CONFIG SET has set for the user `default`, if
+    /// any.
     pub(crate) fn given_password(&self) -> Option<Arc<str>> {
         self.given_password.read().clone()
     }
@@ -323,8 +324,9 @@ fn read(place: &str, text: &[u8]) -> Result<BTreeMap<Box<str>, AclRules>, String
         let mut rules = AclRules::default();
         match rules.apply_all(words) {
             Ok(()) => {}
-            // Only words that are not recognised at all are shown. Any other invalid word may
-            // contain a password.
+            // The message quotes an invalid rule only if the rule cannot contain a password: it
+            // names an unknown command or category, or it begins like a rule for keys, channels or
+            // commands.
             Err(BadWord::Refused(word, RuleError::Unknown)) => errors.push(format!(
                 "{here}: Error in applying operation '{}': {}",
                 shown(&word),

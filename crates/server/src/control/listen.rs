@@ -59,11 +59,12 @@ struct ManagementConnections {
 }
 
 impl ManagementServer {
-    /// Creates the management socket in the directory of a store and serves it. Clients are the
-    /// command line `alluvium --db` and [`ManagementClient`](super::ManagementClient).
+    /// Creates the management socket in the directory of a store and starts to serve it. The
+    /// command `alluvium --db` and [`ManagementClient`](super::ManagementClient) connect to this
+    /// socket.
     ///
     /// # Errors
-    /// Returns I/O errors of creating the socket or starting its thread.
+    /// Returns an I/O error if the socket cannot be created or its thread cannot be started.
     pub fn start(db: &Db, directory: impl AsRef<Path>) -> io::Result<ManagementServer> {
         ManagementServer::start_with(db, directory.as_ref(), None)
     }
@@ -98,7 +99,8 @@ impl ManagementServer {
             let mut connections = self.managed.connections.lock();
             connections.is_stopping = true;
             for stream in connections.streams.values() {
-                // If the peer has already closed the connection, this fails without consequences.
+                // This fails if the peer has already closed the connection. The error can be
+                // ignored.
                 let _ = stream.shutdown(std::net::Shutdown::Both);
             }
         }
@@ -144,7 +146,9 @@ fn accept(managed: &Arc<ManagementState>, listening: &ManagementListener) {
     }
 }
 
-/// Starts a thread that serves the connection, or rejects the connection and sends the reason.
+/// Starts a thread that serves the connection. If the client's user may not manage the store, or if
+/// there are too many connections, sends the reason to the client instead and closes the
+/// connection.
 fn serve(managed: &Arc<ManagementState>, mut stream: UnixStream) -> io::Result<()> {
     if let Err(user) = socket::admit(&stream) {
         tracing::warn!(user, "refused a management connection of another user");

@@ -67,7 +67,7 @@ pub enum ManagementRequest {
     /// Describes one sorted run. Replies with [`ManagementReply::Json`], which is null if the run
     /// does not exist.
     Run {
-        /// The number of the group to which the run belongs.
+        /// The number of the group that contains the run.
         group: u64,
         /// The position of the run in its group.
         place: u64,

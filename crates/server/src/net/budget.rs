@@ -266,8 +266,8 @@ pub(super) struct BufferUsage {
 pub(super) struct MemoryAccount {
     budget: Arc<ConnectionBudget>,
     charged: usize,
-    /// Input size in bytes for which memory is reserved, because a request of this size is
-    /// incomplete.
+    /// Input size in bytes for which memory is reserved, so that the rest of an incomplete request
+    /// can be received. It is 0 if no memory is reserved.
     promised: usize,
     held: BufferUsage,
     is_waiting: bool,

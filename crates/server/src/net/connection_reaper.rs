@@ -287,8 +287,8 @@ struct IdleCheckSchedule {
 }
 
 impl IdleCheckSchedule {
-    /// If a check is due, closes the connections that have been idle for the timeout. Returns
-    /// whether any was closed.
+    /// If a check is due, closes all connections that have been idle for at least the timeout.
+    /// Returns whether it has closed any connection.
     fn close_idle(&mut self, common: &ServerContext, now: Instant) -> bool {
         let timeout = common.config.idle_timeout();
         if timeout != self.timeout {

@@ -37,7 +37,7 @@ pub(crate) struct HealthFinding {
     pub(crate) advice: &'static str,
 }
 
-/// The measured values from which the health is determined.
+/// The measurements from which [`verdict`] determines the problems of the server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HealthMetrics {
     pub(crate) disk_free_bytes: Option<u64>,

@@ -27,7 +27,7 @@ use std::time::Duration;
 const MOST_BYTES: usize = 16 << 20;
 const SHARE: usize = 8;
 
-/// Commands that are executed together, in order, with their arguments.
+/// The commands of a batch with their arguments, in the order in which they will be executed.
 pub(super) struct CommandBatch<'a> {
     /// Only one command is stored inline, so that moving a batch remains cheap.
     commands: SmallVec<[(&'static CommandSpec, Args<'a>); 1]>,
@@ -52,7 +52,8 @@ impl<'a> CommandBatch<'a> {
     }
 
     /// Returns for each command whether it is blind, which means that it writes its keys without
-    /// reading them. A command such as SET is blind if none of its keys may have a collection (S8).
+    /// reading them. A command such as SET is blind only if none of its keys can have a collection
+    /// (S8).
     fn blind(&self, store: &ServerStore, database: u8) -> BlindFlags {
         let may_hold = |key: &[u8]| store.marks.may_hold(database, key);
         let is_blind = |(command, args): &(&CommandSpec, Args<'_>)| {

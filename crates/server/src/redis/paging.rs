@@ -19,7 +19,8 @@ pub(super) struct PipelineFlowControl {
     records: usize,
     /// Number of executed commands of the current batch, if the batch ended early.
     cut: Option<usize>,
-    /// Number of following requests that must be executed one by one.
+    /// Number of upcoming requests that must be executed one by one, because a batch that contained
+    /// them has failed.
     alone: usize,
     /// Number of executed commands of a batch that has failed. The remaining commands of the batch
     /// will be executed one by one.

@@ -185,8 +185,8 @@ impl CommandSpec {
         }
     }
 
-    /// Returns whether the command writes its keys without reading them. The caller must also check
-    /// that none of the keys may have a collection.
+    /// Returns whether the command writes its keys without reading them, provided that none of the
+    /// keys can have a collection. The caller must check this condition.
     pub(super) fn is_blind(&self, args: Args<'_>) -> bool {
         self.has(BLIND) && (self.name != "set" || args.len() == 3)
     }

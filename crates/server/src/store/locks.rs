@@ -18,7 +18,7 @@ const STRIPES: usize = 1 << 16;
 /// when the key is written.
 type WatcherMap = HashMap<(u8, Box<[u8]>), Vec<Arc<AtomicBool>>>;
 
-/// The locks of all keys, and the connections that watch keys.
+/// The locks on keys, and the connections to notify when a watched key is written.
 pub(crate) struct KeyLocks {
     table: LockTable,
     watchers: Mutex<WatcherMap>,

@@ -33,8 +33,8 @@ thread_local! {
     static SPARE: Cell<Option<Box<BlindBatch>>> = const { Cell::new(None) };
 }
 
-/// The writes of blind commands, in order, in the form in which they will be committed. No command
-/// reads them before the commit.
+/// The uncommitted writes of blind commands, which write keys without reading them. The writes are
+/// in order and already encoded for the commit. No command reads them before the commit.
 struct BlindBatch {
     batch: WriteBatch,
     /// Buffer in which records are encoded.

@@ -154,7 +154,8 @@ pub(super) fn keys(store: &ServerStore, query: &QueryString) -> Result<Value, Ht
 /// An iterator over keys and values.
 type BrowseIter = Box<dyn Iterator<Item = alluvium::Result<(Vec<u8>, alluvium::Value)>>>;
 
-/// Returns an iterator over the keys of a keyspace without key order.
+/// Returns an iterator over the keys and values of an unordered keyspace, in arbitrary order. Fails
+/// if the query requests a range of keys or the reverse order.
 fn unordered(keyspace: &Keyspace, query: &QueryString) -> Result<BrowseIter, HttpError> {
     let has_bounds = ["from", "to", "prefix"]
         .iter()

@@ -147,8 +147,8 @@ impl<S: Story> FaultCampaign<S> {
         }
     }
 
-    /// Runs the story with one injected fault. Returns true if the fault occurred and no failure
-    /// was found.
+    /// Runs the given steps of the story with a single injected fault. Returns whether the fault
+    /// occurred. If this run or an earlier one has failed, returns false.
     fn case(&self, report: &mut FaultReport, seed: u64, places: &[usize], fault: FaultAt) -> bool {
         if report.finding.is_some() {
             return false;

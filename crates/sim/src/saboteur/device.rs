@@ -140,7 +140,8 @@ impl SabotagedFile {
     }
 }
 
-/// Syncs a file or a part of its mapping, as far as the planted bug allows it.
+/// Syncs a file or a part of its mapping with `honest`. The planted bug may skip or delay the sync,
+/// or hide its error.
 fn sync(
     shared: &SabotageContext,
     file: &Arc<dyn Device>,

@@ -27,7 +27,7 @@ use std::io;
 pub enum CsvValueSource {
     /// The value is the content of the named column.
     Column(String),
-    /// The value is the whole row without changes, so that it can be exported byte for byte.
+    /// The value is the unchanged row, so that an export can reproduce it byte for byte.
     Row,
     /// The value is a JSON object that contains all columns.
     Json,

@@ -61,7 +61,7 @@ pub struct BenchCommand {
 /// What to measure.
 #[derive(Debug, Subcommand)]
 pub enum BenchAction {
-    /// Run the workloads of YCSB: load, and a to f as published.
+    /// Run the YCSB workloads: load, and a to f as published.
     Ycsb(Box<YcsbCommand>),
     /// Vary one parameter: the order of the load, threads, lengths of scans, sizes of values,
     /// memory, or records.
@@ -74,14 +74,14 @@ pub enum BenchAction {
     Server(Box<server::BenchServerCommand>),
     /// Compute the fewest reads per operation that a cache of a number of records allows.
     Ceiling(Box<ceiling::CeilingCommand>),
-    /// Compare two reports, and list what became better or worse.
+    /// Compare two reports, and list improvements and regressions.
     Compare(reports::CompareCommand),
     /// Print reports as one Markdown table.
     Table(reports::TableCommand),
-    /// One engine in this process, as told on standard input: what `bench` starts.
+    /// Run one engine in this process, as described on standard input; `bench` starts this command.
     #[command(hide = true)]
     Child,
-    /// The same of an engine with transactions.
+    /// The same for an engine with transactions.
     #[command(hide = true)]
     TransactionsChild,
 }
@@ -148,7 +148,7 @@ pub struct BenchOptions {
     /// The path of SplinterDB's shared library, for the engine splinterdb.
     #[arg(long, value_name = "PATH", env = "ALLUVIUM_SPLINTERDB")]
     pub splinterdb_library: Option<PathBuf>,
-    /// The directory for the files of the engines, which are removed at the end.
+    /// The directory in which the engines store their files; the files are removed at the end.
     #[arg(long, value_name = "PATH", default_value = "alluvium-bench-data")]
     pub directory: PathBuf,
     /// Keep the files of the engines.
@@ -164,7 +164,7 @@ pub struct BenchOptions {
     pub file: Option<PathBuf>,
 }
 
-/// Run the workloads of YCSB.
+/// Run the YCSB workloads.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct YcsbCommand {

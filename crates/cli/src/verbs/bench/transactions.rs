@@ -64,7 +64,7 @@ pub struct BenchTransactionsCommand {
     /// control groups are not available, as without root, this is the default, with a note.
     #[arg(long)]
     pub no_cap: bool,
-    /// The directory for the files of the engines, which are removed at the end.
+    /// The directory in which the engines store their files; the files are removed at the end.
     #[arg(long, value_name = "PATH", default_value = "alluvium-bench-data")]
     pub directory: PathBuf,
     /// The JSON file for the report. Plots (SVG) and a page with everything (HTML) are written next

@@ -84,7 +84,7 @@ pub struct ImportCommand {
     /// a comma for csv, a tab for tsv, keys only for lines].
     #[arg(long, value_name = "TEXT")]
     pub separator: Option<String>,
-    /// Write rows that cannot be imported to this file, and continue.
+    /// If a row cannot be imported, write it to this file and continue.
     #[arg(long, value_name = "FILE")]
     pub rejects: Option<PathBuf>,
     /// Refuse a row whose key has a value already, from an earlier row or from before the import.

@@ -26,7 +26,7 @@ fn memory(context: &CommandContext) -> usize {
 pub struct IndexBuildCommand {
     /// The file of the index.
     pub index: PathBuf,
-    /// The files with records; `-` for standard input.
+    /// The files that contain the records; `-` for standard input.
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// The length of keys in bytes.

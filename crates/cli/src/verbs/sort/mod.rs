@@ -63,8 +63,8 @@ pub struct SortCommand {
     /// Write only the first of several equal lines, or of records with the same key.
     #[arg(short, long)]
     pub unique: bool,
-    /// The number of threads, each with its part of the memory [default: one for each processor, at
-    /// most 8].
+    /// The number of threads, which divide the memory equally among them [default: one per
+    /// processor, at most 8].
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// The directory for temporary files [default: that of the output, or the system's].

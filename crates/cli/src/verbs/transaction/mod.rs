@@ -94,7 +94,7 @@ struct ScriptExecution<'a> {
     encoding: ByteEncoding,
     consent: Consent,
     keyspace: String,
-    /// The number of the transaction that is open, or `None`.
+    /// The ID of the open transaction, or `None` if no transaction is open.
     open: Option<u64>,
     has_committed: bool,
 }

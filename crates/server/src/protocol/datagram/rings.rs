@@ -207,7 +207,8 @@ impl RingPort {
     }
 }
 
-/// A client that is connected to a cache in the same process by ring buffers.
+/// A client of a cache in the same process. The client and the cache communicate through ring
+/// buffers.
 ///
 /// ```
 /// use alluvium_server::{CacheMemory, CacheServer, DatagramAnswer, DatagramRequest};

@@ -1,4 +1,5 @@
-//! Access of the requests of a run to the items of a store.
+//! The operations with which requests read and change items, and their implementation for the items
+//! of a store.
 
 use crate::error::CommandError;
 use crate::store::model::format::{self, MemcachedItem};
@@ -66,7 +67,8 @@ pub(crate) trait ItemHandle {
     fn item(&self) -> Result<MemcachedItem<'_>, CommandError>;
 }
 
-/// Access of requests to items. Implemented for the items of a store and of a cache.
+/// The operations with which requests read and change items. Implemented for the items of a store
+/// and of a cache.
 pub(crate) trait ItemStore: Sized {
     /// Handle of an item that was read.
     type ReadItem: ItemHandle;
@@ -170,8 +172,8 @@ pub(super) struct StoredItems<'s> {
 }
 
 impl<'s> StoredItems<'s> {
-    /// Creates the access for a run of requests. If `is_read` is false, no request may read items;
-    /// uncommitted writes are then not visible.
+    /// Creates the view of the items for a run of requests. If `is_read` is false, no request may
+    /// read items; uncommitted writes are then not visible.
     pub(super) fn new(store: &'s ServerStore, is_read: bool, is_careful: bool) -> StoredItems<'s> {
         StoredItems {
             store,

@@ -7,7 +7,8 @@ use super::request::{self, MemcachedRequest, ParsedInput};
 use super::text::key;
 use std::borrow::Cow;
 
-/// A run ends when its requests have reached this size, in bytes.
+/// Once the requests of a run have this total size in bytes, no further request is added to the
+/// run.
 const MOST_BYTES: usize = 1 << 20;
 
 /// The work to do next, with its length in the input in bytes. The variants without documentation

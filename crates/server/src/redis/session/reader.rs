@@ -72,7 +72,7 @@ impl RequestReader {
 }
 
 impl options::ServerLimits {
-    /// Returns the limits on requests that the parser of the Redis protocol must enforce.
+    /// Returns the limits that the parser of the Redis protocol must enforce on each request.
     pub(crate) fn of_requests(&self) -> RequestLimits {
         RequestLimits {
             bytes: self.request,

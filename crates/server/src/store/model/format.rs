@@ -96,7 +96,8 @@ pub(crate) const VERSION: u64 = 3;
 /// database.
 pub(crate) const HASHED_VERSION: u64 = 4;
 
-/// Name prefix of the keyspaces of hashed records; the number D follows.
+/// Prefix of the names of the keyspaces that contain hashed records. The stored number of the
+/// database follows it.
 const RECORDS_NAME: &str = "redis.keys.";
 
 /// Length in bytes of the key prefix that is common to all elements of a collection.

@@ -65,7 +65,7 @@ pub(super) fn member_end(text: &[u8]) -> Result<MemberEnd<'_>, CommandError> {
 }
 
 impl MemberEnd<'_> {
-    /// Returns whether a member is within the range if this is the lower bound.
+    /// Returns whether a member satisfies this bound as the lower bound of a range.
     pub(super) fn is_below(self, member: &[u8]) -> bool {
         match self {
             MemberEnd::Lowest => true,
@@ -75,7 +75,7 @@ impl MemberEnd<'_> {
         }
     }
 
-    /// Returns whether a member is within the range if this is the upper bound.
+    /// Returns whether a member satisfies this bound as the upper bound of a range.
     pub(super) fn is_above(self, member: &[u8]) -> bool {
         match self {
             MemberEnd::Lowest => false,
