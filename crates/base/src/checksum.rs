@@ -1,4 +1,4 @@
-//! The only checksum of the store: 64-bit XXH3.
+//! The checksum that is used everywhere in the store: 64-bit XXH3.
 
 use std::hash::Hasher;
 use twox_hash::XxHash3_64;

@@ -101,7 +101,7 @@ impl ProbePoint {
 pub struct ProbeSample {
     /// The measured point: the parameters that all its requests have in common.
     pub point: ProbePoint,
-    /// Number of the round, starting at 0. Each point is measured once in each round.
+    /// Number of the round, starting at 0. Every round measures each point once.
     pub round: u32,
     /// Number of requests that were measured.
     pub requests: u64,

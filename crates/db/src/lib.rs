@@ -153,12 +153,12 @@ pub mod cache {
     pub use alluvium_hashes::{Cache, CacheOptions};
 }
 
-/// Compiles and runs the examples of the README as tests.
+/// Runs the examples in the README as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// Compiles and runs the examples of the page about transactions as tests.
+/// Runs the examples in `docs/transactions.md` as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/transactions.md")]
 struct TransactionsPage;

@@ -198,7 +198,7 @@ impl ScanBatch {
 
     /// Appends a record whose value is stored outside its leaf; the value must be loaded before the
     /// caller consumes the record. Returns false and appends nothing if the value is longer than
-    /// [`LONG`]. A value that is not longer is stored in a single node.
+    /// `LONG`. A value that is not longer is stored in a single node.
     pub fn push_apart(&mut self, key: &[u8], pointer: ValuePointer) -> bool {
         let len = pointer.len as usize;
         if len > LONG {

@@ -17,8 +17,8 @@ use std::task::{Poll, ready};
 /// The value of a key, or `None` if the key has no value.
 pub type LookupValue = Option<Vec<u8>>;
 
-/// The state of the lookup of one key. The messages of the key are added from newest to oldest,
-/// first from the memtables and then from the dictionary, until the result is known.
+/// State of a lookup of one key. The key's messages are added from newest to oldest, first from the
+/// memtables and then from the dictionary, until the result is known.
 ///
 /// ```
 /// use alluvium_base::{Message, message::MAX_SEQUENCE};

@@ -104,15 +104,15 @@ impl FilterEntry {
         !(self.0 as u16)
     }
 
-    /// Returns the entry with the same fingerprint and another value.
+    /// Returns an entry with the same fingerprint and the given value.
     #[must_use]
     #[inline]
     pub fn with_value(self, value: u16) -> FilterEntry {
         FilterEntry::new(self.fingerprint(), value)
     }
 
-    /// Returns the entry as a word. Words have the same order as entries. Used for error messages
-    /// and radix sorts.
+    /// Returns the entry as an integer. These integers sort in the same order as the entries. Used
+    /// for error messages and radix sorts.
     #[must_use]
     #[inline]
     pub fn bits(self) -> u64 {

@@ -148,8 +148,8 @@ impl Db {
         )))
     }
 
-    /// Allows new data on a tier that was drained or that has failed. The data file of a failed
-    /// tier is reopened.
+    /// Makes a tier that was drained or that has failed accept new data again. The data file of a
+    /// failed tier is reopened.
     ///
     /// If the tier was drained, the store must record that it is no longer drained, which needs
     /// space in the first directory. If that directory is full, the tier nevertheless accepts data,
@@ -167,7 +167,8 @@ impl Db {
         self.readmit(tier, || Ok(Arc::new(FileDirectory::open(path)?) as _))
     }
 
-    /// Allows new data on a tier again. A failed tier is reopened in the directory that `opened`
+    /// Makes a drained or failed tier accept new data again. If a failed tier cannot be reopened in
+    /// its current directory, `opened` is called, and the tier is reopened in the directory that it
     /// returns.
     pub(crate) fn readmit(
         &self,

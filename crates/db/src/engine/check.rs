@@ -8,13 +8,12 @@ use std::fmt;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// The defects that were found: one sentence for each, with the file and the offset. Empty if
+    /// Defects found by the check, one sentence for each, with the file and the offset. Empty if
     /// the store is intact.
     ///
-    /// At most the first thousand defects are listed here; [`CheckReport::unlisted`] is the number
-    /// of the others.
+    /// Only the first thousand defects are listed; [`CheckReport::unlisted`] counts the rest.
     pub findings: Vec<String>,
-    /// Number of findings that were left out of the list.
+    /// Number of defects that are not listed in `findings`.
     pub unlisted: u64,
     /// Tiers other than the first that could not be read: one sentence for each, with the error of
     /// the device. The data on these tiers was not checked.

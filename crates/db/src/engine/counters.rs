@@ -41,7 +41,7 @@ const TALLIES: usize = EngineCounter::AbsentReads as usize + 1;
 
 type CounterLine = CachePadded<[AtomicU64; TALLIES]>;
 
-/// Counters of the operations since the store was opened.
+/// Counts of operations since the store was opened.
 pub(crate) struct EngineCounters {
     lines: Box<[CounterLine]>,
     pub(crate) checkpoints: AtomicU64,

@@ -29,13 +29,13 @@ pub struct LatencyDistribution {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct LatencyDistributions {
-    /// Gets of a single key. About one in 64 is timed.
+    /// Single-key gets, of which about one in 64 is timed.
     pub get: LatencyDistribution,
-    /// Gets of several keys at once. About one in 64 is timed.
+    /// Multi-key gets, of which about one in 64 is timed.
     pub multi_get: LatencyDistribution,
-    /// Commits that do not wait for a sync. About one in 64 is timed.
+    /// Commits that do not wait for a sync, of which about one in 64 is timed.
     pub commit: LatencyDistribution,
-    /// Commits with [`Durability::Disk`](crate::Durability::Disk). Every one is timed.
+    /// Commits with [`Durability::Disk`](crate::Durability::Disk), all of which are timed.
     pub durable_commit: LatencyDistribution,
 }
 

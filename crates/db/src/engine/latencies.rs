@@ -85,12 +85,12 @@ pub(crate) struct LatencyRecorders {
 pub(crate) struct LatencyTimer(Option<Instant>);
 
 impl LatencyTimer {
-    /// Starts an operation of a kind that is sampled. Only about one in 64 is timed.
+    /// Starts timing an operation in about one of 64 calls. Otherwise returns a timer that records
+    /// nothing.
     #[inline]
     pub(crate) fn sampled() -> LatencyTimer {
         thread_local! {
-            /// Number of operations that this thread will start until the next timed one, which is
-            /// included.
+            /// Number of operations until this thread times one, including that operation.
             static LEFT: Cell<u32> = const { Cell::new(1) };
         }
         let left = LEFT.get() - 1;
@@ -102,12 +102,12 @@ impl LatencyTimer {
         LatencyTimer::now()
     }
 
-    /// Starts an operation of a kind that is always timed.
+    /// Starts timing an operation. Unlike [`LatencyTimer::sampled`], this times every operation.
     pub(crate) fn now() -> LatencyTimer {
         LatencyTimer(Some(Instant::now()))
     }
 
-    /// Ends the operation. If the operation is timed, its latency is added to `recorder`.
+    /// Ends the operation and, if it was timed, adds its latency to `recorder`.
     #[inline]
     pub(crate) fn over(self, recorder: &LatencyRecorder) {
         if let Some(began) = self.0 {

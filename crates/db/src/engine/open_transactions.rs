@@ -178,17 +178,17 @@ pub struct TransactionStats {
     pub write_bytes: u64,
     /// Total number of bytes that open transactions have spilled to disk.
     pub spilled_bytes: u64,
-    /// Number of transactions that were begun, including those that are still open.
+    /// Number of transactions begun, including those still open.
     pub begun: u64,
-    /// Number of transactions that were committed, including those without writes.
+    /// Number of transactions committed, including those without writes.
     pub committed: u64,
-    /// Number of transactions that the application has rolled back.
+    /// Number of transactions rolled back by the application.
     pub rolled_back: u64,
     /// Number of transactions whose commit failed because of a conflict.
     pub conflicts: u64,
-    /// Number of transactions that were aborted to resolve a deadlock.
+    /// Number of transactions aborted to resolve a deadlock.
     pub deadlocks: u64,
-    /// Number of transactions that were ended because they exceeded their timeout.
+    /// Number of transactions aborted because they exceeded their timeout.
     pub timeouts: u64,
 }
 

@@ -92,11 +92,11 @@ pub(crate) struct BackgroundWork {
 #[derive(Debug)]
 struct ActiveFlush {
     slot: Arc<MemtableSlot>,
-    /// Invalidation of the record cache. It must be complete before any dictionary publishes its
-    /// part of the memtable (Y1).
+    /// Invalidation of the memtable's keys in the record cache. It must be complete before any
+    /// dictionary publishes its part of the memtable (Y1).
     forgetting: CacheInvalidation,
-    /// The parts of the memtable, one for each dictionary. Empty until the flush starts or starts
-    /// over.
+    /// Flushes of the parts of the memtable, one for each dictionary. Empty until the flush starts
+    /// or restarts.
     shares: Vec<DictionaryFlush>,
     /// The structure for which the flush failed.
     failed: Option<StructureKind>,

@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Maximum number of poll intervals for which a write waits for space on a full disk before it
-/// fails: five seconds. A delete always waits for so long. Other writes wait only if space is
-/// expected because another tier has space.
+/// fails: five seconds in total. Deletes may wait in any case. Other writes wait only if
+/// compactions are expected to free space because another tier has space.
 /// Tuning: `2500` since 2026-11-22.
 pub(super) const FULL_TURNS: u32 = 2500;
 
-/// Number of poll intervals after which a writer that waits for space checks the disk for free
-/// space itself.
+/// A writer that waits for space checks for free disk space itself once in this many poll
+/// intervals.
 /// Tuning: `16` since 2026-11-27.
 const LOOK_TURNS: u32 = 16;
 
@@ -247,14 +247,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns whether space is expected on a full tier because another tier has space. In this
-    /// case, compactions write to the other tier, and free the space of their inputs on the full
-    /// tier.
+    /// Returns whether compactions can be expected to free space on a full tier. They can if
+    /// another tier has space: their output goes to that tier, and the space of their inputs on the
+    /// full tier is freed.
     pub(super) fn is_space_expected(&self) -> bool {
         self.store.tiers().count() > 1 && self.store.has_space_for(4 * self.plan.scale.memtable)
     }
 
-    /// Waits while the disk is full. Fails if no space is expected, or if the wait takes too long.
+    /// Waits while the disk is full. Returns an error if compactions are not expected to free
+    /// space, or if the wait times out.
     fn wait_for_space(&self) -> Result<()> {
         let mut turns = 0;
         while self.throttle.is_full() {
@@ -296,7 +297,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Helps to flush a memtable, or waits for the thread that is flushing one.
+    /// Helps flush a memtable, or waits for the thread that is flushing one.
     fn make_memtable_room(&self) -> Result<()> {
         if self.plan.workers == 0 {
             self.help(1)?;

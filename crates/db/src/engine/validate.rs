@@ -12,9 +12,10 @@
 //!                      │◄ dictionary ─►│◄───── memtables ─────►│
 //! ```
 //!
-//! The given sequence number is pinned. Therefore, if a key has a message above it, the dictionary
-//! keeps at least one such message (G2 of `dictionary/merge`), and does not reset the sequence
-//! number of such a message to zero (G4).
+//! The given sequence number is pinned, so merges treat it as the sequence number of a reader. If a
+//! key has messages with greater sequence numbers, a merge therefore keeps at least one of them (G2
+//! of `dictionary/merge`), and does not set its sequence number to zero (G4). Otherwise the
+//! validation could miss a commit.
 //!
 //! The caller holds the locks of the access set. A writer applies its commit to the memtables
 //! before it releases its locks, so the memtables contain every conflicting commit. Reading from a

@@ -50,10 +50,10 @@ impl fmt::Debug for Ingest {
 }
 
 impl Keyspace {
-    /// Loads records in key order. Each key may occur once. The records are written directly to
-    /// their final location at the speed of the device, bypassing the log. All of them become
-    /// visible at once, as if they had been put at that moment, and they replace earlier values of
-    /// their keys. Returns the number of records.
+    /// Bulk-loads records, which must be in strictly ascending key order. They bypass the log and
+    /// are written directly to their final location, at the speed of the device. All of them become
+    /// visible at once, as if they had been put at that moment, and replace earlier values of their
+    /// keys. Returns the number of records loaded.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();

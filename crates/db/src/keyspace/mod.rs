@@ -2,7 +2,7 @@
 //!
 //! *Scope*: how a user's key and value are validated and encoded as a write.
 //!
-//! *Must not depend on*: how a write is executed, which is the engine's task.
+//! *Must not depend on*: how the engine executes a write.
 //!
 //! The options of a new keyspace are in `options/keyspace.rs`.
 
@@ -463,8 +463,8 @@ impl Keyspace {
     }
 
     /// Returns the values of many keys if all of them are in memory, and `None` otherwise. The call
-    /// never waits for the device. An event loop calls it first, and [`Keyspace::multi_get_async`]
-    /// if it returns `None`.
+    /// never waits for the device. An event loop can try it first, and call
+    /// [`Keyspace::multi_get_async`] if it returns `None`.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();

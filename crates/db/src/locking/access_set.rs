@@ -3,7 +3,7 @@
 //! *Scope*: the keyspace to which each key belongs, which keys are already covered by ranges, and
 //! the size of the set.
 //!
-//! *Must not depend on*: who has read the keys, and which accesses conflict.
+//! *Must not depend on*: which transaction made the accesses, and which accesses conflict.
 
 use crate::locking::locks::{LockMode, LockSet};
 use crate::locking::ranges::{InlineKey, RangeSet};

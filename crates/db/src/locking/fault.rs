@@ -13,7 +13,8 @@ pub(crate) enum IsolationFault {
     DictionaryIsNotAsked,
     /// A commit ignores the range deletes of other commits.
     RangeDeletesAreNotSeen,
-    /// Under snapshot isolation, a commit does not validate the keys that it writes.
+    /// Under snapshot isolation, write conflicts on single keys are not detected, so the last
+    /// committer wins instead of the first.
     FirstCommitterLoses,
     /// A read for update behaves like a plain read.
     UpdatesAreReads,
@@ -54,9 +55,10 @@ pub(crate) enum IsolationFault {
     DeletedRangesAreRead,
     /// The upgrade of a lock does not wait for other readers.
     UpgradesIgnoreReaders,
-    /// A transaction reads at a sequence number before the latest commit at the time it began.
+    /// A transaction does not see the latest commit that was made before it began.
     BeginIsStale,
-    /// Under snapshot isolation, the ranges that a commit deletes are not validated.
+    /// Under snapshot isolation, write conflicts in the ranges that a transaction deletes are not
+    /// detected.
     DeletedRangesAreNoWrites,
     /// An iterator does not see the writes of its own transaction.
     WalksMissOwnWrites,
@@ -65,8 +67,8 @@ pub(crate) enum IsolationFault {
     /// A rollback to a savepoint keeps writes that were made after the savepoint and were spilled
     /// to disk.
     SavepointKeepsSpilledWrites,
-    /// Under snapshot isolation, a commit does not validate those written keys that were spilled to
-    /// disk.
+    /// Under snapshot isolation, write conflicts on keys whose writes were spilled to disk are not
+    /// detected.
     SpilledWritesAreNotValidated,
     /// A locking iterator does not lock the range after the last key that it returned.
     EndOfWalkIsNotLocked,

@@ -29,20 +29,20 @@ pub enum TreeKind {
 pub struct PagedOptions {
     kind: TreeKind,
     node_bytes: u32,
-    /// The parameter ε in percent. `NO_EPSILON` marks an invalid value, and `ADAPTIVE` means that
-    /// each node chooses its own ε.
+    /// The parameter ε in percent, `ADAPTIVE` if each node chooses its own ε, or `NO_EPSILON` if
+    /// the given value was invalid.
     epsilon_percent: u32,
     key_bytes: u32,
     value_bytes: u32,
     merging: paged::UnderfullPolicy,
 }
 
-/// Value that stands for an ε outside its bounds. Validation rejects it.
+/// Stands for an ε that was out of bounds. Validation rejects it.
 const NO_EPSILON: u32 = u32::MAX;
-/// Value that means that each node chooses its own ε.
+/// Means that each node chooses its own ε.
 const ADAPTIVE: u32 = u32::MAX - 1;
-/// Maximum that can be set as the maximum key length. With it, the length of a key including the
-/// keyspace prefix still fits in two bytes.
+/// Upper bound for the maximum key length that a user may set. It ensures that the length of a key,
+/// including the keyspace prefix, fits in two bytes.
 const MOST_KEY: u32 = 32 << 10;
 /// Maximum length in bytes of the keyspace prefix that precedes each key in the tree.
 pub(crate) const MOST_PREFIX: usize = 5;

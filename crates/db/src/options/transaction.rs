@@ -55,12 +55,13 @@ pub struct TransactionOptions {
     /// Maximum age of the transaction. The store aborts a transaction that exceeds it. `None` means
     /// that the age is not limited.
     pub timeout: Option<Duration>,
-    /// Maximum number of tracked reads and locks, each of which concerns a key or a range. Before
-    /// the transaction fails because of this limit, neighbouring keys are combined into ranges.
+    /// Maximum number of keys and ranges that the transaction tracks as read, and maximum number of
+    /// its locks. When it is reached, neighbouring keys that were read are combined into ranges,
+    /// and the locks in a keyspace are replaced by one lock of the whole keyspace. The transaction
+    /// fails only if that is not enough.
     pub max_tracked: usize,
-    /// Maximum number of bytes in memory for the transaction's writes. Writes in excess of it are
-    /// moved to runs on disk. If `None`, all open transactions together may use as much memory as
-    /// one memtable.
+    /// Maximum memory for the transaction's writes, in bytes. Writes beyond it are spilled to runs
+    /// on disk. If `None`, all open transactions together may use as much memory as one memtable.
     pub memory: Option<usize>,
     /// Maximum total size of the transaction's writes in bytes, in memory and on disk. If `None`,
     /// only disk space limits it.

@@ -351,12 +351,13 @@ impl KeyspaceCatalog {
         state.by_name.insert(to.to_owned(), definition);
     }
 
-    /// Returns the named snapshots: the sequence number of each, by name.
+    /// Returns all named snapshots, as a map from names to sequence numbers.
     pub(crate) fn snapshots(&self) -> BTreeMap<String, SequenceNumber> {
         self.state.read().snapshots.clone()
     }
 
-    /// Returns the sequence number of a named snapshot, or `None` if there is none with this name.
+    /// Returns the sequence number of the snapshot with this name, or `None` if no such snapshot
+    /// exists.
     pub(crate) fn snapshot(&self, name: &str) -> Option<SequenceNumber> {
         self.state.read().snapshots.get(name).copied()
     }

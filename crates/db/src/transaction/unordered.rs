@@ -115,7 +115,8 @@ impl Transaction {
         })
     }
 
-    /// Returns whether the transaction's writes in memory affect a key.
+    /// Returns whether a write that the transaction holds in memory affects a key. Spilled writes
+    /// are not considered.
     fn has_own(&self, keyspace: &Keyspace, key: &[u8]) -> bool {
         let own = self.writes.get(&keyspace.number());
         own.is_some_and(|own| own.own(key).is_some())

@@ -33,9 +33,9 @@ impl Transaction {
         })
     }
 
-    /// Sets the value of a key until the time `expires`: see [`Keyspace::put_until`]. When the
-    /// transaction itself reads the key, expiry is determined as of the time when the transaction
-    /// began.
+    /// Sets a key to a value that expires at `expires`: see [`Keyspace::put_until`]. For reads by
+    /// the transaction itself, the value has expired only if it had already expired when the
+    /// transaction began.
     ///
     /// # Errors
     /// As [`Transaction::put`].

@@ -15,8 +15,8 @@ pub const MAX_KEY: usize = alluvium_dictionary::record::MAX_KEY - format::MAX_PR
 /// together with its key.
 pub const MAX_VALUE: usize = alluvium_storage::log::MAX_PAYLOAD as usize - MAX_KEY - 64;
 
-/// A sequence of writes that takes effect atomically. The writes may belong to any keyspaces of one
-/// store, and are applied in order.
+/// A sequence of writes that are applied in order and take effect atomically. They may go to any
+/// keyspaces of one store.
 ///
 /// The size of a batch is the number of its bytes plus 64 for each write. There are two limits for
 /// it: half of the store's memory plus 16 MiB, and 256 MiB. Writing a larger batch fails with

@@ -167,8 +167,9 @@ impl<'op> MessageFolder<'op> {
             let (band, hidden) = match current {
                 Some(same) if same.0.floor.is_none_or(|floor| sequence > floor) => same,
                 _ => {
-                    // A reader between the two bands sees the messages below, but not these merge
-                    // messages.
+                    // The pending merge messages belong to the newer band. Some readers see the
+                    // older messages but not these, so they are emitted without being folded into
+                    // the older ones.
                     if let BandState::Merges(newest) = below {
                         self.emit_chain(newest, &mut emit);
                     }

@@ -15,13 +15,13 @@ use alluvium_base::prefetch;
 /// Marks a run for which one load of slots does not give the result.
 const UNSETTLED: u32 = u32::MAX;
 
-/// Number of lookups between a prefetch and the use of the prefetched line. A greater distance
-/// hides more latency. With 16 lookups, and with the cache lines of the adjacent stages, as many
-/// misses are outstanding as a core supports.
+/// Prefetch distance: a stage prefetches a cache line this many lookups before the next stage uses
+/// it. A greater distance hides more latency. At 16, the prefetches of both stages together already
+/// keep as many cache misses outstanding as a core supports.
 const AHEAD: usize = 16;
 
-/// Number of entries in the ring of lookups in progress: more than twice the distance, and a power
-/// of two.
+/// Number of entries in the ring of lookups in progress. It is a power of two, and greater than
+/// twice the prefetch distance.
 const RING: usize = 64;
 const _: () = assert!(RING > 2 * AHEAD && RING.is_power_of_two());
 

@@ -16,12 +16,12 @@ pub struct RoutingArray {
 }
 
 impl RoutingArray {
-    /// Creates the parameters of a filter whose prefixes have `prefix_bits` bits and whose
-    /// characters have `character_bits` bits.
+    /// Creates the parameters of a filter with prefixes of `prefix_bits` bits and characters of
+    /// `character_bits` bits.
     ///
     /// # Errors
-    /// [`Error::Shape`] if a prefix has more than 48 bits, or if a character does not have 1 to 8
-    /// bits.
+    /// [`Error::Shape`] if `prefix_bits` is greater than 48, or if `character_bits` is not from 1
+    /// to 8.
     pub fn new(prefix_bits: u32, character_bits: u32) -> Result<RoutingArray> {
         if prefix_bits > 48 || !(1..=8).contains(&character_bits) {
             return Err(Error::shape(

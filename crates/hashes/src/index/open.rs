@@ -216,14 +216,14 @@ impl StaticIndex {
         Ok(None)
     }
 
-    /// Returns the number of records in a block, but at least one.
+    /// Returns the number of records in a block. A block without records counts as one record.
     pub(super) fn records_of(&self, block: u64) -> usize {
         let per_block = self.header.shape.block_records();
         let left = self.header.records - (block * per_block).min(self.header.records);
         left.clamp(1, per_block) as usize
     }
 
-    /// Returns the key and the value of the record with index `record` in a block.
+    /// Splits the record with index `record` of a block into its key and its value.
     fn record_at<'b>(&self, block: &'b [u8], record: usize) -> (&'b [u8], &'b [u8]) {
         let bytes = self.header.shape.record_bytes();
         block[record * bytes..(record + 1) * bytes].split_at(self.header.shape.key_bytes as usize)

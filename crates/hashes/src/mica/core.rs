@@ -92,9 +92,8 @@ pub(super) fn read<C: TableCore>(
             value.resize(found.header.value_len(), 0);
             table.words().read(found.at + found.header.value_at(), value);
         }
-        // The version of the bucket does not change if an append for a key of another bucket
-        // overwrites the item. Therefore also check, after the words were copied, that the item is
-        // still in the log.
+        // An append for a key in another bucket may overwrite the item without changing the version
+        // of this bucket. Therefore, after copying, also check that the item is still in the log.
         let is_whole = bucket.end_read::<C::Mode>(version) && found.is_none_or(|found| table.holds(found));
         if is_whole {
             return live;

@@ -44,7 +44,8 @@ impl SweepSchedule {
         })
     }
 
-    /// Sweeps as many buckets as are due after `bytes` bytes were appended.
+    /// Accounts for `bytes` appended bytes, and calls `sweep` with the index of each bucket that
+    /// has become due.
     #[inline]
     pub(super) fn after(&self, bytes: usize, buckets: usize, mut sweep: impl FnMut(usize)) {
         let mut credit = self.credit.load(Ordering::Relaxed) + bytes as u64;

@@ -58,8 +58,8 @@ struct ReadView {
     at: ReadPosition,
     /// Sequence number of the newest commit that the lookup sees.
     sequence: SequenceNumber,
-    /// Time in milliseconds since 1970. The lookup ignores values whose expiry time is not later
-    /// than this.
+    /// Time at which the lookup reads, in milliseconds since 1970. It ignores values that expire at
+    /// or before this time.
     now_ms: u64,
 }
 

@@ -240,8 +240,9 @@ impl RecordCache {
         }
     }
 
-    /// Notes that the memtable with this cut is about to be flushed. The records of its keys must
-    /// be invalidated after this call, and before the tree publishes the memtable's messages.
+    /// Records that the memtable with the commits up to `cut` is about to be flushed. After this
+    /// call, and before the tree publishes the memtable's messages, the caller must update or
+    /// invalidate the cached records of the memtable's keys.
     fn raise(&self, cut: SequenceNumber) {
         self.begun.fetch_max(cut, Ordering::AcqRel);
     }

@@ -90,13 +90,13 @@ impl AdmissionSamples {
 }
 
 impl CacheShard {
-    /// Returns the number of bytes that are allocated. Memory that was never touched is not
-    /// resident.
+    /// Returns the size of the allocated memory, in bytes. This includes memory that was never
+    /// accessed, so the resident memory may be smaller.
     pub(super) fn bytes(&self) -> usize {
         self.table.bytes() + self.ring.bytes() + self.ghosts.bytes()
     }
 
-    /// Returns the number of bytes that are in use.
+    /// Returns the size of the memory in use, in bytes.
     pub(super) fn used_bytes(&self) -> usize {
         self.ring.filled() + self.len() * (CacheShard::bytes_of(0))
     }

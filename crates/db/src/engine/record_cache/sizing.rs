@@ -46,12 +46,12 @@ const MOST_PERCENT: u64 = 75;
 const STEPS: u64 = 32;
 
 /// If more than this percentage of lookups miss an index or maplet page, memory is moved to the
-/// page cache, because hardly any lookup should have to read such a page. Between
-/// [`HUNGRY_PERCENT`] and this percentage, the page cache keeps its memory (hysteresis).
+/// page cache, because hardly any lookup should have to read such a page.
 /// Tuning: `4` since 2026-11-24.
 const STARVING_PERCENT: u64 = 4;
-/// If more than this percentage of lookups miss an index or maplet page, the page cache keeps its
-/// memory (hysteresis).
+/// If more than this percentage of lookups miss an index or maplet page, ghost hits do not enlarge
+/// the record cache. The limit is lower than [`STARVING_PERCENT`], so that memory does not move
+/// back and forth between the caches.
 /// Tuning: `2` since 2026-11-24.
 const HUNGRY_PERCENT: u64 = 2;
 

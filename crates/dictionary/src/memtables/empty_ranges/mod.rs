@@ -151,9 +151,10 @@ impl EmptyRanges {
     /// Makes each claim valid up to its first key that has a newer message in `memtables`.
     fn settle(&self, claims: Range<u64>, moment: ReadPoint, memtables: &dyn MemtableOwner) {
         let list = memtables.newest_first();
-        // Newer commits that are no longer in these memtables are in the dictionaries, which this
-        // function does not examine. The base of the oldest memtable is not sufficient evidence
-        // that there are none, because that memtable may stay in the list longer than newer ones.
+        // The claims can be made valid only if `memtables` contains every commit newer than the
+        // reader, because flushed commits are in the dictionaries, which this function does not
+        // search. It is not enough to check the base of the oldest memtable, which may stay in the
+        // list after newer memtables have been flushed and removed.
         let is_known = list.last().is_none_or(|oldest| oldest.base <= moment.0)
             && self.written_out.load(Ordering::Acquire) <= moment.0;
         let claimed = self.table.read().claimed(&claims);

@@ -72,7 +72,7 @@ enum RunRouting {
 
 /// Number of prefixes or sketches that each slice copies from the old filter.
 const TAKEN_OVER: u64 = 1 << 14;
-/// Number of list entries whose processing costs as much as one record.
+/// Number of list entries that can be processed at the cost of merging one record.
 const ENTRIES: usize = 8;
 
 /// Space in bytes that a merge needs in addition to the space for its input.

@@ -1,5 +1,5 @@
-//! Sequences of checksummed pages, and the descriptions that locate them. Runs, routing filters and
-//! routing trees are stored this way.
+//! Lists of checksummed pages, and the descriptions that record where the pages are. Runs, routing
+//! filters and routing trees are stored in this form.
 //!
 //! *Scope*: where the pages of a list are stored; how a description is written and read.
 //!

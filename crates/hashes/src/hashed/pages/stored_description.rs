@@ -1,4 +1,4 @@
-//! Descriptions stored on the device: the location of a description, and its extents.
+//! Storage of serialised descriptions on the device, where each occupies extents of its own.
 
 use alluvium_base::Purpose;
 use alluvium_dictionary::blob;
@@ -10,11 +10,11 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{DiskLocation, Error, Result};
 use std::sync::Arc;
 
-/// A description that is stored on the device.
+/// A serialised description on the device.
 #[derive(Clone, Debug)]
 pub struct StoredDescription {
     pub pointer: ValuePointer,
-    /// Extents that contain the description, with their live bytes.
+    /// Extents that the description occupies, each with its number of live bytes.
     pub extents: Arc<[(Extent, u64)]>,
 }
 
