@@ -57,7 +57,7 @@ pub struct LevelsIter {
 
 impl fmt::Debug for LevelsIter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Iter")
+        f.debug_struct("LevelsIter")
             .field("wanted", &self.wanted)
             .field("position", &self.position)
             .finish_non_exhaustive()

@@ -69,7 +69,7 @@ impl fmt::Debug for LevelsDictionary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let version = self.shared.versions.peek();
         let runs: Vec<usize> = version.levels.iter().map(Vec::len).collect();
-        f.debug_struct("Levels")
+        f.debug_struct("LevelsDictionary")
             .field("policy", &self.shared.options.policy)
             .field("runs", &runs)
             .field("cut", &version.stamp.cut)

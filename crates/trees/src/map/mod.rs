@@ -125,7 +125,7 @@ struct MapInner {
 impl fmt::Debug for OrderedMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let version = self.shared.versions.peek();
-        f.debug_struct("Map")
+        f.debug_struct("OrderedMap")
             .field("keys", &version.keys.len())
             .field("cut", &version.stamp.cut)
             .finish_non_exhaustive()

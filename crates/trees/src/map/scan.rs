@@ -46,7 +46,7 @@ enum MapScanPosition {
 
 impl fmt::Debug for MapIter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Iter")
+        f.debug_struct("MapIter")
             .field("range", &self.range)
             .field("direction", &self.direction)
             .field("position", &self.position)

@@ -68,7 +68,7 @@ pub struct MapletMerger {
 impl fmt::Debug for MapletMerger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let merged = self.work.as_ref().and_then(|work| work.merge.as_ref());
-        f.debug_struct("Merger")
+        f.debug_struct("MapletMerger")
             .field("merge", &merged)
             .finish_non_exhaustive()
     }

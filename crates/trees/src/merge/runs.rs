@@ -123,7 +123,7 @@ pub(crate) struct RunMerger<S: RunMergeInput = RunRecordCursor> {
 
 impl<S: RunMergeInput> fmt::Debug for RunMerger<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fused")
+        f.debug_struct("RunMerger")
             .field("rule", &self.rule)
             .field("taken", &self.taken)
             .finish_non_exhaustive()

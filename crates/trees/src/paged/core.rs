@@ -333,7 +333,7 @@ impl<B: PageBuffer> TreeCore<B> {
 
 impl<B> fmt::Debug for TreeCore<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core")
+        f.debug_struct("TreeCore")
             .field("root", &self.root)
             .finish_non_exhaustive()
     }

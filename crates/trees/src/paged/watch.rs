@@ -146,7 +146,7 @@ impl NodeAccessCounts {
 
 impl fmt::Debug for NodeAccessCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch")
+        f.debug_struct("NodeAccessCounts")
             .field("divisions", &self.divisions)
             .finish_non_exhaustive()
     }

@@ -699,7 +699,7 @@ impl SortedSource for RunRecordCursor {
 
 impl std::fmt::Debug for RunRecordCursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cursor")
+        f.debug_struct("RunRecordCursor")
             .field("run", self.feed.run())
             .field("range", self.feed.range())
             .field("key", &self.key())

@@ -289,7 +289,7 @@ impl IndexedRun {
 
 impl fmt::Debug for IndexedRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run")
+        f.debug_struct("IndexedRun")
             .field("pointer", &self.inner.pointer)
             .field("summary", &self.inner.summary)
             .finish_non_exhaustive()

@@ -42,7 +42,7 @@ pub struct TieredTree {
 
 impl fmt::Debug for TieredTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tree")
+        f.debug_struct("TieredTree")
             .field("version", &self.trunk.peek().number())
             .field("options", self.options())
             .finish_non_exhaustive()

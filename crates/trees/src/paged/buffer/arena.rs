@@ -164,7 +164,7 @@ impl PageBuffer for PageArena {
 
 impl fmt::Debug for PageArena {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Arena")
+        f.debug_struct("PageArena")
             .field("page_bytes", &self.page_bytes)
             .field("pages", &self.pages)
             .finish_non_exhaustive()

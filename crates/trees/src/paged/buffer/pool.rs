@@ -608,7 +608,7 @@ impl PageBuffer for PagePool {
 
 impl fmt::Debug for PagePool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool")
+        f.debug_struct("PagePool")
             .field("file", &self.device.name())
             .field("frames", &self.frames.len())
             .field("epoch", &self.epoch)

@@ -219,7 +219,7 @@ impl<B: PageBuffer> DoubleEndedIterator for PagedTreeScan<'_, B> {
 
 impl<B> fmt::Debug for PagedTreeScan<'_, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scan")
+        f.debug_struct("PagedTreeScan")
             .field("bounds", &self.bounds)
             .finish_non_exhaustive()
     }

@@ -301,7 +301,7 @@ struct PagedInner {
 
 impl fmt::Debug for PagedDictionary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Paged")
+        f.debug_struct("PagedDictionary")
             .field("tree", &self.shared.tree.sort())
             .field("cut", &self.shared.cut)
             .finish_non_exhaustive()

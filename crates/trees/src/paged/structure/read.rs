@@ -24,7 +24,7 @@ pub struct PagedReader<'p> {
 
 impl fmt::Debug for PagedReader<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reader")
+        f.debug_struct("PagedReader")
             .field("cut", &self.cut)
             .finish_non_exhaustive()
     }

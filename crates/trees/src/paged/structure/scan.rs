@@ -49,7 +49,7 @@ pub struct PagedIter {
 
 impl fmt::Debug for PagedIter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Iter")
+        f.debug_struct("PagedIter")
             .field("range", &self.range)
             .field("direction", &self.direction)
             .finish_non_exhaustive()

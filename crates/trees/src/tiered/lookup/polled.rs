@@ -64,7 +64,7 @@ pub struct PolledTreeLookup {
 
 impl fmt::Debug for PolledTreeLookup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lookup")
+        f.debug_struct("PolledTreeLookup")
             .field("key", &self.key.escape_ascii().to_string())
             .field("at", &self.at)
             .field("pending", &self.pending)

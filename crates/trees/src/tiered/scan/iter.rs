@@ -112,7 +112,7 @@ struct BatchSources<'v> {
 
 impl fmt::Debug for TreeIter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Iter")
+        f.debug_struct("TreeIter")
             .field("wanted", &self.wanted)
             .field("position", &self.position)
             .finish_non_exhaustive()

@@ -38,7 +38,7 @@ impl ScanContext {
 
 impl fmt::Debug for ScanContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scans")
+        f.debug_struct("ScanContext")
             .field("hold_bytes", &self.hold_bytes())
             .finish_non_exhaustive()
     }

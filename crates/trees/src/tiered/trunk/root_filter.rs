@@ -61,7 +61,7 @@ pub(crate) struct RootFilter {
 
 impl fmt::Debug for RootFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Digest")
+        f.debug_struct("RootFilter")
             .field("bytes", &self.bytes())
             .field("room", &self.capacity)
             .finish_non_exhaustive()

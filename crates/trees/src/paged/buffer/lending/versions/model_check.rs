@@ -18,11 +18,11 @@ const PAGE: u64 = 7;
 const OTHER: u64 = 8;
 
 /// A frame whose page has two words.
-struct Framed {
+struct ModelFrame {
     latch: RwLock<[u64; 2]>,
-    version: Version,
+    version: FrameVersion,
     owner: AtomicU64,
-    snapshot: Snapshot,
+    snapshot: PageSnapshot,
 }
 
 fn bytes(words: [u64; 2]) -> Vec<u8> {
@@ -30,13 +30,13 @@ fn bytes(words: [u64; 2]) -> Vec<u8> {
     words.into_iter().flat_map(byte).collect()
 }
 
-impl Framed {
-    fn new(words: [u64; 2]) -> Framed {
-        let framed = Framed {
+impl ModelFrame {
+    fn new(words: [u64; 2]) -> ModelFrame {
+        let framed = ModelFrame {
             latch: RwLock::new(words),
-            version: Version::new(0),
+            version: FrameVersion::new(0),
             owner: AtomicU64::new(PAGE),
-            snapshot: Snapshot::new(16),
+            snapshot: PageSnapshot::new(16),
         };
         framed.copy();
         framed
@@ -67,7 +67,7 @@ impl Framed {
 #[test]
 fn a_reader_sees_one_version_of_a_page() {
     loom::model(|| {
-        let frame = Arc::new(Framed::new([1, 1]));
+        let frame = Arc::new(ModelFrame::new([1, 1]));
         let other = Arc::clone(&frame);
         let writing = thread::spawn(move || {
             other.write([2, 2]);
@@ -84,7 +84,7 @@ fn a_reader_sees_one_version_of_a_page() {
 #[test]
 fn two_copiers_and_a_writer_leave_the_words_of_the_last_version() {
     loom::model(|| {
-        let frame = Arc::new(Framed::new([1, 1]));
+        let frame = Arc::new(ModelFrame::new([1, 1]));
         let other = Arc::clone(&frame);
         let writing = thread::spawn(move || {
             other.write([2, 2]);
@@ -101,7 +101,7 @@ fn two_copiers_and_a_writer_leave_the_words_of_the_last_version() {
 #[test]
 fn a_message_that_moves_to_a_child_is_seen_in_one_of_both() {
     loom::model(|| {
-        let (parent, child) = (Framed::new([5, 5]), Framed::new([0, 0]));
+        let (parent, child) = (ModelFrame::new([5, 5]), ModelFrame::new([0, 0]));
         let nodes = Arc::new((parent, child));
         let others = Arc::clone(&nodes);
         let moving = thread::spawn(move || {
@@ -149,7 +149,7 @@ fn a_message_that_moves_to_a_child_is_seen_in_one_of_both() {
 #[test]
 fn a_frame_that_gets_another_page_is_not_taken_for_the_first() {
     loom::model(|| {
-        let frame = Arc::new(Framed::new([1, 1]));
+        let frame = Arc::new(ModelFrame::new([1, 1]));
         let other = Arc::clone(&frame);
         let evicting = thread::spawn(move || {
             // The page leaves the frame. Another page is read into the frame and copied.
@@ -173,7 +173,7 @@ fn a_frame_that_gets_another_page_is_not_taken_for_the_first() {
 #[test]
 fn a_page_that_was_changed_in_another_frame_is_not_read_in_the_first() {
     loom::model(|| {
-        let nodes = Arc::new((Framed::new([5, 5]), Framed::new([0, 0])));
+        let nodes = Arc::new((ModelFrame::new([5, 5]), ModelFrame::new([0, 0])));
         let others = Arc::clone(&nodes);
         let moving = thread::spawn(move || {
             let (first, child) = &*others;
@@ -201,7 +201,7 @@ fn a_snapshot_that_another_frame_gets_is_not_taken_for_the_first_ones() {
     loom::model(|| {
         // Both frames have the same version. The second frame has no snapshot; the snapshot of the
         // first frame is then lent to it.
-        let frames = Arc::new((Framed::new([1, 1]), Framed::new([9, 9]), AtomicU64::new(0)));
+        let frames = Arc::new((ModelFrame::new([1, 1]), ModelFrame::new([9, 9]), AtomicU64::new(0)));
         let others = Arc::clone(&frames);
         let lending = thread::spawn(move || {
             let (first, second, lent) = &*others;
