@@ -10,7 +10,7 @@ use std::path::Path;
 /// Number of different keys. It is small, so that many operations access the same key.
 const KEYS: u64 = 500;
 
-/// What is expected when an engine is reopened.
+/// The contents that an engine must have after it was reopened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReopenExpectation {
     WithEverything,

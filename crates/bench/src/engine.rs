@@ -244,7 +244,7 @@ pub struct EngineEntry {
 
 impl std::fmt::Debug for EngineEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Entry")
+        f.debug_struct("EngineEntry")
             .field("name", &self.name)
             .finish_non_exhaustive()
     }

@@ -12,8 +12,8 @@
 //! - **B1** Every engine executes the same operations. All operations are derived from the seed,
 //!   the phase and the number of the thread.
 //! - **B2** If a read does not find an existing record or returns a wrong value, the run fails.
-//! - **B3** Each repetition of each engine has a process of its own, so its memory and counters do
-//!   not include those of other engines.
+//! - **B3** Each repetition of each engine runs in a separate process, so its memory and counters
+//!   do not include those of other engines.
 //! - **B4** The latency of an operation is measured from its intended start. If a rate is given,
 //!   this is the scheduled time rather than the time at which the thread was ready.
 //! - **B5** Control groups are removed in whatever way a run ends.

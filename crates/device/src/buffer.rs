@@ -180,7 +180,7 @@ impl DerefMut for AlignedBuffer {
 
 impl fmt::Debug for AlignedBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Buffer")
+        f.debug_struct("AlignedBuffer")
             .field("start", &self.start)
             .field("len", &self.len)
             .finish_non_exhaustive()

@@ -522,7 +522,7 @@ impl FileMapping {
 
 impl fmt::Debug for FileMapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mapping")
+        f.debug_struct("FileMapping")
             .field("start", &self.start)
             .field("len", &self.len)
             .finish_non_exhaustive()

@@ -40,7 +40,7 @@ impl<'d> CheckpointRoot<'d> {
 
 impl fmt::Debug for CheckpointRoot<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cut")
+        f.debug_struct("CheckpointRoot")
             .field("at", &self.at)
             .field("root_bytes", &self.root.len())
             .finish_non_exhaustive()

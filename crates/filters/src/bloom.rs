@@ -185,7 +185,7 @@ impl<B: BloomBlock> BloomFilter<B> {
 
 impl<B> fmt::Debug for BloomFilter<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bloom")
+        f.debug_struct("BloomFilter")
             .field("bytes", &size_of_val(&*self.blocks))
             .finish_non_exhaustive()
     }

@@ -97,6 +97,9 @@ pub enum Error {
     System(#[from] std::io::Error),
 }
 
+/// The result of a command, whose reply is written by the command itself.
+pub(crate) type CommandResult = std::result::Result<(), CommandError>;
+
 /// The error of a failed command.
 #[derive(Debug)]
 pub(crate) enum CommandError {

@@ -48,7 +48,7 @@ pub struct TlsOptions {
 
 impl fmt::Debug for TlsOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls").finish_non_exhaustive()
+        f.debug_struct("TlsOptions").finish_non_exhaustive()
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Apart from `device`, this is the only module that makes system calls. It performs no storage
 //! I/O, because anonymous memory is not a file, and only `device` accesses files (rule 1 of
-//! `docs/architecture.md`).
+//! `CONTRIBUTING.md`).
 
 use std::io;
 use std::ops::{Deref, DerefMut};

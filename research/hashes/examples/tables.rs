@@ -1,12 +1,12 @@
 //! Prints block transfers of the hash tables together with the theoretical values, or runs a long
-//! history of mixed operations against a map.
+//! history of mixed operations against a map. In the folder `research`:
 //!
 //! ```sh
-//! cargo run --release -p alluvium-hashes --example tables -- fits 16 22
-//! cargo run --release -p alluvium-hashes --example tables -- mixed 10000000 [table]
-//! cargo run --release -p alluvium-hashes --example tables -- beta 20
-//! cargo run --release -p alluvium-hashes --example tables -- caches 16
-//! cargo run --release -p alluvium-hashes --example tables -- reads 20
+//! cargo run --release -p research-hashes --example tables -- fits 16 22
+//! cargo run --release -p research-hashes --example tables -- mixed 10000000 [table]
+//! cargo run --release -p research-hashes --example tables -- beta 20
+//! cargo run --release -p research-hashes --example tables -- caches 16
+//! cargo run --release -p research-hashes --example tables -- reads 20
 //! ```
 
 use alluvium_filters::fingerprint::HashIndependence;

@@ -40,7 +40,7 @@ pub struct RunEnvironment<'a> {
 
 impl std::fmt::Debug for RunEnvironment<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Surroundings").finish_non_exhaustive()
+        f.debug_struct("RunEnvironment").finish_non_exhaustive()
     }
 }
 

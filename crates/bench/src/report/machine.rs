@@ -88,7 +88,7 @@ fn below(directory: &Path) -> (String, String) {
         .ok()
         .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
         .unwrap_or_else(|| number.clone());
-    // A partition has no queue of its own and uses that of its disk.
+    // A partition uses the queue of its disk.
     let setting = |what: &str| {
         [block.join("queue"), block.join("..").join("queue")]
             .iter()

@@ -1,5 +1,5 @@
 //! The job that the runner sends to a child process, and the events that the child sends back. Each
-//! is one JSON value on a line of its own.
+//! is one JSON value on a separate line.
 
 use crate::account::device::TrafficCounters;
 use crate::account::dips::ThroughputDips;

@@ -368,7 +368,7 @@ fn line_of(
     }
 }
 
-/// What a child process is started for, independently of the kind of its job.
+/// The part of a child process's task that all kinds of jobs share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChildTask<'a> {
     pub(crate) engine: &'a str,

@@ -118,7 +118,7 @@ pub struct TransactionalEntry {
 
 impl std::fmt::Debug for TransactionalEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Entry")
+        f.debug_struct("TransactionalEntry")
             .field("name", &self.name)
             .field("mechanism", &self.mechanism)
             .finish_non_exhaustive()

@@ -52,8 +52,8 @@ fn read(part: &str, is_first: bool, rate: Option<f64>) -> Result<WorkloadPhase, 
             rate,
         });
     }
-    // Each time is a subject of its own here, so two times are not rejected yet. The check below
-    // has a better error message for them.
+    // Every time counts as a different topic here, so `words_of` accepts two times. The check below
+    // rejects them with a better error message.
     let (name, words) = words_of(part, |word| {
         match word.starts_with(|c: char| c.is_ascii_digit()) {
             true => word,

@@ -34,7 +34,7 @@ pub struct InputSource {
 
 impl fmt::Debug for InputSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Source")
+        f.debug_struct("InputSource")
             .field("offset", &self.offset)
             .finish_non_exhaustive()
     }

@@ -46,7 +46,7 @@ pub(super) struct DuplicateDetector {
 
 impl std::fmt::Debug for DuplicateDetector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Seen")
+        f.debug_struct("DuplicateDetector")
             .field("duplicates", &self.duplicates)
             .finish_non_exhaustive()
     }

@@ -92,7 +92,7 @@ pub struct ChangeStream {
 
 impl fmt::Debug for ChangeStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Changes")
+        f.debug_struct("ChangeStream")
             .field("after", &self.after)
             .finish_non_exhaustive()
     }

@@ -67,7 +67,7 @@ impl Default for EngineCounters {
 
 impl fmt::Debug for EngineCounters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tallies")
+        f.debug_struct("EngineCounters")
             .field("commits", &self.of(EngineCounter::Commits))
             .finish_non_exhaustive()
     }

@@ -3,7 +3,7 @@
 
 use super::{Engine, EngineCounter};
 use crate::advise::forecast::measurement::{ForecastSample, processor_us};
-use crate::advise::forecast::question::{Held, ModelQuery, different, model_of, workload};
+use crate::advise::forecast::question::{KeyspaceContents, ModelQuery, different, model_of, workload};
 use crate::advise::forecast::{Forecast, WriteMark, compared};
 use crate::advise::workload::KeyspaceRequests;
 use crate::error::Result;
@@ -220,7 +220,7 @@ impl Engine {
                 log_share: self.log_share(),
                 endurance_bytes: None,
             },
-            held: Held {
+            held: KeyspaceContents {
                 keys: different(&held, self.distinct_keys(Kind::Tiered)),
                 record_bytes: workload.key_bytes + workload.value_bytes,
                 bytes,

@@ -26,7 +26,7 @@ pub struct UnorderedScan {
 
 impl fmt::Debug for UnorderedScan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Unordered")
+        f.debug_struct("UnorderedScan")
             .field("keyspace", &self.keyspace.definition.name())
             .finish_non_exhaustive()
     }

@@ -27,6 +27,9 @@ use std::ops::Deref;
 #[derive(Clone)]
 pub struct Value(PinnedValue);
 
+/// A key and its value.
+pub(crate) type KeyValuePair = (Vec<u8>, Value);
+
 impl Value {
     pub(crate) fn new(found: PinnedValue) -> Value {
         Value(found)

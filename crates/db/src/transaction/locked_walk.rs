@@ -13,7 +13,7 @@ use crate::locking::fault::{IsolationFault, is_planted};
 use crate::locking::lock_manager::RangeLockMode;
 use crate::read::iter::Iter;
 use crate::read::pin::SnapshotPin;
-use crate::read::value::Value;
+use crate::read::value::KeyValuePair;
 use crate::schema::catalog::KeyspaceDefinition;
 use crate::schema::format;
 use alluvium_dictionary::batch::LongValues;
@@ -23,8 +23,6 @@ use std::sync::Arc;
 
 /// Maximum number of keys in a stretch.
 const MOST: usize = 64;
-
-type KeyValuePair = (Vec<u8>, Value);
 
 /// A locking double-ended iterator over a range of a keyspace.
 pub(super) struct LockedWalk<'t> {

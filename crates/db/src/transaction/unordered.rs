@@ -8,15 +8,12 @@ use crate::keyspace::Keyspace;
 use crate::locking::lock_manager::RangeLockMode;
 use crate::read::pin::SnapshotPin;
 use crate::read::unordered::UnorderedScan;
-use crate::read::value::Value;
+use crate::read::value::{KeyValuePair, Value};
 use crate::transaction::write_set::{IterEnd, OverlayLayer, WriteSetLayer};
 use alluvium_dictionary::batch::LongValues;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
-
-/// A key and its value.
-type KeyValuePair = (Vec<u8>, Value);
 
 /// An iterator that returns each key of a keyspace with its value once, as the transaction sees
 /// them. By using it, the transaction depends on the whole keyspace.
@@ -39,7 +36,7 @@ struct UnorderedSources<'t> {
 
 impl fmt::Debug for TransactionUnorderedScan<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TransactionUnordered")
+        f.debug_struct("TransactionUnorderedScan")
             .field("keyspace", &self.keyspace.name())
             .finish_non_exhaustive()
     }

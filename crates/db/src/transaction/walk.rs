@@ -9,15 +9,12 @@ use crate::keyspace::Keyspace;
 use crate::locking::fault::{IsolationFault, is_planted};
 use crate::read::iter::{self, Iter};
 use crate::read::pin::SnapshotPin;
-use crate::read::value::Value;
+use crate::read::value::KeyValuePair;
 use crate::transaction::write_set::{BaseWalk, OverlayIter, WriteSetLayer, slices};
 use alluvium_dictionary::range::KeyRange;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
-
-/// A key and its value.
-type KeyValuePair = (Vec<u8>, Value);
 
 /// The iterator over the store, on which the transaction's own writes are overlaid.
 pub(super) enum StoreWalk<'t> {

@@ -77,7 +77,7 @@ pub(crate) enum CommitJob {
 
 impl fmt::Debug for CommitJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Job").finish_non_exhaustive()
+        f.debug_struct("CommitJob").finish_non_exhaustive()
     }
 }
 

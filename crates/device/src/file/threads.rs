@@ -125,7 +125,7 @@ impl Drop for WorkerPool {
 
 impl fmt::Debug for WorkerPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Workers")
+        f.debug_struct("WorkerPool")
             .field("most", &self.most)
             .field("started", &self.started())
             .finish()

@@ -322,7 +322,7 @@ impl RingPool {
 
 impl fmt::Debug for RingPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rings")
+        f.debug_struct("RingPool")
             .field("most", &self.stations.len())
             .field("made", &self.registry.lock().stations.len())
             .finish_non_exhaustive()

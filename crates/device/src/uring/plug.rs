@@ -54,7 +54,7 @@ impl Default for SubmissionPlug {
 
 impl fmt::Debug for SubmissionPlug {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gathering").finish_non_exhaustive()
+        f.debug_struct("SubmissionPlug").finish_non_exhaustive()
     }
 }
 

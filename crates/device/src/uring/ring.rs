@@ -433,7 +433,7 @@ impl Drop for IoRing {
 
 impl fmt::Debug for IoRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ring")
+        f.debug_struct("IoRing")
             .field("descriptor", &self.kernel.as_raw_fd())
             .field("fixed_files", &self.fixed_files)
             .finish_non_exhaustive()

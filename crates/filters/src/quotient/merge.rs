@@ -187,7 +187,7 @@ impl<I> FilterMerge<I> {
 
 impl<I> fmt::Debug for FilterMerge<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Merge")
+        f.debug_struct("FilterMerge")
             .field("sources", &self.inputs.len())
             .field("merged", &self.merged)
             .finish_non_exhaustive()

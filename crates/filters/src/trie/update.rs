@@ -58,7 +58,7 @@ where
 
 impl<O: Iterator, B: Iterator> fmt::Debug for BatchMerge<O, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Merged").finish_non_exhaustive()
+        f.debug_struct("BatchMerge").finish_non_exhaustive()
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) struct HashedCore {
 impl fmt::Debug for HashedStructure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let version = self.shared.versions.peek();
-        f.debug_struct("Hashed")
+        f.debug_struct("HashedStructure")
             .field("hash_stores", &version.young.len())
             .field("parts", &version.parts.len())
             .field("cut", &version.stamp.cut)

@@ -92,7 +92,7 @@ pub struct UnorderedIter {
 
 impl fmt::Debug for UnorderedIter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Iter")
+        f.debug_struct("UnorderedIter")
             .field("range", &self.range)
             .field("next", &self.next)
             .finish_non_exhaustive()

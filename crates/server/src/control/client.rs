@@ -18,7 +18,7 @@ pub struct ManagementClient {
 
 impl fmt::Debug for ManagementClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").finish_non_exhaustive()
+        f.debug_struct("ManagementClient").finish_non_exhaustive()
     }
 }
 

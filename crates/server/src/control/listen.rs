@@ -38,7 +38,7 @@ pub struct ManagementServer {
 
 impl fmt::Debug for ManagementServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Control").finish_non_exhaustive()
+        f.debug_struct("ManagementServer").finish_non_exhaustive()
     }
 }
 

@@ -69,7 +69,7 @@ pub struct ManagementSession {
 
 impl std::fmt::Debug for ManagementSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session")
+        f.debug_struct("ManagementSession")
             .field("db", &self.db)
             .finish_non_exhaustive()
     }

@@ -28,7 +28,7 @@ pub(crate) struct KeyLocks {
 
 impl fmt::Debug for KeyLocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Locks").finish_non_exhaustive()
+        f.debug_struct("KeyLocks").finish_non_exhaustive()
     }
 }
 

@@ -142,7 +142,7 @@ pub(crate) struct ServerStore {
 
 impl fmt::Debug for ServerStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store")
+        f.debug_struct("ServerStore")
             .field("db", &self.db)
             .finish_non_exhaustive()
     }

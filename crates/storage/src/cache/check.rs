@@ -1,5 +1,5 @@
 //! Consistency check of the cache. It examines the page table and all frames, and returns every
-//! violation (rule 9 of `docs/architecture.md`).
+//! violation of the cache's invariants.
 
 use super::frame::{FrameId, FrameState};
 use super::geometry::CLASSES;

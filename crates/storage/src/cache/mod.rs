@@ -733,7 +733,7 @@ impl NodeCache {
 
 impl fmt::Debug for NodeCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache")
+        f.debug_struct("NodeCache")
             .field("page_size", &self.shared.page_size)
             .field("stats", &self.stats())
             .finish_non_exhaustive()

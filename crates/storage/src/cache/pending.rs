@@ -123,7 +123,7 @@ impl Drop for PendingReads {
 
 impl fmt::Debug for PendingReads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending")
+        f.debug_struct("PendingReads")
             .field("batches", &self.readings.len())
             .field("skipped", &self.skipped)
             .finish_non_exhaustive()
@@ -183,7 +183,7 @@ impl WatchedRead {
 
 impl fmt::Debug for WatchedRead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watched")
+        f.debug_struct("WatchedRead")
             .field("ticket", &self.watching.ticket)
             .finish_non_exhaustive()
     }

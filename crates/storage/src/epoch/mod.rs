@@ -261,7 +261,7 @@ impl Drop for EpochGuard {
 
 impl fmt::Debug for EpochGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guard")
+        f.debug_struct("EpochGuard")
             .field("epoch", &self.epoch)
             .field("slot", &self.slot())
             .finish_non_exhaustive()
@@ -302,7 +302,7 @@ impl Drop for EpochHold {
 
 impl fmt::Debug for EpochHold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hold")
+        f.debug_struct("EpochHold")
             .field("epoch", &self.epoch)
             .finish_non_exhaustive()
     }

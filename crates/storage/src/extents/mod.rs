@@ -425,7 +425,7 @@ impl fmt::Debug for ExtentsInner {
     /// Formats only the counts, because the maps are long.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts: Vec<_> = self.slots.iter().map(|slot| slot.tier.lock().counts).collect();
-        f.debug_struct("Extents")
+        f.debug_struct("ExtentsInner")
             .field("tiers", &counts)
             .finish_non_exhaustive()
     }

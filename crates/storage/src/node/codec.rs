@@ -150,7 +150,7 @@ impl NodeEncoder {
 
 impl std::fmt::Debug for NodeEncoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Encoder")
+        f.debug_struct("NodeEncoder")
             .field("codec", &self.codec)
             .finish_non_exhaustive()
     }

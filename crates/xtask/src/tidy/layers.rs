@@ -43,9 +43,7 @@ pub fn check(workspace: &Workspace) -> Vec<TidyFinding> {
 /// it may.
 fn refuse(workspace: &Workspace, member: &CrateLayer, name: &str, used: DependencyPurpose) -> Option<String> {
     if name == "anyhow" && used == DependencyPurpose::Normal && !ANYHOW.contains(&member.name) {
-        return Some(
-            "anyhow is for cli, bench and xtask: one error type of its own per boundary (rule 16)".to_owned(),
-        );
+        return Some("only cli, bench and xtask may use anyhow: give the crate an error type".to_owned());
     }
     let of_workspace = |package: &&Package| package.name == name;
     let other = workspace.packages.iter().find(of_workspace)?;
@@ -178,7 +176,7 @@ mod tests {
                 "alluvium-model",
                 &[("anyhow", DependencyPurpose::Normal)]
             )])[0]
-                .contains("rule 16")
+                .contains("only cli, bench and xtask may use anyhow")
         );
     }
 }

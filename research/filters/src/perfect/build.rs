@@ -37,7 +37,7 @@ pub struct PerfectHashBuilder<S> {
 
 impl<S> fmt::Debug for PerfectHashBuilder<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder")
+        f.debug_struct("PerfectHashBuilder")
             .field("header", &self.header)
             .finish_non_exhaustive()
     }

@@ -144,7 +144,7 @@ fn names(header: &[u8], separator: u8) -> io::Result<Vec<String>> {
     (0..fields.len()).map(name).collect()
 }
 
-/// What a CSV writer produces.
+/// The columns that a CSV writer produces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CsvContent {
     /// Rows with a key and a value. The header is `key,value`.

@@ -1,7 +1,7 @@
 //! Measurement of the quantities that the models predict.
 
 use super::CostQuantity;
-use super::question::Held;
+use super::question::KeyspaceContents;
 use alluvium_device::machine;
 
 /// Minimum number of lookups of one kind, and of operations, from which a quantity is measured.
@@ -21,7 +21,7 @@ pub(crate) struct ForecastSample {
     pub(crate) processor_us: Option<u64>,
     /// Minimum number of bytes written by users from which write amplification is measured.
     pub(crate) enough_bytes: u64,
-    pub(crate) held: Held,
+    pub(crate) held: KeyspaceContents,
 }
 
 fn ratio(one: f64, other: f64) -> Option<f64> {
@@ -107,7 +107,7 @@ mod tests {
             operations: 30_000,
             processor_us: Some(27_000),
             enough_bytes: 2000,
-            held: Held {
+            held: KeyspaceContents {
                 keys: 100.0,
                 record_bytes: 116.0,
                 bytes: 14_500.0,

@@ -18,12 +18,12 @@ pub(crate) struct ModelQuery {
     pub(crate) structure: StructureModel,
     pub(crate) workload: WorkloadProfile,
     pub(crate) machine: MachineProfile,
-    pub(crate) held: Held,
+    pub(crate) held: KeyspaceContents,
 }
 
 /// A summary of a keyspace's contents, as far as it is known without reading leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Held {
+pub(crate) struct KeyspaceContents {
     /// Number of keys in the data files.
     pub(crate) keys: f64,
     /// Mean length of a key and its value together, in bytes.

@@ -147,7 +147,7 @@ pub(crate) struct WorkloadMonitor(Mutex<BTreeMap<u32, KeyspaceMonitor>>);
 
 impl fmt::Debug for WorkloadMonitor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watches").finish_non_exhaustive()
+        f.debug_struct("WorkloadMonitor").finish_non_exhaustive()
     }
 }
 

@@ -156,7 +156,7 @@ pub(crate) struct RecordCache {
 
 impl fmt::Debug for RecordCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Records")
+        f.debug_struct("RecordCache")
             .field("stats", &self.stats())
             .finish_non_exhaustive()
     }

@@ -146,7 +146,7 @@ impl Future for MultiGetFuture {
 
 impl fmt::Debug for GetFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Get")
+        f.debug_struct("GetFuture")
             .field("polled", &self.asked.polled)
             .finish_non_exhaustive()
     }
@@ -154,7 +154,7 @@ impl fmt::Debug for GetFuture {
 
 impl fmt::Debug for MultiGetFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MultiGet")
+        f.debug_struct("MultiGetFuture")
             .field("polled", &self.asked.polled)
             .finish_non_exhaustive()
     }

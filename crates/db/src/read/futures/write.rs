@@ -102,6 +102,6 @@ impl Drop for WriteFuture {
 
 impl fmt::Debug for WriteFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Write").finish_non_exhaustive()
+        f.debug_struct("WriteFuture").finish_non_exhaustive()
     }
 }

@@ -6,15 +6,12 @@ use crate::error::Result;
 use crate::keyspace::Keyspace;
 use crate::locking::ranges::InlineKey;
 use crate::read::iter::Iter;
-use crate::read::value::Value;
+use crate::read::value::{KeyValuePair, Value};
 use alluvium_dictionary::batch::LongValues;
 use std::cmp::Ordering;
 use std::collections::btree_map;
 use std::fmt;
 use std::ops::Bound;
-
-/// A key and its value.
-type KeyValuePair = (Vec<u8>, Value);
 
 /// An iterator over records that can be told to omit long values.
 pub(crate) trait BaseWalk: DoubleEndedIterator<Item = Result<KeyValuePair>> {

@@ -1,7 +1,7 @@
 //! The memtable under the model checker, which explores all interleavings of its atomics:
 //!
 //! ```text
-//! RUSTFLAGS="--cfg alluvium_model_check" cargo test --release -p alluvium-trees --lib model_check
+//! RUSTFLAGS="--cfg alluvium_model_check" cargo test --release -p alluvium-dictionary --lib model_check
 //! ```
 //!
 //! Nodes have four slots there, so that a few keys split leaves and grow the root.

@@ -7,7 +7,7 @@ pub(super) use arithmetic::arithmetic;
 use super::items::{CLAIMED, ItemAccess, ItemChange, ItemHandle, ItemStore, STALE};
 use super::request::{MemcachedRequest, number};
 use super::text::{BAD_LINE, key};
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::observe::item_counts::{ItemCounters, count};
 use crate::shared::ServerCounters;
 use crate::store::model::format::{MemcachedItem, encode_item};
@@ -15,8 +15,6 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
-
-type CommandResult = Result<(), CommandError>;
 
 const BAD_TOKEN: CommandError = CommandError::say("CLIENT_ERROR bad token in command line format");
 const BAD_DELTA: CommandError = CommandError::say("CLIENT_ERROR invalid numeric delta value");

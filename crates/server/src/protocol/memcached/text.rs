@@ -2,13 +2,11 @@
 
 use super::items::{self, ItemChange, ItemHandle, ItemStore, StoredItems};
 use super::request::{MAX_KEY, MemcachedRequest, flags, number};
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::observe::item_counts::{ArithmeticDirection, ItemCounters, count};
 use crate::shared::{ServerCounters, StoreContext};
 use crate::store::model::format::{MemcachedItem, encode_item};
 use std::sync::atomic::Ordering;
-
-type CommandResult = Result<(), CommandError>;
 
 pub(super) const BAD_LINE: CommandError = CommandError::say("CLIENT_ERROR bad command line format");
 const BAD_EXPIRY: CommandError = CommandError::say("CLIENT_ERROR invalid exptime argument");

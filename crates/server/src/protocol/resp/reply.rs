@@ -52,7 +52,7 @@ pub struct ReplyWriter<'o> {
 
 impl fmt::Debug for ReplyWriter<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reply")
+        f.debug_struct("ReplyWriter")
             .field("version", &self.version)
             .field("position", &self.position())
             .finish_non_exhaustive()

@@ -6,12 +6,10 @@ use super::session::CachedSession;
 use super::string_store::{CachedTexts, fits};
 use super::{connection, info, server};
 use crate::cache::ItemCache;
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::commands::{expiry, keys, strings};
 use alluvium::cache::MAX_KEY_BYTES;
-
-type CommandResult = Result<(), CommandError>;
 
 /// A function that executes a command on keys of a cache.
 pub(super) type CachedStringHandler =

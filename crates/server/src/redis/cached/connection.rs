@@ -4,7 +4,7 @@
 use super::super::args::{OptionParser, integer, is, wrong_number};
 use super::session::CachedSession;
 use crate::access::LoginResult;
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::net::WireProtocol;
 use crate::protocol::resp::{Args, ReplyWriter, RespVersion};
 use crate::redis::commands::clients::line;
@@ -12,8 +12,6 @@ use crate::redis::commands::connection::{HelloRequest, check_name};
 use crate::redis::subcommands::unknown_subcommand;
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
-
-type CommandResult = Result<(), CommandError>;
 
 pub(super) fn ping(
     _session: &mut CachedSession,

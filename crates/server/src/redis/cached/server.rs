@@ -5,15 +5,13 @@ use super::commands::{has, verb};
 use super::session::CachedSession;
 use crate::access::glob;
 use crate::cache::CacheContext;
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::commands::{describe, keys};
 use crate::redis::subcommands::unknown_subcommand;
 use crate::redis::{names, table};
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
-
-type CommandResult = Result<(), CommandError>;
 
 pub(super) fn command(
     _session: &mut CachedSession,

@@ -1,7 +1,7 @@
 //! The ACL command: users, their permissions, and the log of denied requests.
 
 use crate::access::{AccessDenial, AclSelector, AclUser, DenialReason, describe, hex};
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::integer;
 use crate::redis::catalog::{AccessRequest, CATALOG};
@@ -12,8 +12,6 @@ use crate::redis::session::RedisSession;
 use crate::redis::subcommands::unknown_subcommand;
 use std::borrow::Cow;
 use std::sync::Arc;
-
-type CommandResult = Result<(), CommandError>;
 
 /// Maximum size of a password that ACL GENPASS generates, in bits.
 const MOST_BITS: i64 = 4096;

@@ -3,7 +3,7 @@
 
 use super::limits;
 use crate::access::glob;
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::net::wait_hooks;
 use crate::observe::log_level::LogLevel;
 use crate::protocol::resp::{Args, ReplyWriter, number};
@@ -18,8 +18,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-type CommandResult = Result<(), CommandError>;
 
 /// A setting: its name, the function that reads it, and the function that changes it if it can be
 /// changed.

@@ -1,13 +1,11 @@
 //! The commands BITFIELD and BITFIELD_RO, which access integers of arbitrary width within strings.
 
 use super::strings::to_change;
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::{OptionParser, integer, is, name};
 use crate::redis::string_store::fits;
 use crate::store::CommandTransaction;
-
-type CommandResult = Result<(), CommandError>;
 
 const BAD_TYPE: CommandError = CommandError::say(
     "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.",

@@ -1,13 +1,11 @@
 //! Bit operations on strings. Bit 0 of a string is the most significant bit of its first byte.
 
 use super::strings::to_change;
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::{OptionParser, integer, is, name};
 use crate::redis::string_store::{fits, room_to_grow};
 use crate::store::{CommandTransaction, WorkingMemory};
-
-type CommandResult = Result<(), CommandError>;
 
 const BAD_OFFSET: CommandError = CommandError::say("ERR bit offset is not an integer or out of range");
 const BAD_BIT: CommandError = CommandError::say("ERR bit is not an integer or out of range");

@@ -2,7 +2,7 @@
 
 use super::connection::set_name;
 use crate::access::{AclUser, UserRegistry};
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::net::WireProtocol;
 use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::{integer, is};
@@ -14,8 +14,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-type CommandResult = Result<(), CommandError>;
 
 /// The flag that CLIENT LIST shows for a connection that has no other flag.
 const NO_FLAG: &str = "N";

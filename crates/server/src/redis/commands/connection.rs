@@ -2,15 +2,13 @@
 
 use super::keys::database;
 use super::monitor_commands;
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter, RespVersion};
 use crate::redis::args::{OptionParser, integer, is};
 use crate::redis::session::{RedisSession, SessionSettings};
 use crate::shared::ClientHandle;
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
-
-type CommandResult = Result<(), CommandError>;
 
 pub(crate) fn ping(
     _session: &mut RedisSession,

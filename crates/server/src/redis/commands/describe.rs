@@ -1,7 +1,7 @@
 //! The commands COMMAND and OBJECT, which describe commands and the encoding of values.
 
 use crate::access::glob;
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter, number};
 use crate::redis::args::is;
 use crate::redis::session::RedisSession;
@@ -10,8 +10,6 @@ use crate::redis::table::{self, CommandHandler, CommandSpec};
 use crate::redis::{catalog, names, subcommands};
 use crate::store::model::{CollectionHeader, CollectionKind, TypedValue, format};
 use crate::store::{CommandTransaction, WalkDirection};
-
-type CommandResult = Result<(), CommandError>;
 
 const HELP: [&str; 9] = [
     "COMMAND [<subcommand> [<arg> [value] [opt] ...]]. Subcommands are:",

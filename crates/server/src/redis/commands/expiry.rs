@@ -1,13 +1,11 @@
 //! Commands on the expiry times of keys.
 
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::{OptionParser, integer, is};
 use crate::redis::string_store::StringStore;
 use crate::store::model::TypedValue;
 use std::borrow::Cow;
-
-type CommandResult = Result<(), CommandError>;
 
 /// The unit of an expiry time, and whether the time is absolute or relative to the current time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

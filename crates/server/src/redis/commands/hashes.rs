@@ -3,7 +3,7 @@
 use super::draw;
 use super::scan_commands::{self, ScanOptions};
 use super::strings::float_sum;
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter, RespVersion, number};
 use crate::redis::args::{OptionParser, check_room, integer, is, name, wrong_number};
 use crate::redis::pages::{self, ElementProjection, ElementRange};
@@ -12,8 +12,6 @@ use crate::store::model::format::{self, InnerKey};
 use crate::store::model::{CollectionHeader, CollectionKind};
 use crate::store::{CommandTransaction, OwnedPair};
 use smallvec::SmallVec;
-
-type CommandResult = Result<(), CommandError>;
 
 fn hash(
     transaction: &mut CommandTransaction<'_>,

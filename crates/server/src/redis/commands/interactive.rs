@@ -1,7 +1,7 @@
 //! The commands BEGIN, COMMIT and ABORT. They control interactive transactions, in which each
 //! command is executed and answered immediately.
 
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::{OptionParser, integer, is};
 use crate::redis::batch::ReplyDelivery;
@@ -16,8 +16,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-
-type CommandResult = Result<(), CommandError>;
 
 /// Default timeout and maximum timeout of a transaction, in milliseconds.
 const TIMEOUT_MS: u64 = 60_000;

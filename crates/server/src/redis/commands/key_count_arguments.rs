@@ -2,13 +2,11 @@
 //! that pop elements from the first of several keys that is not empty.
 
 use super::{lists, sorted};
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::{integer, is};
 use crate::store::{CommandTransaction, WalkDirection};
 use std::borrow::Cow;
-
-type CommandResult = Result<(), CommandError>;
 
 /// Parses a number of keys at index `at`, followed by the keys. Returns the keys, and the index of
 /// the argument after them.

@@ -1,13 +1,11 @@
 //! Commands on keys with values of any type.
 
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::{OptionParser, integer, is, name};
 use crate::redis::string_store::StringStore;
 use crate::store::model::{CollectionHeader, CollectionKind, TypedValue, format};
 use crate::store::{ChunkCounter, CommandTransaction, DATABASES, StagingWriter, WalkDirection};
-
-type CommandResult = Result<(), CommandError>;
 
 pub(crate) fn del(
     transaction: &mut impl StringStore,

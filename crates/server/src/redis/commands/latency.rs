@@ -1,6 +1,6 @@
 //! The LATENCY command: slow events, and latency histograms of commands.
 
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::observe::latency::{LatencyHistory, LatencySample};
 use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::is;
@@ -11,8 +11,6 @@ use crate::shared::StoreContext;
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
-
-type CommandResult = Result<(), CommandError>;
 
 const HELP: [&str; 8] = [
     "LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",

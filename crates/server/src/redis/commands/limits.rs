@@ -1,11 +1,9 @@
 //! The limits on clients, as settings of the CONFIG command.
 
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::net::LEAST_BUDGET;
 use crate::redis::args::integer;
 use crate::shared::StoreContext;
-
-type CommandResult = Result<(), CommandError>;
 
 const BAD_MEMORY: CommandError = CommandError::say(
     "argument must be a memory value of 1mb or more, or a percentage of maxmemory such as 25%",

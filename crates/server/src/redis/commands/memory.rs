@@ -1,6 +1,6 @@
 //! The MEMORY command: memory usage of keys and of the store.
 
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::observe::process;
 use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::{integer, is};
@@ -9,8 +9,6 @@ use crate::redis::subcommands::unknown_subcommand;
 use crate::shared::StoreContext;
 use crate::store::model::{CollectionHeader, CollectionKind, TypedValue, format};
 use crate::store::{CommandTransaction, DATABASES, WalkDirection};
-
-type CommandResult = Result<(), CommandError>;
 
 /// Number of elements that MEMORY USAGE samples by default.
 const SAMPLES: u64 = 5;

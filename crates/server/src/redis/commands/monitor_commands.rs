@@ -1,6 +1,6 @@
 //! The commands MONITOR and SHUTDOWN, and the redaction of secrets in commands that are displayed.
 
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::net::wait_hooks;
 use crate::observe::monitor;
 use crate::protocol::resp::{Args, ReplyWriter};
@@ -10,8 +10,6 @@ use crate::redis::table::CommandSpec;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-type CommandResult = Result<(), CommandError>;
 
 /// The text that MONITOR and SLOWLOG show in place of a password.
 const REDACTED: &[u8] = b"(redacted)";

@@ -1,7 +1,7 @@
 //! Extensions to Redis: commands on ranges of ordered keys, and on snapshots.
 
 use super::scan_commands::read;
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::{OptionParser, check_room, integer, is};
 use crate::redis::subcommands::unknown_subcommand;
@@ -9,8 +9,6 @@ use crate::store::model::format::{self, InnerKey};
 use crate::store::model::{RecordBytes, TypedValue};
 use crate::store::{CommandTransaction, WalkDirection};
 use std::borrow::Cow;
-
-type CommandResult = Result<(), CommandError>;
 
 /// Maximum number of keys that RANGE returns by default.
 const USUAL: i64 = 1000;

@@ -1,15 +1,13 @@
 //! The commands BGSAVE, SAVE and LASTSAVE. They write backups into the directory that
 //! `--backup-dir` or `CONFIG SET dir` names.
 
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::net::wait_hooks;
 use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::backups::BackupManager;
 use crate::redis::session::RedisSession;
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
-
-type CommandResult = Result<(), CommandError>;
 
 pub(crate) fn save(
     session: &mut RedisSession,

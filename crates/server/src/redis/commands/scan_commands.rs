@@ -7,7 +7,7 @@
 //! a key (`store/cursors.rs`).
 
 use crate::access::glob;
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::net::wait_hooks;
 use crate::protocol::resp::{Args, ReplyProgress, ReplyTail, ReplyWriter, number};
 use crate::redis::args::{OptionParser, integer, is, too_long};
@@ -16,8 +16,6 @@ use crate::store::model::format::{self, InnerKey};
 use crate::store::model::{RecordBytes, StringValue, TypedValue};
 use crate::store::{CommandTransaction, OwnedPair, WalkDirection};
 use alluvium::{Iter, Snapshot, UnorderedScan};
-
-type CommandResult = Result<(), CommandError>;
 
 /// The options MATCH, COUNT and TYPE of a scan.
 pub(super) struct ScanOptions<'a> {

@@ -4,7 +4,7 @@ use super::draw;
 use super::hashes::random_count;
 use super::scan_commands::{self, ScanOptions};
 use super::set_operations::{self, SetOperation, SetOperationState, member};
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::{check_room, integer, name, too_long};
 use crate::redis::pages::{self, ElementProjection, ElementRange, PAGE};
@@ -13,7 +13,6 @@ use crate::store::model::{CollectionHeader, CollectionKind};
 use crate::store::{CommandTransaction, StagingWriter, WorkingMemory};
 use smallvec::SmallVec;
 
-type CommandResult = Result<(), CommandError>;
 type MemberList = Vec<Vec<u8>>;
 
 /// Number of copies of a randomly selected member that are in memory (in this list, in the reply,

@@ -1,12 +1,10 @@
 //! Minor commands that client tools send: ROLE, WAIT, MODULE and LOLWUT.
 
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::integer;
 use crate::redis::session::RedisSession;
 use crate::redis::subcommands::unknown_subcommand;
-
-type CommandResult = Result<(), CommandError>;
 
 pub(crate) fn role(
     session: &mut RedisSession,

@@ -2,7 +2,7 @@
 //! by the elements themselves or by the values of other keys.
 
 use super::lists;
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter, number};
 use crate::redis::args::{OptionParser, check_room, integer, is, name};
 use crate::redis::string_store::AT_ONCE;
@@ -11,8 +11,6 @@ use crate::store::model::{CollectionHeader, CollectionKind, RecordBytes, TypedVa
 use crate::store::{CommandTransaction, StagingWriter, WalkDirection, WorkingMemory};
 use std::cmp::Ordering;
 use std::ops::{ControlFlow, Range};
-
-type CommandResult = Result<(), CommandError>;
 
 /// Memory overhead of an element, in bytes: its entries in the lists of elements and sort keys, an
 /// allocation, and its framing in the reply.

@@ -1,13 +1,11 @@
 //! Commands on strings. A string is stored in the record of its key.
 
 use super::expiry::{ExpiryUnit, moment};
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter, number};
 use crate::redis::args::{OptionParser, check_room, double, integer, is, name, wrong_number};
 use crate::redis::string_store::{StringStore, fits};
 use crate::store::model::TypedValue;
-
-type CommandResult = Result<(), CommandError>;
 
 /// A copy of a string that a command is going to change. It is empty if the key does not exist.
 pub(super) struct StringUpdate<M> {

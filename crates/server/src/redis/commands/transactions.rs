@@ -18,7 +18,7 @@
 //! of all clients anyway.
 
 use super::keys;
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::batch::ReplyDelivery;
 use crate::redis::paging::no_room;
@@ -30,8 +30,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-
-type CommandResult = Result<(), CommandError>;
 
 /// A command that was queued after MULTI.
 struct QueuedCommand {

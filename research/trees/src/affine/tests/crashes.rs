@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! ALLUVIUM_SIM_POINTS=60000 ALLUVIUM_SIM_SEED=7 \
-//!     cargo test --release -p alluvium-trees --lib -- affine_dictionaries_survive
+//!     cargo test --release -p research-trees --lib -- affine_dictionaries_survive
 //! ```
 
 use super::*;

@@ -9,7 +9,7 @@
 mod rewrite;
 
 use super::sets::positive;
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::protocol::resp::{Args, ReplyWriter};
 use crate::redis::args::{OptionParser, check_room, integer, is, name, span, too_long, wrong_number};
 use crate::redis::pages::{self, ElementProjection, ElementRange};
@@ -18,8 +18,6 @@ use crate::store::model::{CollectionHeader, CollectionKind};
 use crate::store::{CommandTransaction, WalkDirection};
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
-
-type CommandResult = Result<(), CommandError>;
 
 /// The end of a list at which a command works.
 #[derive(Clone, Copy, PartialEq, Eq)]

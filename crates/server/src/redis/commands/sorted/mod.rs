@@ -28,11 +28,9 @@ pub(crate) use read::{zcard, zmscore, zrank, zrev_rank, zscan, zscore};
 pub(crate) use rewrite::{zrem_range_by_lex, zrem_range_by_rank, zrem_range_by_score};
 pub(crate) use store::zrange_store;
 
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
 use crate::store::CommandTransaction;
 use crate::store::model::{CollectionHeader, CollectionKind, format};
-
-type CommandResult = Result<(), CommandError>;
 
 /// A member with its score.
 type ScoredMember = (Vec<u8>, f64);

@@ -201,7 +201,11 @@ fn a_snapshot_that_another_frame_gets_is_not_taken_for_the_first_ones() {
     loom::model(|| {
         // Both frames have the same version. The second frame has no snapshot; the snapshot of the
         // first frame is then lent to it.
-        let frames = Arc::new((ModelFrame::new([1, 1]), ModelFrame::new([9, 9]), AtomicU64::new(0)));
+        let frames = Arc::new((
+            ModelFrame::new([1, 1]),
+            ModelFrame::new([9, 9]),
+            AtomicU64::new(0),
+        ));
         let others = Arc::clone(&frames);
         let lending = thread::spawn(move || {
             let (first, second, lent) = &*others;
