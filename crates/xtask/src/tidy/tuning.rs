@@ -14,14 +14,38 @@ use super::{SourceFile, TidyFinding, Workspace};
 const LINE: &str = "Tuning: `";
 const EXEMPT: &str = "Not a tuning parameter.";
 
-/// Checks the files that have at least one line `Tuning:`.
+/// The files whose constants control caches, read-ahead and compaction.
+const TUNED: [&str; 22] = [
+    "crates/db/src/engine/policy.rs",
+    "crates/db/src/engine/record_cache/ghosts.rs",
+    "crates/db/src/engine/record_cache/shard.rs",
+    "crates/db/src/engine/record_cache/sizing.rs",
+    "crates/db/src/engine/throttle.rs",
+    "crates/dictionary/src/batch.rs",
+    "crates/dictionary/src/memtable/filter.rs",
+    "crates/dictionary/src/memtables/empty_ranges/dead_run.rs",
+    "crates/dictionary/src/value_log/read.rs",
+    "crates/storage/src/cache/frame_allocator.rs",
+    "crates/storage/src/cache/ghost_queue.rs",
+    "crates/storage/src/cache/read.rs",
+    "crates/storage/src/cache/read_groups.rs",
+    "crates/trees/src/run/device.rs",
+    "crates/trees/src/run/options.rs",
+    "crates/trees/src/run/readahead.rs",
+    "crates/trees/src/segment_scan/segment.rs",
+    "crates/trees/src/tiered/lookup/root_filter_builder.rs",
+    "crates/trees/src/tiered/policy.rs",
+    "crates/trees/src/tiered/scan/iter.rs",
+    "crates/trees/src/tiered/trunk/miss_rate.rs",
+    "crates/trees/src/tiered/trunk/root_filter.rs",
+];
+
+/// Checks the files in [`TUNED`], and all others that have at least one line `Tuning:`.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<TidyFinding> {
     let tuned = |source: &&SourceFile| {
-        source
-            .comments
-            .iter()
-            .any(|comment| recorded(&comment.text).is_some())
+        let mut comments = source.comments.iter();
+        TUNED.contains(&source.path.as_str()) || comments.any(|comment| recorded(&comment.text).is_some())
     };
     let sources = workspace.sources.iter().filter(tuned);
     sources.flat_map(findings).collect()
@@ -125,8 +149,11 @@ mod tests {
     }
 
     #[test]
-    fn files_without_tuning_lines_are_not_checked() {
-        assert_eq!(found("//! Words.\nconst PARTS: u64 = 7;\n"), [""; 0]);
+    fn files_without_tuning_lines_are_checked_only_if_they_are_listed() {
+        let text = "//! Words.\nconst PARTS: u64 = 7;\n";
+        assert_eq!(found(text), [""; 0]);
+        let listed = lines(&check(&Workspace::planted(&[(TUNED[0], text)])));
+        assert!(listed[0].contains("PARTS = 7 has no line"), "{listed:?}");
     }
 
     #[test]
