@@ -38,9 +38,9 @@ pub struct CliArguments {
     /// default ones.
     #[arg(long, global = true)]
     pub measured_device: bool,
-    /// A further directory for data, on a slower and larger device. Repeat the option for several,
-    /// the fastest first. `bytes=4T` limits the data in it. The store remembers its tiers: give
-    /// them when it is created, and when one has moved.
+    /// An additional directory for data, on a slower and larger device. Repeat the option for
+    /// several, fastest first. `bytes=4T` limits the data in it. The store remembers its tiers:
+    /// give them when you create it, and when one has moved.
     #[arg(long, global = true, value_name = "PATH[,bytes=SIZE]", value_parser = tier::parse)]
     pub tier: Vec<TierDirectory>,
     /// What to do.
@@ -48,7 +48,7 @@ pub struct CliArguments {
     pub verb: CliCommand,
 }
 
-/// What the binary can do.
+/// The verbs of the program.
 #[derive(Debug, Subcommand)]
 pub enum CliCommand {
     /// Serve the store to Redis and memcached clients.
@@ -85,7 +85,7 @@ pub enum CliCommand {
     Restore(backup::RestoreCommand),
     /// Rewrite the store to free the space of deleted and replaced records.
     Compact(compact::CompactCommand),
-    /// Sort lines or fixed-length records, also more than fit into memory.
+    /// Sort lines or fixed-length records, even more than fit into memory.
     Sort(sort::SortCommand),
     /// Build, read and update an index of fixed-length records.
     Index(index::IndexCommand),

@@ -1,5 +1,5 @@
-//! The formats of imports and exports. Readers find the rows in a stream of bytes, and writers
-//! convert keys and values to rows.
+//! The formats of imports and exports. Readers find the rows in a byte stream, and writers convert
+//! keys and values to rows.
 //!
 //! *Scope*: CSV, TSV, JSON Lines, plain lines, length-prefixed binary, and the Redis protocol:
 //! which bytes form a row, and which changes the row describes.
@@ -8,10 +8,10 @@
 //!
 //! Invariants:
 //!
-//! - **C5** If a reader starts at the offset at which another reader stopped, it returns the same
-//!   rows that the other one would have returned.
-//! - **C6** The reader of a format restores every record that its writer has written byte for byte.
-//!   If that is impossible for a record, the writer rejects the record.
+//! - **C5** A reader that starts at the offset where another reader stopped returns the rows that
+//!   the other one would have returned next.
+//! - **C6** A format's reader restores every record byte for byte as its writer wrote it. The
+//!   writer rejects any record for which this is impossible.
 
 pub mod binary;
 pub mod changes;
@@ -82,20 +82,20 @@ impl FileFormat {
 pub enum NextRow {
     /// A valid row. Its changes were appended to the [`RowChanges`].
     Row,
-    /// An invalid row, with the reason. The reader can continue after its bytes.
+    /// An invalid row, with the reason. Reading can continue after it.
     Bad(String),
     /// The end of the stream.
     End,
 }
 
-/// A reader that parses rows. After each call, the bytes of the row are at the beginning of the
-/// source, and the caller must consume them.
+/// A parser of rows. After each call, the row's bytes are at the beginning of the source, and the
+/// caller must consume them.
 pub trait ReadRows {
     /// Finds the next row and appends its changes to `changes`. Sets `row` to the length of the row
     /// in bytes. If the row is invalid, sets `row` to the position of the fault instead.
     ///
     /// # Errors
-    /// Returns errors of the source, and an error if the stream cannot be parsed any further.
+    /// Errors of the source, and a stream that cannot be parsed any further.
     fn next(
         &mut self,
         source: &mut InputSource,

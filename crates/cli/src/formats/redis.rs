@@ -1,6 +1,6 @@
 //! The Redis protocol: commands as clients send them and as `redis-cli --pipe` accepts them.
-//! Without a server to execute them, only commands are supported that set or delete plain values
-//! unconditionally.
+//! Without a server to execute them, the only supported commands are those that set or delete plain
+//! values unconditionally.
 
 use super::{InputSource, NextRow, ReadRows, RowChanges, WriteRows, broken};
 use alluvium::{MAX_KEY, MAX_VALUE};
@@ -11,7 +11,7 @@ use std::ops::Range;
 /// Maximum number of words in a command.
 const MAX_WORDS: usize = 1 << 20;
 
-/// Limits of an inline command. They are the same as those of any row.
+/// Limits of an inline command, the same as those of any row.
 const LINE: RequestLimits = RequestLimits {
     bytes: usize::MAX,
     argument: usize::MAX,
@@ -22,25 +22,24 @@ const LINE: RequestLimits = RequestLimits {
 /// Reads and writes commands in the Redis protocol.
 #[derive(Clone, Debug, Default)]
 pub struct RedisFormat {
-    /// The words of the command that was parsed last. They are ranges of the source or, for an
-    /// inline command, of `typed`.
+    /// The words of the last parsed command, as ranges of the source or, for an inline command, of
+    /// `typed`.
     words: Vec<Range<usize>>,
-    /// The concatenated words of the inline command that was parsed last, after removal of quotes
-    /// and escapes.
+    /// The words of the last parsed inline command, concatenated, with quotes and escapes removed.
     typed: Option<Vec<u8>>,
     /// Whether all commands are accepted and passed on without being interpreted.
     takes_all: bool,
 }
 
 impl RedisFormat {
-    /// Creates a reader or writer for commands that set or delete plain values.
+    /// Creates a reader and writer for commands that set or delete plain values.
     #[must_use]
     pub fn new() -> RedisFormat {
         RedisFormat::default()
     }
 
-    /// Returns a reader that accepts all commands and returns them as
-    /// [`RowChange::Command`](super::RowChange::Command). The caller must execute them.
+    /// Returns a reader that accepts all commands and returns each as a
+    /// [`RowChange::Command`](super::RowChange::Command), which the caller must execute.
     #[must_use]
     pub fn of_commands() -> RedisFormat {
         RedisFormat {
@@ -49,8 +48,8 @@ impl RedisFormat {
         }
     }
 
-    /// Finds the line that begins at position `at`. Returns the position at which its text ends,
-    /// and the position after its line end.
+    /// Finds the line that begins at position `at`. Returns the end of its text and the end of the
+    /// whole line.
     fn line(source: &mut InputSource, at: usize) -> io::Result<Option<(usize, usize)>> {
         let mut seen = at;
         loop {
@@ -99,8 +98,8 @@ impl RedisFormat {
     /// the command in bytes, or to 0 at the end of the stream.
     ///
     /// # Errors
-    /// Returns errors of the source, and an error if the stream cannot be parsed any further. The
-    /// inner result is an error of this command only, after which parsing can continue.
+    /// Errors of the source, and a stream that cannot be parsed any further. The inner result is an
+    /// error of this command only, after which parsing can continue.
     fn command(&mut self, source: &mut InputSource, row: &mut usize) -> io::Result<Result<(), String>> {
         self.words.clear();
         self.typed = None;
@@ -167,7 +166,7 @@ impl RedisFormat {
         Ok(Ok(()))
     }
 
-    /// Returns the words of the command that was parsed last.
+    /// Returns the words of the last parsed command.
     fn found<'w>(&'w self, source: &'w InputSource) -> Vec<&'w [u8]> {
         let bytes = self.typed.as_deref().unwrap_or(source.rest());
         self.words.iter().map(|word| &bytes[word.clone()]).collect()

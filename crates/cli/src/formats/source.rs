@@ -1,4 +1,4 @@
-//! Buffered input. The reader sees a window over a file or a pipe, which grows until it contains a
+//! Buffered input. The reader sees a window over a file or pipe, which grows until it contains a
 //! complete row.
 
 use super::broken;
@@ -9,8 +9,8 @@ use std::io::{self, Read};
 /// Size of a read from the stream in bytes.
 const CHUNK: usize = 1 << 18;
 
-/// Number of consumed bytes that are kept. They serve to check later whether another stream begins
-/// with the same content.
+/// Number of consumed bytes that are kept, to check later whether another stream begins with the
+/// same content.
 pub const TAIL: usize = 4096;
 
 /// Maximum length of a row in bytes. It is twice the size of the largest record, to allow for
@@ -79,7 +79,7 @@ impl InputSource {
     /// Reads further bytes into the buffer. Returns false at the end of the stream.
     ///
     /// # Errors
-    /// Returns errors of the stream, and an error if the row is too long.
+    /// Errors of the stream, and a row that is too long.
     pub fn fill(&mut self) -> io::Result<bool> {
         if self.is_over {
             return Ok(false);
@@ -103,8 +103,7 @@ impl InputSource {
             (self.start, self.end) = (0, self.end - self.start);
         }
         if self.buffer.len() < self.end + CHUNK {
-            // The size of the buffer is doubled, which limits how often the bytes of a long row are
-            // copied.
+            // Doubling the buffer limits how often the bytes of a long row are copied.
             let wanted = (self.end * 2).min(self.longest + 2 * CHUNK).max(self.end + CHUNK);
             self.buffer.resize(wanted, 0);
         }
@@ -128,14 +127,14 @@ impl InputSource {
         Ok(self.rest())
     }
 
-    /// Consumes the first `bytes` bytes of the buffer, which must contain as many.
+    /// Consumes the first `bytes` bytes of the buffer, which must be at least that long.
     pub fn take(&mut self, bytes: usize) {
         assert!(bytes <= self.end - self.start, "only what was read is taken away");
         self.start += bytes;
         self.offset += bytes as u64;
     }
 
-    /// If the stream begins with a byte order mark, consumes it. Returns whether there was one.
+    /// Consumes a byte order mark at the beginning of the stream. Returns whether there was one.
     ///
     /// # Errors
     /// As [`InputSource::fill`].
@@ -174,7 +173,7 @@ impl InputSource {
     }
 }
 
-/// Returns a line without the characters that end it.
+/// Returns a line without its line end.
 #[must_use]
 pub fn without_end(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\n").unwrap_or(line)

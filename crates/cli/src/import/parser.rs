@@ -1,4 +1,4 @@
-//! Converts the rows of a stream to blocks. Each block is written to the store in one operation.
+//! Converts the rows of a stream to blocks, each of which is written in one operation.
 
 use super::duplicate_detector::DuplicateDetector;
 use super::progress::{self, ImportProgress};
@@ -11,13 +11,12 @@ use anyhow::Result;
 
 /// Size in bytes at which a block is complete.
 pub(super) const FULL: usize = 1 << 20;
-/// Maximum size of a row in bytes. It leaves space for the progress, which is written in the same
-/// commit.
+/// Maximum size of a row in bytes. It leaves space for the progress record in the same commit.
 pub(super) const MAX_WRITTEN: usize = MAX_VALUE - (64 << 10);
 /// Approximate memory of a change in bytes, in addition to its key and value.
 pub(super) const EXTRA: usize = 32;
 
-/// Which rows are in the store if the import ends because of an invalid row.
+/// Which rows the store contains after an invalid row ends the import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RowRetention {
     /// All rows before the invalid one, because blocks are written while the input is read.
@@ -30,25 +29,25 @@ pub(crate) enum RowRetention {
 pub(crate) struct RowParser {
     pub(crate) source: InputSource,
     pub(crate) reader: Box<dyn ReadRows + Send>,
-    /// The file that receives invalid rows. If absent, an invalid row ends the import.
+    /// The file that receives invalid rows. Without it, an invalid row ends the import.
     pub(crate) rejects: Option<RejectsFile>,
     pub(crate) saved: ImportProgress,
     /// The name of the input for error messages.
     pub(crate) name: String,
     pub(crate) format: FileFormat,
-    /// Whether a block stores the line number of each of its changes.
+    /// Whether blocks record the line number of each change.
     pub(crate) keeps_lines: bool,
     pub(crate) kept: RowRetention,
     seen: DuplicateDetector,
 }
 
-/// Changes that are written in one operation, and the progress that applies after them.
+/// Changes that are written in one operation, and the import's progress after it.
 #[derive(Debug, Default)]
 pub(super) struct RowBlock {
     pub(super) changes: RowChanges,
     pub(super) bytes: usize,
-    /// The line number of each change, if these are stored, and the line number before the first
-    /// change.
+    /// The line number of each change, if the parser keeps them, and the line number before the
+    /// first change.
     pub(super) lines: Vec<u64>,
     pub(super) begins_behind: u64,
     pub(super) saved: ImportProgress,
@@ -61,8 +60,8 @@ pub(super) struct RowBlock {
 pub(super) enum BlockOrder {
     #[default]
     Empty,
-    /// The keys are strictly ascending. The fields are the first and the last key. Each change sets
-    /// a value that does not expire.
+    /// The keys are strictly ascending, and every change sets a value that does not expire. The
+    /// fields are the first and the last key.
     Ascending(Vec<u8>, Vec<u8>),
     Any,
 }
@@ -87,8 +86,7 @@ impl BlockOrder {
 }
 
 impl RowParser {
-    /// Creates a parser. The detection of duplicate keys uses approximately `bytes` bytes of
-    /// memory.
+    /// Creates a parser that uses approximately `bytes` bytes of memory to detect duplicate keys.
     pub(crate) fn new(
         source: InputSource,
         reader: Box<dyn ReadRows + Send>,
@@ -100,7 +98,7 @@ impl RowParser {
         let (name, format) = input;
         let mut seen = DuplicateDetector::new(memory);
         seen.duplicates = saved.duplicates;
-        // The keys of the rows that an earlier execution imported are unknown.
+        // The keys that an earlier run imported are unknown.
         seen.is_partial = saved.is_partial || saved.rows > 0;
         RowParser {
             source,
@@ -164,8 +162,8 @@ impl RowParser {
         }
     }
 
-    /// Returns the part of an error message that states which of the rows before the error are in
-    /// the store.
+    /// Returns the part of an error message that states which rows before the error are in the
+    /// store.
     fn kept(&self) -> &'static str {
         match (self.kept, self.saved.rows) {
             (RowRetention::Nothing, _) | (_, 0) => "nothing is imported",
@@ -197,9 +195,8 @@ impl RowParser {
         format!("{}, line {}", self.name, self.line(at))
     }
 
-    /// Checks and counts a row whose changes begin at index `mark`. Returns the reason if the row
-    /// cannot be imported. If the row does not fit in the current block, it is moved to a new
-    /// block.
+    /// Checks and counts the row whose changes begin at index `mark`. Returns the reason if the row
+    /// cannot be imported. A row that does not fit in the current block starts a new one.
     fn admit(
         &mut self,
         block: &mut RowBlock,
@@ -254,8 +251,8 @@ impl RowParser {
         Ok(None)
     }
 
-    /// Writes an invalid row to the file of rejected rows. If there is no such file, ends the
-    /// import with an error.
+    /// Writes an invalid row to the rejects file. Without such a file, ends the import with an
+    /// error.
     fn reject(
         &mut self,
         block: &mut RowBlock,
@@ -284,8 +281,8 @@ impl RowParser {
         Err(failure(CommandExit::BadRows, text))
     }
 
-    /// Passes a complete block to `send`, together with the progress that applies after it, and
-    /// starts a new block. Returns whether parsing continues.
+    /// Passes a complete block to `send`, with the progress after it, and starts a new block.
+    /// Returns whether parsing continues.
     fn send(&mut self, block: &mut RowBlock, send: &dyn Fn(RowBlock) -> bool) -> Result<bool> {
         if let Some(rejects) = &mut self.rejects {
             self.saved.rejects_bytes = rejects.kept()?;

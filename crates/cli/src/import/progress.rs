@@ -1,4 +1,4 @@
-//! The progress of imports. It is stored in the same store as the imported data.
+//! The progress of imports, which is stored with the imported data.
 
 use super::layout::ImportLayout;
 use crate::store::StoreHandle;
@@ -12,7 +12,7 @@ use twox_hash::XxHash3_64;
 /// Version of the format in which progress is stored.
 const VERSION: u64 = 2;
 
-/// The identity of an import, which consists of its input and its target.
+/// The identity of an import: its input and its target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ImportIdentity {
     pub(crate) keyspace: String,
@@ -26,7 +26,7 @@ impl ImportIdentity {
     }
 }
 
-/// The progress of an import. It is committed together with the rows that it covers.
+/// The progress of an import, committed with the rows that it covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ImportProgress {
     /// The command line options that determine how rows are interpreted.
@@ -38,26 +38,25 @@ pub(crate) struct ImportProgress {
     pub(crate) rejected: u64,
     /// Length of the file of rejected rows in bytes.
     pub(crate) rejects_bytes: u64,
-    /// A fingerprint of the bytes that precede the position, and the number of these bytes.
+    /// A fingerprint of the bytes before the position, and the number of these bytes.
     pub(crate) tail: u64,
     pub(crate) tail_bytes: u64,
-    /// Number of rows whose key occurred in an earlier row, and whether some keys could be compared
-    /// only with a part of the earlier ones.
+    /// Number of rows whose key occurred in an earlier row. If `is_partial` is set, some keys were
+    /// compared with only part of the earlier ones.
     pub(crate) duplicates: u64,
     pub(crate) is_partial: bool,
     /// The layout of the table, if the input is one.
     pub(crate) layout: Option<ImportLayout>,
-    /// A bulk load that may or may not have taken effect, if there is one.
+    /// A bulk load that may or may not have taken effect.
     pub(crate) pending: Option<Box<PendingLoad>>,
 }
 
 /// An atomic bulk load, which is recorded before it takes effect. The current value of one of its
-/// keys shows later whether it has taken effect.
+/// keys later shows whether it did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PendingLoad {
     pub(crate) key: Vec<u8>,
-    /// Fingerprints of the value of this key: before the load, if it had a value, and after the
-    /// load.
+    /// Fingerprints of this key's value before the load, if it had one, and after the load.
     pub(crate) before: Option<u64>,
     pub(crate) after: u64,
     /// The progress that applies if the load has taken effect.
@@ -142,8 +141,8 @@ impl ImportProgress {
         })
     }
 
-    /// Determines from the content of the store whether a pending load has taken effect, and
-    /// returns the resulting progress.
+    /// Determines from the store's contents whether a pending load has taken effect, and returns
+    /// the resulting progress.
     pub(crate) fn settled(mut self, store: &StoreHandle, keyspace: &str) -> Result<ImportProgress> {
         let Some(pending) = self.pending.take() else {
             return Ok(self);
@@ -151,13 +150,13 @@ impl ImportProgress {
         let now = store
             .value(keyspace, &pending.key)?
             .map(|value| fingerprint(&value));
-        // If the value of the key does not show whether the load took effect, the rows are loaded
-        // again. The result is the same.
+        // If the key's value does not show whether the load took effect, the rows are loaded again,
+        // with the same result.
         let is_done = now == Some(pending.after) && pending.before != now;
         Ok(if is_done { pending.then } else { self })
     }
 
-    /// Returns an error if an import was started with different options.
+    /// Returns an error if the import was started with different options.
     pub(crate) fn fits(&self, options: &str) -> Result<()> {
         if self.options == options {
             return Ok(());

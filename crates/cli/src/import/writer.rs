@@ -1,12 +1,11 @@
 //! Writes blocks in order. A block is written as a batch or, while keys are ascending, loaded
 //! directly into sorted runs.
 //!
-//! A batch commits rows together with the progress. If the rows are in key order, they are
-//! bulk-loaded instead (`Keyspace::begin_ingest`). Loaded rows are written only once, at the speed
-//! of the device, and take effect atomically. The load is a commit of its own, so the progress
-//! after it is recorded before it takes effect ([`PendingLoad`]). If an import is killed and
-//! continued, it checks whether the load has taken effect. If not, it repeats the load, which
-//! writes the same data again.
+//! A batch commits rows together with the progress. Rows in key order are bulk-loaded instead
+//! (`Keyspace::begin_ingest`), which writes them only once, at the speed of the device, and makes
+//! them visible atomically. The load is a commit of its own, so the progress after it is recorded
+//! before it takes effect ([`PendingLoad`]). A continued import checks whether the load of a killed
+//! one took effect. If not, it repeats the load, which writes the same data again.
 
 use super::layout::{ImportLayout, layout_key, set};
 use super::parser::{BlockOrder, RowBlock};
@@ -22,10 +21,10 @@ use std::time::{Duration, Instant};
 
 /// Number of bytes that must arrive in ascending order before rows are bulk-loaded.
 const ENOUGH: usize = 2 << 20;
-/// Whenever the order is broken, the required number of bytes doubles, up to this maximum.
+/// Each break in the order doubles the required number of bytes, up to this maximum.
 const MOST_ENOUGH: usize = 256 << 20;
-/// Size in bytes and age at which a bulk load is made to take effect. They limit the work that must
-/// be repeated after a kill.
+/// Size in bytes and age at which a bulk load is made to take effect. They bound the work to repeat
+/// after a kill.
 const LOAD: usize = 512 << 20;
 const LOAD_AGE: Duration = Duration::from_secs(3);
 
@@ -33,11 +32,11 @@ pub(super) struct BlockWriter<'a> {
     store: &'a StoreHandle,
     to: ImportTarget,
     identity: ImportIdentity,
-    /// The layout of the table. It is stored together with the first rows.
+    /// The layout of the table, which is stored with the first rows.
     layout: Option<ImportLayout>,
     uniqueness: KeyUniqueness,
     load: Option<RowLoad>,
-    /// The last key, as long as keys are ascending, and the number of bytes that have arrived in
+    /// The last key while keys are ascending, and the number of bytes that have arrived in
     /// ascending order.
     last: Option<Vec<u8>>,
     ascended: usize,
@@ -102,8 +101,8 @@ impl<'a> BlockWriter<'a> {
         }
     }
 
-    /// Announces that the keys will be in ascending order, so that rows are bulk-loaded from the
-    /// first one on.
+    /// Announces that keys will arrive in ascending order, so that rows are bulk-loaded from the
+    /// start.
     pub(super) fn expect_order(&mut self) {
         self.enough = 1;
     }
@@ -142,8 +141,8 @@ impl<'a> BlockWriter<'a> {
         Ok(())
     }
 
-    /// Returns an error if the key of a row in the block already has a value, which can be from the
-    /// store or from an earlier row.
+    /// Returns an error if the key of any row in the block already has a value, in the store or
+    /// from an earlier row.
     fn refuse_duplicates(&self, block: &RowBlock) -> Result<()> {
         let key_of = |change| match change {
             RowChange::Put(key, ..) | RowChange::Delete(key) => key,
@@ -176,7 +175,7 @@ impl<'a> BlockWriter<'a> {
         Ok(())
     }
 
-    /// Updates the state that records whether keys are ascending.
+    /// Tracks whether keys are still ascending.
     fn follow(&mut self, block: &RowBlock) -> KeyContinuity {
         match &block.order {
             BlockOrder::Empty => KeyContinuity::Yes,
@@ -407,7 +406,7 @@ mod tests {
         // The bulk load has not taken effect yet, so the recorded progress does not include it.
         assert_eq!(keyspace.get(7999u32.to_be_bytes()).expect("it is read"), None);
         assert!(remembered().offset < 8000);
-        // If a smaller key arrives, the bulk load takes effect before that key is written.
+        // A smaller key makes the bulk load take effect first.
         writer.take(&block(500, 10)).expect("there is room");
         assert_eq!(remembered().offset, 510);
         assert!(

@@ -17,16 +17,17 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Maximum time for which the client waits for a response.
+/// Maximum time to wait for a response.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Maximum length of a response in bytes. Further bytes are not read.
 const LONGEST: u64 = 64 << 20;
 
-/// Which server a command asks in the place of the store's own process, and as whom.
+/// The server that a command queries instead of the process that has the store open, and the user's
+/// credentials.
 #[derive(Args, Clone, Debug)]
 pub struct RemoteServerArgs {
-    /// The address of a server's web page, as in http://127.0.0.1:7070 [default: that of the server
-    /// that has the store open].
+    /// The address of a server's web page, as in http://127.0.0.1:7070 [default: the server that
+    /// has the store open].
     #[arg(long, value_name = "URL")]
     pub server: Option<String>,
     /// The name of the user on that server, whose rules must include `+page|stats`.

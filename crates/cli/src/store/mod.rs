@@ -1,9 +1,8 @@
-//! The handle through which a verb accesses its store. The store is open in this process, or in
-//! another process that receives requests through its socket. Verbs do not have to distinguish the
-//! two cases.
+//! The handle through which a verb accesses its store. The store is open either in this process or
+//! in another one, which takes requests through a socket. Verbs need not distinguish the two cases.
 //!
-//! *Scope*: requests and their execution in this process or in another one; keys of Redis clients
-//! in readable form; the access rights of files that contain data of a store.
+//! *Scope*: requests and their execution in this process or in another one; Redis keys in readable
+//! form; the access rights of files that contain data of a store.
 //!
 //! *Must not depend on*: verbs, formats of import and export.
 
@@ -35,10 +34,10 @@ enum StoreBackend {
     Served(RefCell<ManagementClient>),
 }
 
-/// The message that is printed if Ctrl-C ends the wait for a job that another process executes.
+/// Printed if Ctrl-C ends the wait for a job that another process executes.
 const GOES_ON: &str = "stopped waiting; the process that has the store open will complete the job";
 
-/// Elements of a key of Redis clients, in the form of [`ManagementReply::Elements`].
+/// Elements of a Redis key, in the form of [`ManagementReply::Elements`].
 pub(crate) type RedisElements = [(Vec<u8>, Vec<u8>)];
 
 /// The process that has the store open: this process or another one.
@@ -108,7 +107,7 @@ impl StoreHandle {
         }
     }
 
-    /// Converts an error to one that is phrased in terms of the command line.
+    /// Rephrases an error in terms of the command line.
     fn explained(&self, error: Error) -> anyhow::Error {
         match error {
             Error::Store(alluvium::Error::NoSuchKeyspace { name }) => {
@@ -123,8 +122,8 @@ impl StoreHandle {
             }
             Error::Store(error) => error.into(),
             Error::Told { kind, text } => failure(exit_of(kind), text),
-            // The error is converted to text. Otherwise its broken pipe would be mistaken for one
-            // of standard output.
+            // Convert the error to text, or its broken pipe would be mistaken for one of standard
+            // output.
             Error::Connection(error) => failure(
                 CommandExit::Failed,
                 format!(
@@ -135,13 +134,13 @@ impl StoreHandle {
         }
     }
 
-    /// Returns whether the store contains keys that Redis clients have written.
+    /// Returns whether Redis clients have written keys to the store.
     fn is_of_server(&self) -> bool {
         self.keyspaces()
             .is_ok_and(|all| all.iter().any(|keyspace| keyspace["name"] == "redis"))
     }
 
-    /// Prints a note if the keyspace contains the raw records of a server.
+    /// Prints a note if the keyspace contains a server's raw records.
     pub(crate) fn tell_of_raw(&self, keyspace: &str) {
         if keyspace != "memcached" && is_of_server(keyspace) {
             screen::note(&format!(
@@ -150,13 +149,13 @@ impl StoreHandle {
         }
     }
 
-    /// Sends a request for a change that has no reply besides success or failure.
+    /// Sends a change request, whose only reply is success or failure.
     pub(crate) fn change(&self, request: &ManagementRequest) -> Result<()> {
         self.has_changed.set(true);
         self.ask(request, &mut |_| Ok(()))
     }
 
-    /// Sends a request that has a single reply, and returns this reply as converted by `read`.
+    /// Sends a request that has a single reply, and returns that reply converted by `read`.
     fn one<T>(&self, request: &ManagementRequest, read: impl Fn(ManagementReply) -> Option<T>) -> Result<T> {
         let mut found = None;
         self.ask(request, &mut |reply| {
@@ -168,7 +167,7 @@ impl StoreHandle {
         })
     }
 
-    /// Sends a request that changes data and has a boolean reply. Returns the reply.
+    /// Sends a request that changes data, and returns its boolean reply.
     pub(crate) fn is_changed(&self, request: &ManagementRequest) -> Result<bool> {
         self.has_changed.set(true);
         self.one(request, |reply| match reply {
@@ -185,7 +184,7 @@ impl StoreHandle {
         serde_json::from_str(&text).context("reading the answer")
     }
 
-    /// Sends a request that has a numeric reply. Returns the reply.
+    /// Sends a request that has a numeric reply, and returns the number.
     pub(crate) fn number(&self, request: &ManagementRequest) -> Result<u64> {
         self.one(request, |reply| match reply {
             ManagementReply::Number(number) => Some(number),
@@ -200,10 +199,10 @@ impl StoreHandle {
         })
     }
 
-    /// Executes a long-running job with a progress bar, and returns its last reply. Ctrl-C ends the
-    /// job with the message `stopped`. If the job cannot be interrupted but changes nothing until
-    /// it is complete, this process ends immediately. If another process executes the job, that
-    /// process completes it.
+    /// Runs a long job with a progress bar, and returns its last reply. Ctrl-C stops the job with
+    /// the message `stopped`. Jobs other than compactions cannot be interrupted but change nothing
+    /// until they are complete, so Ctrl-C ends this process immediately. A job in another process
+    /// continues there.
     pub(crate) fn work(
         &self,
         request: &ManagementRequest,
@@ -313,7 +312,7 @@ impl StoreHandle {
         })
     }
 
-    /// Reads keys of Redis clients, and passes each key and its elements to `hear` in parts.
+    /// Reads Redis keys, and passes each key and its elements to `hear` in parts.
     pub(crate) fn typed(
         &self,
         request: RedisRequest,
@@ -359,9 +358,8 @@ impl StoreHandle {
         Ok(Ok(replies))
     }
 
-    /// Finishes the access to the store. If this process has opened the store, closes it cleanly,
-    /// so that it can be opened quickly the next time. If another process has the store open and
-    /// the verb has made changes, waits until these changes are durable.
+    /// Releases the store. If this process opened it, closes it cleanly, so that it opens quickly
+    /// the next time. If another process has it open, waits until this verb's changes are durable.
     pub(crate) fn close(self) -> Result<()> {
         match self.backend {
             StoreBackend::Own(db, session) => {
@@ -377,15 +375,15 @@ impl StoreHandle {
     }
 }
 
-/// The replies of executed commands. If a command was rejected, its index and the reason.
+/// The replies of executed commands, or the index of a rejected command and the reason.
 pub(crate) type ExecuteResult = std::result::Result<Vec<Vec<u8>>, (usize, String)>;
 
-/// A part of the content of Redis keys, as they are read one after another.
+/// A part of the stream in which Redis keys are read.
 #[derive(Debug)]
 pub(crate) enum RedisKeyPart {
     /// The next key. Its elements follow in further parts.
     Key(RedisKey),
-    /// Elements of the key that was returned last.
+    /// Further elements of the most recent key.
     Elements(Vec<(Vec<u8>, Vec<u8>)>),
 }
 

@@ -40,8 +40,8 @@ The export shows the store at one moment, in key order. Expiry times are exporte
 in the formats jsonl and redis. The file gets its name when it is complete; \
 an existing file is replaced after a question, or with --yes.";
 
-/// Number of records, or parts of records, after which the progress bar is updated and Ctrl-C is
-/// checked.
+/// Number of records, or parts of records, between two updates of the progress bar and checks for
+/// Ctrl-C.
 const LOOK: u64 = 1024;
 
 /// Write keys and values to a file, or to standard output.
@@ -100,7 +100,7 @@ enum ExportDestination {
 struct ExportCounts {
     rows: u64,
     bytes: u64,
-    /// Number of parts written so far. It determines when the next periodic check takes place.
+    /// Number of parts written so far, which determines when the next periodic check is due.
     looks: u64,
 }
 
@@ -207,8 +207,8 @@ impl ExportCommand {
         })
     }
 
-    /// Returns a writer for values only. If the values are rows of a table, it writes them as the
-    /// table from which they were imported, and otherwise as a single column.
+    /// Returns a writer for values only. Values that are rows of a table are written as the table
+    /// from which they were imported, and all others as a single column.
     fn values_writer(
         &self,
         format: FileFormat,
@@ -233,8 +233,7 @@ impl ExportCommand {
         Ok(CsvWriter::new(separator, rows, header)?)
     }
 
-    /// Returns the layout of the table from which the keyspace was imported, or `None` if there is
-    /// none.
+    /// Returns the layout of the table from which the keyspace was imported, if any.
     fn layout(&self, store: &StoreHandle) -> Result<Option<ImportLayout>> {
         // The keyspace of import progress does not exist if nothing was ever imported.
         if !store.has_keyspace(PROGRESS)? {
@@ -265,7 +264,7 @@ impl ExportCommand {
         Ok(ExportDestination::File)
     }
 
-    /// Exports to a pipe or a device. The output is written directly, without a temporary file.
+    /// Exports directly to a pipe or a device, without a temporary file.
     fn to_device(&self, rows: RowExport<'_>, bar: &ProgressBar) -> Result<ExportCounts> {
         let what = || format!("writing to {}", self.file.display());
         let file = File::options().write(true).open(&self.file).with_context(what)?;
@@ -275,8 +274,7 @@ impl ExportCommand {
         Ok(written)
     }
 
-    /// Exports to a temporary file in the directory of the target. The temporary file is then
-    /// renamed to the target.
+    /// Exports to a temporary file in the target's directory, and then renames it to the target.
     fn to_file(&self, rows: RowExport<'_>, bar: &ProgressBar) -> Result<ExportCounts> {
         let partial = beside(&self.file);
         let what = || format!("writing {}", partial.display());
@@ -290,8 +288,8 @@ impl ExportCommand {
             Ok(written)
         });
         if written.is_err() {
-            // An incomplete file is useless and is removed. If this fails, the file at least does
-            // not have the name of the target.
+            // Remove the incomplete file, which is useless. If that fails, at least it does not
+            // have the target's name.
             let _ = fs::remove_file(&partial);
         }
         written
@@ -340,8 +338,7 @@ impl RowExport<'_> {
 }
 
 impl ExportCounts {
-    /// Adds to the number of bytes written. Returns an error, which ends the export, if a stop was
-    /// requested.
+    /// Counts the bytes written. If a stop was requested, returns an error, which ends the export.
     fn count(&mut self, bytes: usize, bar: &ProgressBar) -> Result<()> {
         self.bytes += bytes as u64;
         self.looks += 1;

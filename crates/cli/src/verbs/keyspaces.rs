@@ -82,13 +82,13 @@ pub struct CreateKeyspaceCommand {
     /// The structure, with its options after commas. tiered: a tree that suits most data. levels:
     /// sorted runs that a policy merges, as in levels,k=4, levels,cola,r=3, levels,leveled,r=10 or
     /// levels,never. After the policy, f=3 lets merges take over more than 3 leaves in a row
-    /// unread; scan=8 copies those that would separate keys with the same first 8 bytes;
-    /// always=2048 takes over more than 2048 even so; values=moved copies separate values with
-    /// their records; defragment=20 rewrites runs in which scans seek, up to 20 bytes for each 100
-    /// otherwise written. volatile,bytes=64M: in memory only, empty when the store is opened again.
-    /// hashed: keys without an order, with index=pachash or index=trie;
+    /// without reading them; scan=8 copies those that would separate keys with the same first 8
+    /// bytes; always=2048 takes over more than 2048 nevertheless; values=moved copies separate
+    /// values with their records; defragment=20 rewrites runs in which scans seek, up to 20 bytes
+    /// for each 100 written otherwise. volatile,bytes=64M: in memory only, empty when the store is
+    /// opened again. hashed: keys without an order, with index=pachash or index=trie;
     /// form=boa,lambda=16,refined=yes, which writes less and reads more; or form=bot,lambda=16,
-    /// which writes each run once. paged: pages that are written in place, as in paged,bplus or
+    /// which writes each run once. paged: pages that are updated in place, as in paged,bplus or
     /// paged,beps,node=16384,epsilon=0.8,key=64,value=128, where key is the longest key and value
     /// the most bytes of a key's versions in its node; epsilon=adaptive lets each node choose;
     /// merge frees the pages of deleted keys.
@@ -96,7 +96,7 @@ pub struct CreateKeyspaceCommand {
     pub structure: String,
 }
 
-/// Compression on the command line.
+/// The values of --compression.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum CompressionArg {
     /// No compression.

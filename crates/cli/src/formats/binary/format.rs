@@ -22,11 +22,11 @@
 //! incomplete.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-/// The magic bytes with which a stream begins.
+/// The magic bytes at the beginning of a stream.
 pub const MAGIC: [u8; 8] = *b"ALLUVKV\x01";
 /// Length in bytes of the header that precedes each record.
 pub const HEAD: usize = 8;
-/// The value that marks the end of the stream. It is stored in the place of a key's length.
+/// Marks the end of the stream, in place of a key's length.
 const END: u32 = u32::MAX;
 /// Length of the end marker in bytes.
 pub const END_LEN: usize = 12;
@@ -34,9 +34,9 @@ pub const END_LEN: usize = 12;
 /// The header of a record, or the marker at the end of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BinaryFrameHeader {
-    /// A record follows. The fields are the lengths of its key and of its value.
+    /// A record with these lengths of its key and value follows.
     Record(usize, usize),
-    /// The stream ends. The field is the number of records that precede the end.
+    /// The stream ends after this number of records.
     End(u64),
 }
 

@@ -25,11 +25,11 @@ use std::io;
 /// How the value of a record is formed from a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CsvValueSource {
-    /// The value is the content of the named column.
+    /// The named column.
     Column(String),
-    /// The value is the unchanged row, so that an export can reproduce it byte for byte.
+    /// The unchanged row, so that an export can reproduce it byte for byte.
     Row,
-    /// The value is a JSON object that contains all columns.
+    /// A JSON object of all columns.
     Json,
 }
 
@@ -39,12 +39,12 @@ pub struct CsvOptions {
     pub separator: u8,
     /// The template from which the key is formed.
     pub key: KeyTemplate,
-    /// How the value is formed. If absent, the value is the other column of a table with two
-    /// columns, and the whole row of any other table.
+    /// How the value is formed. If absent, the value is the other column of a two-column table, and
+    /// the whole row of any other table.
     pub value: Option<CsvValueSource>,
 }
 
-/// The characters with which a row ends.
+/// The characters that end a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LineEnd {
     #[default]
@@ -65,8 +65,8 @@ impl LineEnd {
         }
     }
 
-    /// Returns the line end at the beginning of the bytes. Returns `None` if the row ends with the
-    /// stream instead.
+    /// Returns the line end at the beginning of the bytes, or `None` if the end of the stream ends
+    /// the row.
     fn of(bytes: &[u8]) -> Option<LineEnd> {
         match bytes {
             [b'\r', b'\n', ..] => Some(LineEnd::CrLf),
@@ -83,7 +83,7 @@ pub struct TableLayout {
     /// The header row without its line end, or `None` if the first row already contains data.
     pub header: Option<Vec<u8>>,
     pub columns: usize,
-    /// The characters with which the rows end.
+    /// The characters that end each row.
     pub line_end: LineEnd,
 }
 
@@ -132,7 +132,7 @@ pub fn first_row(source: &mut InputSource, separator: u8) -> io::Result<TableLay
     })
 }
 
-/// Returns the column names that a header row contains.
+/// Returns the column names in a header row.
 fn names(header: &[u8], separator: u8) -> io::Result<Vec<String>> {
     let header = header.strip_prefix(MARK).unwrap_or(header);
     let mut fields = RowFields::default();
@@ -151,8 +151,8 @@ pub enum CsvContent {
     Pairs,
     /// Rows with a single column of values, which has this name.
     Fields(String, LineEnd),
-    /// Values that are complete rows with this separator. The layout is that of the table from
-    /// which they were imported.
+    /// Values that are complete rows with this separator, in the layout of the table from which
+    /// they were imported.
     Table(u8, TableLayout),
 }
 

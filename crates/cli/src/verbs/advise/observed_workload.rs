@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-/// Minimum number of requests in an hour for the hour to be used in the analysis of drift.
+/// Minimum number of requests in an hour for the drift analysis to use it.
 const ENOUGH: f64 = 1000.0;
 
 /// The source from which a workload was observed.
@@ -23,12 +23,12 @@ pub(super) enum WorkloadSource {
     Trace(String),
 }
 
-/// A workload that was observed, together with measurements of the store.
+/// An observed workload, and the store's measurements.
 #[derive(Clone, Debug)]
 pub(super) struct ObservedWorkload {
     pub(super) source: WorkloadSource,
     /// The operations in each hour, oldest first. The number is the start of the hour in
-    /// milliseconds since 1970. For a trace, the elements are its parts instead of hours.
+    /// milliseconds since 1970. For a trace, the elements are parts of the trace instead.
     pub(super) hours: Vec<(u64, OperationRates)>,
     pub(super) total: OperationRates,
     key_bytes: f64,
@@ -56,7 +56,7 @@ fn figure(value: &Value, name: &str) -> f64 {
     value[name].as_f64().unwrap_or(0.0)
 }
 
-/// Converts the counts of one hour, or of the whole time, from JSON. `inserts` is the fraction of
+/// Converts the counts of one hour, or of the whole period, from JSON. `inserts` is the fraction of
 /// puts whose keys were new.
 fn operations(of: &Value, inserts: f64) -> OperationRates {
     let puts = figure(of, "puts");
@@ -71,9 +71,9 @@ fn operations(of: &Value, inserts: f64) -> OperationRates {
 }
 
 impl ObservedWorkload {
-    /// Converts the observed workload of a keyspace from JSON. If no keyspace is named, it is the
-    /// one with the most requests. The hashed keyspaces of a server are combined to one, unless one
-    /// of them is named.
+    /// Converts the observed workload of a keyspace from JSON. If no keyspace is named, chooses the
+    /// one with the most requests. The hashed keyspaces of a server are combined into one, unless
+    /// one of them is named.
     pub(super) fn of(numbers: &Value, keyspace: Option<&str>) -> Option<ObservedWorkload> {
         let mut all = numbers["workload"].as_object()?.clone();
         let mut keyspace = keyspace.map(str::to_owned);
@@ -92,8 +92,7 @@ impl ObservedWorkload {
             return None;
         }
         let (key_bytes, value_bytes) = (figure(seen, "key_bytes").max(1.0), figure(seen, "value_bytes"));
-        // The number of keys and the fraction of puts with new keys are taken from the report of
-        // the store itself.
+        // The store itself reports the number of keys and the fraction of puts with new keys.
         let (keys, inserts) = (figure(seen, "keys").max(2.0), figure(seen, "new_keys"));
         let hours = seen["hours"].as_array().into_iter().flatten();
         let hours = hours.map(|hour| (hour["began_ms"].as_u64().unwrap_or(0), operations(hour, inserts)));
@@ -126,8 +125,8 @@ impl ObservedWorkload {
         }
     }
 
-    /// Returns the workload of each hour that has enough requests. The differences between them
-    /// show the drift.
+    /// Returns the workload of each hour that has enough requests. Their differences show the
+    /// drift.
     pub(super) fn drifts(&self, workload: &WorkloadProfile) -> Vec<WorkloadProfile> {
         let hours = self.hours.iter().filter(|(_, hour)| hour.total() >= ENOUGH);
         hours
@@ -139,8 +138,7 @@ impl ObservedWorkload {
     }
 }
 
-/// Prefix of the names of a server's hashed keyspaces, and (`SUM`) the name under which they are
-/// combined.
+/// Prefix of the names of a server's hashed keyspaces. `SUM` is the name of their combination.
 const HASHED: &str = "redis.keys.";
 const SUM: &str = "redis.keys.*";
 
@@ -154,9 +152,9 @@ pub(super) fn is_of_sum(name: &str) -> bool {
     name.starts_with(HASHED) && is_of_server(name)
 }
 
-/// Combines several hashed keyspaces of a server to one entry. Counts are added. Other statistics
-/// are averaged, weighted by the numbers of requests or keys. Returns the name of the combined
-/// entry, or `None` if there are no such keyspaces.
+/// Combines a server's hashed keyspaces into one entry, and returns its name. Adds the counts, and
+/// averages other statistics weighted by requests or keys. Returns `None` if there are no such
+/// keyspaces.
 fn add_up(all: &mut Map<String, Value>) -> Option<String> {
     let names: Vec<String> = all.keys().filter(|name| is_of_sum(name)).cloned().collect();
     let parts: Vec<Value> = names.iter().filter_map(|name| all.remove(name)).collect();
@@ -165,8 +163,7 @@ fn add_up(all: &mut Map<String, Value>) -> Option<String> {
         [one] => one.clone(),
         _ => sum(&parts),
     };
-    // If there is only one such keyspace, it keeps its name, because the store reports predictions
-    // under this name.
+    // A single keyspace keeps its name, because the store reports predictions under that name.
     let name = match &names[..] {
         [name] => name.clone(),
         _ => SUM.to_owned(),
@@ -236,7 +233,7 @@ fn beside(numbers: &Value, keyspace: &str) -> Vec<PredictionCheck> {
 }
 
 impl ObservedWorkload {
-    /// Returns the workload of a recorded trace. A trace contains no sizes of keys and values.
+    /// Returns the workload of a recorded trace. Traces do not contain sizes of keys and values.
     pub(super) fn of_trace(path: &Path) -> Result<ObservedWorkload> {
         if path.is_dir() {
             let text = format!(

@@ -1,5 +1,4 @@
-//! `bench`: executes workloads on Alluvium and on the engines and servers with which it is
-//! compared.
+//! `bench`: runs workloads on Alluvium and on the engines and servers it is compared with.
 //!
 //! *Scope*: the command line, and the output during a run and at its end.
 //!
@@ -63,8 +62,7 @@ pub struct BenchCommand {
 pub enum BenchAction {
     /// Run the YCSB workloads: load, and a to f as published.
     Ycsb(Box<YcsbCommand>),
-    /// Vary one parameter: the order of the load, threads, lengths of scans, sizes of values,
-    /// memory, or records.
+    /// Vary one parameter: load order, threads, scan length, value size, memory, or records.
     Sweep(Box<sweep::SweepCommand>),
     /// Record the operations of a workload in a file, or replay them in any engine.
     Trace(Box<trace::TraceCommand>),
@@ -72,7 +70,7 @@ pub enum BenchAction {
     Transactions(Box<transactions::BenchTransactionsCommand>),
     /// Measure sets and gets over many connections, in the server, Redis and memcached.
     Server(Box<server::BenchServerCommand>),
-    /// Compute the fewest reads per operation that a cache of a number of records allows.
+    /// Compute the fewest reads per operation that a cache of a given number of records allows.
     Ceiling(Box<ceiling::CeilingCommand>),
     /// Compare two reports, and list improvements and regressions.
     Compare(reports::CompareCommand),
@@ -81,7 +79,7 @@ pub enum BenchAction {
     /// Run one engine in this process, as described on standard input; `bench` starts this command.
     #[command(hide = true)]
     Child,
-    /// The same for an engine with transactions.
+    /// Like `child`, for an engine with transactions.
     #[command(hide = true)]
     TransactionsChild,
 }
@@ -109,8 +107,8 @@ pub struct BenchOptions {
     /// The number of repetitions; the report has the medians.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub repetitions: usize,
-    /// Load each engine once, and run every repetition on a copy of its files. For engines that
-    /// load for longer than they are measured.
+    /// Load each engine once, and run every repetition on a copy of its files. Use this for engines
+    /// whose load takes longer than the measurement.
     #[arg(long, conflicts_with = "reuse")]
     pub load_once: bool,
     /// The warm-up before each phase: operations, as in 20M, or a time, as in 8s.
@@ -119,11 +117,11 @@ pub struct BenchOptions {
     /// The measured part of each phase: operations, as in 20M, or a time, as in 8s.
     #[arg(long, value_name = "AMOUNT", default_value = "8s", value_parser = parse_amount)]
     pub run: WindowLength,
-    /// The number of operations to begin per second, in all threads together. Latencies count from
-    /// the scheduled begin [default: as many as possible].
+    /// The number of operations to start per second, over all threads. Latencies count from the
+    /// scheduled start [default: as many as possible].
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub rate: Option<u64>,
-    /// The longest time that an engine may work in the background after the load.
+    /// The longest time to wait after the load for an engine's background work.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_amount)]
     pub settle: WindowLength,
     /// The seed of the random numbers.
@@ -132,11 +130,12 @@ pub struct BenchOptions {
     /// Turn off the log, in engines that allow it.
     #[arg(long)]
     pub without_log: bool,
-    /// Use no control group: engines are told the cap, but the page cache is not limited. If
-    /// control groups are not available, as without root, this is the default, with a note.
+    /// Do not limit memory with a control group: engines are told the cap, but the page cache is
+    /// not limited. This is the default, with a note, if control groups are not available, as
+    /// without root.
     #[arg(long)]
     pub no_cap: bool,
-    /// The memory that engines are told to use [default: a part of the cap, as each engine's
+    /// The memory that engines are told to use [default: the share of the cap that each engine's
     /// documentation recommends].
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     pub engine_memory: Option<ByteSize>,
@@ -154,8 +153,8 @@ pub struct BenchOptions {
     /// Keep the files of the engines.
     #[arg(long)]
     pub keep: bool,
-    /// Use the files of an earlier run with --keep and the same number of records, instead of a
-    /// load.
+    /// Use the files of an earlier run with --keep and the same number of records, instead of
+    /// loading them.
     #[arg(long)]
     pub reuse: bool,
     /// The JSON file for the report. Plots (SVG) and a page with everything (HTML) are written next
@@ -170,8 +169,8 @@ pub struct BenchOptions {
 pub struct YcsbCommand {
     /// The phases, separated by commas: load; a to f; m, reads of 64 keys at once. Words after a
     /// colon, joined by +, change a phase: uniform, zipf, ycsb (the skew of the published client)
-    /// or latest, the choice of keys; absent, reads of missing keys; warm=, run= and rate=, as the
-    /// options; scan= and exactly=, the largest or the exact length of scans.
+    /// or latest selects the distribution of keys; absent reads missing keys; warm=, run= and rate=
+    /// override the options; scan= and exactly= set the largest or the exact length of scans.
     #[arg(
         long,
         value_name = "PHASES",
@@ -179,7 +178,7 @@ pub struct YcsbCommand {
         default_value = "load,a,b,c,f,d,e"
     )]
     pub phases: Vec<String>,
-    /// A changing workload instead of --phases: each part runs for a time, without pauses and
+    /// A changing workload instead of --phases: each part runs for a given time, without pauses or
     /// warm-ups, and the report shows the throughput over time. delete=90% deletes nine of ten
     /// records.
     #[arg(long, value_name = "SCRIPT", conflicts_with_all = ["phases", "load_once"])]
@@ -188,7 +187,7 @@ pub struct YcsbCommand {
     pub common: BenchOptions,
 }
 
-/// The name of the program that contains the engines of other projects.
+/// The program that contains the engines of other projects.
 const RIVALS: &str = "alluvium-rivals";
 
 impl BenchCommand {
@@ -217,7 +216,7 @@ impl BenchCommand {
     }
 }
 
-/// Executes the job on standard input with one of the built-in engines.
+/// Runs the job given on standard input with one of the built-in engines.
 #[must_use]
 pub fn run_child() -> CommandExit {
     ended(run::child(&OWN))
@@ -268,7 +267,7 @@ fn default_cap(data: u64) -> u64 {
     (data / 4).max(64 << 20)
 }
 
-/// Returns an error which means that the command line is invalid.
+/// Returns an error that reports an invalid command line.
 #[must_use]
 pub fn usage(error: impl std::fmt::Display) -> anyhow::Error {
     failure(CommandExit::Usage, format!("{error:#}"))
@@ -300,7 +299,7 @@ impl BenchOptions {
         Ok(library.chain(self.engine_options.iter().cloned()).collect())
     }
 
-    /// Returns how the memory of processes is limited to `bytes` bytes.
+    /// Returns the method that caps a process at `bytes` bytes of memory.
     fn cap(&self, bytes: u64) -> CapMethod {
         if self.no_cap {
             return CapMethod::None;
@@ -385,7 +384,7 @@ impl BenchOptions {
     }
 }
 
-/// Returns an error if the values are too long to be measured.
+/// Rejects values that are too long to measure.
 fn require_short(value_bytes: usize) -> Result<()> {
     let most = alluvium_bench::workload::values::MOST;
     if value_bytes <= most {
@@ -396,8 +395,8 @@ fn require_short(value_bytes: usize) -> Result<()> {
     )))
 }
 
-/// Returns a memory limit that a control group enforces. If control groups are not available,
-/// prints a note and returns that there is no limit.
+/// Caps memory with a control group. If control groups are not available, prints a note and returns
+/// [`CapMethod::None`].
 #[must_use]
 pub fn cap_or_none(bytes: u64) -> CapMethod {
     match cgroup::try_cap(bytes) {
@@ -441,7 +440,7 @@ fn publish(context: &CommandContext, file: Option<&Path>, report: &BenchReport) 
     ))
 }
 
-/// Measures all engines. First checks that each of them is available.
+/// Measures all engines, after checking that each of them is available.
 fn measure(orders: &RunPlan) -> Result<BenchReport> {
     for engine in &orders.engines {
         // All engines must be available before the measurement of the first one starts.
@@ -453,7 +452,7 @@ fn measure(orders: &RunPlan) -> Result<BenchReport> {
     })
 }
 
-/// Prints a description of a measurement, executes it in a directory, and creates a report of the
+/// Prints a description of a measurement, runs it in a directory, and builds a report of the
 /// results.
 fn report(
     directory: &Path,
@@ -490,7 +489,7 @@ fn report(
     Ok(BenchReport::new(machine, described, outcome))
 }
 
-/// Describes the parameters of a benchmark run for people.
+/// Describes the parameters of a benchmark run in words.
 fn described(orders: &RunPlan) -> Vec<(&'static str, String)> {
     let job = &orders.job;
     let data = job.records * job.record_bytes();
@@ -547,8 +546,8 @@ impl BenchRunner for ScreenRunner {
     }
 }
 
-/// The arguments with which a program lists its engines, and those with which it runs as the child
-/// process of an engine.
+/// The arguments that make a program list its engines, and those that make it run as an engine's
+/// child process.
 struct ChildArguments {
     what: &'static str,
     engines: &'static str,
@@ -645,8 +644,8 @@ impl RunListener for ScreenRunner {
     }
 }
 
-/// Returns the path of the program that contains the engines of other projects. It is searched for
-/// in the directory of this program and then in PATH.
+/// Returns the path of the program that contains the engines of other projects. Looks in this
+/// program's directory, then in PATH.
 fn rivals() -> Option<PathBuf> {
     let beside = std::env::current_exe().ok();
     let beside = beside

@@ -51,9 +51,10 @@ limits the length of a row, to 16M or more. The exit code is 4 if there were bad
 
 /// Import the rows of a file.
 ///
-/// Formats: csv and tsv (with a header), jsonl (an object a line), lines (a key a line, or key and
-/// value around --separator), binary (as `export` writes it), redis (commands as `redis-cli --pipe`
-/// takes them: SET, SETEX, PSETEX, MSET, DEL, UNLINK; all commands on keys with --redis-db).
+/// Formats: csv and tsv (with a header), jsonl (one object per line), lines (one key per line, or a
+/// key and a value around --separator), binary (as `export` writes it), redis (commands as
+/// `redis-cli --pipe` takes them: SET, SETEX, PSETEX, MSET, DEL, UNLINK; all commands on keys with
+/// --redis-db).
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ImportCommand {
@@ -70,8 +71,8 @@ pub struct ImportCommand {
     /// key, or column 1 with --no-header].
     #[arg(long, value_name = "COLUMN", value_parser = KeyTemplate::parse)]
     pub key: Option<KeyTemplate>,
-    /// The column or field that is the value [default: the other of two columns, otherwise the
-    /// whole row or line].
+    /// The column or field that is the value [default: in a table of two columns, the one that is
+    /// not the key; otherwise the whole row or line].
     #[arg(long, value_name = "COLUMN", conflicts_with = "value_as")]
     pub value: Option<String>,
     /// Use the whole row of csv or tsv as the value: unchanged, or as a JSON object.
@@ -87,7 +88,7 @@ pub struct ImportCommand {
     /// If a row cannot be imported, write it to this file and continue.
     #[arg(long, value_name = "FILE")]
     pub rejects: Option<PathBuf>,
-    /// Refuse a row whose key has a value already, from an earlier row or from before the import.
+    /// Refuse a row whose key already has a value, from an earlier row or from before the import.
     #[arg(long)]
     pub unique: bool,
     /// Start at the beginning of the file, instead of continuing an interrupted import.
@@ -101,10 +102,10 @@ pub struct ImportCommand {
     pub consent: Consent,
 }
 
-/// What becomes of a whole row.
+/// How a whole row is stored as a value.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum ValueAs {
-    /// The row unchanged; `export --values-only` writes it again.
+    /// The unchanged row, as `export --values-only` writes it.
     Row,
     /// A JSON object of its columns.
     Json,
@@ -123,8 +124,7 @@ pub(crate) fn field_separator(format: FileFormat, chosen: Option<&str>) -> Resul
     }
 }
 
-/// Returns the format that the user has chosen. If none was chosen, it is derived from the name of
-/// the file.
+/// Returns the format that the user chose, or else the one that the file name implies.
 pub(crate) fn format_of(chosen: Option<FileFormat>, file: &Path) -> Result<FileFormat> {
     chosen.or_else(|| FileFormat::of_file(file)).ok_or_else(|| {
         let text = format!(
@@ -135,12 +135,12 @@ pub(crate) fn format_of(chosen: Option<FileFormat>, file: &Path) -> Result<FileF
     })
 }
 
-/// The memory for detecting duplicate keys is the memory of the store divided by this number.
+/// Duplicate detection may use the store's memory divided by this number.
 const SEEN: u64 = 8;
-/// Minimum value in bytes of the limit on the length of a row.
+/// Lower bound in bytes of the row length limit.
 const LEAST_ROW: u64 = 16 << 20;
 
-/// Memory in bytes that the store is assumed to have if another process has it open.
+/// Assumed memory in bytes of a store that another process has open.
 const MEMORY: u64 = 256 << 20;
 
 /// The keyspaces that this import has created.
@@ -150,7 +150,7 @@ struct CreatedKeyspaces {
 }
 
 impl CreatedKeyspaces {
-    /// Creates the keyspaces to which an import writes, unless they exist. Returns those that were
+    /// Creates the keyspaces that an import writes to, unless they exist. Returns those that it
     /// created.
     fn for_import(store: &StoreHandle, to: &ImportTarget) -> Result<CreatedKeyspaces> {
         let keyspace = match to {
@@ -161,7 +161,7 @@ impl CreatedKeyspaces {
         Ok(CreatedKeyspaces { keyspace, has_places })
     }
 
-    /// If the import has not imported any row, drops the keyspaces that were created for it.
+    /// Drops the created keyspaces, after an import that has written no rows.
     fn undo(&self, store: &StoreHandle) -> Result<()> {
         if let Some(name) = &self.keyspace {
             store.change(&ManagementRequest::DropKeyspace(name.clone()))?;
@@ -173,9 +173,9 @@ impl CreatedKeyspaces {
     }
 }
 
-/// Locks the identity of the import, so that no other import of the same input can run. If an
-/// import was killed while another process still writes its last rows, waits until these are
-/// written.
+/// Locks the identity of the import, so that no other import of the same input can run. Waits for a
+/// while if a killed import holds the lock, because another process may still be writing its last
+/// rows.
 fn claim(store: &StoreHandle, identity: &ImportIdentity) -> Result<()> {
     match store.is_changed(&ManagementRequest::Claim(identity.key()))? {
         true => Ok(()),
@@ -192,7 +192,7 @@ fn seen_bytes(store: &StoreHandle, context: &CommandContext) -> usize {
     usize::try_from(memory / SEEN).unwrap_or(usize::MAX)
 }
 
-/// Returns the exit code of an import. If the import was stopped, prints a note.
+/// Returns the exit code of an import. Prints a note if the import was stopped.
 fn told_exit(end: ImportOutcome, saved: &ImportProgress) -> CommandExit {
     match end {
         ImportOutcome::Stopped => {
@@ -221,8 +221,8 @@ impl ImportCommand {
         };
         store.iter().try_for_each(|store| claim(store, &identity))?;
         let first = self.earlier(store.as_ref(), &identity, format)?;
-        // If the input is sorted first, it must be read from its beginning, and the progress counts
-        // keys rather than bytes.
+        // A sort reads the input from its beginning, and progress then counts keys rather than
+        // bytes.
         let mut saved = match self.sort.sort {
             true => ImportProgress {
                 options: first.options.clone(),
@@ -248,7 +248,7 @@ impl ImportCommand {
         };
         let job = self.job(&store, &to, identity, &saved);
         let memory = match &sorting {
-            // The sort itself detects duplicate keys, so no memory is needed for this purpose.
+            // The sort detects duplicate keys itself.
             Some(_) => 0,
             None => seen_bytes(&store, context),
         };
@@ -271,8 +271,7 @@ impl ImportCommand {
             true => created.undo(&store),
             false => Ok(()),
         };
-        // The store is closed properly even after an error, so that what was committed is
-        // preserved.
+        // Close the store cleanly even after an error, to preserve what was committed.
         let closed = store.close();
         let end = ended?;
         undone.and(closed)?;
@@ -296,8 +295,8 @@ impl ImportCommand {
         (to, ImportIdentity { keyspace, input })
     }
 
-    /// Reports the result of an import. `done` contains the progress before and after this
-    /// execution. Their difference is what this execution has imported.
+    /// Reports the result of an import. `done` contains the progress before and after this run; the
+    /// difference is what this run has imported.
     fn tell(
         &self,
         context: &CommandContext,
@@ -340,7 +339,7 @@ impl ImportCommand {
         Ok(())
     }
 
-    /// Returns an error if the command line contains options that do not apply to the format.
+    /// Rejects options that do not apply to the format.
     fn check(&self, format: FileFormat) -> Result<()> {
         let is_table = matches!(format, FileFormat::Csv | FileFormat::Tsv);
         let is_json = format == FileFormat::Jsonl;
@@ -375,7 +374,8 @@ impl ImportCommand {
         Ok(())
     }
 
-    /// Returns the options that determine how rows are interpreted, in the form of a command line.
+    /// Returns the options that determine how rows are interpreted, as they appear on a command
+    /// line.
     fn options(&self, format: FileFormat) -> String {
         let mut text = format!("--format {}", format.name());
         let value_as = self.value_as.map(|value| match value {
@@ -405,8 +405,8 @@ impl ImportCommand {
         text
     }
 
-    /// Returns the progress of an earlier import of the same input. An earlier import that imported
-    /// no rows is ignored.
+    /// Returns the progress of an earlier import of the same input. Ignores an import that wrote no
+    /// rows.
     fn earlier(
         &self,
         store: Option<&StoreHandle>,
@@ -454,14 +454,14 @@ impl ImportCommand {
         };
         let layout = match to {
             ImportTarget::Keyspace(_) => saved.layout.clone(),
-            // The values of Redis clients are not rows of a table, so there is no layout to store.
+            // Redis values do not come from rows of a table, so there is no layout to store.
             ImportTarget::Database(_) => None,
         };
         ImportJob::new(store, to.clone(), identity, layout, uniqueness)
     }
 
-    /// Opens the file of rejected rows if the user has requested one. `first` is the progress of an
-    /// earlier import, and `saved` is the position at which reading starts.
+    /// Opens the rejects file if the user has requested one. `first` is the progress of an earlier
+    /// import, and `saved` is the position at which reading starts.
     fn rejects(&self, first: &ImportProgress, saved: &ImportProgress) -> Result<Option<RejectsFile>> {
         let Some(path) = self.rejects.as_deref() else {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! `serve`: runs a server that gives Redis and memcached clients access to the store, and a web
-//! page.
+//! `serve`: runs a server that gives Redis and memcached clients access to the store, and serves a
+//! web page.
 //!
 //! *Scope*: the options of a server, its start, and its shutdown by a signal.
 //!
@@ -78,17 +78,17 @@ pub struct ServeCommand {
     /// index.
     #[arg(long, value_name = "SIZE", default_value = "96", value_parser = sizes::parse, requires = "cache")]
     pub cache_item: ByteSize,
-    /// The first address for the cache's datagram protocol, which uses as many ports as there are
-    /// processors. Other machines are served only with --datagram-key-file or --unprotected.
+    /// The first address for the cache's datagram protocol, which uses one port per processor.
+    /// Other machines are served only with --datagram-key-file or --unprotected.
     #[arg(long, value_name = "ADDR", requires = "cache", value_parser = address)]
     pub datagrams: Option<ListenAddress>,
     /// A file whose first line is the key shared with datagram clients.
     #[arg(long, value_name = "FILE", requires = "datagrams")]
     pub datagram_key_file: Option<PathBuf>,
-    /// Create a store with hashed keys: a lookup needs one read and about a byte of memory for each
-    /// key, but keys have no order, so RANGE, REVRANGE and DELRANGE are refused. Elements of
-    /// collections stay in order. A store keeps its layout without this flag; one with ordered keys
-    /// is refused with it.
+    /// Create a store with hashed keys: a lookup needs one read and about a byte of memory per key,
+    /// but keys have no order, so RANGE, REVRANGE and DELRANGE are refused. Elements of collections
+    /// stay in order. An existing store keeps its layout: a hashed one needs no flag, and one with
+    /// ordered keys is refused with it.
     #[arg(long)]
     pub hashed: bool,
     /// The space on the first tier for copies of pages that are read repeatedly from slower tiers.
@@ -142,7 +142,7 @@ pub struct ServeCommand {
     pub limits: ClientLimits,
 }
 
-/// Converts an error of the server to one that is phrased in terms of command line options.
+/// Rephrases a server error in terms of command line options.
 fn in_flags(serve: &ServeCommand, error: alluvium_server::Error) -> anyhow::Error {
     match error {
         alluvium_server::Error::Unprotected { address } => failure(
@@ -188,7 +188,7 @@ fn in_flags(serve: &ServeCommand, error: alluvium_server::Error) -> anyhow::Erro
     }
 }
 
-/// Converts an error of the datagram ports to one that is phrased in terms of command line options.
+/// Rephrases an error of the datagram ports in terms of command line options.
 fn in_flags_of_datagrams(error: alluvium_server::Error) -> anyhow::Error {
     match error {
         alluvium_server::Error::Unprotected { address } => failure(
@@ -223,7 +223,7 @@ fn mode(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "write up to three octal digits, as in 600 or 660".to_owned())
 }
 
-/// Durability on the command line.
+/// The values of --durability.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum DurabilityArg {
     /// Immediately.
@@ -244,7 +244,7 @@ impl From<DurabilityArg> for Durability {
     }
 }
 
-/// The eviction policy on the command line.
+/// The values of --cache-eviction.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum EvictionArg {
     /// The oldest items.
@@ -268,8 +268,8 @@ impl From<EvictionArg> for CacheEvictionPolicy {
     }
 }
 
-/// Creates the management socket, so that other commands can manage the store while it is being
-/// served. If this fails, the server nevertheless continues.
+/// Creates the management socket, through which other commands manage the store while it is being
+/// served. If this fails, the server continues without it.
 fn manage(server: &Server, directory: &Path) {
     if let Err(error) = server.manage(directory) {
         screen::note(&format!(
@@ -337,8 +337,8 @@ impl ServeCommand {
         options: ServerOptions,
     ) -> Result<CommandExit> {
         self.check_cache(context)?;
-        // The key is read before signals are handled, because it may come from a pipe that never
-        // delivers it.
+        // Read the key before handling signals: it may come from a pipe that never delivers it, and
+        // Ctrl-C must still end the process.
         let datagrams = match self.datagrams {
             Some(ListenAddress(Some(address))) => Some(self.datagram_options(address)?),
             _ => None,
@@ -377,8 +377,7 @@ impl ServeCommand {
         Ok(CommandExit::Done)
     }
 
-    /// Returns an error if an option does not apply to a cache, or if no client could reach the
-    /// cache.
+    /// Rejects options that do not apply to a cache, and addresses that no client could reach.
     fn check_cache(&self, context: &CommandContext) -> Result<()> {
         let of_stores = [
             ("--tier", !context.tiers.is_empty()),
@@ -406,8 +405,8 @@ impl ServeCommand {
     }
 
     fn datagram_options(&self, address: SocketAddr) -> Result<DatagramOptions> {
-        // The key is not taken from ALLUVIUM_PASSWORD, which is the password of the other
-        // protocols.
+        // ALLUVIUM_PASSWORD is the password of the other protocols, so it does not serve as the
+        // key.
         let key = match &self.datagram_key_file {
             Some(file) => Some(password::first_line("--datagram-key-file", file)?),
             None => None,
@@ -422,7 +421,7 @@ impl ServeCommand {
         })
     }
 
-    /// Returns the option that specified an address, followed by a blank.
+    /// Returns the option that specified an address, followed by a space.
     fn flag_of(&self, address: SocketAddr) -> &'static str {
         let flags = [
             ("--redis ", self.redis),
@@ -483,7 +482,7 @@ impl ServeCommand {
         })
     }
 
-    /// Prints the addresses of the server. Called when clients can connect.
+    /// Prints the server's addresses. Called once clients can connect.
     fn announce(
         &self,
         context: &CommandContext,
