@@ -18,10 +18,9 @@ pub(crate) struct CommandContext {
     pub(crate) path: PathBuf,
     pub(crate) form: OutputFormat,
     pub(crate) memory: Option<u64>,
-    /// Whether the store is opened with the measured costs of its device rather than the default
-    /// ones.
+    /// Whether to open the store with the measured costs of its device instead of the default ones.
     pub(crate) takes_measured: bool,
-    /// The further directories of the store, one per tier.
+    /// The additional directories of the store, one per tier.
     pub(crate) tiers: Vec<TierDirectory>,
 }
 
@@ -117,8 +116,8 @@ impl CommandContext {
             Ok(db) => db,
             Err(other) => {
                 let other = Error::new(other).context(self.what());
-                // The error of opening for writing is more specific. It is not used if the store is
-                // busy, because a server may then be able to answer.
+                // The error of opening for writing is more specific. But if the store is busy,
+                // report that, because a server may be able to answer.
                 let is_busy = exit::classify(&other) == CommandExit::Busy;
                 return Err(if is_busy { other } else { error });
             }
@@ -130,15 +129,15 @@ impl CommandContext {
         Ok(db)
     }
 
-    /// Returns the store if it was opened, and otherwise tries to connect to the process that has
-    /// it open.
+    /// Returns the store if it was opened. Otherwise tries to connect to the process that has it
+    /// open.
     fn or_served(&self, opened: Result<Db>) -> Result<StoreHandle> {
         let error = match opened {
             Ok(db) => return Ok(StoreHandle::own(db)),
             Err(error) => error,
         };
-        // Even if opening fails for a reason such as a missing directory, a process that already
-        // has the store open may still be able to serve it.
+        // A process that already has the store open may be able to serve it even if opening fails
+        // for another reason, such as a missing directory.
         match ManagementClient::connect(&self.path) {
             Ok(client) => Ok(StoreHandle::served(client)),
             Err(refused) if exit::classify(&error) == CommandExit::Busy => Err(busy(error, &refused)),
@@ -174,8 +173,7 @@ fn busy(error: Error, refused: &io::Error) -> Error {
     error.context(why)
 }
 
-/// Returns the error for an operation that cannot be executed while another process has the store
-/// open.
+/// Returns the error for an operation that is impossible while another process has the store open.
 pub(crate) fn not_while_open(error: Error, verb: &str, way: &str) -> Error {
     if exit::classify(&error) != CommandExit::Busy {
         return error;
@@ -183,10 +181,10 @@ pub(crate) fn not_while_open(error: Error, verb: &str, way: &str) -> Error {
     error.context(format!("{verb} needs exclusive access to the store: {way}"))
 }
 
-/// Returns an error if the target directory contains any files.
+/// Returns an error if the target directory is not empty.
 pub(crate) fn vacant(directory: &Path) -> Result<()> {
     let Ok(mut entries) = directory.read_dir() else {
-        // The directory cannot be read. Writing to it later reports the error.
+        // If the directory cannot be read, writing to it later reports the error.
         return Ok(());
     };
     if entries.next().is_none() {

@@ -11,8 +11,8 @@ pub use crate::terminal::screen::{ScreenOutput, note};
 pub use crate::values::sizes::{ByteSize, parse};
 pub use crate::verbs::bench::{ScreenRunner, cap_or_none, run_child, usage};
 
-/// Executes `run` as the main function of a program. Prints its error if there is one, and returns
-/// the exit code.
+/// Runs `run` as the main function of a program. Prints its error if there is one, and returns the
+/// exit code.
 ///
 /// The allocator is configured to return freed memory to the operating system, because a store
 /// limits its own memory use.

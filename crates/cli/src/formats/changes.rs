@@ -1,4 +1,4 @@
-//! The changes that rows of an import describe, stored in a buffer that can be reused.
+//! The changes that imported rows describe, in a reusable buffer.
 
 use std::ops::Range;
 
@@ -32,7 +32,7 @@ impl RowChanges {
         RowChanges::default()
     }
 
-    /// Removes all changes but keeps the allocated memory for reuse.
+    /// Removes all changes but keeps the allocated memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.list.clear();
@@ -50,7 +50,7 @@ impl RowChanges {
         self.list.is_empty()
     }
 
-    /// Removes all changes after the first `len` ones.
+    /// Keeps the first `len` changes and removes the others.
     pub fn truncate(&mut self, len: usize) {
         if let Some(ChangeSpan::Put(first, ..) | ChangeSpan::Delete(first) | ChangeSpan::Command(first)) =
             self.list.get(len)
@@ -60,7 +60,7 @@ impl RowChanges {
         }
     }
 
-    /// Removes all changes after the first `len` ones, and returns them as a new list.
+    /// Keeps the first `len` changes, and returns the others as a new list.
     #[must_use]
     pub fn split_off(&mut self, len: usize) -> RowChanges {
         let mut rest = RowChanges::new();
@@ -110,7 +110,7 @@ impl RowChanges {
         self.iter_from(0)
     }
 
-    /// Returns an iterator over the changes after the first `first` ones.
+    /// Returns an iterator over the changes, starting with the one at index `first`.
     pub fn iter_from(&self, first: usize) -> impl Iterator<Item = RowChange<'_>> {
         self.list.iter().skip(first).map(|kept| match kept {
             ChangeSpan::Put(key, value, ms) => {

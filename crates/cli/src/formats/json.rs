@@ -1,7 +1,7 @@
 //! JSON Lines: each line contains one JSON object.
 //!
-//! If a value is not a string, its JSON text is preserved, including the digits of a number, the
-//! order of the names in an object, and blanks.
+//! Values other than strings keep their JSON text, including the digits of a number, the order of
+//! names in an object, and whitespace.
 
 use super::lines::one_line;
 use super::source::without_end;
@@ -19,8 +19,8 @@ pub enum JsonMapping {
     /// Objects have the fields `key` and `value`, or `key_base64` and `value_base64`, as the writer
     /// of this format produces them.
     Pairs,
-    /// The key is formed from fields by a template. The value is the named field or, if there is
-    /// none, the whole line.
+    /// The key is formed from fields by a template. The value is the named field, or the whole line
+    /// if no field is named.
     Fields(KeyTemplate, Option<String>),
 }
 
@@ -40,8 +40,8 @@ impl JsonReader {
 /// Maximum number of bytes of an invalid JSON text that an error message shows.
 const SHOWN: usize = 20;
 
-/// The fields of an object by name. Each is mapped to its JSON text. If a name occurs repeatedly,
-/// the last occurrence is used.
+/// The fields of an object by name, as JSON text. If a name occurs repeatedly, the last occurrence
+/// counts.
 type JsonFields<'l> = BTreeMap<String, &'l RawValue>;
 
 /// Parses an object into its fields. Numbers are kept as text, because a double has only 53 bits of
@@ -74,7 +74,7 @@ fn bytes(name: &str, value: &RawValue) -> Result<Vec<u8>, String> {
 }
 
 /// Returns the bytes that a field denotes. The path `a.b` denotes the field `b` of the object in
-/// the field `a`, unless there is a field whose whole name is `a.b`.
+/// the field `a`, unless a field has the whole name `a.b`.
 fn field(object: &JsonFields<'_>, path: &str) -> Result<Vec<u8>, String> {
     if let Some(found) = object.get(path) {
         return bytes(path, found);
@@ -93,7 +93,7 @@ fn inner<'l>(object: &JsonFields<'l>, path: &str) -> Option<&'l RawValue> {
     Some(value)
 }
 
-/// Returns the key or the value of a record. It is stored as text in the field `name`, or encoded
+/// Returns the key or value of a record, which is stored as text in the field `name` or in base 64
 /// in the field `name_base64`.
 fn side(object: &JsonFields<'_>, name: &str) -> Result<Vec<u8>, String> {
     let other = format!("{name}_base64");

@@ -12,7 +12,7 @@ pub enum LineParts {
     Key,
     /// The line contains the key, this separator, and the value.
     Both(Vec<u8>),
-    /// The line contains only the value. This is possible for writing only.
+    /// The line contains only the value. Such lines can be written but not read.
     Value,
 }
 
@@ -24,7 +24,7 @@ pub struct LineFormat {
 }
 
 impl LineFormat {
-    /// Creates a reader or writer for lines that consist of the given parts.
+    /// Creates a reader and writer of lines that contain `parts` of each record.
     #[must_use]
     pub fn new(parts: LineParts) -> LineFormat {
         LineFormat {
@@ -89,8 +89,8 @@ impl WriteRows for LineFormat {
             LineParts::Both(separator) => {
                 one_line("key", key)?;
                 one_line("value", value)?;
-                // A reader splits the line at the first occurrence of the separator. The end of the
-                // key and the beginning of the separator must not form an earlier occurrence.
+                // A reader splits the line at the first occurrence of the separator, so the end of
+                // the key must not form an earlier one with the separator's beginning.
                 let line = [key, separator].concat();
                 if memchr::memmem::find(&line, separator) != Some(key.len()) {
                     let shown = crate::values::bytes::escape(key);

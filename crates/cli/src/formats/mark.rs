@@ -5,16 +5,16 @@ use std::io::{self, Write};
 
 pub(super) const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Writes the beginning of a file such that a reader finds the same rows, even if the first row
-/// begins with the bytes of a byte order mark.
+/// Writes the beginning of a file so that a reader finds the same rows even if the first row begins
+/// with the bytes of a byte order mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BomWriter {
     is_written: bool,
 }
 
 impl BomWriter {
-    /// Called after something was written before the first row. The rows are then no longer at the
-    /// beginning of the file.
+    /// Must be called after writing anything before the first row, because the rows then no longer
+    /// begin the file.
     pub(super) fn written(&mut self) {
         self.is_written = true;
     }

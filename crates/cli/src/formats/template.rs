@@ -1,7 +1,6 @@
-//! Key templates, from which keys are formed out of fields. Examples are `name` and
-//! `{country}/{city}`.
+//! Key templates, which build keys from fields. Examples are `name` and `{country}/{city}`.
 
-/// A template from which a key is formed out of fields.
+/// A template that builds a key from fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyTemplate {
     text: String,
@@ -25,7 +24,7 @@ impl KeyTemplate {
     pub fn parse(text: &str) -> Result<KeyTemplate, String> {
         if text.is_empty() {
             return Err(
-                "the key is empty: name a column, or write a template as in {country}/{city}".to_owned(),
+                "the key is empty: name a column, or write a template such as {country}/{city}".to_owned(),
             );
         }
         if !text.contains(['{', '}']) {

@@ -28,9 +28,8 @@ impl Hasher for IdentityHasher {
     }
 }
 
-/// The keys that an import has seen so far. Each key that is greater than the greatest previous one
-/// is known to be new. Other keys are compared with the fingerprints of earlier keys, as far as
-/// these fit in the memory.
+/// The keys that an import has seen so far. A key greater than all earlier ones is known to be new.
+/// Other keys are compared with the fingerprints of earlier keys, as far as these fit in memory.
 #[derive(Default)]
 pub(super) struct DuplicateDetector {
     greatest: Option<Vec<u8>>,
@@ -40,7 +39,7 @@ pub(super) struct DuplicateDetector {
     most: usize,
     /// Number of rows whose key an earlier row had already put.
     pub(super) duplicates: u64,
-    /// Whether some keys could be compared only with a part of the earlier keys.
+    /// Whether some keys could be compared with only part of the earlier keys.
     pub(super) is_partial: bool,
 }
 
@@ -89,7 +88,7 @@ impl DuplicateDetector {
         self.duplicates += u64::from(!is_new);
     }
 
-    /// Registers the key of a row that deletes it. If a later row puts the key, it is not a
+    /// Registers the key of a row that deletes it. A later row that puts the key is not a
     /// duplicate.
     pub(super) fn delete(&mut self, key: &[u8]) {
         self.fingerprints.remove(&fingerprint(key));
@@ -98,7 +97,7 @@ impl DuplicateDetector {
         }
     }
 
-    /// Adds the fingerprint of a key to the set. Returns whether it was not in the set before.
+    /// Adds a key's fingerprint to the set. Returns true if the set did not contain it.
     fn remember(&mut self, key: &[u8]) -> bool {
         let fingerprint = fingerprint(key);
         if self.fingerprints.len() < self.most {
@@ -139,8 +138,8 @@ mod tests {
         }
         assert_eq!((seen.duplicates, seen.is_partial), (197, false));
         assert!(seen.fingerprints.len() <= LEAST);
-        // A key that is not in order and not in the set may nevertheless be a duplicate. The result
-        // is therefore marked as partial.
+        // A key that is out of order and not in the set may still be a duplicate, so the result is
+        // marked as partial.
         seen.put(&(2 * LEAST as u32).to_be_bytes());
         assert!(seen.is_partial);
         seen.put(&7u32.to_be_bytes());

@@ -1,5 +1,5 @@
-//! The layout of the table from which a keyspace was imported. It is stored so that the values can
-//! be exported in the same form.
+//! The layout of the table from which a keyspace was imported, stored so that the values can be
+//! exported in the same form.
 
 use crate::formats::FileFormat;
 use crate::formats::csv::{LineEnd, TableLayout};
@@ -23,7 +23,7 @@ pub(crate) struct ImportLayout {
     pub(crate) format: FileFormat,
     pub(crate) separator: u8,
     pub(crate) head: TableLayout,
-    /// The name of the column that was stored as values, or `None` if the values are complete rows.
+    /// The name of the column stored as values, or `None` if the values are complete rows.
     pub(crate) column: Option<String>,
 }
 

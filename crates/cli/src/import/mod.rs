@@ -1,5 +1,4 @@
-//! Imports: the rows of a stream are loaded into a keyspace, and the progress is recorded in the
-//! store.
+//! Imports: the rows of a stream are loaded into a keyspace, and the progress is stored with them.
 //!
 //! *Scope*: a pipeline of two threads, one of which converts rows to blocks while the other writes
 //! the blocks; the progress that is committed with each block; invalid rows; continuation after a
@@ -37,12 +36,12 @@ pub(crate) struct ImportJob<'a> {
     writer: BlockWriter<'a>,
 }
 
-/// How an import without errors has ended.
+/// How an import without errors ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ImportOutcome {
     /// All rows have been written to the store.
     Complete,
-    /// The user has stopped the import. Repeating the same command continues it.
+    /// The user stopped the import. Repeating the command continues it.
     Stopped,
 }
 
@@ -59,9 +58,9 @@ impl<'a> ImportJob<'a> {
         }
     }
 
-    /// Executes an import until the end of the input or until it is stopped. Calls `moved` with the
-    /// current position in the input. Returns the progress and the outcome. If the outcome is an
-    /// error, the rows before the error are in the store.
+    /// Runs an import until the end of the input or until it is stopped. Calls `moved` with the
+    /// current position in the input. Returns the progress and the outcome. Even if the outcome is
+    /// an error, the rows before the error are in the store.
     pub(crate) fn run(
         mut self,
         parser: RowParser,
@@ -69,7 +68,7 @@ impl<'a> ImportJob<'a> {
     ) -> (ImportProgress, Result<ImportOutcome>) {
         let name = parser.name.clone();
         let mut saved = parser.saved.clone();
-        // A new import has no earlier progress that could be replaced.
+        // A new import has no earlier progress to replace.
         self.writer.saved = (saved.rows > 0).then(|| saved.clone());
         let ended = thread::scope(|scope| {
             let (sender, blocks) = sync_channel(WAITING);
@@ -85,7 +84,7 @@ impl<'a> ImportJob<'a> {
                 }
                 self.writer.settle()
             };
-            // If writing fails, the receiver of blocks is dropped, and this makes the parser stop.
+            // A failed write drops the receiver of blocks, which makes the parser stop.
             let written = write();
             let parsed = parsing
                 .join()
@@ -95,8 +94,8 @@ impl<'a> ImportJob<'a> {
         (saved, ended)
     }
 
-    /// Executes an import like `run`, but sorts the rows by key before they are written. `first` is
-    /// the progress of an earlier import of the same input.
+    /// Like `run`, but sorts the rows by key before they are written. `first` is the progress of an
+    /// earlier import of the same input.
     pub(crate) fn run_sorted(
         mut self,
         parser: RowParser,

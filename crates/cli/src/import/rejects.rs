@@ -1,4 +1,4 @@
-//! The file of rejected rows. It contains a copy of their bytes, so that they can be corrected and
+//! The rejects file, which contains copies of rejected rows so that they can be corrected and
 //! imported later.
 
 use crate::store::private;
@@ -22,7 +22,7 @@ pub(crate) struct RejectsFile {
 }
 
 impl RejectsFile {
-    /// Opens the file and truncates it to the length that the progress has recorded.
+    /// Opens the file and truncates it to the length recorded in the progress.
     pub(crate) fn open(path: &Path, bytes: u64) -> Result<RejectsFile> {
         let what = || format!("opening {} for rejected rows", path.display());
         let mut file = private::open(path).with_context(what)?;
@@ -48,8 +48,7 @@ impl RejectsFile {
             .with_context(|| format!("writing to {}", self.path.display()))
     }
 
-    /// Writes the header of the input, so that the file of rejected rows can be imported like the
-    /// input.
+    /// Writes the header of the input, so that the rejects file can be imported like the input.
     pub(crate) fn header(&mut self, header: &[u8]) -> Result<()> {
         if self.bytes == 0 {
             self.write(header)

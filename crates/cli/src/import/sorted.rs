@@ -1,5 +1,5 @@
-//! Imports of rows in any order. The rows are sorted by key with limited memory and then loaded in
-//! order. If several rows have the same key, the last one is imported.
+//! Imports rows in any order: sorts them by key with limited memory, and then loads them in that
+//! order. Of several rows with the same key, the last one counts.
 
 use super::parser::{EXTRA, FULL, MAX_WRITTEN, RowBlock, RowParser};
 use super::progress::ImportProgress;
@@ -25,7 +25,7 @@ use std::thread::available_parallelism;
 const FLAG: &str = "--sort-memory";
 /// Prefix of the names of temporary files. Each file is unlinked as soon as it has been created.
 const NAME: &str = "alluvium-import";
-/// Maximum number of threads: one reads the input, and another one sorts and writes.
+/// Maximum number of threads: one reads the input, and the other sorts and writes.
 const MOST_THREADS: usize = 2;
 
 /// The sort that precedes the loading of rows.
@@ -35,7 +35,7 @@ pub(crate) struct ImportSorter {
     directory: PathBuf,
 }
 
-/// What reading the whole input has yielded.
+/// The outcome of reading the whole input.
 #[derive(Default)]
 struct InputReadResult {
     saved: ImportProgress,
@@ -44,8 +44,8 @@ struct InputReadResult {
 }
 
 impl ImportSorter {
-    /// Prepares a sort with limited memory. `total` is the size of the input in bytes if it is
-    /// known. Unless all data fits in memory, space for temporary files is reserved.
+    /// Prepares a sort with limited memory. `total` is the input's size in bytes, if known.
+    /// Reserves space for temporary files unless all data fits in memory.
     pub(crate) fn new(directory: &Path, memory: u64, total: Option<u64>) -> Result<ImportSorter> {
         let threads = available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
         let memory = memory / threads as u64;
@@ -98,7 +98,7 @@ impl ImportSorter {
         }
     }
 
-    /// Reads all rows into sorted runs. Returns the progress of reading, and how reading has ended.
+    /// Reads all rows into sorted runs. Returns the progress and how reading ended.
     fn read(
         &self,
         parser: RowParser,
@@ -136,7 +136,7 @@ impl ImportSorter {
     }
 
     /// Imports all rows of the input. `first` is the progress of an earlier import of the same
-    /// input. Returns the progress, and how the import has ended.
+    /// input. Returns the progress and how the import ended.
     pub(super) fn run(
         &self,
         writer: BlockWriter<'_>,
@@ -175,7 +175,7 @@ struct SortedLoader<'w> {
     input: ImportProgress,
     /// Number of keys that were skipped because an earlier import has already written them.
     skipped: u64,
-    /// The progress after the last block that has been written.
+    /// The progress after the last block written.
     saved: ImportProgress,
     name: String,
 }
@@ -202,7 +202,7 @@ impl SortedLoader<'_> {
                 .note(RowChange::Put(record.key(), record.value(), None));
             block.bytes += bytes;
         }
-        // Only the last row of each key was written, so all other rows are duplicates.
+        // The sort kept only the last row of each key, so all other rows are duplicates.
         self.input.duplicates = self.input.rows.saturating_sub(keys);
         self.input.is_partial = false;
         block.is_last = true;
@@ -212,7 +212,7 @@ impl SortedLoader<'_> {
         Ok(ImportOutcome::Complete)
     }
 
-    /// Writes a block of changes. After it, `rows` rows are in the store.
+    /// Writes a block of changes, after which `rows` rows are in the store.
     fn write(&mut self, mut block: RowBlock, rows: u64) -> Result<()> {
         block.saved = ImportProgress {
             rows,

@@ -6,7 +6,7 @@ use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, P
 use std::fmt;
 use std::time::Duration;
 
-/// Number of redraws of a bar per second, which also determines the interval of its animation.
+/// Number of times per second that a bar is redrawn, which also sets the pace of its animation.
 const RATE: u8 = 8;
 const TICK: Duration = Duration::from_millis(250);
 
@@ -33,7 +33,7 @@ pub(crate) fn bytes_from(what: &str, total: Option<u64>, first: u64) -> Progress
     let speed = move |state: &ProgressState| per_second(state.pos(), first, state.elapsed());
     let style = style
         .with_key("rate", move |state: &ProgressState, out: &mut dyn fmt::Write| {
-            // Errors of drawing are ignored, because the bar will soon be drawn again.
+            // Ignore drawing errors, because the bar will soon be drawn again.
             let _ = write!(out, "{}/s", sizes::human(speed(state)));
         })
         .with_key("left", move |state: &ProgressState, out: &mut dyn fmt::Write| {

@@ -17,18 +17,18 @@ const AT_ONCE: usize = 1 << 20;
 /// Maximum number of output buffers that wait to be written.
 const WAITING: usize = 4;
 
-/// A sort that several threads execute.
+/// A sort executed by several threads.
 pub(crate) struct SortJob<'s> {
     pub(crate) spool: &'s SortSpool,
     pub(crate) threads: usize,
-    /// Whether the records are lines. Their line ends are then added again in the output.
+    /// Whether the records are lines, whose line ends the output then restores.
     pub(crate) is_lines: bool,
-    /// The command line option for the memory limit, which error messages name.
+    /// The command line option that sets the memory limit, for error messages.
     pub(crate) flag: &'s str,
 }
 
-/// Converts an error of the sorter to an error with an exit code. `flag` is the command line option
-/// for the memory limit.
+/// Gives an error of the sorter an exit code. `flag` is the command line option for the memory
+/// limit.
 pub(crate) fn told(error: SortError, flag: &str) -> anyhow::Error {
     match &error {
         error if error.is_full() => failure(CommandExit::Full, error.to_string()),
@@ -78,8 +78,8 @@ impl ChunkFiller<'_> {
     ) -> Result<()> {
         let flag = self.flag;
         if to(&mut self.chunk).map_err(|error| told(error, flag))? == PushOutcome::Full {
-            // The next chunk is started only after another thread has received this one. This
-            // limits the memory use.
+            // Start the next chunk only after another thread has received this one, to bound memory
+            // use.
             let full = std::mem::replace(&mut self.chunk, self.spool.chunk());
             (self.full)(full)?;
             let pushed = to(&mut self.chunk).map_err(|error| told(error, self.flag))?;
@@ -93,8 +93,8 @@ impl ChunkFiller<'_> {
 }
 
 impl SortJob<'_> {
-    /// Sorts the records that `feed` produces into runs. If all data fits in one chunk, it remains
-    /// in memory.
+    /// Sorts the records that `feed` produces into runs. If they all fit in one chunk, they stay in
+    /// memory.
     pub(crate) fn runs(
         &self,
         feed: impl FnOnce(&mut ChunkFiller<'_>) -> Result<()>,
@@ -119,7 +119,7 @@ impl SortJob<'_> {
                 .map(|_| scope.spawn(move || self.work(receiver)))
                 .collect();
             let mut send = |chunk| {
-                // A worker that has failed reports its error when its thread is joined.
+                // A failed worker reports its error when its thread is joined.
                 sender
                     .send(chunk)
                     .map_err(|_| anyhow!("a sorting thread has ended"))
@@ -172,8 +172,8 @@ impl SortJob<'_> {
             }
         };
         if result.is_err() {
-            // After a failure, the thread still receives chunks and drops them, so that the thread
-            // which fills them does not block.
+            // After a failure, keep receiving and dropping chunks, so that the thread that fills
+            // them does not block.
             while chunks
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
@@ -213,8 +213,7 @@ impl SortJob<'_> {
         Ok(passes)
     }
 
-    /// Merges the sorted inputs and writes the output. Returns the number of records and the number
-    /// of bytes.
+    /// Merges the sorted inputs and writes the output. Returns the numbers of records and bytes.
     pub(crate) fn merge(
         &self,
         inputs: Vec<SortedInput>,
@@ -252,8 +251,8 @@ impl SortJob<'_> {
         })
     }
 
-    /// Merges the sorted inputs into output buffers. If the writing thread has ended early, that
-    /// thread reports the reason.
+    /// Merges the sorted inputs into output buffers. If the writing thread ended early, it reports
+    /// the reason itself.
     fn pieces(
         &self,
         passes: MergePasses,

@@ -12,8 +12,7 @@ use std::time::Duration;
 
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
-/// Maximum time for which a job may block on its input or on a full disk after it was asked to
-/// stop.
+/// Maximum time that a job may block on its input or on a full disk after it was asked to stop.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Installs signal handlers, so that Ctrl-C, SIGTERM and SIGHUP ask the job to stop.

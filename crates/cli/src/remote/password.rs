@@ -1,4 +1,4 @@
-//! Determines the password from a command line option, a file, or the environment.
+//! Finds the password in a command line option, a file, or the environment.
 
 use crate::terminal::exit::{CommandExit, failure};
 use anyhow::{Context as _, Result};
@@ -6,14 +6,14 @@ use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
-/// The environment variable that contains the password. It is used if no option specifies one.
+/// The environment variable that contains the password if no option specifies one.
 const VARIABLE: &str = "ALLUVIUM_PASSWORD";
 
 /// Maximum length in bytes of the first line of a file that contains a secret.
 const MOST_LINE: u64 = 64 << 10;
 
-/// Returns the password. It is taken from an option if given, otherwise from a file if given, and
-/// otherwise from the environment.
+/// Returns the password: from the option if given, else from the file if given, else from the
+/// environment.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read, or if its first line or the environment variable is
@@ -26,8 +26,8 @@ pub(crate) fn given(flag: Option<&str>, file: Option<&Path>) -> Result<Option<St
     }
 }
 
-/// Returns the secret in a file that an option names. The secret is the first line of the file,
-/// which must not be empty.
+/// Returns the secret in a file that an option names: the file's first line, which must not be
+/// empty.
 pub(crate) fn first_line(flag: &str, path: &Path) -> Result<String> {
     let file = std::fs::File::open(path).with_context(|| format!("reading {}", path.display()))?;
     let refused = |why: &str| failure(CommandExit::Usage, format!("{flag} {}: {why}", path.display()));

@@ -1,4 +1,4 @@
-//! Keys of Redis clients in a readable form, with their types, elements and expiry times.
+//! Redis keys in a readable form, with their types, elements and expiry times.
 
 use super::RedisElements;
 use crate::formats::{FileFormat, WriteRows};
@@ -13,7 +13,7 @@ use clap::Args;
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Whose keys a verb works on.
+/// Selects Redis keys instead of the records of a keyspace.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct RedisDatabaseArgs {
     /// Use the keys of Redis clients in this database, 0 to 15, with their types, instead of the
@@ -29,7 +29,7 @@ fn until(expires_ms: u64) -> String {
     format!("expires in {left_s} s")
 }
 
-/// Prints keys of Redis clients, either as text or as JSON.
+/// Prints Redis keys, either as text or as JSON.
 pub(crate) struct RedisKeyPrinter<'o> {
     out: &'o mut ScreenOutput,
     encoding: ByteEncoding,
@@ -63,7 +63,7 @@ impl<'o> RedisKeyPrinter<'o> {
         self.out
     }
 
-    /// Makes the printer print only keys and their types, without elements.
+    /// Restricts the output to keys and their types, without elements.
     pub(crate) fn keys_only(mut self) -> RedisKeyPrinter<'o> {
         self.has_values = false;
         self
@@ -155,8 +155,8 @@ fn json_end(kind: RedisKind) -> &'static [u8] {
     }
 }
 
-/// Writes a byte string as an element of a JSON list. It is written as a string if it is valid
-/// UTF-8, and otherwise as an object with the bytes in base 64.
+/// Writes a byte string as an element of a JSON list: as a string if it is valid UTF-8, and
+/// otherwise as an object with the bytes in base 64.
 fn json_bytes(out: &mut dyn Write, bytes: &[u8]) -> io::Result<()> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Ok(serde_json::to_writer(out, text)?),
@@ -201,7 +201,7 @@ fn json_element(
 /// Maximum number of elements in one command of an export.
 const AT_ONCE: usize = 512;
 
-/// Writes keys of Redis clients to an export file.
+/// Writes Redis keys to an export file.
 pub(crate) struct RedisKeyWriter {
     format: FileFormat,
     /// The writer for formats that contain only plain keys and values.
@@ -231,8 +231,8 @@ impl RedisKeyWriter {
                 json_head(out, &key, kind)?;
                 out.write_all(json_open(kind))?;
             }
-            // When the export is imported, the key may already have other elements. They are
-            // deleted first.
+            // The key may already have other elements when the export is imported, so delete it
+            // first.
             FileFormat::Redis if kind != RedisKind::String => command(out, &[b"DEL", &key.key])?,
             FileFormat::Redis => {}
             format if kind != RedisKind::String => {

@@ -5,7 +5,7 @@ use anyhow::Result;
 use clap::Args;
 use std::io::{self, BufRead, IsTerminal, Write};
 
-/// Whether questions are asked.
+/// Whether to ask for confirmation.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct Consent {
     /// Do not ask for confirmation.

@@ -97,8 +97,8 @@ pub(crate) fn sentence(error: &anyhow::Error) -> String {
     text
 }
 
-/// If the message of a library error refers to the API, returns a message that refers to the
-/// command line instead.
+/// If a library error's message refers to the API, returns a message that refers to the command
+/// line instead.
 fn in_flags(error: &Error) -> Option<String> {
     Some(match error {
         Error::NoSuchKeyspace { name } => {
@@ -128,7 +128,7 @@ fn in_flags(error: &Error) -> Option<String> {
     })
 }
 
-/// If the error means that the location of the store is not writable, returns the reason.
+/// Returns the reason if the error means that the store's location is not writable.
 pub(crate) fn cannot_write(error: &anyhow::Error) -> Option<&'static str> {
     let error = error.chain().find_map(|cause| cause.downcast_ref::<Error>())?;
     match (error, error.kind()) {

@@ -6,7 +6,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
 
-/// The log level of this process. The verb `serve` allows clients to change it.
+/// The log level of this process. Clients of `serve` can change it.
 static LEVEL: LazyLock<LogLevel> = LazyLock::new(LogLevel::warning);
 
 /// Returns the log level of this process.
@@ -22,7 +22,7 @@ pub(crate) fn begin() {
         .with_ansi(false)
         .finish();
     // This fails if the program that calls `main` has installed its own subscriber, which then
-    // remains in use.
+    // stays in use.
     let _ = tracing::subscriber::set_global_default(LogLevelFilter {
         lines,
         level: level(),

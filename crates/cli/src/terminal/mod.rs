@@ -1,7 +1,7 @@
-//! The interface between verbs and the terminal: output, confirmations, errors with their exit
+//! The interface between verbs and the terminal: output, confirmations, error messages and exit
 //! codes, and the log.
 //!
-//! *Scope*: standard output and standard error, the detection of a terminal, and the exit codes.
+//! *Scope*: standard output and standard error, terminal detection, and exit codes.
 //!
 //! *Must not depend on*: what is printed.
 

@@ -43,7 +43,7 @@ impl ScreenOutput {
         self.is_terminal
     }
 
-    /// Returns the text in the given style if the output is coloured, and unchanged otherwise.
+    /// Styles the text if the output is coloured, and returns it unchanged otherwise.
     pub(crate) fn styled(&self, style: Style, text: &str) -> String {
         if self.is_coloured {
             format!("{style}{text}{style:#}")
@@ -56,7 +56,7 @@ impl ScreenOutput {
         writeln!(self.inner, "{text}")
     }
 
-    /// Writes a JSON value. On a terminal it is indented, and otherwise it is written on one line.
+    /// Writes a JSON value, indented on a terminal and on one line otherwise.
     ///
     /// # Errors
     /// I/O errors.
@@ -147,7 +147,7 @@ fn visible(text: &str) -> Cow<'_, str> {
 fn on_stderr(style: Style, word: &str, text: &str) {
     let mut stderr = anstream::stderr().lock();
     let text = visible(text);
-    // If writing to standard error fails, there is no place to report the failure.
+    // If writing to standard error fails, nothing is left on which to report the failure.
     let _ = writeln!(stderr, "{style}{word}{style:#}{text}");
 }
 

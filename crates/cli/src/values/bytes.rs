@@ -54,8 +54,8 @@ impl ByteEncoding {
         !self.hex && !self.base64
     }
 
-    /// Formats bytes for a line of text. They are written in the chosen encoding or, by default, as
-    /// text in which unprintable bytes are escaped.
+    /// Formats bytes for a line of text: in the chosen encoding or, by default, as text with
+    /// unprintable bytes escaped.
     pub(crate) fn show(self, bytes: &[u8]) -> String {
         if self.hex {
             hex::encode(bytes)
@@ -67,8 +67,8 @@ impl ByteEncoding {
     }
 }
 
-/// Escapes backslashes, control characters and bytes that are not valid UTF-8, for example as `\n`,
-/// `\\` or `\x1b`. The result contains no tabs and no line ends.
+/// Escapes backslashes, control characters and invalid UTF-8, as in `\n`, `\\` or `\x1b`, so that
+/// the result contains no tabs or line ends.
 pub(crate) fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -79,7 +79,7 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
                 '\r' => text.push_str("\\r"),
                 '\t' => text.push_str("\\t"),
                 c if c.is_ascii_control() => text.push_str(&format!("\\x{:02x}", c as u32)),
-                // These are the remaining characters that a terminal might interpret.
+                // A terminal might interpret the remaining control characters.
                 c if c.is_control() => {
                     let mut bytes = [0; 4];
                     for byte in c.encode_utf8(&mut bytes).bytes() {
@@ -96,7 +96,7 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
     text
 }
 
-/// Decodes the result of [`escape`]. Also accepts `\"`, so that a text can be enclosed in quotes.
+/// Decodes the result of [`escape`]. Also accepts `\"`, which a quoted text needs.
 pub(crate) fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -130,8 +130,8 @@ pub(crate) fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Writes a field of a JSON object. The field is `"name":"text"`, or `"name_base64":"…"` if the
-/// bytes are not valid UTF-8.
+/// Writes a field of a JSON object: `"name":"text"`, or `"name_base64":"…"` if the bytes are not
+/// valid UTF-8.
 pub(crate) fn json_field(out: &mut impl Write, name: &str, bytes: &[u8]) -> io::Result<()> {
     match std::str::from_utf8(bytes) {
         Ok(text) => {

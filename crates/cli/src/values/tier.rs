@@ -11,15 +11,15 @@ pub struct TierDirectory {
     pub max_bytes: Option<u64>,
 }
 
-/// Parses `PATH` or `PATH,bytes=4T`. The path may contain commas, but it cannot end with a text
-/// that has the form of a limit.
+/// Parses `PATH` or `PATH,bytes=4T`. The path may contain commas, but its end must not look like a
+/// limit.
 pub(crate) fn parse(text: &str) -> Result<TierDirectory, String> {
     let (path, max_bytes) = match text.rsplit_once(",bytes=") {
         Some((path, size)) => (path, Some(sizes::parse(size)?.0)),
         None => (text, None),
     };
     if path.is_empty() {
-        return Err("name a directory, as in /mnt/large,bytes=4T".to_owned());
+        return Err("name a directory, optionally with a limit, as in /mnt/large,bytes=4T".to_owned());
     }
     Ok(TierDirectory {
         path: PathBuf::from(path),

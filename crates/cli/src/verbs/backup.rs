@@ -39,8 +39,8 @@ pub struct BackupCommand {
     /// The directory of the backup, which must be empty or missing.
     #[arg(value_name = "DIRECTORY")]
     pub to: PathBuf,
-    /// The directory for the copy of a further tier. Repeat the option for each tier, in the order
-    /// of `alluvium tiers` [default: DIRECTORY.tier-1 and so on].
+    /// The directory for the copy of an additional tier. Repeat the option for each tier, in the
+    /// order of `alluvium tiers` [default: DIRECTORY.tier-1 and so on].
     #[arg(long, value_name = "PATH")]
     pub to_tier: Vec<PathBuf>,
 }
@@ -74,7 +74,7 @@ pub(crate) fn follow(bar: &ProgressBar) -> impl FnMut(Progress) + '_ {
     }
 }
 
-/// Returns the bytes of the absolute path. It denotes the same directory in every process.
+/// Returns the bytes of the absolute path, which denotes the same directory in every process.
 fn absolute(path: &Path) -> Result<Vec<u8>> {
     let path = std::path::absolute(path).with_context(|| format!("resolving the path {}", path.display()))?;
     Ok(path.as_os_str().as_bytes().to_vec())

@@ -20,7 +20,7 @@ Examples:
 The exit code is 5 if damage was found, and 3 if none was found but a directory of the
 store cannot be read.";
 
-/// Read the whole store and report damage, one finding a line.
+/// Read the whole store and report damage, one finding per line.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CheckCommand {

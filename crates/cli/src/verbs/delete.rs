@@ -76,7 +76,7 @@ impl DeleteCommand {
         Ok(exit)
     }
 
-    /// Prints a message which states that a key does not exist.
+    /// Prints that a key does not exist.
     fn missing(key: &[u8], place: &str) {
         screen::complain(&format!("there is no key {:?} in {place}", bytes::escape(key)));
     }
@@ -135,8 +135,8 @@ impl DeleteCommand {
         Ok(exit)
     }
 
-    /// Deletes a range of Redis keys. The range is divided into several commits, so that clients
-    /// are not blocked for a long time.
+    /// Deletes a range of Redis keys in several commits, so that clients are not blocked for a long
+    /// time.
     fn typed_range(&self, store: &StoreHandle, database: u8, mut bounds: ByteBounds) -> Result<CommandExit> {
         self.ask(&bounds, &format!("database {database}"))?;
         if bounds.from.is_empty() && bounds.to.is_none() {

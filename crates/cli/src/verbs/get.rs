@@ -24,8 +24,8 @@ The exit code is 1 if one of the keys does not exist.";
 
 /// Print the values of keys.
 ///
-/// The value of a single key is written byte for byte; on a terminal a line end follows, and what
-/// is not printable is escaped. The values of several keys stand behind their keys, a line each.
+/// The value of a single key is written byte for byte; on a terminal, a line end follows and
+/// unprintable bytes are escaped. Several keys are printed with their values, one per line.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct GetCommand {

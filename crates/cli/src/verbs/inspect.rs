@@ -30,7 +30,7 @@ copies on the first one, and the runs of the tree and of levels on each.";
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct InspectCommand {
-    /// Show only the run with this group and place, as in 17.0.
+    /// Show only the run with this group and position, as in 17.0.
     #[arg(long, value_name = "GROUP.PLACE", value_parser = run_name)]
     pub run: Option<(u64, usize)>,
 }

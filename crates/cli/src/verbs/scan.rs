@@ -30,7 +30,7 @@ Examples:
 Each line is a key, a tab and its value; unprintable bytes are escaped as in \\n or \\xff. For byte-exact output use --json, --hex, \
 --base64, or `alluvium export`.";
 
-/// Print keys and values in the order of the keys' bytes, as they were at the moment it began.
+/// Print keys and values in the order of the keys' bytes, as they were when the scan began.
 ///
 /// The keys of a hashed keyspace have no order: all of them are printed, each once.
 #[derive(Args, Debug)]
@@ -48,7 +48,7 @@ pub struct ScanCommand {
     #[arg(short, long)]
     pub reverse: bool,
     /// Continue after this key, the last one of an earlier scan. This works in all keyspaces and
-    /// databases; with hashed keys it is the only way to continue.
+    /// databases, and is the only way to continue with hashed keys.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["prefix", "from", "to", "reverse"])]
     pub after: Option<OsString>,
     /// Print only keys.
@@ -171,7 +171,7 @@ impl ScanCommand {
     }
 }
 
-/// Returns an error, which ends the scan, if a stop was requested.
+/// If a stop was requested, returns an error, which ends the scan.
 fn interrupted() -> Result<()> {
     match stop::asked() {
         true => Err(failure(CommandExit::Interrupted, "stopped")),

@@ -42,7 +42,7 @@ pub enum TierAction {
         #[arg(value_name = "PATH[,bytes=SIZE]", value_parser = tier::parse)]
         added: TierDirectory,
     },
-    /// Rewrite all data to move it off a tier, which gets no new data from then on.
+    /// Move all data off a tier, which then gets no new data.
     #[command(after_help = "Example:\n  alluvium tiers drain /mnt/large")]
     Drain {
         /// The directory of the tier.

@@ -1,4 +1,4 @@
-//! Parses a row of CSV: finds its end and its fields.
+//! Parses a CSV row: finds its end and its fields.
 
 use super::{InputSource, broken};
 use std::borrow::Cow;
@@ -17,7 +17,7 @@ pub(super) struct RowFields {
 struct FieldSpan {
     /// The range of the field's content, without the enclosing quotes.
     place: Range<usize>,
-    /// Whether the field contains quote characters that are written twice.
+    /// Whether the field contains doubled quote characters.
     is_doubled: bool,
 }
 
@@ -36,7 +36,7 @@ impl RowFields {
         let mut plain = Vec::with_capacity(field.len());
         let mut start = 0;
         for at in memchr::memchr_iter(b'"', field) {
-            // Of two successive quote characters, only the first is copied.
+            // Copy only the first of two successive quote characters.
             if at >= start {
                 plain.extend_from_slice(&field[start..=at]);
                 start = at + 2;
@@ -58,7 +58,7 @@ pub(super) enum ScannedRow {
     Row(usize),
     /// An invalid row, with its length in bytes and the error.
     Bad(usize, String),
-    /// The end of the stream. The number is that of the bytes in blank lines before the end.
+    /// The end of the stream, after this number of bytes in blank lines.
     End(usize),
 }
 
@@ -117,8 +117,8 @@ fn place(
     }
 }
 
-/// The fast path of the parser. It accepts a row that is completely buffered, contains no quotes
-/// and ends with `\n`, and returns its length. Returns `None` if the general parser must be used.
+/// The parser's fast path, for a row that is completely buffered, contains no quotes and ends with
+/// `\n`. Returns the row's length, or `None` if the general parser must be used.
 pub(super) fn plain(separator: u8, rest: &[u8], fields: &mut RowFields) -> Option<usize> {
     let end = memchr::memchr(b'\n', rest).filter(|&end| end > 0)?;
     let line = &rest[..end];
@@ -222,7 +222,7 @@ pub(super) fn whole(separator: u8, mut bytes: &[u8], fields: &mut RowFields) -> 
     let all = bytes.len();
     match row(separator, &mut bytes, fields, &mut 0) {
         Ok(ScannedRow::Row(_)) if fields.row == (0..all) => Ok(()),
-        Ok(ScannedRow::Row(_) | ScannedRow::End(_)) => Err("it is not a single row".to_owned()),
+        Ok(ScannedRow::Row(_) | ScannedRow::End(_)) => Err("expected exactly one row".to_owned()),
         Ok(ScannedRow::Bad(_, why)) => Err(why),
         Err(error) => Err(error.to_string()),
     }

@@ -6,7 +6,7 @@ use super::parse::{self, RowFields, ScannedRow};
 use super::{CsvOptions, CsvValueSource, InputSource, TableLayout, broken, names};
 use std::io;
 
-/// A part of the key template, in which a column is given by its index.
+/// A part of the key template, with columns given by their index.
 #[derive(Clone, Debug)]
 enum KeyComponent {
     Text(Vec<u8>),
@@ -43,8 +43,7 @@ impl CsvReader {
         };
         let is_empty = names.is_empty();
         let find = |name: &str| {
-            // If the input contains no rows, the column names are unknown, and a name is not an
-            // error.
+            // Without rows, the column names are unknown, so no name is an error.
             let known = names.iter().position(|known| known == name);
             known.or(is_empty.then_some(0)).ok_or_else(|| {
                 broken(format!(

@@ -48,8 +48,7 @@ impl CsvWriter {
         }
     }
 
-    /// Writes a row of a table. If its separator differs from that of the output, the separator is
-    /// replaced.
+    /// Writes a row of a table, with the output's separator in place of the row's own.
     fn table(&mut self, out: &mut dyn Write, key: &[u8], row: &[u8]) -> io::Result<()> {
         let CsvContent::Table(from, head) = &self.rows else {
             unreachable!("only tables have rows");
@@ -85,13 +84,12 @@ impl CsvWriter {
     }
 }
 
-/// Writes a field of a row that has `fields` fields. The field is quoted if necessary.
+/// Writes a field of a row that has `fields` fields, in quotes if necessary.
 fn write_field(out: &mut dyn Write, separator: u8, field: &[u8], fields: usize) -> io::Result<()> {
     let is_plain = memchr::memchr3(b'"', b'\r', b'\n', field).is_none()
         && memchr::memchr(separator, field).is_none()
-        // A row with a single empty field must be quoted, because a reader would ignore the blank
-        // line. A field that begins with a byte order mark must be quoted, because a reader might
-        // remove the mark.
+        // Quote a single empty field, because a reader would ignore the blank line. Also quote a
+        // field that begins with a byte order mark, because a reader might remove the mark.
         && !(fields == 1 && field.is_empty())
         && !field.starts_with(MARK);
     if is_plain {
@@ -101,7 +99,7 @@ fn write_field(out: &mut dyn Write, separator: u8, field: &[u8], fields: usize) 
     let mut start = 0;
     for at in memchr::memchr_iter(b'"', field) {
         out.write_all(&field[start..=at])?;
-        // The quote character is written a second time, together with the text that follows it.
+        // The next piece starts with this quote character, which doubles it.
         start = at;
     }
     out.write_all(&field[start..])?;
@@ -113,8 +111,8 @@ impl WriteRows for CsvWriter {
         if self.header == HeaderPolicy::Left {
             return Ok(());
         }
-        // If there is a header, a byte order mark at the beginning belongs to the header or is
-        // inside quotes.
+        // Only a table without a header begins with the raw bytes of a row, which may look like a
+        // byte order mark. All other output begins with a header.
         let is_bare = matches!(&self.rows, CsvContent::Table(_, TableLayout { header: None, .. }));
         if !is_bare {
             self.opening.written();

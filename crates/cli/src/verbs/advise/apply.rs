@@ -72,7 +72,7 @@ impl AdviseCommand {
 }
 
 /// Waits until the store has kept or reverted the change, or until Ctrl-C. After Ctrl-C, the store
-/// continues to measure by itself.
+/// continues to measure on its own.
 fn watched(context: &CommandContext, store: &StoreHandle, mut change: Value) -> Result<Value> {
     if !context.is_json() {
         screen::note(&format!(
@@ -88,8 +88,7 @@ fn watched(context: &CommandContext, store: &StoreHandle, mut change: Value) -> 
             let ours = all.iter().rev().find(|one| one["began_ms"] == *began);
             ours.cloned()
         });
-        // The change is no longer in the list of recent changes, because many later ones have
-        // followed.
+        // Many later changes have pushed this one off the list of recent changes.
         let Some(found) = found else {
             break;
         };

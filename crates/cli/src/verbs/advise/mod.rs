@@ -39,7 +39,7 @@ Examples:
 The advice is for a sample of the requests since the store was opened. If no server has the store open, there are none: \
 give a workload with --mix.";
 
-/// The message if the store has not observed any requests.
+/// Printed if the store has not observed any requests.
 const SAW_NOTHING: &str = "the store has seen no request since it was opened";
 
 /// Rank structures and settings by their predicted cost for the observed workload.
@@ -105,7 +105,7 @@ impl AdviseCommand {
             .map(|seen| seen.drifts(&workload))
             .unwrap_or_default();
         if self.data.is_some() || self.memory_factor.is_some() {
-            // If the workload is hypothetical, the measurements of the store do not apply to it.
+            // The store's measurements do not apply to a hypothetical workload.
             seen.iter_mut().for_each(|seen| seen.beside.clear());
         }
         let advice = rank::of(&workload, &machine, &drifts)?;
@@ -118,7 +118,7 @@ impl AdviseCommand {
         Ok(CommandExit::Done)
     }
 
-    /// Returns whether the command line changes the workload or the machine to a hypothetical one.
+    /// Returns whether the command line describes a hypothetical workload or machine.
     fn asks_what_if(&self) -> bool {
         let of = &self.question;
         let numbers = [of.keys, of.key_bytes, of.value_bytes, of.skew, of.scan_records];
@@ -149,8 +149,8 @@ impl AdviseCommand {
         Err(failure(CommandExit::NotFound, text))
     }
 
-    /// Returns the workload that the store or a trace has observed. Returns `None` if the command
-    /// line specifies the whole workload.
+    /// Returns the workload that the store or a trace has observed, or `None` if the command line
+    /// specifies all of it.
     fn seen(&self, context: &CommandContext) -> Result<Option<ObservedWorkload>> {
         if let Some(trace) = &self.trace {
             return ObservedWorkload::of_trace(trace).map(Some);

@@ -9,8 +9,8 @@ use anyhow::Result;
 #[derive(Clone, Debug)]
 pub(super) struct RankedChoice {
     pub(super) cost: StructureCost,
-    /// Maximum regret over all hours of the workload. The regret is the cost in excess of the best
-    /// choice, relative to that choice.
+    /// Maximum regret over all hours of the workload: the cost in excess of the best choice's,
+    /// relative to the latter.
     pub(super) regret: f64,
     /// Whether this choice is the default of a store.
     pub(super) is_usual: bool,
@@ -18,16 +18,15 @@ pub(super) struct RankedChoice {
 
 #[derive(Clone, Debug)]
 pub(super) struct StructureAdvice {
-    /// The choices, sorted by cost from the cheapest to the most expensive. The list is never
-    /// empty.
+    /// The choices, from the cheapest to the most expensive. Never empty.
     pub(super) choices: Vec<RankedChoice>,
     pub(super) verdict: String,
     /// Whether the advice is to change nothing.
     pub(super) leaves_it: bool,
 }
 
-/// Ranks all choices for a workload. Structures without key order are included only if none of the
-/// observed workloads contains scans.
+/// Ranks all choices for a workload. Includes structures without key order only if no observed
+/// workload contains scans.
 pub(super) fn of(
     workload: &WorkloadProfile,
     machine: &MachineProfile,
@@ -75,10 +74,9 @@ pub(super) fn of(
     })
 }
 
-/// Determines whether the advice is to change nothing, and the reason. A change is advised only
-/// under two conditions. The 90th percentile of the predicted cost of the best choice must be below
-/// the middle estimate for the default, and the regret of the best choice must not be larger than
-/// that of the default.
+/// Determines whether the advice is to change nothing, and the reason. A change is advised only if
+/// the 90th percentile of the best choice's predicted cost is below the middle estimate for the
+/// default, and the best choice's regret is not larger than that of the default.
 fn verdict(best: &RankedChoice, usual: &RankedChoice) -> (bool, String) {
     if best.is_usual {
         return (

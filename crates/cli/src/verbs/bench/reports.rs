@@ -37,7 +37,7 @@ The exit code is 1 if something became worse, and 0 otherwise.";
 #[derive(Args, Debug)]
 #[command(after_help = TABLE_EXAMPLES)]
 pub struct TableCommand {
-    /// The reports, of several engines or numbers of threads. If two reports have the same
+    /// The reports, of several engines or numbers of threads. If two reports contain the same
     /// measurement of an engine, each gets a column, the later one with the name of its file.
     #[arg(value_name = "REPORT", required = true)]
     pub reports: Vec<PathBuf>,

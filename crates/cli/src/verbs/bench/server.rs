@@ -1,5 +1,5 @@
-//! `bench server`: measures sets and gets over many connections. It compares Alluvium's server with
-//! other servers.
+//! `bench server`: measures sets and gets over many connections, on Alluvium's server and on other
+//! servers.
 
 use super::{ScreenRunner, publish, report, usage};
 use crate::context::CommandContext;
@@ -25,8 +25,8 @@ Examples:
 --memory is the limit that servers are given, if they have one [default: four times the data, at least 1G].
 Redis and memcached must be in PATH: apt-get install redis-server memcached";
 
-/// Measure the server, Redis and memcached. `--memory` is the limit that servers are given, if they
-/// have one [default: four times the data, at least 1 GiB].
+/// Measure the server, Redis and memcached. `--memory` is the memory limit of servers that have one
+/// [default: four times the data, at least 1 GiB].
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct BenchServerCommand {
@@ -49,8 +49,8 @@ pub struct BenchServerCommand {
     /// The number of client threads that use the connections.
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_threads)]
     pub threads: usize,
-    /// The number of records. All are set first; then random ones are set and read, with equal
-    /// probability.
+    /// The number of records. The client first sets all of them, then sets and reads random ones
+    /// with equal probability.
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_records)]
     pub records: u64,
     /// The length of values in bytes, at least 16; keys have 24 bytes.
@@ -80,13 +80,13 @@ pub struct BenchServerCommand {
     pub file: Option<PathBuf>,
 }
 
-/// Maximum number of connections of the client. Each connection needs a port.
+/// Maximum number of the client's connections, each of which needs a port.
 const MOST_CONNECTIONS: usize = 50_000;
 
-/// Maximum number of outstanding requests of a connection.
+/// Maximum number of outstanding requests per connection.
 const MOST_DEPTH: usize = 1 << 16;
 
-/// Minimum of the default memory of servers, in bytes.
+/// Lower bound in bytes of the default --memory.
 const LEAST_MEMORY: u64 = 1 << 30;
 
 impl BenchServerCommand {
@@ -138,7 +138,7 @@ impl BenchServerCommand {
             return Err(usage(format!("{name} {number}: give at most {most}")));
         }
         let WindowLength::Milliseconds(settle_ms) = self.settle else {
-            return Err(usage("--settle must be a time, as in 1s"));
+            return Err(usage("--settle must be a duration such as 1s"));
         };
         let data = self.records * (KEY_BYTES + self.value_bytes) as u64;
         Ok(ServerPlan {
@@ -160,7 +160,7 @@ impl BenchServerCommand {
     }
 }
 
-/// Describes the parameters of a server benchmark for people.
+/// Describes the parameters of a server benchmark in words.
 fn described(orders: &ServerPlan) -> Vec<(&'static str, String)> {
     let record = (KEY_BYTES + orders.value_bytes) as u64;
     let depths: Vec<String> = orders.depths.iter().map(usize::to_string).collect();

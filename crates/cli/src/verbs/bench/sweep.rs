@@ -1,4 +1,4 @@
-//! `bench sweep`: varies one parameter from point to point while all others are constant.
+//! `bench sweep`: varies one parameter from point to point and keeps all others constant.
 
 use super::{BenchOptions, measure, publish, usage};
 use crate::context::CommandContext;
@@ -62,7 +62,7 @@ impl SweepCommand {
             match (measure(&orders), &mut whole) {
                 (Ok(report), Some(whole)) => whole.add(report),
                 (Ok(report), None) => whole = Some(report),
-                // The measurements of the earlier points are kept in the report.
+                // Keep the measurements of the earlier points in the report.
                 (Err(error), Some(whole)) if !stop::asked() => whole.failures.push(RepetitionFailure {
                     engine: point.name,
                     repetition: 1,

@@ -1,5 +1,5 @@
-//! `bench transactions`: measures concurrent transactions of many clients. It compares Alluvium
-//! with other engines.
+//! `bench transactions`: measures many clients' concurrent transactions, on Alluvium and on other
+//! engines.
 
 use super::{ChildArguments, ScreenRunner, cap_or_none, publish, report, usage};
 use crate::context::CommandContext;
@@ -39,12 +39,12 @@ pub struct BenchTransactionsCommand {
     pub engines: Vec<String>,
     /// The phases, separated by commas: commit, one put of a new key; txn-size, four puts into four
     /// keyspaces; group-commit, the same with 1 KiB each; rmw, which adds one to two counters.
-    /// Words after a colon, joined by +, change a phase: a number, the clients; pair=, the bytes of
-    /// a key and its value; keys=, the counters of a transaction; sorted, counters in the order of
-    /// their keys; later, commits that are acknowledged before the sync.
+    /// Words after a colon, joined by +, change a phase: a number sets the clients; pair= the bytes
+    /// of a key and its value; keys= the counters per transaction; sorted accesses the counters in
+    /// key order; later acknowledges commits before the sync.
     #[arg(long, value_name = "PHASES", value_delimiter = ',', default_value = DEFAULT)]
     pub phases: Vec<String>,
-    /// The number of counters; Zipf's law chooses among them.
+    /// The number of counters, among which transactions choose by Zipf's law.
     #[arg(long, value_name = "N", default_value = "10k", value_parser = parse_records)]
     pub counters: u64,
     /// The number of repetitions; the report has the medians. Every second repetition runs the
@@ -60,8 +60,9 @@ pub struct BenchTransactionsCommand {
     /// The seed of the random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Use no control group: engines are told the cap, but the page cache is not limited. If
-    /// control groups are not available, as without root, this is the default, with a note.
+    /// Do not limit memory with a control group: engines are told the cap, but the page cache is
+    /// not limited. This is the default, with a note, if control groups are not available, as
+    /// without root.
     #[arg(long)]
     pub no_cap: bool,
     /// The directory in which the engines store their files; the files are removed at the end.
@@ -136,7 +137,7 @@ impl BenchTransactionsCommand {
     }
 }
 
-/// Describes the parameters of a transaction benchmark for people.
+/// Describes the parameters of a transaction benchmark in words.
 fn described(orders: &TransactionPlan) -> Vec<(&'static str, String)> {
     let job = &orders.job;
     let phases: Vec<&str> = job.phases.iter().map(|phase| phase.name.as_str()).collect();
@@ -155,7 +156,7 @@ fn described(orders: &TransactionPlan) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The arguments for child processes that measure transactions.
+/// The arguments of child processes that measure transactions.
 const CHILDREN: ChildArguments = ChildArguments {
     what: "engine",
     engines: "transactional-engines",

@@ -15,7 +15,7 @@ const MEMORY: u64 = 256 << 20;
 #[derive(Args, Debug)]
 pub struct ImportSortArgs {
     /// Sort the rows by key before loading them: the fastest way for a large unordered input. Of
-    /// several rows with the same key the last one counts.
+    /// several rows with the same key, the last one counts.
     #[arg(long, conflicts_with_all = ["unique", "redis_db"])]
     pub sort: bool,
     /// The memory for sorting, in addition to that of the store [default: 256M].

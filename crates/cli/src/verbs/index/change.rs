@@ -38,7 +38,7 @@ pub struct IndexBuildCommand {
     /// The kind of index.
     #[arg(long, value_enum, default_value = "dense")]
     pub kind: IndexKindArg,
-    /// The size of a block, which a lookup reads [default: 4K, or as much as a record needs].
+    /// The size of a block, which a lookup reads [default: 4K, or more if a record needs it].
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     pub block: Option<ByteSize>,
     /// The average number of keys in a trie; more keys need less memory and more time.

@@ -1,6 +1,6 @@
-//! `index`: handles an index over static data, in which records are looked up by hash.
+//! `index`: builds, reads and updates an index over static data, which finds records by hash.
 //!
-//! *Scope*: the command line, and the reading of files of records.
+//! *Scope*: the command line, and reading files of records.
 //!
 //! *Must not depend on*: how records are hashed and found; that is left to the crate `hashes`.
 
@@ -29,8 +29,8 @@ A file of records is a sequence of keys and values, all of the same lengths. An 
 records in the order of their hashes, under the same name with a number. A lookup reads one block. Of equal keys the last one counts. \
 --memory limits the memory of `build` and `update` [default: 512M].";
 
-/// Build, read and update an index of fixed-length records: one read a lookup, less than 3 bits of
-/// memory a key.
+/// Build, read and update an index of fixed-length records: one read per lookup, less than 3 bits
+/// of memory per key.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct IndexCommand {
@@ -56,12 +56,12 @@ pub enum IndexAction {
 /// The kind of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum IndexKindArg {
-    /// Tries that lead to the record: 2.5 bits of memory a key.
+    /// Tries that lead to the record: 2.5 bits of memory per key.
     Dense,
-    /// Tries that lead to the block of the record: less than 1 bit a key, if blocks have 16 records
-    /// or more.
+    /// Tries that lead to the block of the record: less than 1 bit per key, if blocks have 16
+    /// records or more.
     Sparse,
-    /// The first hash of every block: 5 bits a block, and sometimes a second read.
+    /// The first hash of every block: 5 bits per block, and sometimes a second read.
     Blocks,
 }
 
@@ -102,7 +102,7 @@ fn place(path: &Path) -> Result<(Arc<FileDirectory>, String)> {
     Ok((Arc::new(directory), name.to_owned()))
 }
 
-/// Converts an error of an index to an error with an exit code.
+/// Gives an error of an index an exit code.
 fn told(error: IndexError) -> anyhow::Error {
     match error {
         error if error.is_full() => failure(CommandExit::Full, error.to_string()),

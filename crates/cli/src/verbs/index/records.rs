@@ -13,7 +13,7 @@ const AT_ONCE: usize = 1 << 20;
 /// Number of records after which the progress bar is updated and Ctrl-C is checked.
 const LOOK: u64 = 4096;
 
-/// Reads a file of records, each of which has `bytes` bytes. The path `-` denotes standard input.
+/// Reads a file of records, each of which is `bytes` long. The path `-` denotes standard input.
 pub(super) fn each(
     path: &Path,
     bytes: usize,

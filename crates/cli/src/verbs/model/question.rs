@@ -118,13 +118,13 @@ impl CostModelArgs {
     }
 }
 
-/// Converts an invalid parameter of the model to an error of the command line.
+/// Rephrases an invalid model parameter as an error of the command line.
 pub(crate) fn refused(bad: BadParameter) -> Error {
     failure(CommandExit::Usage, bad.to_string())
 }
 
-/// Returns the profile of a device. `name` is the name of a known kind of device or the path of
-/// measured samples.
+/// Returns the profile of a device. `name` is a known kind of device or the path of measured
+/// samples.
 fn device(name: &str) -> Result<alluvium::DeviceProfile> {
     let is_meant = |known: &str| known.replace(' ', "-").eq_ignore_ascii_case(name);
     if let Some((_, profile)) = PROFILES.iter().find(|(known, _)| is_meant(known)) {

@@ -1,5 +1,5 @@
-//! Bar charts that are drawn with characters. A bar shows a measurement, and a mark shows the value
-//! that the fitted model predicts.
+//! Bar charts drawn with characters. A bar shows a measurement, and a mark shows the value that the
+//! fitted model predicts.
 
 use crate::verbs::probe::plural;
 use alluvium_base::measurements::{DeviceMeasurements, IssueMode, OffsetOrder, ProbePoint};
@@ -20,8 +20,7 @@ pub(super) struct ChartBar {
     pub(super) fit: Option<f64>,
 }
 
-/// Returns the charts for reads and for writes. They show throughput by request size and throughput
-/// by queue depth.
+/// Returns the charts for reads and for writes: throughput by request size and by queue depth.
 pub(super) fn charts(measured: &DeviceMeasurements, conclusions: &ProbeConclusions) -> Vec<BarChart> {
     let mut charts = Vec::new();
     for costs in [&conclusions.reads, &conclusions.writes] {
@@ -34,8 +33,8 @@ pub(super) fn charts(measured: &DeviceMeasurements, conclusions: &ProbeConclusio
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// Returns the mean of `of` over all rounds of the measurement, separately for each of the
-/// requested points.
+/// For each kind of request that `is_wanted` accepts, returns the mean over all rounds of the value
+/// that `of` extracts from a sample.
 fn means(
     measured: &DeviceMeasurements,
     is_wanted: impl Fn(ProbePoint) -> bool,
@@ -92,8 +91,8 @@ fn over_depth(measured: &DeviceMeasurements, costs: &RequestCosts) -> BarChart {
         |window| window.undisturbed_bytes_per_s() / MIB,
     );
     let fit = costs.parallel.as_ref().ok();
-    // The curve is that of the fitted model alone. Its throughput grows with the queue depth up to
-    // the parallelism of the device.
+    // The curve is that of the fitted model alone, whose throughput grows with the queue depth up
+    // to the device's parallelism.
     let of_fit = |depth: f64| {
         let fit = fit?;
         match costs.parallelism {

@@ -1,4 +1,4 @@
-//! Storage of measured samples in the directory of a store, in the file `probe.txt`.
+//! Saves measured samples in the directory of a store, in the file `probe.txt`.
 
 use crate::store::private;
 use crate::terminal::exit::{CommandExit, failure};
@@ -14,7 +14,7 @@ pub(super) fn is_store(path: &Path) -> bool {
     path.join("superblock").exists()
 }
 
-/// Stores samples atomically. If this fails, the file has either its old or its new content.
+/// Writes samples atomically. If this fails, the file has either its old or its new content.
 pub(super) fn write(path: &Path, measured: &DeviceMeasurements) -> Result<()> {
     let (file, new) = (path.join(FILE), path.join(format!("{FILE}.new")));
     let written = private::write(&new, &format::encode(measured))
@@ -24,7 +24,7 @@ pub(super) fn write(path: &Path, measured: &DeviceMeasurements) -> Result<()> {
     written.with_context(|| format!("saving the samples in {}", file.display()))
 }
 
-/// Reads the samples that are stored in the directory of a store.
+/// Reads the samples saved in the directory of a store.
 pub(super) fn read(path: &Path) -> Result<DeviceMeasurements> {
     let file = path.join(FILE);
     if file.exists() {
@@ -40,7 +40,7 @@ pub(super) fn read(path: &Path) -> Result<DeviceMeasurements> {
 /// Reads samples from a file.
 pub(super) fn read_file(file: &Path) -> Result<DeviceMeasurements> {
     let mut bytes = Vec::new();
-    // One byte more than the limit is read, in order to detect a file that is too long.
+    // Read one byte more than the limit, to detect a file that is too long.
     let read = File::open(file).and_then(|open| open.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes));
     read.with_context(|| format!("reading {}", file.display()))?;
     format::decode(&bytes).map_err(|bad| failure(CommandExit::Damaged, format!("{}: {bad}", file.display())))

@@ -1,4 +1,4 @@
-//! Checks whether a location can be measured. Its errors are phrased in terms of the command line.
+//! Checks whether a location can be measured, and explains in terms of the command line why not.
 
 use crate::terminal::exit::{CommandExit, failure};
 use crate::values::sizes::{ByteSize, human};
@@ -9,7 +9,7 @@ use alluvium_device::probe::{FileSystemInfo, LEAST_SPACE, place_of};
 use anyhow::Result;
 use std::path::Path;
 
-/// A location for which the checks have succeeded.
+/// A location that has passed the checks.
 #[derive(Debug)]
 pub(super) struct ProbeLocation {
     pub(super) place: FileSystemInfo,
@@ -71,7 +71,7 @@ pub(super) fn full(path: &Path, free: u64) -> anyhow::Error {
     failure(CommandExit::Full, text)
 }
 
-/// Converts an error of the device to one that is phrased in terms of the command line.
+/// Rephrases an error of the device in terms of the command line.
 pub(super) fn refused(path: &Path, error: Error) -> anyhow::Error {
     let path = path.display();
     match error {

@@ -1,4 +1,4 @@
-//! `probe`: measures the costs of requests to the device that stores a directory.
+//! `probe`: measures what requests to the device of a directory cost.
 //!
 //! *Scope*: the command line, the accepted locations, the storage of samples, and the display of
 //! conclusions.
@@ -74,12 +74,12 @@ pub struct ProbeCommand {
     pub stored: bool,
 }
 
-/// Returns whether a directory contains stored samples.
+/// Returns whether a directory contains saved samples.
 pub(super) fn is_kept(store: &Path) -> bool {
     store.join(alluvium_model::probe::format::FILE).exists()
 }
 
-/// Reads stored samples. The path denotes a directory or a file.
+/// Reads saved samples from a directory or a file.
 pub(super) fn read_kept(path: &Path) -> Result<DeviceMeasurements> {
     let is_file = path.is_file();
     let directory = path.parent().filter(|_| is_file).unwrap_or(path);

@@ -99,8 +99,8 @@ fn over_depth(measured: &DeviceMeasurements, costs: &RequestCosts) -> CostSeries
     }
 }
 
-/// Returns points of a curve from the first to the last sample. They are close together on a
-/// logarithmic axis.
+/// Returns closely spaced points on a logarithmic axis along a curve, from the first to the last
+/// sample.
 fn along(samples: &[(f64, f64)], of: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
     const STEPS: u32 = 96;
     let Some((least, most)) = range(samples.iter().map(|&(x, _)| x)) else {

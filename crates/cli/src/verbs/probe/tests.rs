@@ -1,5 +1,4 @@
-//! Tests of the whole verb, from requests to conclusions, on simulated devices whose costs are
-//! known.
+//! Tests the whole verb, from requests to conclusions, on simulated devices whose costs are known.
 
 use super::{chart, json, svg};
 use alluvium_base::cost::{CostClock, CostFault, DeviceAccess};
@@ -32,7 +31,7 @@ impl ProbeClock for Simulated {
     }
 }
 
-/// A simulated device. It has several servers with a common queue. The service time of each follows
+/// A simulated device with several servers and a common queue. Each server's service time follows
 /// the affine model, with noise added.
 struct Noisy {
     setup_ns: f64,
@@ -118,8 +117,8 @@ fn throttled(disk: &HardDisk) -> ProbeConclusions {
     let directory = ThrottledDirectory::new(Arc::new(MemoryDirectory::new()), Box::new(affine));
     let plan = ProbePlan {
         rounds: 1,
-        // This is the shortest possible measurement. Its essential parts nevertheless take the time
-        // that they need.
+        // Even in the shortest possible measurement, the essential parts take the time that they
+        // need.
         ..plan(1)
     };
     let watch = ProcessClock::new();
@@ -133,8 +132,8 @@ fn throttled(disk: &HardDisk) -> ProbeConclusions {
 fn a_throttled_disk_is_found_again() {
     let disk = HITACHI_1TB_2009;
     let mut alphas = Vec::new();
-    // The simulated device works in real time. On a busy machine it may be woken too late, so the
-    // measurement is repeated.
+    // The simulated device works in real time and may be woken too late on a busy machine, so
+    // repeat the measurement.
     for _ in 0..5 {
         let found = throttled(&disk);
         let fitted = found.reads.affine.as_ref().unwrap();

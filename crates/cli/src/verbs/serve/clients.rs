@@ -1,4 +1,4 @@
-//! The limits for clients of a server, which are options of `serve`.
+//! The options of `serve` that limit clients.
 
 use crate::terminal::exit::{CommandExit, failure};
 use crate::values::sizes::{self, ByteSize};
@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use std::time::Duration;
 
-/// Minimum of the memory limit for all clients together, in bytes.
+/// Lower bound in bytes of the memory limit for all clients together.
 const LEAST_MEMORY: u64 = 1 << 20;
 
 /// Limits of clients.
@@ -40,8 +40,8 @@ pub struct ClientLimits {
 }
 
 impl ClientLimits {
-    /// Converts the limits to options of the server. `memory` is the memory limit of the store if
-    /// one was given.
+    /// Converts the limits to options of the server. `memory` is the store's memory limit, if one
+    /// was given.
     pub(crate) fn options(&self, memory: Option<u64>) -> Result<ServerOptions> {
         let client_memory = self.client_memory.map(|memory| memory.0);
         if let Some(bytes) = client_memory {

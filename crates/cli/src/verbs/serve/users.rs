@@ -33,8 +33,8 @@ impl UserFile for AclFile {
         let mut name = path.as_os_str().to_owned();
         name.push(".partial");
         let partial = PathBuf::from(name);
-        // A killed process may have left a temporary file. It is removed first, because its access
-        // mode might be wrong.
+        // A killed process may have left a temporary file, whose access mode might be wrong, so
+        // remove it first.
         let _ = fs::remove_file(&partial);
         let mut file = private::create(&partial)?;
         let written = file.write_all(text).and_then(|()| {

@@ -78,7 +78,7 @@ impl<'b> SortInputReader<'b> {
             return Ok(());
         }
         match self.record_bytes {
-            // The last line may end without a line end.
+            // The last line may have no line end.
             None => chunks.push_line(&buffer[..filled]),
             Some(bytes) => Err(failure(
                 CommandExit::Failed,
@@ -90,7 +90,7 @@ impl<'b> SortInputReader<'b> {
         }
     }
 
-    /// Adds all complete records of a buffer to the chunk, up to position `end`. The bytes before
+    /// Adds the complete records of a buffer, up to position `end`, to the chunk. The bytes before
     /// `seen` are known to contain no line end. Returns the number of bytes consumed.
     fn take(
         &self,
@@ -117,7 +117,7 @@ impl<'b> SortInputReader<'b> {
         Ok(at)
     }
 
-    /// Counts the bytes that were read. If the limit of --rate would be exceeded, waits.
+    /// Counts the bytes read, and waits if they would exceed the --rate limit.
     fn pace(&mut self, bytes: usize) -> Result<()> {
         self.bar.inc(bytes as u64);
         if let Some(limiter) = &mut self.limiter {

@@ -1,4 +1,4 @@
-//! `sort`: sorts lines or fixed-length records, which may need more memory than is available.
+//! `sort`: sorts lines or fixed-length records, even more than fit into memory.
 //!
 //! *Scope*: the command line, the input and the output.
 //!
@@ -38,12 +38,12 @@ complete, and may be one of the inputs.";
 /// Default value of --memory in bytes.
 const MEMORY: u64 = 512 << 20;
 const MEMORY_FLAG: &str = "--memory";
-/// Maximum number of threads. More of them would be idle.
+/// Maximum number of threads. More would be idle.
 const MOST_THREADS: usize = 8;
 /// Prefix of the names of temporary files. Each file is unlinked as soon as it has been created.
 const NAME: &str = "alluvium-sort";
 
-/// Sort lines or fixed-length records, also more than fit into memory.
+/// Sort lines or fixed-length records, even more than fit into memory.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct SortCommand {
@@ -182,8 +182,8 @@ impl SortCommand {
         FileDirectory::open(&path).with_context(what)
     }
 
-    /// Opens the output and executes `job`, which writes to it. The output is standard output or a
-    /// file. A file is given its name only after the job has succeeded.
+    /// Opens the output, which is standard output or a file, and runs `job` to write it. A file
+    /// gets its name only after the job has succeeded.
     fn write(&self, job: &mut dyn FnMut(&mut (dyn Write + Send)) -> Result<()>) -> Result<()> {
         let is_special = self.output.metadata().is_ok_and(|metadata| !metadata.is_file());
         if self.output.as_os_str() == "-" {
@@ -206,8 +206,8 @@ impl SortCommand {
             fs::rename(&partial, &self.output).with_context(|| format!("naming {}", self.output.display()))
         });
         if written.is_err() {
-            // An incomplete file is useless and is removed. If this fails, the file at least does
-            // not have the name of the output.
+            // Remove the incomplete file, which is useless. If that fails, at least it does not
+            // have the output's name.
             let _ = fs::remove_file(&partial);
         }
         written

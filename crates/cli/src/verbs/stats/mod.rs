@@ -2,7 +2,7 @@
 //!
 //! *Scope*: the groups of statistics, and their form in the output.
 //!
-//! *Must not depend on*: where the figures come from: the store, or a server elsewhere.
+//! *Must not depend on*: whether the figures come from the store or from a server elsewhere.
 
 mod forecast;
 mod watch;
@@ -29,14 +29,14 @@ Examples:
 
 /// Show the contents of the store, and the space and memory that they use.
 ///
-/// A server elsewhere is asked through its web page.
+/// A server elsewhere is queried through its web page.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct StatsCommand {
     /// Show the current activity, and update it until Ctrl-C.
     #[arg(short, long)]
     pub watch: bool,
-    /// The seconds between two updates, 0.05 to 3600.
+    /// The seconds between updates, 0.05 to 3600.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, requires = "watch", value_parser = seconds)]
     pub interval: f64,
     /// End after this number of updates [default: unlimited].
@@ -109,7 +109,7 @@ fn print(context: &CommandContext, numbers: &Value) -> Result<CommandExit> {
     Ok(CommandExit::Done)
 }
 
-/// Prints the workload of each keyspace, which was sampled since the store was opened.
+/// Prints the workload of each keyspace, as sampled since the store was opened.
 fn print_workload(out: &mut ScreenOutput, seen: &Value) -> Result<()> {
     let seen = seen.as_object().into_iter().flatten();
     for (number, (keyspace, what)) in seen.enumerate() {
@@ -132,8 +132,7 @@ fn print_workload(out: &mut ScreenOutput, seen: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Prints the statistics of a store that a remote server has open, in the same groups as those of a
-/// local store.
+/// Prints the statistics of a remote server's store, in the same groups as those of a local store.
 fn served(context: &CommandContext, server: &RemoteServer) -> Result<CommandExit> {
     let said = server.json("/api/stats")?;
     let figure = |name: &str| said["figures"][name].as_f64().unwrap_or_default() as u64;

@@ -193,7 +193,7 @@ struct FiguresDelta<'a> {
     page: String,
 }
 
-/// Formats a page. It shows the activity between two snapshots, and the state at the later one.
+/// Formats a page: the activity between two snapshots, and the state at the later one.
 fn frame(before: &FiguresSnapshot, now: &FiguresSnapshot, out: &ScreenOutput) -> String {
     let mut between = FiguresDelta {
         before,
@@ -262,8 +262,8 @@ impl FiguresDelta<'_> {
             ("commits", "commit", ["latency.commit", "latency.durable_commit"]),
             ("reads", "read", ["latency.multi_get", "latency.get"]),
         ] {
-            // If a server measures the latencies of the last second, these are shown. Otherwise,
-            // latencies since the store was opened are shown.
+            // Show the latencies of the last second if a server measures them, and otherwise those
+            // since the store was opened.
             let known = all
                 .into_iter()
                 .find(|kind| self.figure(&format!("{kind}.timed")) > 0.0);

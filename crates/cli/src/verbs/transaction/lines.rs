@@ -7,8 +7,8 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Maximum length of a line in bytes. It is sufficient for a key and a value in which every byte is
-/// escaped, plus a margin.
+/// Maximum length of a line in bytes: enough for a key and a value in which every byte is escaped,
+/// plus a margin.
 const LONGEST: usize = (MAX_KEY + MAX_VALUE) * 4 + (1 << 16);
 
 /// Reads the lines of a script and numbers them.
@@ -43,7 +43,7 @@ impl ScriptReader {
         })
     }
 
-    /// Returns whether the script can be read a second time and then has the same lines.
+    /// Returns whether the script can be read a second time with the same lines.
     pub(super) fn can_be_read_twice(&self) -> bool {
         self.is_file
     }

@@ -69,7 +69,7 @@ pub struct TransactionCommand {
     /// When a commit is acknowledged [default: the store's setting].
     #[arg(long, value_enum)]
     pub durability: Option<DurabilityArg>,
-    /// The keyspace of lines without one, until the first `use`.
+    /// The keyspace of lines that name none, until the first `use`.
     #[arg(short, long, default_value = "default", value_name = "NAME")]
     pub keyspace: String,
     #[command(flatten)]
@@ -78,12 +78,12 @@ pub struct TransactionCommand {
     pub consent: Consent,
 }
 
-/// The same as [`IsolationLevel`], for the command line.
+/// [`IsolationLevel`] on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum IsolationArg {
     /// As if all transactions ran one after the other.
     Serializable,
-    /// The state at its begin; write skew is possible.
+    /// The state when the transaction began; write skew is possible.
     Snapshot,
 }
 
@@ -117,7 +117,7 @@ impl TransactionCommand {
         };
         let mut saying = ScriptOutput::new(context, self.encoding);
         let ran = running.all(&mut lines, &mut saying);
-        // The output for executed operations is printed even if a later operation has failed.
+        // Print the output of executed operations even if a later one has failed.
         saying.flush()?;
         ran?;
         store.close()?;
@@ -142,7 +142,8 @@ impl TransactionCommand {
         }
     }
 
-    /// Parses all lines before any of them is executed. If a line is invalid, nothing is executed.
+    /// Parses all lines before any of them is executed, so that an invalid line stops the whole
+    /// script.
     fn check(&self, mut lines: ScriptReader) -> Result<()> {
         while let Some((number, line)) = lines.next()? {
             if let Err(why) = script::parse(&line, self.encoding, &self.keyspace) {
@@ -249,8 +250,8 @@ impl ScriptExecution<'_> {
         Ok(())
     }
 
-    /// Adds context to an error: the number of the line, and which of the script's transactions
-    /// remain committed.
+    /// Adds context to an error: the line number, and which of the script's transactions remain
+    /// committed.
     fn failed(&self, number: u64, error: &anyhow::Error) -> anyhow::Error {
         let stays = match self.has_committed {
             true => "the transaction was rolled back, those before it stay committed",

@@ -1,4 +1,4 @@
-//! Parsing of the lines of a script.
+//! Parses the lines of a script.
 
 use crate::values::bytes::{ByteEncoding, unescape};
 use alluvium_server::control::{ReadPurpose, ScanContent, ScanOrder, ScanRequest, TransactionStep};
@@ -25,7 +25,7 @@ pub(super) fn parse(line: &[u8], encoding: ByteEncoding, keyspace: &str) -> Resu
     if let Some(read) = operation(first, rest, encoding, keyspace) {
         return read;
     }
-    // The first word can be the name of a keyspace, which then applies only to this line.
+    // The first word may name a keyspace, which then applies only to this line.
     let named = rest.split_first().and_then(|(second, rest)| {
         let read = name(first).and_then(|keyspace| operation(second, rest, encoding, &keyspace).transpose());
         read.transpose()
@@ -97,7 +97,7 @@ fn operation(
     })
 }
 
-/// The first key of a range, and the key before which the range ends, if it has an end.
+/// The first key of a range, and its exclusive end if it has one.
 type ScriptRange = (Vec<u8>, Option<Vec<u8>>);
 
 fn deleted(keyspace: String, (from, to): ScriptRange) -> TransactionStep {
@@ -123,7 +123,7 @@ fn bounds(
     let from = from.map(&bytes).transpose()?.unwrap_or_default();
     let to = to.map(&bytes).transpose()?;
     match &to {
-        Some(to) if *to <= from => Err("the end of the range must be greater than its begin".to_owned()),
+        Some(to) if *to <= from => Err("the end of the range must be greater than its start".to_owned()),
         _ => Ok((from, to)),
     }
 }
@@ -137,8 +137,9 @@ fn name(word: &[u8]) -> Result<String, String> {
     text.map_err(|_| "names of keyspaces and savepoints must be UTF-8 text".to_owned())
 }
 
-/// Splits a line into words. Words are separated by blanks, except in double quotes. A `\` starts
-/// an escape sequence of the kind that `scan` prints. A word that starts with `#` begins a comment.
+/// Splits a line into words, which are separated by whitespace, except in double quotes. A `\`
+/// starts an escape sequence like those that `scan` prints. A word that starts with `#` begins a
+/// comment.
 fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     let is_blank = |byte: &u8| byte.is_ascii_whitespace();
     let mut words = Vec::new();
@@ -152,7 +153,7 @@ fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, String> {
             let (raw, after) = behind.split_at(end);
             let after = &after[1..];
             if after.first().is_some_and(|byte| !is_blank(byte)) {
-                return Err("a blank must follow a closing quote; write a quote inside as \\\"".to_owned());
+                return Err("a closing quote must end the word; write a quote inside as \\\"".to_owned());
             }
             (raw, after)
         } else {
@@ -208,7 +209,7 @@ mod tests {
         assert_eq!(read("rivers put Elbe 1"), put("rivers", b"Elbe", b"1"));
         assert_eq!(read("\"my rivers\" put Elbe 1"), put("my rivers", b"Elbe", b"1"));
         assert_eq!(read("use get"), Ok(ScriptLine::Use("get".to_owned())));
-        // The first word is interpreted as the name of an operation if there is such an operation.
+        // A first word that names an operation is never taken for a keyspace.
         assert!(read("get put a b").is_err());
     }
 
@@ -235,7 +236,7 @@ mod tests {
             ("get", "get KEY"),
             ("commit now", "`commit`"),
             ("scan a b c", "scan [FROM [TO]]"),
-            ("scan b a", "greater than its begin"),
+            ("scan b a", "greater than its start"),
             ("delete-range", "delete-range FROM [TO]"),
             ("put \"a b", "never closed"),
             ("put \"a\"b c", "closing quote"),

@@ -26,14 +26,14 @@ impl ScriptOutput {
         Ok(self.out.flush()?)
     }
 
-    /// Prints a line of text, which is preceded by the line number in the script.
+    /// Prints a line of text after its line number in the script.
     fn text(&mut self, number: u64, text: &str) -> Result<()> {
         let number = self.out.styled(DIM, &format!("{number}:"));
         Ok(self.out.line(&format!("{number} {text}"))?)
     }
 
-    /// Prints a JSON object. Its first fields describe the operation. `fields` writes the further
-    /// fields, each of which must be preceded by a comma.
+    /// Prints a JSON object. Its first fields describe the operation. `fields` writes the others,
+    /// each of which must be preceded by a comma.
     fn object(
         &mut self,
         number: u64,
@@ -100,8 +100,7 @@ impl ScriptOutput {
         self.out.styled(KEY, &self.encoding.show(key))
     }
 
-    /// Prints that an operation is complete. For a scan, prints also the number of keys that it has
-    /// found.
+    /// Prints that an operation is complete and, for a scan, how many keys it has found.
     pub(super) fn done(&mut self, number: u64, step: &TransactionStep, keys: u64) -> Result<()> {
         if self.is_json {
             return self.done_object(number, step, keys);
