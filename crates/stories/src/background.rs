@@ -1,5 +1,5 @@
-//! Background work of the small database: flushes, maintenance, checkpoints and reclaiming of
-//! space. Each kind of work is executed in slices and can be interrupted after any slice.
+//! Background work of the small database: flushes, maintenance, checkpoints and space reclamation.
+//! All of it runs in slices and can be interrupted after any slice.
 
 use crate::database::{KeyValuePairs, SealedMemtable, SlowReader, StoryDatabase};
 use crate::flaw::CallerFlaw;
@@ -16,19 +16,19 @@ use alluvium_storage::Result;
 use alluvium_storage::extents::{AllocationClass, ReclaimLimit};
 use std::sync::Arc;
 
-/// Limits of the work in one slice of reclaiming space.
+/// Limits of the work in one slice of space reclamation.
 const RECLAIM: ReclaimLimit = ReclaimLimit {
     extents: 64,
     operations: 2,
 };
 /// Maximum number of maintenance steps that [`StoryDatabase::rest`] executes.
 const QUIET: usize = 40;
-/// Number of records per slice if the caller waits until the work is complete.
+/// Number of records per slice when the caller waits for the work to complete.
 const ALL: usize = 100_000;
 
 impl<S: StructureSubject> StoryDatabase<S> {
-    /// Reports to the ledger which activity the store is executing. `None` means that no activity
-    /// is in progress except possibly maintenance between two slices.
+    /// Tells the ledger which activity the store is executing. `None` means no activity, except
+    /// perhaps maintenance between two slices.
     pub(crate) fn enter(&self, world: &StoryEnvironment, what: Option<&'static str>) {
         let is_maintaining = self.steps.iter().any(Option::is_some);
         let between = is_maintaining.then_some("crash between slices of maintenance");
@@ -43,8 +43,8 @@ impl<S: StructureSubject> StoryDatabase<S> {
         self.seal(world)
     }
 
-    /// Seals the memtable. If the previously sealed memtable has not been flushed completely, its
-    /// flush is finished first.
+    /// Seals the memtable. If the flush of the previously sealed memtable is incomplete, finishes
+    /// it first.
     pub(crate) fn seal(&mut self, world: &StoryEnvironment) -> Result<()> {
         if self.flaw == CallerFlaw::DropsTheMemtable {
             self.sealed = None;
@@ -79,7 +79,7 @@ impl<S: StructureSubject> StoryDatabase<S> {
         self.home.horizon.raise_past(snapshot, self.last());
     }
 
-    /// Executes one slice of flushing the sealed memtable.
+    /// Runs one slice of the flush of the sealed memtable.
     fn poll_incorporation(&mut self, records: usize, world: &StoryEnvironment) -> Result<()> {
         self.raise_horizon();
         self.enter(world, Some("crash in an incorporation"));
@@ -103,7 +103,7 @@ impl<S: StructureSubject> StoryDatabase<S> {
             StepProgress::Done => incorporation.publish().map(|()| true),
         });
         match result {
-            // The stack contains the flushed memtable until the next one is sealed. Readers detect
+            // The stack keeps the flushed memtable until the next one is sealed. Readers notice
             // that the structure already contains its records.
             Ok(true) => {
                 self.sealed = None;
@@ -118,7 +118,7 @@ impl<S: StructureSubject> StoryDatabase<S> {
         Ok(())
     }
 
-    /// Executes one slice of one of the two concurrent maintenance steps.
+    /// Runs one slice of one of the two concurrent maintenance steps.
     fn poll_step(&mut self, which: usize, records: usize, world: &StoryEnvironment) -> Result<()> {
         self.raise_horizon();
         self.enter(world, Some("crash in maintenance"));
@@ -230,13 +230,14 @@ impl<S: StructureSubject> StoryDatabase<S> {
         Ok(is_asked)
     }
 
-    /// Executes all maintenance that is due, and then maintenance that the structure considers
-    /// worthwhile. The number of steps is limited.
+    /// Runs all maintenance that is due, and then a limited number of steps that the structure
+    /// considers worthwhile.
     fn rest(&mut self, world: &StoryEnvironment) -> Result<()> {
         for turn in 0..QUIET {
             self.poll_step(turn % 2, ALL, world)?;
             if self.steps.iter().all(Option::is_none) && !self.request_maintenance(world)? {
-                // No maintenance is due, except work that a step may detect only when it begins.
+                // No maintenance is due, apart from work that a step may discover only when it
+                // begins.
                 self.poll_step(0, ALL, world)?;
             }
         }
@@ -253,8 +254,8 @@ impl<S: StructureSubject> StoryDatabase<S> {
         Ok(())
     }
 
-    /// Opens a snapshot of the current state, or closes the open one. Before closing, checks that
-    /// the snapshot is unchanged, both with the scan that was kept open and with a new scan.
+    /// Opens a snapshot of the current state, or closes the open one. Before closing, checks with
+    /// both the open scan and a new one that the snapshot is unchanged.
     fn toggle_snapshot(&mut self, world: &StoryEnvironment) -> std::result::Result<(), StoryError> {
         let everything = KeyRange::everything();
         if self.snapshot.is_none() {
@@ -285,7 +286,7 @@ impl<S: StructureSubject> StoryDatabase<S> {
         ))
     }
 
-    /// Reads up to `records` further records from the snapshot's open scan.
+    /// Reads up to `records` more records from the snapshot's open scan.
     fn read_on(&mut self, records: usize) -> std::result::Result<(), StoryError> {
         let Some(snapshot) = &mut self.snapshot else {
             return Ok(());
@@ -299,8 +300,8 @@ impl<S: StructureSubject> StoryDatabase<S> {
         Ok(())
     }
 
-    /// Adds the work that the structure did during an action to the coverage counters, and reports
-    /// to the ledger which activity is still in progress.
+    /// Adds the work that the structure did during an action to the coverage counters, and tells
+    /// the ledger which activity is still in progress.
     pub(crate) fn count(&mut self, world: &StoryEnvironment) {
         self.enter(world, None);
         let figures = self.subject.figures(&self.dictionary);
@@ -321,8 +322,8 @@ impl<S: StructureSubject> StoryDatabase<S> {
         self.count_space(world);
     }
 
-    /// Adds up the space that was allocated. If the total exceeds the largest size that the files
-    /// have had, some space must have been reused.
+    /// Adds up the allocated space. If the total exceeds the largest size that the files ever had,
+    /// some space must have been reused.
     fn count_space(&mut self, world: &StoryEnvironment) {
         let usage = self.store().usage().0.total();
         let taken = usage.live_extent_bytes + usage.provisional_bytes + usage.dead_bytes;

@@ -1,13 +1,12 @@
-//! The lengths of the simulation runs of a structure's stories.
+//! Simulation campaigns for a structure's stories.
 
 use alluvium_sim::RunSettings;
 use alluvium_sim::harness::{CrashTests, FaultTests};
 
 /// Returns crash tests that judge `points` crash images. Each run is long and has few crash points,
-/// because a structure has several levels only after some hundred steps.
+/// because a structure reaches several levels only after hundreds of steps.
 ///
-/// `command` is the command that runs the test. It is printed with a failure, so that the failure
-/// can be replayed.
+/// `command` is the command that runs the test. A failure prints it, so that it can be replayed.
 #[must_use]
 pub fn crashes(command: &'static str, points: u64, must_meet: &'static [&'static str]) -> CrashTests {
     CrashTests {
@@ -26,8 +25,8 @@ pub fn crashes(command: &'static str, points: u64, must_meet: &'static [&'static
     }
 }
 
-/// Returns fault tests. In each run a single device call fails; of the calls of each kind, one in
-/// `every` is tried.
+/// Returns fault tests. Each run fails a single device call, and one in `every` calls of each kind
+/// is tried.
 #[must_use]
 pub fn faults(command: &'static str, every: u64) -> FaultTests {
     FaultTests {

@@ -1,9 +1,8 @@
-//! A small database under test. It consists of a log, memtables, and the structure below them.
+//! A small database under test: a log, memtables, and the structure below them.
 //!
-//! Each commit is a single log record, which contains one sequence number for each of its writes.
-//! After logging, the writes are applied to the memtable. A full memtable is sealed and then
-//! flushed to the structure in slices. Readers search the sealed memtable until its flush has
-//! ended.
+//! Each commit is a single log record with one sequence number per write. After logging, the writes
+//! are applied to the memtable. A full memtable is sealed and flushed to the structure in slices.
+//! Readers search the sealed memtable until its flush has ended.
 
 use crate::flaw::CallerFlaw;
 use crate::format::{decode, encode};
@@ -30,7 +29,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Capacity of a memtable in bytes. It is much larger than the size at which a memtable is sealed,
-/// because all records of a replayed log are inserted into a single memtable.
+/// because a replay inserts all records of the log into a single memtable.
 const MEMTABLE_BYTES: usize = 1 << 20;
 
 pub(crate) struct SealedMemtable {
@@ -50,7 +49,7 @@ pub(crate) struct SlowReader {
 
 pub(crate) type KeyValuePairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The space that was allocated since the store was opened.
+/// The space allocated since the store was opened.
 #[derive(Debug, Default)]
 pub(crate) struct AllocatedSpace {
     /// Bytes in extents that were allocated when the space was last counted.
@@ -61,8 +60,8 @@ pub(crate) struct AllocatedSpace {
     pub(crate) file: u64,
 }
 
-/// An open database. The fields are ordered such that work in progress is dropped before the
-/// structure, and the structure before the store.
+/// An open database. The field order makes work in progress drop before the structure, and the
+/// structure before the store.
 pub struct StoryDatabase<S: StructureSubject> {
     pub(crate) steps: [Option<Box<dyn MaintenanceStep>>; 2],
     pub(crate) sealed: Option<SealedMemtable>,
@@ -73,7 +72,7 @@ pub struct StoryDatabase<S: StructureSubject> {
     pub(crate) home: StructureContext,
     pub(crate) subject: S,
     pub(crate) flaw: CallerFlaw,
-    /// Whether an ingest was attached that no durable generation contains yet.
+    /// Whether an ingest was attached that is not yet part of a durable generation.
     pub(crate) is_unlogged: bool,
     pub(crate) memtable: Arc<Memtable>,
     /// The memtable contains the commits with sequence numbers greater than this one.
@@ -83,8 +82,8 @@ pub struct StoryDatabase<S: StructureSubject> {
     pub(crate) filled: u64,
     /// The sequence number that the next write will get.
     pub(crate) next: SequenceNumber,
-    /// The last sequence number of each commit since the store was opened, and the number of the
-    /// commit in the ledger.
+    /// For each commit since the store was opened: its last sequence number and its number in the
+    /// ledger.
     pub(crate) commits: Vec<(SequenceNumber, usize)>,
     /// The values of the structure's counters when they were last added to the coverage.
     pub(crate) figures: Vec<(&'static str, u64)>,
@@ -138,8 +137,8 @@ impl<S: StructureSubject> StoryDatabase<S> {
         ))
     }
 
-    /// Opens the store and the structure, and replays the log records with sequence numbers above
-    /// the structure's cut.
+    /// Opens the store and the structure, and replays the log records whose sequence numbers are
+    /// above the structure's cut.
     pub(crate) fn open(
         story: &StructureStory<S>,
         directories: TierDirectories,
@@ -253,7 +252,7 @@ impl<S: StructureSubject> StoryDatabase<S> {
         Ok(())
     }
 
-    /// Appends a record to the log, which is assigned `count` consecutive sequence numbers.
+    /// Appends a log record, which is assigned `count` consecutive sequence numbers.
     pub(crate) fn append(&self, count: u32, payload: &[u8], durability: PromisedDurability) -> Result<()> {
         let store = self.store();
         store.health()?;
@@ -274,7 +273,7 @@ impl<S: StructureSubject> StoryDatabase<S> {
         self.subject.get(&self.dictionary, &self.stack, key)
     }
 
-    /// Starts a scan of a range. The scan returns the state at the sequence number `at`.
+    /// Starts a scan of a range as of sequence number `at`.
     pub(crate) fn scan(
         &self,
         range: &KeyRange,
@@ -286,8 +285,8 @@ impl<S: StructureSubject> StoryDatabase<S> {
         self.subject.walk(&self.dictionary, stack, range, direction, at)
     }
 
-    /// Returns all key-value pairs of a range, as read by one scan. Returns an error message if
-    /// they are out of order.
+    /// Returns all key-value pairs of a range, read by one scan. Returns an error message if they
+    /// are out of order.
     pub(crate) fn walk(
         &self,
         range: &KeyRange,
@@ -311,8 +310,8 @@ impl<S: StructureSubject> StoryDatabase<S> {
         Ok(Ok(pairs))
     }
 
-    /// Returns all key-value pairs of a range, as read by one scan in each direction. Returns an
-    /// error message if the results differ or are out of order.
+    /// Returns all key-value pairs of a range, read by one scan in each direction. Returns an error
+    /// message if the results differ or are out of order.
     pub(crate) fn walk_each_way(
         &self,
         range: &KeyRange,

@@ -1,6 +1,6 @@
-//! Ingests. Their records bypass the log and the memtables, and are attached to the structure as a
-//! single commit. A checkpoint follows immediately to make them durable, because the log does not
-//! contain them.
+//! Ingests. Their records bypass the log and the memtables, and join the structure as a single
+//! commit. Because the log does not contain them, a checkpoint follows immediately to make them
+//! durable.
 
 use crate::database::StoryDatabase;
 use crate::flaw::CallerFlaw;
@@ -22,7 +22,7 @@ pub(crate) struct UnattachedIngest {
 }
 
 impl<S: StructureSubject> StoryDatabase<S> {
-    /// Executes one slice of an ingest: adds records to it, attaches it, or abandons it.
+    /// Runs one slice of an ingest: adds records to it, attaches it, or abandons it.
     pub(crate) fn load_more(
         &mut self,
         choice: u32,
@@ -70,8 +70,8 @@ impl<S: StructureSubject> StoryDatabase<S> {
         Ok(())
     }
 
-    /// Attaches an ingest to the structure. All earlier commits are flushed to the structure first,
-    /// and a checkpoint follows. An empty log record reserves the sequence number of the ingest.
+    /// Attaches an ingest to the structure, after flushing all earlier commits to it. A checkpoint
+    /// follows. An empty log record reserves the ingest's sequence number.
     fn attach(
         &mut self,
         load: UnattachedIngest,
@@ -111,8 +111,8 @@ impl<S: StructureSubject> StoryDatabase<S> {
         ingest.attach(self.last())
     }
 
-    /// Makes a generation durable if an attached ingest is not yet contained in one. This must be
-    /// done before the next log record is written.
+    /// Makes a generation durable if an attached ingest is not yet part of one. Must be called
+    /// before the next log record is written.
     pub(crate) fn log_again(&mut self, covered: usize, world: &StoryEnvironment) -> Result<()> {
         if self.is_unlogged {
             self.checkpoint(true, covered, world)?;

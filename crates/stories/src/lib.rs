@@ -1,13 +1,13 @@
-//! The crash story that all structures share. It runs a small database that accesses the structure
-//! through the dictionary interface.
+//! The crash story that all structures share. It runs a small database, which accesses the
+//! structure through the dictionary interface.
 //!
 //! *Scope*: the contract in `alluvium_dictionary`, how a store logs commits and seals memtables,
 //! and the mistakes that a caller of a structure could make.
 //!
 //! *Must not depend on*: any structure. A structure's test implements [`StructureSubject`].
 //!
-//! This is a separate crate rather than a part of `sim`, because the dependencies would otherwise
-//! be cyclic: `storage` is tested with `sim`, and `dictionary` uses `storage`.
+//! This is a separate crate rather than a part of `sim` to avoid a dependency cycle: `storage` is
+//! tested with `sim`, and `dictionary` uses `storage`.
 //!
 //! Invariants:
 //!

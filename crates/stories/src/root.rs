@@ -1,5 +1,4 @@
-//! Storage of the structure's root. It is stored in the superblock if it fits, and in separate
-//! nodes otherwise.
+//! Stores the structure's root, in the superblock if it fits and in separate nodes otherwise.
 
 use alluvium_dictionary::blob::{Blob, BlobRoot};
 use alluvium_storage::store::Store;
@@ -16,8 +15,8 @@ pub(crate) struct RootKeeper {
 }
 
 impl RootKeeper {
-    /// Reads the root from the durable generation of a store. A store has no root before its first
-    /// checkpoint.
+    /// Reads the root from a store's durable generation. Before its first checkpoint, a store has
+    /// no root.
     pub(crate) fn open(store: &Store) -> Result<RootKeeper> {
         let payload = store.superblock().payload;
         if payload.is_empty() {
@@ -37,8 +36,8 @@ impl RootKeeper {
         })
     }
 
-    /// Returns the superblock payload that refers to `root`. If the root is too long, it is written
-    /// to nodes first. The nodes of the previous root are released.
+    /// Returns the superblock payload that refers to `root`. Writes a root that is too long to
+    /// nodes first, and releases the nodes of the previous root.
     pub(crate) fn keep(&mut self, store: &Store, root: &[u8]) -> Result<Vec<u8>> {
         let mut payload = BlobRoot::Here(root).encode();
         let mut apart = None;

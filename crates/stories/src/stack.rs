@@ -16,8 +16,8 @@ use std::sync::Arc;
 pub struct MemtableStack(Mutex<MemtableList>);
 
 impl MemtableStack {
-    /// Replaces the list. The memtables are given from the newest to the oldest. Each is given with
-    /// its base, and contains only commits with sequence numbers above the base.
+    /// Replaces the list with `memtables`, from the newest to the oldest. Each contains only
+    /// commits with sequence numbers above its base.
     pub fn set<'m>(&self, memtables: impl IntoIterator<Item = (&'m Arc<Memtable>, SequenceNumber)>) {
         let entry = |(memtable, base): (&Arc<Memtable>, _)| MemtableEntry {
             memtable: Arc::clone(memtable),

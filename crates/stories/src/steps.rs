@@ -6,7 +6,7 @@ use alluvium_sim::ops::WriteOp;
 use alluvium_sim::{ModelWrite, PromisedDurability, RunStep};
 use fastrand::Rng;
 
-/// An operation that a user or a background worker performs.
+/// An action of a user or a background worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoryAction {
     /// Commits several writes atomically.
@@ -24,8 +24,8 @@ pub enum StoryAction {
     Get(Vec<u8>),
 }
 
-/// Returns a mix with many writes and much background work, so that the structure becomes deep
-/// enough for rare situations.
+/// Returns an action mix with many writes and much background work, so that the structure grows
+/// deep enough for rare situations.
 fn mix() -> ActionMix {
     ActionMix {
         put: 16,
@@ -44,7 +44,7 @@ fn mix() -> ActionMix {
     }
 }
 
-/// Converts generated steps to steps of this story. `commit` creates the commit for the step with a
+/// Converts generated steps to steps of this story. `commit` creates the commit for the step at a
 /// given index.
 fn convert(
     plain: Vec<RunStep<Plain>>,
@@ -113,11 +113,11 @@ pub fn scattered(seed: u64, count: usize) -> Vec<RunStep<StoryAction>> {
     convert(mix().steps(seed, count), commit, |key| key)
 }
 
-/// Number of key ranges to which the commits of a run write in turn.
+/// Number of key ranges that a run's commits write to in turn.
 const STRETCHES: u64 = 8;
 /// Number of keys in each key range.
 const KEYS: u32 = 400;
-/// Number of commits that write to one key range before the next range follows.
+/// Number of consecutive commits to one key range.
 const TURN: usize = 6;
 
 /// Returns key `number` of the key range `stretch`.
@@ -125,8 +125,8 @@ fn key_of(stretch: u64, number: u32) -> Vec<u8> {
     format!("{stretch:02}/{number:06}").into_bytes()
 }
 
-/// Generates a run whose commits write neighbouring keys, so that merges can reuse leaves without
-/// reading them. Range deletes and merges occur rarely.
+/// Generates a run whose commits write neighbouring keys, so that merges can reuse leaves unread.
+/// Range deletes and merges are rare.
 #[must_use]
 pub fn neighbours(seed: u64, count: usize) -> Vec<RunStep<StoryAction>> {
     let mix = ActionMix {
@@ -166,8 +166,7 @@ pub fn neighbours(seed: u64, count: usize) -> Vec<RunStep<StoryAction>> {
                     value: value(seed ^ (index as u64) << 20, &key, old.len().max(9)),
                     key,
                 },
-                // Some writes delete keys that were written before, or ranges that contain such
-                // keys.
+                // Some writes delete previously written keys, or ranges that contain them.
                 None if draw < 8 => {
                     let from = random.u32(..KEYS);
                     WriteOp::DeleteRange {

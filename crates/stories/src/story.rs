@@ -18,14 +18,13 @@ use alluvium_storage::store::StoreOptions;
 use alluvium_storage::{Error, TierDirectories, log};
 use std::sync::Arc;
 
-/// One in this many openings is followed by a check of all data. The other openings check only the
-/// upper levels (the trunk).
+/// One in this many openings checks all data. The others check only the upper levels (the trunk).
 const EVERYTHING: u64 = 4;
 
 /// A crash story that runs a structure in a small database.
 #[derive(Clone, Copy, Debug)]
 pub struct StructureStory<S> {
-    /// The name of the story in the description of a failure.
+    /// The name of the story, for failure reports.
     pub name: &'static str,
     pub subject: S,
     /// The deliberate mistake that the database makes.
@@ -60,7 +59,7 @@ impl<S: StructureSubject> StructureStory<S> {
         StructureStory { flaw, ..self }
     }
 
-    /// Returns the story on two tiers, under another name.
+    /// Returns the story on two tiers, with another name.
     #[must_use]
     pub fn on_two_tiers(self, name: &'static str) -> StructureStory<S> {
         StructureStory {
@@ -89,9 +88,8 @@ impl<S: StructureSubject> StructureStory<S> {
                 stored_bytes: 0,
                 segment_bytes: 8 << 10,
                 reserve_bytes: 16 << 10,
-                // The log has a single lane, so that the death of the process leaves a prefix of
-                // the commits. This is required because the effect of a merge or a range delete
-                // depends on earlier commits.
+                // With a single lane, a process that dies leaves a prefix of the commits. This
+                // matters because the effect of a merge or range delete depends on earlier commits.
                 lanes: 1,
                 access: layout.access,
                 identity: 7,
@@ -100,8 +98,7 @@ impl<S: StructureSubject> StructureStory<S> {
         }
     }
 
-    /// Returns the directories of the tiers. If there are two tiers, they are parts of the single
-    /// directory that crashes.
+    /// Returns the directories of the tiers. Two tiers share the one directory that crashes.
     fn directories(&self, world: &StoryEnvironment) -> TierDirectories {
         match self.tiers {
             1 => Arc::clone(&world.directory).into(),
@@ -140,7 +137,7 @@ fn commit<S: StructureSubject>(
     let number = ledger.begin(&writes);
     let mut result = database.commit(ops, durability);
     if result.as_ref().is_err_and(Error::is_full) {
-        // A checkpoint frees space in the log. It contains all commits except the current one.
+        // The log is full. A checkpoint of all earlier commits frees space in it.
         world.coverage.hit("log full");
         result = database
             .checkpoint(true, number - 1, world)
@@ -209,8 +206,8 @@ impl<S: StructureSubject> Story for StructureStory<S> {
     }
 
     fn contents(&self, database: &mut StoryDatabase<S>) -> Result<StoreContents, StoryError> {
-        // The direction alternates between calls. Scanning in all directions each time would be too
-        // slow, because scans are most of the cost of judging a crash image.
+        // Alternate the direction between calls. Scanning in all directions each time would be too
+        // slow, because scans account for most of the cost of judging a crash image.
         let directions = self.subject.directions();
         let direction = directions[database.next as usize % directions.len()];
         let pairs = database.walk(&KeyRange::everything(), direction, database.last());

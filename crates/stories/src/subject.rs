@@ -24,7 +24,7 @@ pub struct StoreLayout {
     pub access: SegmentAccess,
     /// Total size of keys and values at which a memtable is sealed, in bytes.
     pub memtable_bytes: u64,
-    /// Planned number of bytes of data on the first tier, if the store has several tiers.
+    /// Planned number of bytes on the first tier, if the store has several tiers.
     pub planned_bytes: Option<u64>,
 }
 
@@ -38,8 +38,7 @@ impl Default for StoreLayout {
     }
 }
 
-/// A structure under test. The implementation creates and opens it and describes its specific
-/// features.
+/// A structure under test. The implementation creates and opens it, and describes its features.
 pub trait StructureSubject: Clone + fmt::Debug + Send + Sync + 'static {
     type Dictionary: PointLookup;
 
@@ -55,7 +54,7 @@ pub trait StructureSubject: Clone + fmt::Debug + Send + Sync + 'static {
     /// Returns I/O errors, and an error if data is damaged.
     fn open(&self, home: StructureContext, root: &[u8], cut: SequenceNumber) -> Result<Self::Dictionary>;
 
-    /// Starts a scan of a range. The scan returns the state at the sequence number `at`.
+    /// Starts a scan of a range as of sequence number `at`.
     fn walk(
         &self,
         dictionary: &Self::Dictionary,
@@ -91,8 +90,8 @@ pub trait StructureSubject: Clone + fmt::Debug + Send + Sync + 'static {
         &[MergeDirection::Forward, MergeDirection::Backward]
     }
 
-    /// Returns the primary sort key by which a scan orders `key`. Keys with equal primary sort keys
-    /// are ordered by the key itself.
+    /// Returns the primary sort key of `key` in scans. Keys with equal primary sort keys are
+    /// ordered by the key itself.
     fn rank(&self, dictionary: &Self::Dictionary, key: &[u8]) -> u64 {
         let _ = (dictionary, key);
         0
@@ -103,8 +102,8 @@ pub trait StructureSubject: Clone + fmt::Debug + Send + Sync + 'static {
         scattered(seed, count)
     }
 
-    /// Prepares a structure that was just created or opened. `next` is the sequence number that the
-    /// next write will get.
+    /// Prepares a structure that was just created or opened. `next` is the sequence number of the
+    /// next write.
     fn prepare(&self, dictionary: &Self::Dictionary, next: SequenceNumber) {
         let _ = (dictionary, next);
     }
@@ -122,8 +121,7 @@ pub trait StructureSubject: Clone + fmt::Debug + Send + Sync + 'static {
         read(dictionary, stack, key)
     }
 
-    /// Requests maintenance that is worthwhile although it is not due. Returns whether there is
-    /// any.
+    /// Requests maintenance that is worthwhile although not due. Returns whether there is any.
     ///
     /// # Errors
     /// I/O errors.
@@ -132,15 +130,15 @@ pub trait StructureSubject: Clone + fmt::Debug + Send + Sync + 'static {
         Ok(false)
     }
 
-    /// Returns counters of the work that the structure has done since it was opened. Their
-    /// increases are added to the coverage.
+    /// Returns counters of the work that the structure has done since it was opened. The coverage
+    /// counts their increases.
     fn figures(&self, dictionary: &Self::Dictionary) -> Vec<(&'static str, u64)> {
         let _ = dictionary;
         Vec::new()
     }
 
-    /// Returns the names of the situations that the structure is currently in. They are counted in
-    /// the coverage after each maintenance step.
+    /// Returns the names of the structure's current situations. The coverage counts them after each
+    /// maintenance step.
     fn situations(&self, dictionary: &Self::Dictionary) -> Vec<&'static str> {
         let _ = dictionary;
         Vec::new()
@@ -159,11 +157,11 @@ pub fn read<D: PointLookup>(dictionary: &D, stack: &MemtableStack, key: &[u8]) -
 }
 
 /// Implementations of [`StructureSubject::walk`] and [`StructureSubject::ingest`] for structures
-/// whose keys are ordered.
+/// with ordered keys.
 pub mod in_order {
     use super::*;
 
-    /// Starts a scan of a range. The scan returns the state at the sequence number `at`.
+    /// Starts a scan of a range as of sequence number `at`.
     pub fn walk<D: OrderedDictionary<Scan: 'static>>(
         dictionary: &D,
         memtables: Arc<dyn MemtableOwner>,

@@ -9,7 +9,7 @@
 //!
 //! - **X1** A check reads only the workspace passed to it, so each check can be tested on planted
 //!   violations.
-//! - **X2** A finding names the file and the line, and tells how to fix the violation.
+//! - **X2** A finding names the file and the line, and says how to fix the violation.
 //! - **X3** The ratchet only goes down: no command raises a number in `ratchet.toml`.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 

@@ -18,7 +18,7 @@ struct TaskArguments {
 #[derive(Subcommand)]
 enum TaskCommand {
     /// Check the project rules that can be checked in text. Prints every finding, and fails if
-    /// there is one.
+    /// there are any.
     Tidy {
         /// First lower the numbers in crates/xtask/ratchet.toml to the current state of the
         /// workspace.

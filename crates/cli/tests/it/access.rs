@@ -62,7 +62,7 @@ fn a_stricter_mask_is_kept() {
     assert_eq!(mode(&value), 0o400);
 }
 
-/// Asserts that a server refuses to start, with this exit code and message.
+/// Asserts that a server refuses to start, with the given exit code and message.
 #[track_caller]
 fn refused(place: &Place, more: &[&str], code: i32, words: &str) {
     let ports = [

@@ -1,4 +1,4 @@
-//! Cost estimates of structures, and advice: the command line, and the arguments that it refuses.
+//! Cost estimates and advice: the command line, and the arguments that it refuses.
 
 use crate::serve::Served;
 use crate::{Place, Said};
@@ -183,7 +183,7 @@ fn a_store_that_has_seen_nothing_says_so() {
     assert!(said.err.contains("no request since it was opened"), "{said:?}");
     let said = place.run(["advise", "--keyspace", "default"]).ended(1);
     assert!(said.err.contains("no request to \"default\""), "{said:?}");
-    // A given mix replaces missing observations, but not a missing keyspace.
+    // A given mix makes up for missing observations, but not for a missing keyspace.
     for none in ["none", "redis.keys.0", "redis.keys.*"] {
         for more in [&[][..], &SMALL] {
             let said = place
@@ -325,7 +325,7 @@ fn a_server_changes_itself_and_tells_of_it() {
         assert_eq!(watched["outcome"], "watched");
         let second = place.run(["advise", "--apply", "--records", "30%"]);
         assert!(second.err.contains("is being watched"), "{second:?}");
-        // The end of the server also ends the wait.
+        // Stopping the server also ends the wait.
         drop(served);
         apply.join().unwrap()
     });

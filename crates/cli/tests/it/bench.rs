@@ -78,7 +78,7 @@ fn a_run_reports_every_engine_and_phase_and_leaves_nothing() {
 #[test]
 fn an_engine_that_fails_takes_no_others_figures_with_it() {
     let place = Place::new();
-    // A file occupies the path of the engine's directory.
+    // Put a file in the way of the engine's directory.
     std::fs::create_dir(place.path("bench data")).unwrap();
     place.file("bench data/alluvium", "");
     let words = ["--engines", "alluvium,none", "--phases", "load,c", "--json"];
@@ -119,7 +119,7 @@ fn what_is_loaded_once_serves_every_repetition() {
         [times("load"), times("settle"), times("c"), times("d")],
         [1, 1, 2, 2]
     );
-    // Records inserted by the first repetition do not exist in the second.
+    // In the second repetition, records inserted by the first do not exist.
     let of_d = report["repetitions"].as_array().unwrap();
     for row in of_d.iter().filter(|row| row["phase"] == "d") {
         assert!(row["records"].as_u64().unwrap() < 2000 + 500, "{row}");
@@ -144,8 +144,8 @@ fn a_table_is_printed_and_the_report_goes_to_a_file() {
         table.starts_with("| phase, threads | alluvium |\n|---|---|\n| load, 2 |"),
         "{table}"
     );
-    // Compares the report with itself, and with one in which the throughput of the first result is
-    // halved.
+    // Compare the report with itself, and with a copy in which the throughput of the first result
+    // is halved.
     let compare = |after: &std::path::Path| {
         let words = [
             "bench",
@@ -272,7 +272,7 @@ fn what_cannot_be_measured_is_said() {
         (&["--reuse"], "leave the phase load out"),
         (&["--settle", "100"], "must be a time"),
     ] {
-        // For repeated arguments the last value applies.
+        // Of repeated arguments, the last one wins.
         let mut all = vec!["bench", "ycsb", "--no-cap"];
         all.extend(words);
         place.run(&all).ended(2).complained(complaint);
@@ -315,7 +315,7 @@ fn ctrl_c_leaves_neither_processes_nor_groups_nor_files() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let number = runner.id();
-    // SAFETY: it sends a signal to a process of this test, which has not been waited for.
+    // SAFETY: it sends a signal to a child process of this test that has not been waited for.
     assert_eq!(unsafe { libc::kill(number as i32, libc::SIGINT) }, 0);
     let said: Said = runner.wait_with_output().unwrap().into();
     let said = said.ended(130).complained("stopped");

@@ -77,7 +77,7 @@ fn an_option_that_an_engine_refuses_is_known_before_anything_is_loaded() {
             refused.err.contains("--engine-option: ") && refused.err.contains(said),
             "{refused:?}"
         );
-        // No engine was started, and no file is left.
+        // No engine was started and no file is left.
         assert!(!refused.err.contains("alluvium:a: "), "{refused:?}");
         assert!(!data.exists());
     }

@@ -39,7 +39,7 @@ fn transactions_are_measured_by_a_child_of_each_engine() {
         .map(|row| row["engine"].as_str().unwrap())
         .step_by(3)
         .collect();
-    // Engines alternate, in reverse order in the second repetition.
+    // The engines take turns, in reverse order in the second repetition.
     assert_eq!(
         engines,
         ["alluvium", "alluvium-locking", "alluvium-locking", "alluvium"]

@@ -370,7 +370,7 @@ fn duplicates_among_many_rows_are_found_by_both_ways_of_writing() {
 fn an_import_that_failed_before_its_first_row_leaves_nothing() {
     let place = Place::new();
     let file = place.file("a.csv", "key,value\na,1\n");
-    // The store is not created if the arguments already show that the import will fail.
+    // The store is not created if the arguments already doom the import.
     place.run(["import", text(&file), "--key", "river"]).ended(2);
     assert!(!place.path("store").exists());
     place.done(["keyspaces", "create", "other"]);
@@ -388,7 +388,7 @@ fn an_import_that_failed_before_its_first_row_leaves_nothing() {
             .ended(code);
         assert_eq!(keyspaces(), before, "{wrong:?}");
     }
-    // Other options are accepted, because no import has been started.
+    // Other options are accepted, because no import has begun.
     place.done(["import", text(&file), "-k", "new"]);
     assert_eq!(place.done(["scan", "-k", "new"]).text(), "a\t1\n");
     // An existing keyspace keeps its records and its table layout.

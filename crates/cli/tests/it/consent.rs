@@ -1,4 +1,4 @@
-//! Irreversible commands require --yes, or a confirmation on a terminal.
+//! Irreversible commands require --yes or a confirmation on a terminal.
 
 use crate::Place;
 use std::fs::{self, File};

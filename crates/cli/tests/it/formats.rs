@@ -1,4 +1,4 @@
-//! For every format, the reader reads back the output of the writer, for arbitrary bytes split into
+//! In every format, the reader reads back what the writer wrote, for arbitrary bytes that arrive in
 //! arbitrary pieces.
 
 use alluvium_cli::formats::binary::BinaryFormat;
@@ -66,7 +66,7 @@ fn source(bytes: &[u8], at: usize, piece: usize) -> InputSource {
     )
 }
 
-/// Returns the pairs that a reader yields. After each row, a new reader continues at the same
+/// Returns the pairs that a reader yields. After each row, a new reader continues from the same
 /// position, as after a kill.
 fn found(bytes: &[u8], piece: usize, reader: impl Fn(&mut InputSource, u64) -> Box<dyn ReadRows>) -> Pairs {
     let mut all = Pairs::new();
@@ -184,7 +184,7 @@ proptest! {
         prop_assert_eq!(read("v", Some("in.z"))?.1, format!("[{number},{blank}{number}{blank}]"));
         let (key, value) = read("v", None)?;
         prop_assert_eq!(&value, &row);
-        // Values that are rows are written back verbatim, regardless of their numbers.
+        // Values that are rows are written back verbatim, even their numbers.
         let pairs = vec![(key.into_bytes(), value.into_bytes())];
         prop_assert_eq!(written(&mut JsonWriter::Values, &pairs), format!("{row}\n").into_bytes());
     }
@@ -245,7 +245,7 @@ proptest! {
         prop_assert_eq!(keys, cells.iter().map(|cell| &cell.0).collect::<Vec<_>>());
         let again = written(&mut CsvWriter::new(b',', CsvContent::Table(b',', head.clone()), HeaderPolicy::Written).unwrap(), &rows);
         prop_assert_eq!(&again, &bytes);
-        // With another separator the fields stay the same.
+        // Another separator leaves the fields unchanged.
         let tabs = written(&mut CsvWriter::new(b'\t', CsvContent::Table(b',', head), HeaderPolicy::Written).unwrap(), &rows);
         prop_assert_eq!(fields_by_csv_core(&tabs, b'\t'), fields_by_csv_core(&bytes, b','));
     }

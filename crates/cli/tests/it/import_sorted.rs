@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// Returns rows in random order, many of which repeat an earlier key, and the resulting records.
+/// Returns rows in random order, many of which repeat earlier keys, and the resulting records.
 fn rows(count: u32, keys: u32) -> (String, BTreeMap<String, String>) {
     let mut random = fastrand::Rng::with_seed(30);
     let (mut text, mut left) = (String::from("key,value\n"), BTreeMap::new());
@@ -174,7 +174,7 @@ fn a_killed_import_sorts_again_and_goes_on_behind_the_keys_that_are_there() {
             .spawn()
             .unwrap();
         thread::sleep(Duration::from_millis(wait));
-        // The import may have finished already; then the next one starts from the beginning.
+        // The import may have finished already, and then the next one starts from the beginning.
         let _ = child.kill();
         killed += u32::from(child.wait().unwrap().code().is_none());
     }

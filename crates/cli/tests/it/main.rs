@@ -133,8 +133,7 @@ impl Place {
             .expect("the binary runs");
         let mut stdin = child.stdin.take().expect("it is piped");
         let input = input.to_vec();
-        // A command that stops reading early reports the reason itself, so a write error is
-        // ignored.
+        // A command that stops reading early reports the reason itself, so ignore write errors.
         let feeding = std::thread::spawn(move || drop(stdin.write_all(&input)));
         let said = child.wait_with_output().expect("it ends").into();
         feeding.join().expect("the input is fed");
@@ -142,11 +141,11 @@ impl Place {
     }
 }
 
-/// Id of a user that owns no file here.
+/// ID of a user that owns none of the files.
 const OTHER: u32 = 65534;
 
-/// Returns the same command run by a user other than root. Returns `None`, and records a skip,
-/// where this is not possible.
+/// Returns the same command, to be run by a user other than root. Where that is not possible,
+/// records a skip and returns `None`.
 pub(crate) fn as_other_user(command: &Command) -> Option<Command> {
     let other = |program: &OsStr| {
         let mut other = Command::new("setpriv");
@@ -156,7 +155,7 @@ pub(crate) fn as_other_user(command: &Command) -> Option<Command> {
             .arg(program);
         other
     };
-    // SAFETY: it asks for a number.
+    // SAFETY: the call only returns a number.
     if unsafe { libc::geteuid() } != 0 {
         let mut same = Command::new(command.get_program());
         same.args(command.get_args());

@@ -1,4 +1,4 @@
-//! A store that a server has open: every subcommand works while the server runs.
+//! Every subcommand works on a store that a running server has open.
 
 use crate::serve::{Served, asked};
 use crate::{Place, Said, as_other_user};
@@ -206,7 +206,7 @@ fn what_a_killed_server_leaves_is_in_nobodys_way() {
     assert!(socket(&place).exists());
     assert_eq!(place.done(["get", "a"]).text(), "1");
     place.done(["check"]);
-    // A stale socket does not hide a process that has the store open and does not answer requests.
+    // A stale socket does not hide a process that has the store open but answers no requests.
     let db = alluvium::Db::open(place.path("store")).unwrap();
     place.run(["get", "a"]).ended(6).complained("alluvium serve");
     drop(db);
@@ -237,7 +237,7 @@ fn an_import_waits_for_what_a_killed_one_has_begun() {
     let served = Served::new(&place, &[]);
     let file = place.file("commands", "INCR counter\r\n");
     let whole = std::fs::canonicalize(&file).unwrap();
-    // Simulates a killed command: its connection ends when its last rows are written.
+    // Simulate a killed command, whose connection ends once its last rows are written.
     let mut earlier = ManagementClient::connect(place.path("store")).unwrap();
     let name = format!("progress\0--redis-db 0\0{}", whole.display());
     let mut is_claimed = false;
@@ -315,7 +315,7 @@ fn several_commands_at_once_and_one_more_than_there_are_seats() {
     let idle: Vec<UnixStream> = (0..16).map(|_| greeted(&socket(&place))).collect();
     place.run(["get", "a"]).ended(3).complained("16 commands");
     drop(idle);
-    // Slots are released once the server notices that the clients have disconnected.
+    // Slots become free once the server notices that the clients have disconnected.
     let mut is_answered = false;
     for _ in 0..100 {
         is_answered = place.run(["get", "--redis-db", "0", "a"]).code == Some(0);
@@ -328,7 +328,7 @@ fn several_commands_at_once_and_one_more_than_there_are_seats() {
     assert_eq!(served.ended(libc::SIGTERM), Some(0));
 }
 
-/// A connection after the greeting.
+/// Returns a connection that has completed the greeting.
 fn greeted(socket: &Path) -> UnixStream {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.write_all(b"alluvium\x01\0\0\0").unwrap();
@@ -387,7 +387,7 @@ fn another_user_is_not_answered() {
     place.done(["put", "a", "1"]);
     std::fs::set_permissions(place.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::set_permissions(place.path("store"), std::fs::Permissions::from_mode(0o777)).unwrap();
-    // Even if the mode of the socket's file admits all users.
+    // Other users are refused even if the mode of the socket file admits them.
     for mode in [0o600, 0o777] {
         std::fs::set_permissions(socket(&place), std::fs::Permissions::from_mode(mode)).unwrap();
         let Some(mut other) = as_other_user(&place.command(["put", "a", "2"])) else {
@@ -448,13 +448,13 @@ fn a_server_ends_while_commands_work_on_its_store() {
         command.spawn().unwrap()
     })
     .collect();
-    // The scan has started, and its remaining output is not read.
+    // The scan has begun, and the rest of its output is not read.
     let mut first = [0; 1];
     let scan = working[3].stdout.as_mut().unwrap();
     scan.read_exact(&mut first).unwrap();
     assert_eq!(served.ended(libc::SIGTERM), Some(0));
     for mut child in working {
-        // The command may have finished; otherwise it reports that the server has ended.
+        // The command may have finished. Otherwise it reports that the server has ended.
         drop(child.stdout.take());
         child.wait().unwrap();
     }

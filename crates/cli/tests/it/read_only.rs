@@ -1,5 +1,4 @@
-//! Reading a store without write access: as a user without the right to write, and on a read-only
-//! mount.
+//! Reading a store without write access: as a user who may not write, and on a read-only mount.
 
 use crate::{Place, Said, as_other_user};
 use std::fs;
@@ -11,7 +10,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Creates a store that was not closed properly, and returns the expected output of a scan.
+/// Creates a store that is not closed cleanly, and returns the expected output of a scan.
 fn store(place: &Place) -> String {
     let db = alluvium::Options::new()
         .memory(32 << 20)
@@ -36,8 +35,8 @@ fn store(place: &Place) -> String {
     wanted
 }
 
-/// Every read-only subcommand succeeds and reports once that the store is opened for reading only.
-/// Subcommands that write fail.
+/// Asserts that every read-only subcommand succeeds and reports once that the store is opened for
+/// reading only, and that subcommands that write fail.
 fn reads(run: &dyn Fn(&[&str]) -> Said, wanted: &str, why: &str) {
     let noted = |arguments: &[&str]| {
         let said = run(arguments).ended(0);
@@ -89,8 +88,8 @@ fn a_user_who_may_only_read_reads() {
     run(&["get", "00001"]).ended(6);
 }
 
-/// Runs the binary on the store in a private mount namespace, after a script has mounted something
-/// there.
+/// Runs the binary on the store in a private mount namespace, in which a script has first mounted
+/// something.
 fn mounted(place: &Place, script: &str, store: &Path, arguments: &[&str]) -> Said {
     let command = place.command(arguments);
     let mut inside = Command::new("unshare");

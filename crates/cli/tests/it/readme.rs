@@ -7,7 +7,7 @@ use std::net::TcpStream;
 
 const README: &str = include_str!("../../../../README.md");
 
-/// Returns the fenced block of a language.
+/// Returns the README's fenced block in a language.
 fn block(language: &str) -> &'static str {
     let (_, rest) = README.split_once(&format!("```{language}\n")).expect("the block");
     rest.split_once("```").expect("its end").0

@@ -32,7 +32,7 @@ fn interrupted(place: &Place, file: &Path, signal: i32, wait: Duration) -> Said 
         .expect("the binary runs");
     thread::sleep(wait);
     let pid = i32::try_from(child.id()).expect("a process");
-    // SAFETY: it is our own child, which was not waited for yet.
+    // SAFETY: it is our own child, which has not been waited for.
     unsafe { libc::kill(pid, signal) };
     child.wait_with_output().expect("it ends").into()
 }
@@ -44,7 +44,7 @@ fn ctrl_c_ends_an_import_in_order_and_the_same_command_goes_on() {
     let mut is_stopped = false;
     for wait in [60, 90, 120] {
         let said = interrupted(&place, &file, libc::SIGINT, Duration::from_millis(wait));
-        // On a fast machine the import may have finished; then the next one starts from the
+        // On a fast machine the import may have finished, and then the next one starts from the
         // beginning.
         is_stopped = said.code == Some(130) && said.err.contains("again to continue");
     }
@@ -68,11 +68,11 @@ fn an_import_that_waits_for_its_input_ends_after_one_signal() {
         .spawn()
         .expect("the binary runs");
     let mut input = child.stdin.take().expect("a pipe");
-    // The import is running once it has read more than a pipe holds.
+    // Once the import has read more than a pipe holds, it is running.
     let rows = "key,value\n".to_owned() + &"k,v\n".repeat(1 << 18);
     input.write_all(rows.as_bytes()).expect("it reads");
     let pid = i32::try_from(child.id()).expect("a process");
-    // SAFETY: it is our own child, which was not waited for yet.
+    // SAFETY: it is our own child, which has not been waited for.
     unsafe { libc::kill(pid, libc::SIGTERM) };
     let said: Said = child.wait_with_output().expect("it ends").into();
     drop(input);

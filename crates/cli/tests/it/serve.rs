@@ -20,7 +20,7 @@ impl Served {
         Served::with(place, more, |_| {})
     }
 
-    /// Starts a server whose command `change` modifies first.
+    /// Starts a server after `change` has modified its command.
     pub(crate) fn with(place: &Place, more: &[&str], change: impl FnOnce(&mut Command)) -> Served {
         let mut arguments = "serve --json --redis 127.0.0.1:0 --memcached 127.0.0.1:0"
             .split(' ')
@@ -53,14 +53,14 @@ impl Served {
     /// Sends a signal and returns the exit code.
     pub(crate) fn ended(mut self, signal: i32) -> Option<i32> {
         let pid = i32::try_from(self.child.id()).expect("a process");
-        // SAFETY: it is our own child, which was not waited for yet.
+        // SAFETY: it is our own child, which has not been waited for.
         unsafe { libc::kill(pid, signal) };
         self.child.wait().expect("it ends").code()
     }
 }
 
 impl Drop for Served {
-    /// Kills the server if a failed test has left it running.
+    /// Kills the server if a failed test left it running.
     fn drop(&mut self) {
         if let Ok(None) = self.child.try_wait() {
             let _ = self.child.kill();
@@ -110,7 +110,7 @@ fn a_server_goes_on_when_its_terminal_goes_away() {
         asked(&served.redis, "SET Elbe 1094\r\n", "+OK\r\n");
         let pid = i32::try_from(served.child.id()).expect("a process");
         for _ in 0..3 {
-            // SAFETY: it is our own child, which was not waited for yet.
+            // SAFETY: it is our own child, which has not been waited for.
             unsafe { libc::kill(pid, libc::SIGHUP) };
         }
         std::thread::sleep(Duration::from_millis(300));

@@ -1,5 +1,5 @@
-//! Export, import and export again: the bytes stay the same for every format, all options and all
-//! records.
+//! Export, import and export again: the bytes stay the same in every format, with all options, for
+//! all records.
 
 use crate::{Place, Said};
 use proptest::collection::{btree_map, vec};
@@ -77,7 +77,7 @@ fn an_export_is_imported_and_exported_again_byte_for_byte() {
             let keyspace = format!("k{index}");
             let said = place.run([&["export", text(&file), "-f", format][..], options].concat());
             if said.code != Some(0) {
-                // The lines format cannot represent every record, and reports this.
+                // The lines format cannot represent every record, and says so.
                 prop_assert!(
                     format == "lines" && said.err.contains("choose another"),
                     "{said:?}"
@@ -106,12 +106,12 @@ fn an_export_is_imported_and_exported_again_byte_for_byte() {
         Ok(())
     };
     runner.run(&records, round).unwrap();
-    // An empty table, and one that every format can represent.
+    // Cover an empty table, and one that every format can represent.
     round(std::collections::BTreeMap::new()).unwrap();
     round([(b"a".to_vec(), b"1".to_vec()), (b"b".to_vec(), Vec::new())].into()).unwrap();
 }
 
-/// Imports a table with a key column and exports its values in the format given.
+/// Imports a table with a key column, and exports its values in the given format.
 fn there_and_back(place: &Place, table: &[u8], import: &[&str], export: &[&str]) -> Said {
     let file = place.file("table", table);
     place.done([&["import", text(&file), "-k", "table", "--restart"][..], import].concat());
@@ -153,7 +153,7 @@ fn tables_with_any_line_end_header_and_separator_come_back_byte_for_byte() {
     assert_eq!(said.out, table);
     let said = there_and_back(&place, b"id,a,b", &["-f", "csv", "--key", "id"], &["-f", "csv"]);
     assert_eq!(said.out, b"id,a,b\n");
-    // Another separator keeps the fields.
+    // Another separator leaves the fields unchanged.
     let said = there_and_back(
         &place,
         b"id,a,b\r\n1,\"x,y\",\t\r\n",
@@ -211,7 +211,7 @@ fn a_quote_that_is_never_closed_is_an_error_with_its_line() {
         .complained("a.csv, line 4: the quote that opens here is never closed")
         .complained("the rows before it are imported");
     assert_eq!(place.done(["scan"]).text(), "a\t1\n");
-    // An unclosed quote before another quote is detected by the text after the latter.
+    // The text after the second quote reveals that the first one is not closed.
     let file = place.file("b.csv", "key,value\na,\"1\nb,\"2\"\nc,3\n");
     place
         .run(["import", text(&file), "-k", "b"])

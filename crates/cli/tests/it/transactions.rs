@@ -166,7 +166,7 @@ fn lines_of_a_pipe_are_done_as_they_come() {
     assert_eq!(scanned(&place, "accounts"), "alice\t100\nb\t1\n");
 }
 
-/// Runs a script with a pause inside its transaction, calls `meanwhile` during the pause, and
+/// Runs a script that pauses inside its transaction, calls `meanwhile` during the pause, and
 /// returns the result.
 fn meets(place: &Place, form: &[&str], first: &str, meanwhile: impl FnOnce(), last: &str) -> Said {
     let mut child = place

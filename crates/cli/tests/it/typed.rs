@@ -1,4 +1,4 @@
-//! Keys of Redis clients, read and written from the command line: with a server, and without one.
+//! Redis keys, read and written from the command line, with and without a server.
 
 use crate::serve::{Served, asked};
 use crate::{Place, lines};
@@ -6,7 +6,7 @@ use crate::{Place, lines};
 const FILL: &str = "SET s hello\r\nSET t text PX 90000000\r\nRPUSH l a b c\r\nSADD m x\r\nHSET h f 1 g 2\r\nZADD z 1.5 one 2 two\r\nEXPIRE h 9000\r\n";
 const FILLED: &str = "+OK\r\n+OK\r\n:3\r\n:1\r\n:2\r\n:2\r\n:1\r\n";
 
-/// Checks reads, whose output must not depend on whether a server runs.
+/// Checks reads, whose output must be the same with and without a server.
 fn reads(place: &Place) {
     let get = |arguments: &[&str]| place.done([&["get", "--redis-db", "0"][..], arguments].concat());
     assert_eq!(get(&["s"]).text(), "hello");
@@ -203,14 +203,14 @@ fn words_in_quotes_are_those_that_a_server_reads() {
         r#"{"key":"q2","type":"string","value":""}"#,
     ];
     assert_eq!(get("0"), wanted.map(|line| format!("{line}\n")));
-    // The server parses these lines in the same way.
+    // The server parses these lines the same way.
     let served = Served::new(&place, &[]);
     let typed = format!("SELECT 1\r\n{}\r\n", typed.join("\r\n"));
     asked(&served.redis, &typed, "+OK\r\n:1\r\n:3\r\n+OK\r\n+OK\r\n:1\r\n");
     assert_eq!(get("1"), get("0"));
     assert_eq!(served.ended(libc::SIGTERM), Some(0));
-    // Raw commands are parsed in the same way, and a line that is not a command is reported with
-    // its number.
+    // Raw commands are parsed the same way, and a line that is not a command is reported with its
+    // number.
     let file = place.file("raw.redis", "SET 'a b' \"c\\n\"\nSET x 'y\nSET z 1\n");
     let rejects = place.path("rejects");
     let import = [

@@ -42,7 +42,7 @@ fn damage_is_found_and_named() {
         .find(|path| path.to_string_lossy().contains("data"))
         .expect("a data file");
     let mut bytes = fs::read(data).unwrap();
-    // Damages every page of the last two thirds, because some pages are free.
+    // Damage every page in the last two thirds, because some pages are free.
     let third = bytes.len() / 3;
     for byte in bytes[third..].iter_mut().step_by(2048) {
         *byte ^= 1;
@@ -179,7 +179,7 @@ fn a_repair_says_what_it_would_do_and_does_it_only_when_told_to() {
         files.sort_by(|one, other| one.1.cmp(&other.1));
         files
     };
-    // Damages a leaf of the largest run.
+    // Damage a leaf of the largest run.
     let tree = place.done(["inspect", "--json"]).json();
     let pivots = tree["root"]["pivots"].as_array().unwrap();
     let layers = pivots.iter().flat_map(|pivot| {
@@ -190,8 +190,7 @@ fn a_repair_says_what_it_would_do_and_does_it_only_when_told_to() {
     let name = largest["runs"][0].as_str().unwrap();
     let run = place.done(["inspect", "--json", "--run", name]).json();
     let extent = |name: &str| run["extents"][0][name].as_u64().unwrap() as usize;
-    // Not the first leaf, which may hold the catalog: without the catalog the store cannot be
-    // opened.
+    // Spare the first leaf, which may hold the catalog, without which the store cannot be opened.
     let at = extent("offset") + extent("live_bytes") / 2;
     let (mut bytes, data) = files()
         .into_iter()

@@ -1,6 +1,6 @@
 //! The listing of the public API of the crate `alluvium`, kept in `crates/db/api.txt`.
 //!
-//! Any change of the public API changes that file. A test fails until the file is regenerated
+//! Any change to the public API changes that file. A test fails until the file is regenerated
 //! (`cargo run -p xtask -- api --write`).
 //!
 //! *Scope*: the source text of `crates/db`, and Rust's syntax.
@@ -18,13 +18,13 @@ use std::path::Path;
 /// Path of the listing, relative to the workspace.
 const LISTING: &str = "crates/db/api.txt";
 
-/// Modules that exist for the tests of this workspace. Their items may name inner crates.
+/// Modules that exist only for this workspace's tests. Their items may name inner crates.
 const FOR_TESTS: [&str; 1] = ["simulation"];
 
 /// The public API of a crate: the text of each public item, keyed by its path.
 pub struct PublicApi {
     items: BTreeMap<String, String>,
-    /// Items of inner crates that public items mention and the crate does not re-export.
+    /// Items of inner crates that public items mention but the crate does not re-export.
     pub foreign: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Renders one public item as users see it, without documentation and bodies.
+//! Renders a public item as users see it, without documentation or bodies.
 
 use super::crate_source::{CrateSource, ModulePath, ResolvedName, is_public};
 use anyhow::{Context, Result};
@@ -8,7 +8,7 @@ use syn::{Attribute, Fields, ImplItem, Item, ItemImpl, TraitItem, Type};
 
 pub(super) struct RenderedItem {
     pub(super) text: String,
-    /// Items of inner crates that this item mentions and the crate does not re-export.
+    /// Items of inner crates that this item mentions but the crate does not re-export.
     pub(super) foreign: Vec<String>,
 }
 
@@ -120,7 +120,7 @@ fn only_public(fields: &mut Fields) {
                 .cloned()
                 .collect();
         }
-        // Positions of unnamed fields matter, so private fields stay, without their types.
+        // The position of an unnamed field matters, so private ones stay, without their types.
         Fields::Unnamed(unnamed) if unnamed.unnamed.iter().all(|field| !is_public(&field.vis)) => {
             *fields = Fields::Unit;
         }
@@ -174,7 +174,7 @@ fn stripped(item: Item) -> TokenStream {
     }
 }
 
-/// Returns the items of inner crates that the tokens mention and the crate does not re-export.
+/// Returns the items of inner crates that the tokens mention but the crate does not re-export.
 fn foreign(source: &CrateSource, module: &ModulePath, tokens: TokenStream) -> Vec<String> {
     let exported: Vec<String> = source
         .exports(&[])
@@ -198,7 +198,7 @@ fn foreign(source: &CrateSource, module: &ModulePath, tokens: TokenStream) -> Ve
                 _ => None,
             }
         })
-        // The last parts agree where a crate offers an item under several paths.
+        // A crate may offer an item under several paths, whose last components agree.
         .filter(|path| {
             let last = |path: &str| path.rsplit("::").next().map(str::to_owned);
             !exported.iter().any(|known| last(known) == last(path))

@@ -9,12 +9,11 @@
 pub struct CrateLayer {
     /// Name of its folder in `crates/`, by which `uses` refers to it.
     pub name: &'static str,
-    /// Package name. Bindings have one package per language; each package name starts with this
-    /// prefix.
+    /// Package name. Bindings have one package per language, whose names start with this prefix.
     pub package: &'static str,
     /// Layer, from 0. A crate may use only crates of lower layers.
     pub layer: u8,
-    /// Crates that it may use directly. Their allowed dependencies are allowed for it too.
+    /// Crates that it may use directly. It inherits their allowed dependencies.
     pub uses: &'static [&'static str],
     /// Whether the crate is shipped or belongs to the workshop.
     pub place: CratePurpose,
@@ -55,9 +54,8 @@ const fn workshop(
     }
 }
 
-/// Every crate that may exist. A new crate must either forbid a
-/// dependency or isolate a heavy external one. (`fuzz` and `research` are separate workspaces and
-/// are not counted.)
+/// Every crate that may exist. A new crate must either forbid a dependency or isolate a heavy
+/// external one. (`fuzz` and `research` are separate workspaces and are not counted.)
 pub const CRATES: [CrateLayer; 17] = [
     product("base", "alluvium-base", 0, &[]),
     product("device", "alluvium-device", 1, &["base"]),
@@ -103,8 +101,9 @@ impl CrateLayer {
             .any(|used| *used == other || named(used).is_some_and(|used| used.may_use(other)))
     }
 
-    /// Returns whether the tests, benches and examples of this crate may use another crate. Allowed
-    /// are all lower layers, and the simulator and its stories unless these depend on this crate.
+    /// Returns whether the tests, benches and examples of this crate may use another crate. They
+    /// may use all lower layers, and the simulator and its stories unless these depend on this
+    /// crate.
     #[must_use]
     pub fn may_test_with(&self, other: &CrateLayer) -> bool {
         let simulates = ["sim", "stories"].contains(&other.name);

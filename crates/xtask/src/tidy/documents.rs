@@ -39,7 +39,7 @@ pub fn check(workspace: &Workspace) -> Vec<TidyFinding> {
     }
     if let Some(map) = workspace.documents.iter().find(|document| document.path == MAP) {
         for package in workspace.packages.iter().filter(|package| {
-            // `research/` has a separate map, which this page links to.
+            // `research/` has a map of its own, to which this page links.
             !package.folder.starts_with("research/") && !map.text.contains(&package.folder)
         }) {
             let text = format!(

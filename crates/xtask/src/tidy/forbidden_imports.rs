@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 const MUST_NOT_DEPEND: &str = "*Must not depend on*";
 
-/// Checks the header of every library and of every product folder against the imports of the files
+/// Checks the header of every library and every product folder against the imports of the files
 /// below it.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<TidyFinding> {
@@ -58,7 +58,7 @@ fn bare_names(text: &str) -> Vec<String> {
     let clauses = text
         .split(';')
         .map(|clause| clause.trim().trim_start_matches(':').trim());
-    // "That is the store's" names the owner, not an unknown module.
+    // "That is the store's" names the owner rather than a module.
     let lists = clauses.filter(|clause| !clause.starts_with("that is") && !clause.starts_with("that are"));
     let items = lists
         .flat_map(|list| list.split(','))
@@ -79,8 +79,8 @@ fn is_same(module: &str, word: &str) -> bool {
     module == word || module.strip_suffix('s') == Some(word) || word.strip_suffix('s') == Some(module)
 }
 
-/// Returns the crates and modules that a file imports from outside its folder, with the lines: the
-/// short crate name, and the first module of a path.
+/// Returns what a file imports from outside its folder, with the lines: the short name of each
+/// crate, and the first module of each path.
 fn imports(source: &SourceFile, folder: &str) -> Vec<(String, usize)> {
     let own = folder
         .split("/src/")

@@ -7,13 +7,13 @@ use super::{SourceFile, TidyFinding, Workspace, crates};
 /// Keyword of an allowance: `tidy: allow format: <why>`.
 pub const RULE: &str = "format";
 
-/// The file that defines the readers and writers for formats.
+/// The file that defines the readers and writers that formats use.
 const BYTES: &str = "crates/base/src/bytes.rs";
 
 /// The page that lists every format.
 const INDEX: &str = "docs/formats.md";
 
-/// Calls that only formats may make, with the meaning of each.
+/// Calls that only formats may make, and what each does.
 const CODING: [&str; 5] = [
     "to_le_bytes",
     "from_le_bytes",
@@ -109,7 +109,7 @@ fn check_format(workspace: &Workspace, source: &SourceFile, findings: &mut Vec<T
             "the header has no OFFSET / SIZE / MEANING table: say what each byte means".to_owned(),
         );
     }
-    // A table has one row per line: a tool that wraps comments would join its head with its first
+    // A table has one row per line. A tool that wraps comments would join the head with the first
     // row.
     for comment in source.comments.iter().filter(|comment| table(&comment.text)) {
         if !comment.text.trim_end().ends_with("MEANING") {

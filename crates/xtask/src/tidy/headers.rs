@@ -1,5 +1,5 @@
 //! Module headers: one sentence, *Scope*, *Must not depend on*, numbered invariants. An invariant's
-//! number is unique within its crate, so that references are unambiguous.
+//! number is unique within its crate, so that references to it are unambiguous.
 
 use super::{SourceFile, TidyFinding, Workspace, crates};
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ pub(super) fn paragraph(source: &SourceFile, word: &str) -> Option<(usize, Strin
     Some((line, paragraph))
 }
 
-/// Finds invariants of one crate that share a number.
+/// Finds invariants of the same crate that share a number.
 fn find_duplicate_invariants(workspace: &Workspace) -> Vec<TidyFinding> {
     let mut stated: BTreeMap<(&str, &str), &str> = BTreeMap::new();
     let mut findings = Vec::new();
@@ -85,7 +85,7 @@ fn find_duplicate_invariants(workspace: &Workspace) -> Vec<TidyFinding> {
     findings
 }
 
-/// Returns the number of the invariant on a header line: `S1` in `- **S1** …`.
+/// Returns the number of the invariant on a header line, such as `S1` for `- **S1** …`.
 fn invariant(line: &str) -> Option<&str> {
     let (name, _) = line.trim().strip_prefix("- **")?.split_once("**")?;
     let digits = name.trim_start_matches(|c: char| c.is_ascii_uppercase());

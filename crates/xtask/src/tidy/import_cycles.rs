@@ -68,7 +68,7 @@ fn imports<'w>(workspace: &'w Workspace, folder: &str) -> ImportEdges<'w> {
         .filter(|(path, _)| !is_root(path))
         .map(|(path, _)| module_of(path))
         .collect();
-    // Re-exported names of the folder, mapped to their modules.
+    // Maps the folder's re-exported names to their modules.
     let mut passed: BTreeMap<&str, &str> = BTreeMap::new();
     for (_, root) in within.iter().filter(|(path, _)| is_root(path)) {
         for (at, _) in uses(&root.tokens) {
@@ -165,7 +165,7 @@ fn tree<'t>(tokens: &'t [SourceToken], at: &mut usize) -> Vec<Vec<&'t str>> {
         }
         *at += 2;
     }
-    // Skips renames and everything that is not a path, up to the next element of the group.
+    // Skip renames and everything else that is not a path, up to the group's next element.
     while tokens
         .get(*at)
         .is_some_and(|token| matches!(token.kind, TokenKind::Word(_)))

@@ -3,11 +3,11 @@
 
 use super::{SourceFile, TidyFinding, Workspace};
 
-/// Crates that may use the file system: `device` on behalf of all crates, the others for their own
+/// Crates that may use the file system: `device` on behalf of all others, the rest for their own
 /// purposes.
 const EXEMPT: [&str; 7] = ["device", "cli", "files", "bench", "research", "xtask", "fuzz"];
 
-/// Operating-system calls outside `device`, each with its reason. An exception that no longer
+/// Operating-system calls outside `device`, and the reason for each. An exception that no longer
 /// applies is a finding.
 const EXCEPTIONS: [(&str, &str, &str); 4] = [
     (

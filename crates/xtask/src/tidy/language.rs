@@ -80,8 +80,8 @@ impl LanguageLimits {
         Ok(limits)
     }
 
-    /// Returns the same text with each number lowered to the measured one. Crates without findings
-    /// are removed.
+    /// Returns `text` with each number lowered to the measured one. Removes crates without
+    /// findings.
     #[must_use]
     pub fn lower_in(text: &str, measured: &BTreeMap<String, usize>) -> String {
         let lowered = |line: &str| {
@@ -193,7 +193,7 @@ fn wide(path: &str, comments: &[CommentLine]) -> Vec<TidyFinding> {
     let (mut is_code, mut last) = (false, 0);
     for comment in comments {
         let text = comment.text.trim_start_matches(['/', '!']).trim();
-        // A fence ends at the latest with its comment block.
+        // A fence ends with its comment block at the latest.
         is_code &= comment.line <= last + 1;
         last = comment.line;
         is_code ^= text.starts_with("```");
@@ -209,7 +209,7 @@ fn wide(path: &str, comments: &[CommentLine]) -> Vec<TidyFinding> {
     findings
 }
 
-/// Returns the refused words in consecutive lines. `is_public` tells whether users read a line.
+/// Finds refused words in consecutive lines. `is_public` tells whether users see a line.
 fn words<'a>(
     path: &str,
     lines: impl Iterator<Item = (usize, &'a str)>,
@@ -234,7 +234,7 @@ fn words<'a>(
         if is_code {
             continue;
         }
-        // Every second part is between backticks, and so is a name.
+        // Every second part is between backticks, which mark a name.
         for part in text.split('`').step_by(2) {
             let parts = part
                 .split(|c: char| !c.is_alphanumeric())

@@ -1,5 +1,4 @@
-//! The layer rule: a crate uses only lower layers, and of those only the crates listed in the layer
-//! table.
+//! The layer rule: a crate uses only the lower-layer crates that the layer table lists for it.
 
 use super::crates::{self, CrateLayer, CratePurpose};
 use super::workspace::{DependencyPurpose, Package};
@@ -39,8 +38,7 @@ pub fn check(workspace: &Workspace) -> Vec<TidyFinding> {
     findings
 }
 
-/// Returns the reason why a package of `member` may not depend on the package `name`, or `None` if
-/// it may.
+/// Returns why a package of `member` may not depend on the package `name`, or `None` if it may.
 fn refuse(workspace: &Workspace, member: &CrateLayer, name: &str, used: DependencyPurpose) -> Option<String> {
     if name == "anyhow" && used == DependencyPurpose::Normal && !ANYHOW.contains(&member.name) {
         return Some("only cli, bench and xtask may use anyhow: give the crate an error type".to_owned());

@@ -40,7 +40,7 @@ fn folder_of(path: &str) -> String {
         .map_or_else(String::new, |(folder, _)| folder.to_owned())
 }
 
-/// Marks a file and, recursively, its module files, which are searched in `folder`.
+/// Marks a file and, recursively, the files of its modules, which are looked up in `folder`.
 fn reach(sources: &BTreeMap<&str, &SourceFile>, path: &str, folder: &str, reached: &mut BTreeSet<String>) {
     let Some(source) = sources.get(path) else { return };
     if !reached.insert(path.to_owned()) {

@@ -1,10 +1,10 @@
-//! Names of types: few single words, no bare participles, few names that several types share
-//! (`docs/style.md`). The shares may not grow beyond the numbers of the ratchet.
+//! Type names: few single words, no bare participles, few names shared by several types
+//! (`docs/style.md`). The shares may not grow beyond the ratchet's numbers.
 
 use super::{SourceFile, TidyFinding, Workspace};
 use std::collections::BTreeMap;
 
-/// A name stands for several types from this number of definitions on.
+/// Number of definitions from which on a name counts as shared.
 const SHARED: usize = 4;
 
 /// Participles that do not end in "ed" or "ing".
@@ -15,9 +15,9 @@ const IRREGULAR: [&str; 9] = [
 /// Shares of the names of all types outside tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NameShares {
-    /// Names of one word, in thousandths of all.
+    /// Names of one word, in thousandths of all names.
     pub one_word_permille: usize,
-    /// Bare participles, in thousandths of all.
+    /// Bare participles, in thousandths of all names.
     pub participle_permille: usize,
     /// Number of names with four definitions or more.
     pub shared: usize,
@@ -78,7 +78,8 @@ pub fn measure(workspace: &Workspace) -> NameShares {
     }
 }
 
-/// Returns the names of structs, enums, traits and type aliases outside tests, with their places.
+/// Returns the names of structs, enums, traits and type aliases outside tests, and where they are
+/// defined.
 fn type_names(workspace: &Workspace) -> BTreeMap<&str, Vec<(&str, usize)>> {
     let mut names: BTreeMap<&str, Vec<(&str, usize)>> = BTreeMap::new();
     let is_ours = |source: &&SourceFile| source.path.contains("/src/");

@@ -61,7 +61,7 @@ impl Ratchet {
         Ok(ratchet)
     }
 
-    /// Returns the same text with these numbers. Comments are kept.
+    /// Returns the same text with these numbers, comments included.
     #[must_use]
     pub fn write_into(mut self, text: &str) -> String {
         let fields = self.fields();

@@ -1,5 +1,5 @@
-//! File and function sizes: median and 90th percentile of files, longest file, long functions. The
-//! ratchet limits the growth of sizes that the aims do not forbid.
+//! File and function sizes: the median and 90th percentile of files, the longest file, and long
+//! functions. The ratchet limits growth that the aims do not forbid.
 
 use super::ratchet::Ratchet;
 use super::{SourceFile, TidyFinding, Workspace, formats};
@@ -89,7 +89,7 @@ pub fn measure(workspace: &Workspace) -> Ratchet {
     }
 }
 
-/// Returns every file with its lines of code, shortest first.
+/// Returns every file and its lines of code, shortest first.
 fn by_length(workspace: &Workspace) -> Vec<(usize, &SourceFile)> {
     let mut files: Vec<_> = workspace
         .sources

@@ -1,5 +1,5 @@
-//! A Rust file split into tokens and comments. This distinguishes code from comments and strings,
-//! and test code from other code.
+//! A Rust file split into tokens and comments, so that checks can tell code from comments and
+//! strings, and test code from other code.
 
 use std::ops::RangeInclusive;
 
@@ -19,7 +19,7 @@ pub struct SourceToken {
     pub kind: TokenKind,
     /// First line, counted from 1.
     pub line: usize,
-    /// Last line, inclusive. Differs from `line` in a literal of several lines.
+    /// Last line, inclusive. Differs from `line` in a multi-line literal.
     pub last_line: usize,
 }
 
@@ -100,7 +100,7 @@ impl SourceFile {
         self.code_lines.len()
     }
 
-    /// Returns the lines where a piece of Rust code begins. Tokens are compared, so comments and
+    /// Returns the lines where a piece of Rust code begins. Compares tokens, so comments and
     /// strings never match.
     ///
     /// ```
@@ -176,7 +176,8 @@ impl SourceFile {
     }
 }
 
-/// Returns the rule that a comment allows. A reason of at least 20 characters is required.
+/// Returns the rule that a comment allows to be violated. A reason of at least 20 characters is
+/// required.
 fn allowance(comment: &str) -> Option<&str> {
     let (rule, why) = comment.trim().strip_prefix("tidy: allow ")?.split_once(':')?;
     (why.trim().len() >= 20).then_some(rule.trim())
@@ -211,8 +212,8 @@ fn test_regions(tokens: &[SourceToken]) -> Vec<RangeInclusive<usize>> {
     let mut regions = Vec::new();
     for at in 0..tokens.len() {
         if starts("#[cfg(test)]", at) || starts("#[cfg(all(test", at) {
-            // The item begins after the closing bracket of the attribute. Further attributes in
-            // between are harmless.
+            // The item begins after the attribute's closing bracket. More attributes in between do
+            // no harm.
             let close = (at..tokens.len()).find(|&index| tokens[index].is(']'));
             if let Some(end) = close.and_then(|close| end_of_item(tokens, close + 1)) {
                 regions.push(tokens[at].line..=tokens[end].last_line);

@@ -1,12 +1,12 @@
-//! Tuning constants are frozen. A comment line beside each constant repeats its value and gives the
+//! Frozen tuning constants. A comment line next to each constant repeats its value and gives the
 //! date and the measurement:
 //!
 //! ```text
 //! /// Tuning: `64 << 10` since 2026-11-23; scans 12 % faster than with 32 KiB.
 //! ```
 //!
-//! In a file with one such line every constant needs one, or the line "Not a tuning parameter.". A
-//! new value requires a new line, hence a new measurement.
+//! In a file with one such line, every constant needs one, or the line "Not a tuning parameter.". A
+//! new value requires a new line, and hence a new measurement.
 
 use super::source::{SourceToken, TokenKind};
 use super::{SourceFile, TidyFinding, Workspace};
@@ -89,7 +89,7 @@ fn above(source: &SourceFile, line: usize) -> Vec<&str> {
         .collect()
 }
 
-/// Returns the constants of a file outside its tests: name, value as written, line.
+/// Returns the constants of a file outside its tests: name, value as written, and line.
 fn constants(source: &SourceFile) -> Vec<(String, String, usize)> {
     let mut found = Vec::new();
     for (at, pair) in source.tokens.windows(2).enumerate() {

@@ -31,7 +31,7 @@ pub struct Package {
     pub dependencies: Vec<(String, DependencyPurpose)>,
     /// Names of the declared features.
     pub features: Vec<String>,
-    /// Publication metadata. `None` if the package cannot be published.
+    /// Publication metadata, or `None` if the package cannot be published.
     pub publication: Option<PublicationMetadata>,
 }
 
@@ -44,8 +44,7 @@ pub struct PublicationMetadata {
     pub has_license: bool,
     /// Whether the manifest names a readme.
     pub has_readme: bool,
-    /// Workspace crates among the dependencies, except those of tests, and whether each is
-    /// specified by version.
+    /// Workspace crates among the non-test dependencies, and whether each is specified by version.
     pub local: Vec<(String, bool)>,
 }
 
@@ -154,7 +153,7 @@ impl Workspace {
 }
 
 /// Returns the commits after the given one, without merges. Empty without git, without history, or
-/// if that commit is missing from the history.
+/// if the history does not contain the given commit.
 fn subjects(root: &Path, since: &str) -> Vec<(String, String)> {
     if since.is_empty() {
         return Vec::new();

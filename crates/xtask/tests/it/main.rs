@@ -161,7 +161,7 @@ fn subjects_of_commits_are_checked_from_the_recorded_commit_on() {
     );
     assert!(errors.contains("1 findings"), "{errors}");
 
-    // If that commit is not in the history, as in a shallow clone, the check is skipped.
+    // The check is skipped if that commit is not in the history, as in a shallow clone.
     fs::write(&limits, format!("since = \"{}\"\n", "1".repeat(40))).unwrap();
     assert!(tidy(root.path(), &[]).status.success());
 }
