@@ -15,8 +15,8 @@ use crate::parameter::{BadParameter, require};
 /// ```
 #[derive(Clone, Debug)]
 pub struct AliasTable {
-    /// For each column, the probability that its own index is returned, and the alias that is
-    /// returned otherwise.
+    /// For each column, the probability that a draw returns the column's own index, and the alias
+    /// that it returns otherwise.
     columns: Vec<(f64, u32)>,
 }
 
@@ -57,7 +57,7 @@ impl AliasTable {
                 small.push(more);
             }
         }
-        // The probabilities of the remaining columns differ from 1 only because of rounding.
+        // Only rounding makes the probabilities of the remaining columns differ from 1.
         for index in small.into_iter().chain(large) {
             columns[index as usize].0 = 1.0;
         }
@@ -67,7 +67,7 @@ impl AliasTable {
     /// Returns a random index. The probability of each index is proportional to its weight.
     pub fn draw(&self, random: &mut SplitMix64) -> usize {
         // A single random number serves two purposes: its integer part selects the column, and its
-        // fractional part selects between the column's own index and the alias.
+        // fraction chooses between the column's own index and the alias.
         let at = random.unit() * self.columns.len() as f64;
         let column = (at as usize).min(self.columns.len() - 1);
         let (stays, instead) = self.columns[column];

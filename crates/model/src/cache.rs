@@ -1,33 +1,32 @@
-//! Predicts which pages a cache with a probation period contains (S3-FIFO, Yang et al., SOSP 2023).
-//! The cache of `alluvium_storage::cache` is of this kind.
+//! Predicts which pages a cache with a probation period contains (S3-FIFO, Yang et al., SOSP 2023),
+//! as `alluvium_storage::cache` is.
 //!
 //! A page that is read enters probation for a time `cold`. It is promoted if it is requested again
-//! during probation, or afterwards while its name is still remembered. A promoted page stays in the
-//! cache as long as it is requested at least once in each period of length `kept`. Requests are
-//! assumed to be independent, so each page goes through the same cycle repeatedly, and its hit rate
-//! equals the fraction of the cycle during which it is cached. Both times are chosen such that the
-//! pages occupy the available memory (Che et al., "Hierarchical Web Caching Systems", 2002).
+//! during probation, or later while its name is still remembered. A promoted page stays cached as
+//! long as it is requested at least once in each period of length `kept`. Requests are assumed to
+//! be independent, so each page repeats the same cycle, and its hit rate is the fraction of the
+//! cycle during which it is cached. The two times are those at which the pages just fill the
+//! available memory (Che et al., "Hierarchical Web Caching Systems", 2002).
 
-/// Fraction of the memory that is reserved for pages on probation.
+/// Fraction of the memory reserved for pages on probation.
 const COLD: f64 = 1.0 / 8.0;
-/// Time for which the name of an evicted page is remembered, in units of the probation period. It
-/// follows from the rule that as many names are remembered as pages fit into memory.
+/// How long the name of an evicted page is remembered, in units of the probation period. The cache
+/// remembers as many names as there are pages in memory.
 const REMEMBERED: f64 = 8.0;
-/// Number of iterations that determine the probation time. Each iteration determines the other time
-/// by a number of bisections.
+/// Number of iterations that determine the probation time. Each one finds the other time by
+/// bisection.
 const ROUNDS: usize = 5;
 const STEPS: usize = 18;
 
-/// The characteristic times of a cache, in requests: the times after which pages that are not
-/// requested are evicted, on probation and after promotion.
+/// The characteristic times of a cache, in requests. A page is evicted if it is not requested for
+/// `cold` requests on probation, or for `kept` requests after promotion.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct EvictionTimes {
     cold: f64,
     kept: f64,
 }
 
-/// The probabilities that a page is not requested within each of the characteristic times of a
-/// cache.
+/// The probabilities that a page is not requested within each of a cache's characteristic times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct IdleProbabilities {
     cold: f64,
@@ -35,10 +34,10 @@ pub(crate) struct IdleProbabilities {
     kept: f64,
 }
 
-/// How long and how often a page is in the cache, as a result of its cycle.
+/// How long and how often a page is cached in the course of its cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CacheResidency {
-    /// Fraction of the time for which the page is cached.
+    /// Fraction of the time during which the page is cached.
     pub(crate) there: f64,
     /// Number of times that the page enters probation, per request of the workload.
     pub(crate) trials: f64,
@@ -60,7 +59,7 @@ impl CacheLoad {
 }
 
 impl IdleProbabilities {
-    /// Returns the probabilities for a page that is requested by either of two independent sources.
+    /// Returns the idle probabilities of a page that two independent sources request.
     pub(crate) fn and(self, other: IdleProbabilities) -> IdleProbabilities {
         IdleProbabilities {
             cold: self.cold * other.cold,
@@ -69,7 +68,7 @@ impl IdleProbabilities {
         }
     }
 
-    /// Returns the probabilities for a source of requests that exists only with probability
+    /// Returns the idle probabilities for a source of requests that exists only with probability
     /// `share`.
     pub(crate) fn with_chance(self, share: f64) -> IdleProbabilities {
         let of = |idle: f64| 1.0 - share * (1.0 - idle);
@@ -80,8 +79,7 @@ impl IdleProbabilities {
         }
     }
 
-    /// Returns the weighted mean of several probabilities, given as pairs of a weight and the
-    /// probabilities.
+    /// Returns the weighted mean of pairs of a weight and idle probabilities.
     pub(crate) fn mean(all: impl Iterator<Item = (f64, IdleProbabilities)>) -> IdleProbabilities {
         let (mut weights, mut sum) = (0.0, [0.0; 3]);
         for (weight, one) in all {
@@ -101,7 +99,7 @@ impl IdleProbabilities {
         }
     }
 
-    /// Returns the probabilities for a page that has `count` independent sources of requests like
+    /// Returns the idle probabilities of a page with `count` independent sources of requests like
     /// this one.
     pub(crate) fn of_many(self, count: f64) -> IdleProbabilities {
         IdleProbabilities {
@@ -119,8 +117,8 @@ impl EvictionTimes {
         kept: f64::INFINITY,
     };
 
-    /// Returns the characteristic times of a cache with the given capacity in bytes. `load`
-    /// computes, for given characteristic times, the memory that the pages would occupy.
+    /// Returns the characteristic times of a cache with a capacity in bytes. `load` computes the
+    /// memory that pages would occupy at given characteristic times.
     pub(crate) fn of(capacity: f64, load: impl Fn(&EvictionTimes) -> CacheLoad) -> EvictionTimes {
         if load(&EvictionTimes::FOREVER).bytes <= capacity {
             return EvictionTimes::FOREVER;
@@ -129,7 +127,7 @@ impl EvictionTimes {
         if capacity <= 0.0 {
             return times;
         }
-        // If both times are zero, every request misses the cache and enters probation.
+        // With both times at zero, every request misses the cache and enters probation.
         times.cold = COLD * capacity / load(&times).trials.max(f64::MIN_POSITIVE);
         for _ in 0..ROUNDS {
             let (mut low, mut high) = (-10.0_f64, 60.0_f64);
@@ -162,8 +160,7 @@ impl EvictionTimes {
         }
     }
 
-    /// Returns the residency of a page that has this request rate and these probabilities of not
-    /// being requested.
+    /// Returns the residency of a page with this request rate and these idle probabilities.
     pub(crate) fn stay(&self, rate: f64, idle: IdleProbabilities) -> CacheResidency {
         if rate <= 0.0 {
             return CacheResidency::default();
@@ -174,8 +171,8 @@ impl EvictionTimes {
                 trials: 0.0,
             };
         }
-        // The expected number of probation periods until the page is promoted. A fraction of them
-        // passes without a request.
+        // The expected number of probation periods until the page is promoted. A fraction
+        // `idle.cold` of them ends without a request.
         let passed = 1.0 - idle.cold * idle.remembered;
         let trials = 1.0 / passed.max(1e-12);
         let there = trials * self.cold + self.kept / idle.kept.max(1e-12);
@@ -196,8 +193,8 @@ impl EvictionTimes {
 mod tests {
     use super::*;
 
-    /// Computes the load of a cache for two kinds of pages, each of one byte. `kinds` gives the
-    /// number of pages and the total request rate of each kind.
+    /// Computes the cache load of two kinds of one-byte pages, given the number of pages and the
+    /// total request rate of each kind.
     fn load(kinds: [(f64, f64); 2]) -> impl Fn(&EvictionTimes) -> CacheLoad {
         move |times| {
             let mut load = CacheLoad::default();
@@ -225,8 +222,8 @@ mod tests {
         let kinds = [(1000.0, 0.5), (30_000.0, 0.5)];
         let times = EvictionTimes::of(1600.0, load(kinds));
         let often = times.page(0.5 / 1000.0).there;
-        // An LRU cache would contain only a fraction of 0.78 of these pages, among the 1,600 most
-        // recently used ones.
+        // An LRU cache, which keeps the 1,600 most recently used pages, would contain only 78 % of
+        // these.
         assert!(often > 0.9, "{often}");
         let all = [(1000.0, 0.5), (500.0, 0.5)];
         assert_eq!(EvictionTimes::of(1600.0, load(all)).page(0.001).there, 1.0);

@@ -4,8 +4,8 @@
 use alluvium_base::cost::{AccessKind, CostClock, CostFault, DeviceAccess};
 use std::collections::HashMap;
 
-/// The disk-access machine (DAM): a device that transfers one block at a time, and needs the same
-/// time for every block.
+/// The disk-access machine (DAM): a device that transfers one block at a time, in the same time for
+/// every block.
 ///
 /// The cost of an access is the number of blocks that it touches. Accesses are serialised.
 ///
@@ -68,9 +68,8 @@ pub struct AffineClock {
 }
 
 impl AffineClock {
-    /// Creates a device that needs `setup_ns` nanoseconds for the setup of an access, and
-    /// `transfer_ns` nanoseconds for the transfer of each `unit` bytes. Fractions of a nanosecond
-    /// are rounded up.
+    /// Creates a device with a setup time of `setup_ns` nanoseconds per access and a transfer time
+    /// of `transfer_ns` nanoseconds per `unit` bytes. Fractions of a nanosecond are rounded up.
     ///
     /// # Panics
     /// If `unit` is zero.
@@ -92,8 +91,8 @@ impl AffineClock {
         self.setup_ns + u64::try_from(transfer).expect("an access takes less than five centuries")
     }
 
-    /// Returns the access size in bytes at which the transfer takes as long as the setup. This is
-    /// 1/α, rounded down.
+    /// Returns the access size in bytes whose transfer takes as long as the setup. This is 1/α,
+    /// rounded down.
     ///
     /// # Panics
     /// If the transfer time is zero, because then no such size exists.
@@ -116,12 +115,12 @@ impl CostClock for AffineClock {
 ///
 /// A step has P slots. Reading a block uses one slot, and writing a block uses `write_weight`
 /// slots. An access uses the free slots of the step in which it is issued, and then those of later
-/// steps. It never uses slots of earlier steps, so the unused slots of a past step are lost. The
-/// access completes at the end of the step that transfers its last block.
+/// steps. Slots that a step leaves unused are lost. The access completes at the end of the step
+/// that transfers its last block.
 ///
-/// Accesses are CREW (concurrent reads, exclusive writes): in a step in which a block is written,
-/// no other access may touch that block. If two accesses conflict, the second one fails with a
-/// [`CostFault`]. Those of its blocks that precede the conflict nevertheless use their slots.
+/// Accesses are CREW (concurrent reads, exclusive writes): while a step writes a block, no other
+/// access may touch it. Of two conflicting accesses, the second one fails with a [`CostFault`], but
+/// those of its blocks that precede the conflict still use their slots.
 ///
 /// ```
 /// use alluvium_base::cost::{DeviceAccess, AccessKind, CostClock};
@@ -138,11 +137,10 @@ pub struct PdamClock {
     block: u64,
     step_ns: u64,
     write_weight: u64,
-    /// Number of the step whose slots are being used. All earlier steps are full or in the past.
+    /// Number of the step whose slots are in use. All earlier steps are full or past.
     step: u64,
     used: u64,
-    /// The blocks that this step transfers, identified by file and block number, with the kind of
-    /// access.
+    /// The blocks that this step transfers, by file and block number, and the kind of access.
     moving: HashMap<(u64, u64), AccessKind>,
 }
 
@@ -198,8 +196,8 @@ impl PdamClock {
         self.moving.clear();
     }
 
-    /// Returns whether an access of kind `kind` to the block conflicts with an earlier access in
-    /// the current step.
+    /// Returns whether an access of this kind to the block conflicts with an earlier one in the
+    /// current step.
     fn excluded(&self, file: u64, block: u64, kind: AccessKind) -> bool {
         let other = self.moving.get(&(file, block));
         other.is_some_and(|&other| other == AccessKind::Write || kind == AccessKind::Write)
@@ -239,7 +237,7 @@ impl CostClock for PdamClock {
     }
 }
 
-/// Returns the range of the block numbers that an access touches.
+/// Returns the block numbers that an access touches.
 fn blocks(access: &DeviceAccess, block: u64) -> std::ops::Range<u64> {
     if access.len == 0 {
         return 0..0;

@@ -1,4 +1,4 @@
-//! Cost models of storage, which are pure arithmetic.
+//! Cost models of storage, as pure arithmetic.
 //!
 //! *Scope*: the cost models of external memory (DAM, affine, PDAM) as clocks that compute the time
 //! of accesses; the parameters of real devices, their fit to measurements, and what they imply for
@@ -14,8 +14,8 @@
 //!
 //! Invariants:
 //!
-//! - **M1** Costs are integer numbers of nanoseconds and exact: no rounding depends on the order in
-//!   which accesses are charged.
+//! - **M1** Costs are exact integer nanoseconds: no rounding depends on the order in which accesses
+//!   are charged.
 //! - **M2** An access never uses time before it was issued: the capacity of an idle device is lost.
 
 mod alias;

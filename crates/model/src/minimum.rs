@@ -1,21 +1,21 @@
-//! Minimisation of functions of several variables without derivatives (Nelder and Mead).
+//! Minimises functions of several variables without derivatives (Nelder and Mead).
 
-/// A point, with the value of the function at this point.
+/// A point and the function's value there.
 pub(crate) type MinimumPoint = (Vec<f64>, f64);
 
-/// Convergence tolerance: a search stops once the relative difference between the function values
-/// at the vertices of the simplex is less than this.
+/// Convergence tolerance: a search stops once the function values at the vertices of the simplex
+/// differ by less than this fraction.
 const CLOSE: f64 = 1e-10;
 
 /// Maximum number of steps of a search.
 const STEPS: usize = 2000;
 
-/// Returns a local minimum of the function `of` near the point `start`, at which the value must be
-/// finite. `step` is the distance of the other vertices of the initial simplex from `start`. The
-/// function may be infinite at invalid points, which the search avoids.
+/// Returns a local minimum of the function `of` near `start`, where its value must be finite.
+/// `step` is the distance of the other vertices of the initial simplex from `start`. The search
+/// avoids invalid points, at which the function may be infinite.
 pub(crate) fn minimum(start: &[f64], step: f64, of: &mut impl FnMut(&[f64]) -> f64) -> MinimumPoint {
     let mut best = (start.to_vec(), of(start));
-    // The simplex may collapse before it reaches the minimum. Restart the search until a restart no
+    // The simplex may collapse before it reaches the minimum, so restart the search until that no
     // longer improves the value.
     for _ in 0..20 {
         let found = descend(&best.0, step, of);
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_bottom_of_a_curved_valley_is_found() {
-        // Rosenbrock's function, whose minimum is at (1, 1).
+        // Rosenbrock's function has its minimum at (1, 1).
         let mut calls = 0;
         let (at, value) = minimum(&[-1.2, 1.0], 0.5, &mut |x: &[f64]| {
             calls += 1;

@@ -1,5 +1,5 @@
-//! Node sizes that are optimal for a mix of operations, in the affine model (Bender §4 and §5,
-//! Table 3).
+//! Node sizes that are optimal for a mix of operations in the affine model (Bender §4 and §5, Table
+//! 3).
 //!
 //! All sizes are numbers of elements, α is per element, and costs are multiples of the setup time,
 //! as in [`nodes`].
@@ -8,12 +8,12 @@ use crate::minimum::minimum;
 use crate::nodes::{self, NodeCosts};
 use crate::parameter::{BadParameter, positive, require};
 
-/// Frequencies of the operations on a tree, in any unit, because only their ratios matter.
+/// Frequencies of the operations on a tree. Only their ratios matter, so the unit is arbitrary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TreeOperationMix {
     /// Frequency of inserts and deletes, which cost the same.
     pub inserts: f64,
-    /// Frequency of point queries. The frequency of range queries is `ranges`.
+    /// Frequency of point queries. `ranges` is that of range queries.
     pub queries: f64,
     pub ranges: f64,
     /// Average number of elements that a range query returns.
@@ -31,9 +31,9 @@ pub struct OptimalNodes {
 }
 
 impl TreeOperationMix {
-    /// Returns the average cost of an operation of the mix. `costs` are the costs of updates and
+    /// Returns the average cost of an operation of the mix. `costs` holds the costs of updates and
     /// point queries per unit of `height`, and `node` is the number B of elements of a leaf. A
-    /// range query that returns ℓ elements costs (1 + ℓ/B)(1 + αB) in addition to a point query.
+    /// range query that returns ℓ elements costs (1 + ℓ/B)(1 + αB) more than a point query.
     ///
     /// # Errors
     /// [`BadParameter`] unless α, node and height are positive and the mix is valid.
@@ -74,7 +74,7 @@ impl TreeOperationMix {
     }
 
     /// Returns the optimal node size and fanout of a Bε-tree whose nodes have at most `most`
-    /// elements. If all operations are inserts, the largest permitted nodes are optimal.
+    /// elements. For inserts alone, the largest permitted nodes are optimal.
     ///
     /// # Errors
     /// As [`best_b_tree`](TreeOperationMix::best_b_tree).
@@ -105,7 +105,7 @@ impl TreeOperationMix {
         Ok(best.expect("the search begins three times"))
     }
 
-    /// Returns an error if the mix is invalid, and the sum of its frequencies otherwise.
+    /// Returns the sum of the frequencies, or an error if the mix is invalid.
     fn checked(&self) -> Result<f64, BadParameter> {
         for (name, value) in [
             ("the inserts", self.inserts),
@@ -129,7 +129,7 @@ fn checked_most(most: f64) -> Result<(), BadParameter> {
 }
 
 /// Minimises a unimodal function of a node size between 2 and `most` by ternary search. Returns the
-/// node size at the minimum and the value of the function there.
+/// minimum and the function's value there.
 fn least(most: f64, of: impl Fn(f64) -> f64) -> (f64, f64) {
     let (mut low, mut high) = (2.0_f64.ln(), most.ln());
     for _ in 0..200 {
@@ -144,9 +144,9 @@ fn least(most: f64, of: impl Fn(f64) -> f64) -> (f64, f64) {
     (node, of(node))
 }
 
-/// Returns the minimum and the maximum number of children of a node in a tightly balanced tree
-/// whose target fanout is F. A factor of 1 ± 1/lg F applies once for the node and once for its
-/// parent (Theorem 9).
+/// Returns the minimum and the maximum number of children of a node in a tightly balanced tree with
+/// target fanout F. The factor 1 ± 1/lg F applies twice, once for the node and once for its parent
+/// (Theorem 9).
 ///
 /// # Errors
 /// [`BadParameter`] if the fanout is at most 2, because a node might then have no children.
@@ -156,8 +156,8 @@ pub fn children(fanout: f64) -> Result<(f64, f64), BadParameter> {
     Ok((fanout * less / more, fanout * more / less))
 }
 
-/// Returns the upper bound of the cost of a query per unit of `height` in a tightly balanced
-/// Bε-tree: (1 + αB/F + αF)(1 + 1/lg F) / ln F (Theorem 9; its hidden constant is set to 1).
+/// Returns the upper bound on the cost of a query per unit of `height` in a tightly balanced
+/// Bε-tree: (1 + αB/F + αF)(1 + 1/lg F) / ln F (Theorem 9, with a hidden constant of 1).
 ///
 /// # Errors
 /// [`BadParameter`] if the fanout is at most 2 or exceeds the node size, or if α is not positive.
@@ -206,8 +206,8 @@ mod tests {
         };
         let scanned = scans.best_b_tree(ALPHA, 10.0, 1e7).unwrap();
         assert!(scanned.node > 5.0 * best.node, "{scanned:?} {best:?}");
-        // A node size of 1/α costs at most a constant factor more than the optimum, for all
-        // operations (Corollary 6).
+        // For all operations, a node size of 1/α costs at most a constant factor more than the
+        // optimum (Corollary 6).
         let half = scans
             .cost(
                 nodes::b_tree(ALPHA, 1.0 / ALPHA).unwrap(),
@@ -241,7 +241,7 @@ mod tests {
                 }
             }
         }
-        // In a mix with a larger share of inserts, the inserts are cheaper than those of a B-tree.
+        // In a mix with more inserts, inserts are cheaper than those of a B-tree.
         let buffered = INSERTS.best_buffered(ALPHA, 10.0, 1e6).unwrap();
         let plain = INSERTS.best_b_tree(ALPHA, 10.0, 1e6).unwrap();
         assert!(plain.cost > 20.0 * buffered.cost, "{plain:?} {buffered:?}");
@@ -269,7 +269,7 @@ mod tests {
             near(fewest, least, 0.005);
             near(largest, most, 0.005);
         }
-        // With this fanout, the slack term of the bound is one quarter.
+        // With this fanout, the bound's slack term is one quarter.
         let bound = query_bound(ALPHA, 1e5, 16.0).unwrap();
         near(
             bound,

@@ -1,10 +1,10 @@
 //! Node sizes in the affine model: the costs of operations on B-trees and Bε-trees, and the node
-//! sizes that minimise these costs (Bender §4 and §5, Table 3).
+//! sizes that minimise them (Bender §4 and §5, Table 3).
 //!
-//! All sizes are numbers of elements. α is per element, so that an access of x elements costs 1 +
-//! αx times the setup time. The costs of operations are multiples of the setup time, per unit of
-//! ln(N/M) for a tree of N elements of which the top M are in memory. To get the cost of an
-//! operation, multiply by [`height`]. Constants that O(…) hides are set to one.
+//! All sizes are numbers of elements. α is per element, so an access of x elements costs 1 + αx
+//! times the setup time. Operation costs are multiples of the setup time, per unit of ln(N/M) for a
+//! tree of N elements whose top M are in memory: multiply by [`height`] to get the cost of an
+//! operation. Constants that O(…) hides are set to one.
 //!
 //! ```
 //! use alluvium_model::nodes;
@@ -28,8 +28,8 @@ pub struct NodeCosts {
     pub query: f64,
 }
 
-/// Returns ln(N/M), the factor that all costs of this module have in common. If the tree fits into
-/// memory, the result is 0.
+/// Returns ln(N/M), the factor that all costs of this module share, or 0 if the tree fits into
+/// memory.
 ///
 /// # Errors
 /// [`BadParameter`] unless both arguments are positive and finite.
@@ -53,8 +53,8 @@ pub fn b_tree(alpha: f64, node: f64) -> Result<NodeCosts, BadParameter> {
 }
 
 /// Returns the costs of operations on a Bε-tree whose queries read only one segment of each node.
-/// To make this possible, the pivots of a node are stored in its parent, and the buffer of a node
-/// is divided into a segment for each child (Theorem 9, Table 3).
+/// For this purpose, a node's pivots are stored in its parent, and its buffer is divided into a
+/// segment per child (Theorem 9, Table 3).
 ///
 /// # Errors
 /// [`BadParameter`] unless α is positive, the fanout is at least 2, and a node has at least as many
@@ -79,9 +79,9 @@ pub fn buffered_naive(alpha: f64, node: f64, fanout: f64) -> Result<NodeCosts, B
     })
 }
 
-/// Returns the node size, in elements, that minimises the cost of point operations on a B-tree. It
-/// is the solution of 1 + αx = α ln(x + 1) (1 + x) (Corollary 7). The result is about 1/(α
-/// ln(1/α)), which is less than 1/α.
+/// Returns the node size, in elements, that minimises the cost of point operations on a B-tree: the
+/// solution of 1 + αx = α ln(x + 1) (1 + x) (Corollary 7). It is about 1/(α ln(1/α)), which is less
+/// than 1/α.
 ///
 /// # Errors
 /// [`BadParameter`] unless α is positive and less than 1.
@@ -93,15 +93,15 @@ pub fn best_b_tree_node(alpha: f64) -> Result<f64, BadParameter> {
 }
 
 /// Returns the node size B, in elements, that minimises the cost of inserts into a Bε-tree whose
-/// nodes have √B children. It is the solution of αB/(1 + αB) = 1/2 + 1/ln B.
+/// nodes have √B children: the solution of αB/(1 + αB) = 1/2 + 1/ln B.
 ///
 /// # Errors
 /// As [`best_b_tree_node`].
 pub fn best_buffered_node(alpha: f64) -> Result<f64, BadParameter> {
     let alpha = small(alpha)?;
     let slope = |node: f64| alpha * node / (1.0 + alpha * node) - 0.5 - 1.0 / node.ln();
-    // For B > e², the right-hand side of the equation is less than 1, and the left-hand side
-    // approaches 1, so a solution exists.
+    // For B > e², the right-hand side of the equation is less than 1 and the left-hand side
+    // approaches 1, so there is a solution.
     let mut high = 10.0 / alpha;
     while slope(high) < 0.0 {
         high *= 2.0;
@@ -137,7 +137,7 @@ fn buffered_parameters(alpha: f64, node: f64, fanout: f64) -> Result<(f64, f64, 
     Ok((alpha, node, fanout))
 }
 
-/// Returns α, or an error if α is so large that no optimal node size exists.
+/// Returns α, or an error if it is so large that no optimal node size exists.
 fn small(alpha: f64) -> Result<f64, BadParameter> {
     let alpha = checked("α", alpha, 0.0)?;
     if alpha >= 1.0 {
@@ -170,9 +170,9 @@ mod tests {
     const KIB: f64 = 1024.0 / ELEMENT;
     const MIB: f64 = 1024.0 * KIB;
 
-    /// Data of a disk of Table 2: α for 4 KiB, which is t/s; the optimal B-tree node in KiB; the
-    /// relative costs of nodes of 16 KiB, 64 KiB, 1 MiB and 4 MiB; and, for some disks, the node
-    /// size in MiB that minimises the cost of inserts into a Bε-tree.
+    /// A disk of Table 2: α for 4 KiB, which is t/s; the optimal B-tree node in KiB; the relative
+    /// costs of nodes of 16 KiB, 64 KiB, 1 MiB and 4 MiB; and, for some disks, the node size in MiB
+    /// that minimises the cost of inserts into a Bε-tree.
     type Disk = (f64, f64, [f64; 4], Option<f64>);
 
     const DISKS: [Disk; 5] = [
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_segment_is_read_for_a_third_of_a_whole_node() {
-        // TokuDB's nodes, which have 4 MiB and 16 children, on the first disk of the table.
+        // TokuDB's nodes of 4 MiB with 16 children, on the first disk of the table.
         let (alpha, node) = (DISKS[0].0 * ELEMENT / 4096.0, 4.0 * MIB);
         let whole = buffered_naive(alpha, node, 16.0).unwrap().query * 16f64.ln();
         assert!((whole - 3.25).abs() < 0.01, "{whole}");
@@ -228,8 +228,7 @@ mod tests {
 
     #[test]
     fn queries_of_buffered_trees_grow_with_the_root_of_the_node_only() {
-        // Corollary 10: if nodes are larger than 1/α, the cost of a B-tree grows with the node
-        // size.
+        // Corollary 10: above 1/α, the cost of a B-tree grows with the node size.
         let alpha = 1e-4;
         let growth = |cost: &dyn Fn(f64) -> f64| cost(100.0 / alpha) / cost(1.0 / alpha);
         let b_tree = growth(&|node| b_tree(alpha, node).unwrap().query);
@@ -245,8 +244,7 @@ mod tests {
         let fanout = 1.0 / (alpha * (1.0 / alpha).ln());
         assert!((fanout - 21.7).abs() < 0.1);
         let buffered = buffered(alpha, fanout * fanout, fanout).unwrap();
-        // Queries are optimal except for lower-order terms. At this value of α, these terms are not
-        // negligible.
+        // Queries are optimal except for lower-order terms, which matter at this value of α.
         assert!(buffered.query < 1.5 * tree.query, "{buffered:?} {tree:?}");
         let faster = tree.insert / buffered.insert;
         assert!(faster > 0.5 * (1.0 / alpha).ln(), "{faster}");

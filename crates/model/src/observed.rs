@@ -1,21 +1,21 @@
-//! Estimation of a workload's properties, such as its skew, from a sample of its requests.
+//! Estimates a workload's properties, such as its skew, from a sample of its requests.
 
 use crate::Popularity;
 use crate::parameter::{BadParameter, require};
 
 /// Maximum skew that the estimate can return.
 const MOST_SKEW: f64 = 3.0;
-/// Number of bisection steps by which the skew is found.
+/// Number of bisection steps of the search for the skew.
 const STEPS: usize = 30;
 
-/// Estimates the skew of requests: the exponent of a Zipf distribution. `same` is the number of
-/// pairs of requests for the same key, among all pairs of `samples` independent requests to `keys`
-/// keys. The result is the exponent for which the expected number of such pairs equals `same`. It
-/// is zero if there are no more such pairs than uniform requests would have.
+/// Estimates the skew of requests: the exponent of a Zipf distribution. `same` is how many of all
+/// pairs of `samples` independent requests to `keys` keys are for the same key. The result is the
+/// exponent for which that is the expected number of pairs. It is zero if uniform requests would
+/// have at least as many.
 ///
 /// The probability that two requests are for the same key is the sum of the squared popularities,
-/// which increases with the skew. A few thousand samples suffice to distinguish a skew of 0.7 from
-/// one of 0.9, but not to distinguish skews below 0.5 from uniform requests.
+/// which increases with the skew. A few thousand samples are enough to tell a skew of 0.7 from one
+/// of 0.9, but not to tell skews below 0.5 from uniform requests.
 ///
 /// ```
 /// use alluvium_model::{Popularity, SplitMix64, observed};
@@ -45,8 +45,7 @@ pub fn skew(same: u64, samples: u64, keys: u64) -> Result<f64, BadParameter> {
     let (mut low, mut high) = (0.0, MOST_SKEW);
     for _ in 0..STEPS {
         let middle = f64::midpoint(low, high);
-        // If the skew is too large, the probabilities of the rarest keys are zero in floating-point
-        // arithmetic.
+        // If the skew is too large, the probabilities of the rarest keys underflow to zero.
         match expected(middle) {
             Ok(pairs) if pairs <= found => low = middle,
             _ => high = middle,
@@ -55,7 +54,7 @@ pub fn skew(same: u64, samples: u64, keys: u64) -> Result<f64, BadParameter> {
     Ok(f64::midpoint(low, high))
 }
 
-/// Returns the number of pairs of requests whose keys have the same hash.
+/// Returns the number of pairs of requests whose keys have equal hashes.
 #[must_use]
 pub fn pairs(hashes: &[u64]) -> u64 {
     let mut sorted = hashes.to_vec();

@@ -1,9 +1,9 @@
-//! Errors for invalid parameters. They contain the name of the parameter, its value, and the rule
-//! that it violates.
+//! Errors for invalid parameters, with the parameter's name, its value, and the rule that it
+//! violates.
 
 use std::fmt;
 
-/// The error that a parameter is outside the domain of a model.
+/// The error of a parameter outside the domain of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BadParameter {
     pub name: &'static str,

@@ -1,17 +1,16 @@
-//! Parameters of real devices as measured by Bender: hard disks in the affine model (Table 2) and
-//! SSDs in the PDAM (Table 1). Also profiles of typical devices, with which stores can be
-//! configured.
+//! Parameters of real devices as measured by Bender, hard disks in the affine model (Table 2) and
+//! SSDs in the PDAM (Table 1), and profiles of typical devices for configuring stores.
 
 use crate::{AffineClock, PdamClock};
 use alluvium_base::{DeviceProfile, KIB, MIB};
 
-/// Number of bytes to which the transfer time of a hard disk in Table 2 refers.
+/// Number of bytes whose transfer time Table 2 states for a hard disk.
 pub const TRANSFER_UNIT: u64 = 4 * KIB;
 
-/// Block size of Table 1 in bytes, which is the size of the reads with which P was measured.
+/// Block size of Table 1 in bytes: the size of the reads that measured P.
 pub const SSD_BLOCK: u64 = 64 * KIB;
 
-/// A hard disk that is listed in Table 2.
+/// A hard disk of Table 2.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HardDisk {
     /// Manufacturer and capacity, as Table 2 lists them.
@@ -26,7 +25,7 @@ pub struct HardDisk {
 }
 
 impl HardDisk {
-    /// Returns a cost clock that behaves like the disk.
+    /// Returns a cost clock that imitates the disk.
     ///
     /// ```
     /// use alluvium_model::presets::SEAGATE_250GB_2006;
@@ -46,12 +45,12 @@ impl HardDisk {
     }
 }
 
-/// An SSD that is listed in Table 1.
+/// An SSD of Table 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SolidState {
     /// Manufacturer and model, as Table 1 lists them.
     pub name: &'static str,
-    /// P as fitted by the source, which is not an integer.
+    /// P as the source fitted it, which is not an integer.
     pub parallelism: f64,
     /// Pβ: the throughput at saturation, in MiB/s.
     pub saturated_mib_s: u64,
@@ -60,11 +59,10 @@ pub struct SolidState {
 }
 
 impl SolidState {
-    /// Returns a cost clock that behaves like the SSD. The number of slots of a step is P, rounded
-    /// to an integer. The length of a step is the time in which the SSD transfers this number of
-    /// blocks of 64 KiB at the throughput of saturation. The throughput Pβ of the clock is
-    /// therefore exact. The number of requests at which it saturates deviates by the rounding of P,
-    /// which is at most 11 %.
+    /// Returns a cost clock that imitates the SSD. A step has P slots, rounded to an integer, and
+    /// lasts as long as the SSD takes to transfer one block of 64 KiB per slot at saturation. The
+    /// clock's throughput Pβ is therefore exact, while the number of requests at which it saturates
+    /// is off by the rounding of P, at most 11 %.
     ///
     /// ```
     /// use alluvium_model::presets::SAMSUNG_970_EVO;
@@ -79,7 +77,7 @@ impl SolidState {
         PdamClock::new(slots, SSD_BLOCK, step_ns)
     }
 
-    /// Returns P rounded to the nearest integer; halves are rounded up.
+    /// Returns P rounded to the nearest integer, with halves rounded up.
     #[must_use]
     pub fn slots(&self) -> u64 {
         self.parallelism.round() as u64
@@ -180,9 +178,9 @@ pub const NVME_SSD: DeviceProfile = DeviceProfile {
     io_cpu_ns: IO_CPU_NS,
 };
 
-/// Profile of a network volume in a cloud, with a setup time of 0.5 ms, a bandwidth of 250 MB/s and
-/// 16 parallel requests. The values are typical of providers' specifications, and were not
-/// measured. Limits on the number of I/Os per second are not modelled.
+/// Profile of a network volume in a cloud: a setup time of 0.5 ms, 250 MB/s and 16 parallel
+/// requests. The values are typical of providers' specifications and were not measured. Limits on
+/// the number of I/Os per second are not modelled.
 pub const NETWORK_VOLUME: DeviceProfile = DeviceProfile {
     setup_ns: 500_000,
     byte_ps: 4_000,
@@ -190,11 +188,11 @@ pub const NETWORK_VOLUME: DeviceProfile = DeviceProfile {
     io_cpu_ns: IO_CPU_NS,
 };
 
-/// CPU time of an I/O in nanoseconds, for a system call, an interrupt and a context switch. It
-/// depends on the machine rather than on the device.
+/// CPU time of an I/O in nanoseconds: a system call, an interrupt and a context switch. It depends
+/// on the machine rather than on the device.
 const IO_CPU_NS: u64 = DeviceProfile::SSD.io_cpu_ns;
 
-/// The names and profiles of typical devices for stores, in descending order of setup time.
+/// Typical devices for stores: names and profiles, in descending order of setup time.
 pub const PROFILES: [(&str, DeviceProfile); 4] = [
     ("hard disk", HARD_DISK),
     ("network volume", NETWORK_VOLUME),

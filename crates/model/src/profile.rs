@@ -1,5 +1,5 @@
-//! Conversion of measured devices to profiles for stores and to cost clocks, and the optimal node
-//! length for a profile.
+//! Converts measured devices to profiles for stores and to cost clocks, and computes the optimal
+//! node length for a profile.
 
 use crate::AffineClock;
 use crate::presets::{HardDisk, SSD_BLOCK, SolidState, TRANSFER_UNIT};
@@ -8,15 +8,15 @@ use alluvium_base::{DeviceProfile, MIB};
 const SECOND_PS: u64 = 1_000_000_000_000;
 
 impl From<&DeviceProfile> for AffineClock {
-    /// Converts a profile to an affine cost clock. The clock serialises I/Os.
+    /// Converts a profile to an affine cost clock, which serialises I/Os.
     fn from(profile: &DeviceProfile) -> AffineClock {
-        // A time in nanoseconds per thousand bytes is the same number as in picoseconds per byte.
+        // Picoseconds per byte are the same number as nanoseconds per thousand bytes.
         AffineClock::new(profile.setup_ns, profile.byte_ps, 1000)
     }
 }
 
 impl HardDisk {
-    /// Returns the device profile of the disk, with a parallelism of 1.
+    /// Returns the disk's device profile, with a parallelism of 1.
     ///
     /// ```
     /// use alluvium_model::presets::WD_RED_6TB_2018;
@@ -34,8 +34,8 @@ impl HardDisk {
 }
 
 impl SolidState {
-    /// Returns the device profile of the SSD. Its setup time is the length of a PDAM step, minus
-    /// the transfer time of a block at the throughput of saturation.
+    /// Returns the SSD's device profile. Its setup time is the length of a PDAM step minus the
+    /// transfer time of a block at saturation.
     ///
     /// ```
     /// use alluvium_model::presets::SAMSUNG_970_EVO;
@@ -58,10 +58,10 @@ impl SolidState {
 /// with records of `record` bytes, on a device that transfers `half_bandwidth` bytes in the setup
 /// time of an I/O.
 ///
-/// The overhead is computed in the affine model (Bender et al. 2021, "Small Refinements to the DAM
-/// Can Have Big Consequences"). It has two parts. Relative to the setup time, a node increases the
-/// time of a lookup by its length divided by the half-bandwidth. Relative to the length of the
-/// node, half a record of space is wasted. The sum of both parts is minimal where they are equal.
+/// The overhead, in the affine model (Bender et al. 2021, "Small Refinements to the DAM Can Have
+/// Big Consequences"), has two parts. Relative to the setup time, a node lengthens a lookup by its
+/// length divided by the half-bandwidth. Relative to the node's length, half a record of space is
+/// wasted. The sum is minimal where the two are equal.
 ///
 /// ```
 /// use alluvium_model::best_node;

@@ -1,5 +1,5 @@
-//! Pseudorandom numbers that are determined by a seed (SplitMix64). The same seed results in the
-//! same numbers on every machine.
+//! Seeded pseudorandom numbers (SplitMix64). The same seed yields the same numbers on every
+//! machine.
 
 /// A pseudorandom number generator.
 ///

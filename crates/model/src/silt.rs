@@ -2,8 +2,8 @@
 //! 5).
 //!
 //! Writes are appended to a log store. A full log store is converted to a hash store. Once there
-//! are enough hash stores, all of them are merged with the sorted store. The computed costs are
-//! those of updates in the steady state.
+//! are enough hash stores, all of them are merged with the sorted store. The model computes the
+//! costs of updates in the steady state.
 
 use crate::Popularity;
 use crate::parameter::{BadParameter, at_least, positive, require};
@@ -31,13 +31,13 @@ const PLACE_BYTES: f64 = 4.0;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SiltModel {
-    /// Number of distinct keys in all instances together.
+    /// Number of distinct keys over all instances.
     pub keys: f64,
-    /// Number of instances. All of them have the same size.
+    /// Number of instances, all of the same size.
     pub instances: f64,
-    /// Number of entries of hash stores that an instance merges into its sorted store at once.
+    /// Number of hash store entries that an instance merges into its sorted store at once.
     pub merged: f64,
-    /// Length in bits of the tags by which a table distinguishes keys.
+    /// Length in bits of the tags that tell keys apart in a table.
     pub tag_bits: u32,
 }
 
@@ -48,10 +48,9 @@ pub struct SiltCosts {
     pub write_amplification: f64,
     /// Average number of hash stores of an instance (2.5).
     pub hash_stores: f64,
-    /// Fraction of the lookups of absent keys for which a table causes a read from the device.
+    /// Fraction of the lookups of absent keys that a table falsely sends to the device.
     pub false_positives: f64,
-    /// Device reads per lookup of a key in the sorted store, which is the last store to be searched
-    /// (2.6).
+    /// Device reads per lookup of a key in the sorted store, which is searched last (2.6).
     pub read_amplification: f64,
     /// Memory in bytes per key (2.7).
     pub memory_bytes: f64,
@@ -86,11 +85,11 @@ impl SiltModel {
             "from 1 to 32 bits",
         )?;
         let slots = SLOTS * bits.exp2();
-        // An entry is written to the log, then to a hash store that has empty slots. In addition,
-        // each merge writes all keys.
+        // An entry is written to the log, and then to a hash store, some of whose slots are empty.
+        // Each merge also writes all keys.
         let write_amplification = 1.0 + 1.0 / OCCUPANCY + keys / (merged * instances);
-        // The number of hash stores increases from zero to the number that is merged, so the
-        // average is half of that.
+        // The number of hash stores rises from zero to the number merged, so the average is half of
+        // that.
         let hash_stores = merged / 2.0 / (OCCUPANCY * slots);
         let false_positives = 2.0 * SLOTS / bits.exp2();
         let log = ((bits + 1.0) / 8.0 + PLACE_BYTES) * slots;
@@ -104,8 +103,8 @@ impl SiltModel {
         })
     }
 
-    /// Returns the lifetime of a device in seconds (2.8), if `updates` updates of `entry_bytes`
-    /// bytes arrive each second. The device has `device_bytes` bytes, each of which can be erased
+    /// Returns the lifetime of a device in seconds (2.8) at `updates` updates of `entry_bytes`
+    /// bytes per second. The device has `device_bytes` bytes, each of which can be erased
     /// `erasures` times.
     ///
     /// # Errors
@@ -127,8 +126,8 @@ impl SiltModel {
 }
 
 /// Estimates the write amplification of one instance for a popularity distribution of its keys
-/// (Algorithm 5). A table of `slots` slots is full at the load factor `occupancy`. `hash_stores`
-/// tables are merged at once.
+/// (Algorithm 5). A table of `slots` slots is full at the load factor `occupancy`, and
+/// `hash_stores` tables are merged at once.
 ///
 /// # Errors
 /// [`BadParameter`] unless occupancy is between 0 and 1, slots and hash stores are positive, and a
@@ -203,7 +202,7 @@ mod tests {
             let costs = silt.costs().unwrap();
             near(costs.write_amplification, writes, 0.05);
             near(costs.read_amplification, reads, 0.0001);
-            // The tolerance is needed because the source rounds 0.0672 to 0.067.
+            // The source rounds 0.0672 to 0.067, hence the tolerance.
             near(costs.memory_bytes, memory, 0.003);
         }
     }
@@ -217,7 +216,7 @@ mod tests {
         near(writes(&uniform, 62.0), 5.37, 0.005);
         near(writes(&skewed, 62.0), 3.04, 0.005);
         near(writes(&skewed, 25.0), 5.33, 0.005);
-        // For equally popular keys, the closed form gives nearly the same result.
+        // For equally popular keys, the closed form nearly agrees.
         near(
             SiltModel::example().costs().unwrap().write_amplification,
             5.37,

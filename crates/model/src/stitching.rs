@@ -1,14 +1,13 @@
-//! Break-even of stitching: when a merge should copy leaves that it could reuse in place.
+//! The break-even of stitching: when a merge should copy leaves that it could reuse in place.
 
 /// Returns the minimum length in bytes of a sequence of leaves that a merge should reuse rather
-/// than copy. The device transfers `half_bandwidth` bytes in the setup time of an I/O and executes
+/// than copy. The device transfers `half_bandwidth` bytes in the setup time of an I/O and serves
 /// `slots` I/Os concurrently. A copy would be rewritten `rewrites` times.
 ///
-/// Each rewrite reads and writes a copy of `A` bytes, so the copy costs `2 A` times the number of
-/// rewrites. A reused sequence costs each scan an additional setup, and its own transfer. Copying
-/// is therefore more expensive if `A` is at least `b / (2 rewrites - 1)`, where `b` is the
-/// half-bandwidth (Spillane 2012, §6.1). Scans read ahead, so that the setups of several sequences
-/// overlap.
+/// Each rewrite reads and writes a copy of `A` bytes, so the copy costs `2 A` per rewrite. A reused
+/// sequence costs each scan an additional setup and its own transfer. Copying is therefore more
+/// expensive if `A` is at least `b / (2 rewrites - 1)`, where `b` is the half-bandwidth (Spillane
+/// 2012, §6.1). Scans read ahead, so the setups of several sequences overlap.
 ///
 /// ```
 /// use alluvium_model::stitch_break_even;
@@ -27,8 +26,8 @@ mod tests {
     use super::*;
     use alluvium_base::DeviceProfile;
 
-    /// Returns the cost of copying a sequence and the cost of reusing it, as numbers of bytes that
-    /// the device could transfer in the same time.
+    /// Returns the costs of copying and of reusing a sequence, as the bytes that the device could
+    /// transfer in the same time.
     fn costs(bytes: u64, profile: &DeviceProfile, rewrites: u64) -> (u64, u64) {
         let setup = profile.half_bandwidth() / profile.slots() as u64;
         (2 * rewrites * bytes, setup + bytes)

@@ -3,7 +3,7 @@
 use super::squares::least_squares;
 use super::{BadSamples, FitQuality, different, positive};
 
-/// The fitted cost of a device access: a setup time, plus a time for each byte.
+/// The fitted cost of a device access: a setup time plus a time per byte.
 ///
 /// ```
 /// use alluvium_model::fit::affine;
@@ -40,9 +40,8 @@ impl AffineFit {
         self.per_byte_s * unit as f64 / self.setup_s
     }
 
-    /// Returns the size in bytes of accesses that use the fraction `share` of the device's
-    /// bandwidth. For a share of one half, this size is 1/α: the transfer takes as long as the
-    /// setup.
+    /// Returns the access size in bytes that uses the fraction `share` of the device's bandwidth.
+    /// For one half, this is 1/α: the transfer takes as long as the setup.
     ///
     /// # Panics
     /// Unless the share is greater than 0 and less than 1.
@@ -56,16 +55,16 @@ impl AffineFit {
     }
 }
 
-/// Fits the affine model to samples. A sample consists of the size of an access in bytes and its
-/// time in seconds. There may be several samples of the same size.
+/// Fits the affine model to samples, each of which is the size of an access in bytes and its time
+/// in seconds. Several samples may have the same size.
 ///
-/// The fit minimises the sum of squared errors in seconds, as the paper does, so it is determined
-/// mostly by long accesses. [`FitQuality::worst_relative`] shows whether it is also accurate for
-/// short accesses.
+/// The fit minimises the sum of squared errors in seconds, as the paper does, so long accesses
+/// dominate it. [`FitQuality::worst_relative`] shows whether it is accurate for short accesses,
+/// too.
 ///
 /// # Errors
-/// [`BadSamples`] if there are fewer than three sizes, if a time is not positive, or if the setup
-/// time or the transfer time of the best line is not positive.
+/// [`BadSamples`] if there are fewer than three sizes, if a time is not positive, or if the best
+/// line has a setup time or a transfer time that is not positive.
 pub fn fit(samples: &[(u64, f64)]) -> Result<AffineFit, BadSamples> {
     weighted(samples, |_| 1.0)
 }
@@ -89,8 +88,8 @@ pub fn fit_relative(samples: &[(u64, f64)]) -> Result<AffineFit, BadSamples> {
     weighted(samples, |seconds| seconds.recip())
 }
 
-/// Fits the affine model by minimising the sum of squared weighted errors. The weight of a sample
-/// is `weight` of its measured time.
+/// Fits the affine model by minimising the sum of squared weighted errors. A sample's weight is
+/// `weight` of its measured time.
 fn weighted(samples: &[(u64, f64)], weight: impl Fn(f64) -> f64) -> Result<AffineFit, BadSamples> {
     positive(samples.iter().map(|&(_, seconds)| seconds))?;
     let points = different(samples.iter().map(|&(bytes, _)| bytes as f64));

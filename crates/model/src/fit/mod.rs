@@ -1,5 +1,4 @@
-//! Fits the parameters of cost models to measurements of devices, and reports the quality of each
-//! fit.
+//! Fits the parameters of cost models to device measurements, and reports the quality of each fit.
 //!
 //! *Scope*: least squares, the affine model (time by size) and the PDAM (throughput by number of
 //! requests in flight).
@@ -7,7 +6,7 @@
 //! *Must not depend on*: the measured device and the method of measurement.
 //!
 //! Source: Bender §3 (Tables 1 and 2). The paper uses segmented regression but does not specify the
-//! variant. The variant here, two connected lines, is our choice.
+//! variant. Two connected lines are our choice.
 //!
 //! Invariants:
 //!
@@ -21,7 +20,7 @@ mod squares;
 
 use std::fmt;
 
-/// The reason why a model cannot be fitted to samples.
+/// The reason why a model does not fit samples.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BadSamples {
     /// There are fewer distinct points than the number of parameters requires.
@@ -36,7 +35,7 @@ pub enum BadSamples {
         index: usize,
         value: f64,
     },
-    /// The measurements contradict the model, because a parameter that must be positive is not.
+    /// The samples contradict the model: a parameter that must be positive is not.
     Contradicts { parameter: &'static str, value: f64 },
 }
 
@@ -66,7 +65,7 @@ impl fmt::Display for BadSamples {
 
 impl std::error::Error for BadSamples {}
 
-/// Measures of how well a fit matches the measurements.
+/// How well a fit matches the measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FitQuality {
     /// R²: the fraction of the variance that the fit explains. It is at most 1.

@@ -1,5 +1,5 @@
-//! Fits the PDAM to a device: determines the parallelism P from the throughput at several queue
-//! depths (Bender §3.1, Table 1).
+//! Fits the PDAM to a device: finds the parallelism P from the throughput at several queue depths
+//! (Bender §3.1, Table 1).
 //!
 //! ```text
 //!   throughput
@@ -14,13 +14,12 @@
 use super::squares::least_squares;
 use super::{BadSamples, FitQuality, different, positive};
 
-/// Range in which the knee is searched, as a number of requests in flight, and step size of the
-/// search.
+/// Bounds of the search for the knee, as numbers of requests in flight, and its step size.
 const LEAST_KNEE: f64 = 1.5;
 const MOST_KNEE: f64 = 64.0;
 const STEP: f64 = 0.05;
 
-/// Maximum ratio of the slope after the knee to the slope before it. If the ratio is greater, the
+/// Maximum ratio of the slope after the knee to the slope before it. With a greater ratio, the
 /// throughput has no knee.
 const FLAT: f64 = 0.25;
 
@@ -41,8 +40,8 @@ const DRAWS: usize = 200;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ParallelFit {
-    /// P: the number of requests that the device serves concurrently. `None` if the throughput has
-    /// no knee in the measured range.
+    /// P: the number of requests that the device serves concurrently, or `None` if the throughput
+    /// has no knee in the measured range.
     pub parallelism: Option<f64>,
     /// β: the throughput that each additional request contributes before the knee, in the unit of
     /// the samples.
@@ -51,12 +50,12 @@ pub struct ParallelFit {
     pub plateau: f64,
     /// Quality of the fit with two lines.
     pub goodness: FitQuality,
-    /// Largest relative error of the time that the plain model, with a throughput of β·min(p, P)
-    /// for p requests, predicts for a fixed amount of work. According to claim C1 of the paper, the
-    /// error is at most 14 %.
+    /// Largest relative error of the plain model's time for a fixed amount of work. That model
+    /// assumes a throughput of β·min(p, P) for p requests. Claim C1 of the paper is that the error
+    /// is at most 14 %.
     pub worst_time: f64,
-    /// Largest relative error of the time that the DAM predicts for a fixed amount of work. In the
-    /// DAM, requests are served one after the other.
+    /// Largest relative error of the DAM's time for a fixed amount of work. The DAM serves requests
+    /// one after the other.
     pub worst_time_dam: f64,
 }
 
@@ -76,11 +75,11 @@ impl HingeFit {
     }
 }
 
-/// Fits two connected lines to samples. A sample consists of the number of requests in flight and
-/// the throughput. There may be several samples with the same number of requests.
+/// Fits two connected lines to samples, each of which is a number of requests in flight and the
+/// throughput. Several samples may have the same number of requests.
 ///
-/// The knee is searched on a grid. For each position of the knee, the lines are fitted by least
-/// squares. The position with the smallest sum of squared errors is selected.
+/// The knee is searched on a grid. For each position, least squares fit the lines, and the position
+/// with the smallest sum of squared errors wins.
 ///
 /// # Errors
 /// [`BadSamples`] if there are fewer than four different numbers of requests, if a value is not
@@ -136,9 +135,8 @@ fn best_hinge(samples: &[(f64, f64)], most: f64) -> Option<HingeFit> {
     hinges.min_by(|one, other| one.squares.total_cmp(&other.squares))
 }
 
-/// Returns the largest relative errors of predicted times, for two models. The first is the plain
-/// PDAM, whose β is fitted by least squares. The second is the DAM, whose throughput is that of a
-/// single request.
+/// Returns the largest relative errors of the times that two models predict: the plain PDAM, whose
+/// β is fitted by least squares, and the DAM, whose throughput is that of a single request.
 fn worst_times(samples: &[(f64, f64)], parallelism: f64) -> (f64, f64) {
     let rows: Vec<_> = samples
         .iter()
@@ -155,7 +153,7 @@ fn worst_times(samples: &[(f64, f64)], parallelism: f64) -> (f64, f64) {
         .map(|&(_, seen)| seen)
         .collect();
     let alone = alone.iter().sum::<f64>() / alone.len() as f64;
-    // The time for a fixed amount of work is inversely proportional to the throughput.
+    // The time for a fixed amount of work is the inverse of the throughput.
     let worst = |predicted: &dyn Fn(f64) -> f64| {
         let errors = samples
             .iter()
@@ -169,7 +167,7 @@ fn worst_times(samples: &[(f64, f64)], parallelism: f64) -> (f64, f64) {
 }
 
 /// Returns a 90 % confidence interval of P, computed by bootstrapping the samples of each number of
-/// requests. Returns `None` if most bootstrap samples have no knee. `seed` determines the random
+/// requests, or `None` if most bootstrap samples have no knee. `seed` determines the random
 /// numbers.
 ///
 /// # Errors
@@ -206,7 +204,7 @@ pub fn interval(samples: &[(f64, f64)], seed: u64) -> Result<Option<(f64, f64)>,
     )))
 }
 
-/// Returns a random integer from 0 to `below` − 1 (SplitMix64), and advances `state`.
+/// Advances `state` and returns a random integer from 0 to `below` − 1 (SplitMix64).
 fn draw(state: &mut u64, below: usize) -> usize {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut mixed = *state;
@@ -219,8 +217,8 @@ fn draw(state: &mut u64, below: usize) -> usize {
 pub(crate) mod tests {
     use super::*;
 
-    /// A generator of noise that is determined by a seed. It adds twelve uniform random numbers,
-    /// whose sum is nearly normally distributed.
+    /// A seeded noise generator. It adds twelve uniform random numbers, whose sum is nearly
+    /// normally distributed.
     pub(crate) struct NoiseGenerator(pub(crate) u64);
 
     impl NoiseGenerator {
@@ -259,8 +257,8 @@ pub(crate) mod tests {
                 );
                 assert!((found.plateau / plateau - 1.0).abs() < 0.03, "{found:?}");
                 assert!(found.goodness.r_squared > 0.98, "{found:?}");
-                // Claim C1: the PDAM predicts times within 14 %, whereas the error of the DAM is
-                // nearly a factor of P.
+                // Claim C1: the PDAM predicts times within 14 %, whereas the DAM is off by nearly a
+                // factor of P.
                 assert!(found.worst_time < 0.14, "{found:?}");
                 assert!(found.worst_time_dam > parallelism - 1.5, "{found:?}");
             }

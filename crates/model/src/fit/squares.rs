@@ -1,11 +1,11 @@
 //! Linear least squares for a small number of unknowns.
 
-/// Returns the coefficients with which the columns best approximate the measured values in the
-/// sense of least squares. Returns `None` if the columns are linearly dependent.
+/// Returns the least-squares coefficients with which the columns approximate the measured values,
+/// or `None` if the columns are linearly dependent.
 ///
-/// The function solves the normal equations by elimination with pivoting. `K` is at most 3. The
-/// columns are scaled first, so that a column of sizes from 4 KiB to 16 MiB does not lose precision
-/// next to a constant column.
+/// Solves the normal equations by elimination with pivoting. `K` is at most 3. The columns are
+/// scaled first, so that a column of sizes from 4 KiB to 16 MiB does not lose precision next to a
+/// constant one.
 pub(super) fn least_squares<const K: usize>(rows: &[([f64; K], f64)]) -> Option<[f64; K]> {
     let mut scale = [0.0_f64; K];
     for (row, _) in rows {
@@ -63,8 +63,8 @@ mod tests {
 
     #[test]
     fn a_line_is_found_among_points_on_both_sides_of_it() {
-        // The points of y = 2 + 3x with the errors +1, −1, −1 and +1. The errors are symmetric, so
-        // they do not change the fitted line.
+        // Points of y = 2 + 3x with errors +1, −1, −1 and +1, which are symmetric and so do not
+        // change the fitted line.
         let rows = [(0.0, 3.0), (1.0, 4.0), (2.0, 7.0), (3.0, 12.0)].map(|(x, y)| ([1.0, x], y));
         let [constant, slope] = least_squares(&rows).unwrap();
         assert!((constant - 2.0).abs() < 1e-12 && (slope - 3.0).abs() < 1e-12);

@@ -3,8 +3,8 @@
 
 use crate::parameter::{BadParameter, at_least, positive};
 
-/// Returns log_r(N/M), the number of levels that N keys need in addition to the M keys in memory if
-/// levels grow by the factor r. Returns zero if all keys fit into memory.
+/// Returns log_r(N/M): the number of levels that N keys need below the M keys in memory if levels
+/// grow by the factor r. Returns zero if all keys fit into memory.
 ///
 /// # Errors
 /// [`BadParameter`] unless the growth factor is at least 2, and keys and memory are positive.
@@ -15,8 +15,8 @@ pub fn levels(keys: f64, in_memory: f64, growth: f64) -> Result<f64, BadParamete
     Ok(((keys / in_memory).ln() / growth.ln()).max(0.0))
 }
 
-/// Returns the bound on the write amplification of a B-tree with nodes of `node` elements. Each
-/// insert rewrites its leaf.
+/// Returns the bound on the write amplification of a B-tree with nodes of `node` elements, in which
+/// each insert rewrites its leaf.
 ///
 /// # Errors
 /// [`BadParameter`] unless a node has at least one element.
@@ -24,8 +24,8 @@ pub fn b_tree(node: f64) -> Result<f64, BadParameter> {
     at_least("the node", node, 1.0, "at least 1, and finite")
 }
 
-/// Returns the bound on the write amplification of a Bε-tree with the fanout F: F log_F(N/M). When
-/// an item moves down to the next level, F items of that level are rewritten with it.
+/// Returns the bound on the write amplification of a Bε-tree with fanout F: F log_F(N/M). An item
+/// that moves down a level makes F items of that level be rewritten with it.
 ///
 /// # Errors
 /// As [`levels`].
@@ -42,8 +42,8 @@ pub fn lsm(keys: f64, in_memory: f64, growth: f64) -> Result<f64, BadParameter> 
     Ok((growth + 1.0) * levels(keys, in_memory, growth)?)
 }
 
-/// Returns the bound on the write amplification of an LSM-tree that merges a full level into the
-/// next one as a whole: r/2 · log_r(N/M).
+/// Returns the bound on the write amplification of an LSM-tree that merges each full level into the
+/// next as a whole: r/2 · log_r(N/M).
 ///
 /// # Errors
 /// As [`levels`].

@@ -38,13 +38,11 @@ pub struct GeometricLevels {
 /// Maximum number of levels. With a growth factor of 2, these levels hold 2^64 keys.
 const MOST_LEVELS: u32 = 64;
 
-/// Maximum growth factor. It is limited because the computation for a level is a loop with this
-/// many iterations.
+/// Maximum growth factor, which bounds the number of loop iterations per level.
 const MOST_GROWTH: u32 = 1 << 16;
 
 impl GeometricLevels {
-    /// Returns the shape with the minimum number of levels for `keys` keys, which is ⌈log_r(N/M)⌉
-    /// but at least 1.
+    /// Returns the shape with the fewest levels for `keys` keys: ⌈log_r(N/M)⌉, but at least 1.
     ///
     /// # Errors
     /// [`BadParameter`] unless keys and log are positive, and the growth factor is at least 2.
@@ -59,8 +57,8 @@ impl GeometricLevels {
         Ok(shape)
     }
 
-    /// Estimates the write costs of O'Neil's LSM-tree. A cursor moves through each level, including
-    /// the one in memory, and merges the items that it passes into the next level.
+    /// Estimates the write costs of O'Neil's LSM-tree, in which a cursor moves through each level,
+    /// including the one in memory, and merges the items that it passes into the next level.
     ///
     /// # Errors
     /// [`BadParameter`] if the shape has no levels, or if the log is not positive.
@@ -96,9 +94,8 @@ impl GeometricLevels {
         })
     }
 
-    /// Estimates the write costs of a levelled LSM-tree. Each level is one table. A level accepts r
-    /// merges from the level above and is then full; a full level is merged into the next one as a
-    /// whole.
+    /// Estimates the write costs of a levelled LSM-tree. Each level is one table, which is full
+    /// after r merges from the level above and is then merged into the next level as a whole.
     ///
     /// # Errors
     /// As [`lsm`](GeometricLevels::lsm).
@@ -116,8 +113,8 @@ impl GeometricLevels {
     }
 
     /// Estimates the write costs of a size-tiered LSM-tree. Every r tables of a level are merged
-    /// into one table of the next level, and r tables of the last level into a table that contains
-    /// all keys. It is therefore a SAMT with an additional level.
+    /// into one table of the next level, and r tables of the last level into a table of all keys.
+    /// This is a SAMT with one more level.
     ///
     /// # Errors
     /// As [`lsm`](GeometricLevels::lsm).
@@ -125,8 +122,8 @@ impl GeometricLevels {
         self.in_tiers(popularity, self.levels + 1)
     }
 
-    /// Estimates the write costs of COLA. A level accepts r − 1 merges from the level above. With
-    /// the r-th merge, the level is merged into the next one.
+    /// Estimates the write costs of COLA. A level accepts r − 1 merges from the level above, and
+    /// the r-th merge continues into the next level.
     ///
     /// # Errors
     /// As [`lsm`](GeometricLevels::lsm).
@@ -144,7 +141,7 @@ impl GeometricLevels {
     }
 
     /// Estimates the write costs of SAMT. Every r tables of a level are merged into one table of
-    /// the next level. The last level is a single table that contains all keys.
+    /// the next level. The last level is a single table of all keys.
     ///
     /// # Errors
     /// As [`lsm`](GeometricLevels::lsm).
@@ -162,9 +159,9 @@ impl GeometricLevels {
     }
 
     /// Estimates the write costs of levels that accept whole tables. For each level except the
-    /// last, `writes` computes the items that the level writes per request, as an estimate and in
-    /// the worst case. Its argument is the number of requests that fill one table. The last level
-    /// is rewritten by each merge into it.
+    /// last, `writes` computes how many items the level writes per request, as an estimate and in
+    /// the worst case, from the number of requests that fill one table. Each merge into the last
+    /// level rewrites it.
     fn merged(&self, popularity: &Popularity, levels: u32, writes: impl Fn(f64) -> (f64, f64)) -> WriteCosts {
         let mut stages = vec![(ItemStage::Log, 1.0)];
         let mut worst_case = 1.0;
@@ -184,7 +181,7 @@ impl GeometricLevels {
         }
     }
 
-    /// Returns an error if the shape is invalid, and its growth factor otherwise.
+    /// Returns the growth factor, or an error if the shape is invalid.
     fn checked(&self) -> Result<f64, BadParameter> {
         positive("the log", self.log)?;
         let growth = f64::from(self.growth);
@@ -197,8 +194,7 @@ impl GeometricLevels {
     }
 }
 
-/// Adds up the items that merges write, and returns the sums per request. The first number of each
-/// pair is an estimate, and the second is the worst case.
+/// Adds up the items that merges write, per request. Each pair is an estimate and the worst case.
 fn sum(merges: impl Iterator<Item = (f64, f64)>, requests: f64) -> (f64, f64) {
     let (estimate, worst) = merges.fold((0.0, 0.0), |sum, merge| (sum.0 + merge.0, sum.1 + merge.1));
     (estimate / requests, worst / requests)

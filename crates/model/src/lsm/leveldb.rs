@@ -29,11 +29,11 @@ pub struct LevelDb {
     pub log: f64,
     /// Number of tables of level 0 that are merged together.
     pub tables: f64,
-    /// Sizes of all levels from level 1 on, except the last level, which contains every key.
+    /// Sizes of the levels from level 1 on, without the last level, which contains every key.
     pub sizes: Vec<f64>,
 }
 
-/// Number of items in a MiB. In the source, items have 1000 bytes.
+/// Number of items per MiB. The source's items have 1000 bytes.
 const MIB: f64 = 1_048_576.0 / 1000.0;
 
 /// Ratio of the size of a level to the size of the level above it.
@@ -60,8 +60,8 @@ impl LevelDb {
         })
     }
 
-    /// Returns a shape with `levels` levels in addition to level 0. Their sizes grow by a constant
-    /// factor, from 10 MiB to the number of keys (Lim, Fig. 4.15).
+    /// Returns a shape with `levels` levels besides level 0, whose sizes grow by a constant factor
+    /// from 10 MiB to the number of keys (Lim, Fig. 4.15).
     ///
     /// # Errors
     /// [`BadParameter`] if `levels` is zero, or if there are several levels and the first one could
@@ -92,7 +92,7 @@ impl LevelDb {
         self.sizes.len() + 1
     }
 
-    /// Estimates the number of items written per inserted item, in each stage.
+    /// Estimates how many items each stage writes per inserted item.
     ///
     /// # Errors
     /// [`BadParameter`] unless log and tables are positive, each level is larger than the one above
@@ -103,13 +103,13 @@ impl LevelDb {
         Ok(WriteCosts {
             stages: self.stages(popularity),
             worst_case: self.worst_case(keys),
-            // The bound assumes levels that grow by a constant factor; use the mean growth factor
-            // of this shape.
+            // The bound assumes levels that grow by a constant factor, so use this shape's mean
+            // growth factor.
             textbook: bounds::lsm(keys, self.log * self.tables, self.mean_growth(keys))?,
         })
     }
 
-    /// Returns the write costs of each stage. The shape must have been validated.
+    /// Returns the write costs of each stage of a validated shape.
     pub(super) fn stages(&self, popularity: &Popularity) -> Vec<(ItemStage, f64)> {
         let keys = popularity.keys();
         let mut stages = vec![
@@ -118,15 +118,14 @@ impl LevelDb {
         ];
         let next = |level: usize| self.sizes.get(level).copied().unwrap_or(keys);
         let mut interval = self.log * self.tables;
-        // In the terms of the source, Merge(Unique(I), S) is Unique(I + Unique⁻¹(S)).
+        // In the source's terms, Merge(Unique(I), S) is Unique(I + Unique⁻¹(S)).
         let merged = |interval: f64, size: f64| popularity.unique_of(interval + popularity.requests_of(size));
         stages.push((ItemStage::Level(1), merged(interval, next(0)) / interval));
         for (above, &size) in self.sizes.iter().enumerate() {
             // Merges into the upper levels take precedence, so this level fills up in the meantime.
             interval += popularity.interval_of(size);
-            // The boundaries of the compacted tables do not coincide with those of tables in the
-            // next level. A compaction of n items therefore rewrites about n additional items of
-            // the next level.
+            // The boundaries of compacted tables do not coincide with those of tables in the next
+            // level, so a compaction of n items rewrites about n extra items of that level.
             let overlap = popularity.unique_of(interval);
             let writes = merged(interval, next(above + 1)) + overlap;
             stages.push((ItemStage::Level(above + 2), writes / interval));
@@ -139,7 +138,7 @@ impl LevelDb {
         let mut sizes = self.sizes.clone();
         sizes.push(keys);
         let levels = sizes.windows(2).map(|pair| (pair[0] + pair[1]) / pair[0]);
-        // One write to the log, and one to a table of level 0.
+        // An item is written once to the log, and once to a table of level 0.
         2.0 + (first + sizes[0]) / first + levels.sum::<f64>()
     }
 

@@ -1,8 +1,8 @@
 //! Write amplification of structures that merge tables: LSM-trees, LevelDB, COLA and SAMT (Lim
 //! §4.3, §4.4).
 //!
-//! *Scope*: the number of items that each merge writes per inserted item, after obsolete versions
-//! of keys were removed; textbook bounds; the optimal sizes of LevelDB's levels.
+//! *Scope*: the number of items that each merge writes per inserted item, without obsolete versions
+//! of keys; textbook bounds; the optimal sizes of LevelDB's levels.
 //!
 //! *Must not depend on*: files, bytes, time. Sizes are in items, and all items have equal size.
 //!
@@ -55,24 +55,24 @@ impl fmt::Display for ItemStage {
 pub struct WriteCosts {
     /// Number of items that each stage writes per inserted item.
     pub stages: Vec<(ItemStage, f64)>,
-    /// Number of items written per inserted item in the worst case: no keys are redundant, and all
-    /// parts of a level have the same density of keys.
+    /// Number of items written per inserted item in the worst case, in which no keys are redundant
+    /// and all parts of a level are equally dense.
     pub worst_case: f64,
-    /// Textbook bound of the number of items written per inserted item. Its constant factor is 1,
-    /// and the log is not included.
+    /// Textbook bound of the number of items written per inserted item, with a constant factor of 1
+    /// and without the log.
     pub textbook: f64,
 }
 
 impl WriteCosts {
-    /// Returns the write amplification: the number of items written per inserted item, in all
-    /// stages together.
+    /// Returns the write amplification: the number of items that all stages together write per
+    /// inserted item.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.stages.iter().map(|(_, writes)| writes).sum()
     }
 
-    /// Returns the number of items that a stage writes per inserted item, or 0 if the structure
-    /// does not have this stage.
+    /// Returns how many items a stage writes per inserted item, or 0 if the structure does not have
+    /// this stage.
     #[must_use]
     pub fn stage(&self, stage: ItemStage) -> f64 {
         let found = self.stages.iter().find(|(at, _)| *at == stage);

@@ -1,9 +1,8 @@
 //! Optimal sizes of LevelDB's levels (Lim §4.6).
 //!
 //! The log, the tables of level 0 and the number of levels are fixed, because they determine the
-//! cost of reads. The sizes are searched twice: once over their logarithms, and once over the
-//! logarithms of the numbers of requests that fill the levels. The better of the two results is
-//! returned.
+//! cost of reads. The search runs twice, over the logarithms of the sizes and over those of the
+//! numbers of requests that fill the levels, and the better result wins.
 
 use super::{LevelDb, WriteCosts};
 use crate::Popularity;
@@ -18,13 +17,13 @@ const MOST_SHARE: f64 = 0.9;
 /// Minimum ratio of the size of a level to the size of the level above it.
 const LEAST_GROWTH: f64 = 1.001;
 
-/// Whether the model is valid at the optimum that was found.
+/// Whether the model is valid at an optimum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptimumTrust {
     /// The optimum is inside the range of sizes for which the model is valid.
     Inside,
-    /// At the optimum, a level is as large as the last level, or no larger than the level above it.
-    /// The model is not valid there. This happens with large write buffers.
+    /// At the optimum, a level is as large as the last level, or no larger than the level above it,
+    /// where the model is not valid. This happens with large write buffers.
     AtBound,
 }
 
@@ -38,8 +37,8 @@ pub struct LevelDbOptimum {
 }
 
 impl LevelDb {
-    /// Returns the shape whose level sizes minimise the write costs. All other parameters are those
-    /// of this shape.
+    /// Returns the shape whose level sizes minimise the write costs, with all other parameters as
+    /// in this shape.
     ///
     /// ```
     /// use alluvium_model::Popularity;
@@ -82,7 +81,7 @@ impl LevelDb {
                 total(&mut at.iter().map(|size| size.exp()))
             });
             keep((found.0.into_iter().map(f64::exp).collect(), found.1));
-            // Repeat the search over the numbers of requests that fill the levels.
+            // Search again, over the numbers of requests that fill the levels.
             let requests: Vec<f64> = start
                 .iter()
                 .map(|&size| popularity.requests_of(size).ln())
@@ -121,9 +120,9 @@ impl LevelDb {
         })
     }
 
-    /// Returns the points from which the search starts: the sizes of this shape, if they are in the
-    /// search space; and sizes that grow by a constant factor to the number of keys, both from the
-    /// size of the log and from four times that size.
+    /// Returns the starting points of the search: the sizes of this shape, if they are in the
+    /// search space, and two sets of sizes that grow by a constant factor to the number of keys,
+    /// one from the size of the log and one from four times that size.
     fn starts(&self, keys: f64) -> Vec<Vec<f64>> {
         let mut starts = Vec::new();
         if within(self, keys) {

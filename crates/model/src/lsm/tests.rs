@@ -1,5 +1,4 @@
-//! Tests against the results of Lim §4.3 to §4.6: tables and figures, whose numbers were
-//! recomputed.
+//! Tests against the tables and figures of Lim §4.3 to §4.6, whose numbers were recomputed.
 
 use super::*;
 use crate::Popularity;
@@ -98,8 +97,8 @@ fn each_stage_writes_what_table_4_1_says() {
     compare(&best.costs, [1.00, 1.00, 3.85, 4.85, 4.82, 4.65, 3.50]);
     near(best.costs.total(), 23.671, 0.001);
     assert_eq!(best.trust, OptimumTrust::Inside);
-    // Without redundant keys, each level would write eleven items per inserted item. Each level
-    // actually writes at most seven (A13).
+    // Without redundant keys, each level would write eleven items per inserted item. In fact each
+    // level writes at most seven (A13).
     assert!(costs.stages.iter().all(|&(_, writes)| writes < 7.0));
     assert_eq!(costs.stage(ItemStage::Level(9)), 0.0);
 }
@@ -203,8 +202,8 @@ fn without_redundancy_levels_write_what_textbooks_say() {
         levels: 12,
     };
     let upper = |costs: WriteCosts| costs.stage(ItemStage::Level(3));
-    // The expected cost is r + 1, with twice the interval in the numerator, because a level is half
-    // empty on average if a cursor moves through it.
+    // The expected cost is r + 1, with twice the interval in the numerator, because a level that a
+    // cursor moves through is half empty on average.
     near(
         upper(shape.lsm(&popularity).unwrap()),
         1.0 + 8.0 * 32.0 / 73.0,

@@ -1,19 +1,19 @@
-//! Construction of popularity distributions: uniform, Zipf, or from measured request counts.
+//! Builds popularity distributions: uniform, Zipf, or from measured request counts.
 
 use super::{KeyGroup, Popularity};
 use crate::parameter::{BadParameter, at_least, positive, require};
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Number of the most popular Zipf ranks that are kept as groups of one key.
+/// Number of most popular Zipf ranks that form groups of one key.
 const APART: u64 = 50;
 
-/// Maximum ratio within a group. For measured counts it is the ratio of the popularities of the
-/// first and the last key, and for Zipf the ratio of the last and the first rank. Smaller groups
-/// would not change the first four digits of any write amplification.
+/// Maximum ratio within a group: for measured counts, of the first key's popularity to the last
+/// key's, and for Zipf, of the last rank to the first. Smaller groups would not change the first
+/// four digits of any write amplification.
 const RATIO: f64 = 1.02;
 
-/// Maximum number of terms of a sum that are added individually; a longer sum is approximated.
+/// Maximum number of terms of a sum that are added one by one. A longer sum is approximated.
 const TERMS: u64 = 16;
 
 impl Popularity {
@@ -40,8 +40,8 @@ impl Popularity {
         Popularity::zipf_in_groups(keys, skew, RATIO)
     }
 
-    /// Returns a Zipf distribution as [`zipf`](Popularity::zipf) does, with groups in which the
-    /// ratio of the last rank to the first is at most `ratio`.
+    /// Returns a Zipf distribution like [`zipf`](Popularity::zipf), in groups whose last rank is at
+    /// most `ratio` times the first.
     pub(super) fn zipf_in_groups(keys: u64, skew: f64, ratio: f64) -> Result<Popularity, BadParameter> {
         number_of(keys)?;
         at_least("the skew", skew, 0.0, "finite, and not negative")?;
@@ -80,7 +80,7 @@ impl Popularity {
         ))
     }
 
-    /// Returns the popularity distribution of keys from measured request counts, one count per key.
+    /// Returns the popularity distribution that results from measured request counts, one per key.
     ///
     /// # Errors
     /// [`BadParameter`] if there are fewer than two keys, or if a count is zero. Omit keys without
@@ -178,8 +178,8 @@ fn sum_of_powers(start: u64, end: u64, skew: f64) -> f64 {
     let (low, high) = (start as f64, end as f64);
     let power = |rank: f64| rank.powf(-skew);
     let slope = |rank: f64| -skew * rank.powf(-skew - 1.0);
-    // The integral of x^(−s) from `low` to `high`, in a form that does not lose precision if s is
-    // close to 1.
+    // The integral of x^(−s) from `low` to `high`, in a form that stays precise when s is close to
+    // 1.
     let grown = (high / low).ln();
     let integral = if (skew - 1.0).abs() < 1e-12 {
         grown

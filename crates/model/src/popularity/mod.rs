@@ -11,8 +11,7 @@
 //!
 //! Invariants:
 //!
-//! - **U1** The probability of each key is above 0 and below 1, and the sum of all probabilities is
-//!   1.
+//! - **U1** Each key's probability is above 0 and below 1, and all probabilities add up to 1.
 //! - **U2** `unique` and `unique_inverse` are inverses of each other, and both are strictly
 //!   increasing.
 
@@ -25,8 +24,8 @@ mod unique;
 use crate::SplitMix64;
 use crate::{AliasTable, BadParameter};
 
-/// The popularity distribution of a store's keys. Each request is for a key that is sampled
-/// independently from this distribution.
+/// The popularity distribution of a store's keys. The key of each request is sampled from it
+/// independently.
 ///
 /// ```
 /// use alluvium_model::Popularity;
@@ -47,10 +46,10 @@ pub struct Popularity {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KeyGroup {
     pub keys: f64,
-    /// Probability that a request is for one particular key of the group.
+    /// Probability that a request is for a given key of the group.
     pub probability: f64,
-    /// −ln(1 − probability). The probability that a particular key does not occur in p requests is
-    /// e^(−rate · p).
+    /// −ln(1 − probability). A given key is absent from p requests with the probability e^(−rate ·
+    /// p).
     rate: f64,
 }
 
@@ -87,8 +86,8 @@ impl Popularity {
         squares.sum()
     }
 
-    /// Returns (Σ √p)² over the probabilities p of all keys. For uniform popularity this is the
-    /// number of keys, and with skew it is less.
+    /// Returns (Σ √p)² over the probabilities p of all keys. This is the number of keys if
+    /// popularity is uniform, and less with skew.
     #[must_use]
     pub fn half_norm(&self) -> f64 {
         let roots = self
@@ -98,8 +97,8 @@ impl Popularity {
         roots.sum::<f64>().powi(2)
     }
 
-    /// Returns a generator of random requests. A request is represented by the rank of its key;
-    /// rank 0 is the most popular key.
+    /// Returns a generator of random requests, each represented by the rank of its key. Rank 0 is
+    /// the most popular key.
     ///
     /// # Errors
     /// [`BadParameter`] if there are more groups than a table of weights supports.
@@ -123,11 +122,11 @@ impl Popularity {
     }
 }
 
-/// A generator of random requests with a given popularity distribution.
+/// Generates random requests with a given popularity distribution.
 #[derive(Clone, Debug)]
 pub struct RequestGenerator {
     group: AliasTable,
-    /// The first rank of each group, and the number of its ranks.
+    /// The first rank of each group, and the number of ranks in it.
     ranges: Vec<(usize, usize)>,
 }
 

@@ -130,7 +130,7 @@ fn norms_of_uniform_keys_are_their_number() {
     let uniform = Popularity::uniform(1000).unwrap();
     near(uniform.half_norm(), 1000.0, 1e-12);
     near(uniform.sum_of_squares(), 0.001, 1e-12);
-    // According to the document, the bound of ball recycling with 10 000 balls is 41.2.
+    // The document gives 41.2 as the bound of ball recycling with 10 000 balls.
     near(
         20_999.0 / Popularity::zipf(1000, 1.0).unwrap().half_norm(),
         41.2,

@@ -7,7 +7,7 @@ use crate::parameter::{BadParameter, at_least, require};
 
 impl Popularity {
     /// Returns the expected number of distinct keys among `requests` requests (Lim, Theorem 4.1).
-    /// The number of requests may be infinite; the result is then the number of all keys.
+    /// For an infinite number of requests, the result is the number of all keys.
     ///
     /// # Errors
     /// [`BadParameter`] if the number of requests is negative or not a number.
@@ -16,8 +16,8 @@ impl Popularity {
         Ok(self.unique_of(requests))
     }
 
-    /// Returns the number of requests among which the expected number of distinct keys is `unique`
-    /// (Lim, Lemma 4.2). The result is infinite if `unique` is the number of all keys.
+    /// Returns the number of requests with an expected number of `unique` distinct keys (Lim, Lemma
+    /// 4.2). The result is infinite if `unique` is the number of all keys.
     ///
     /// # Errors
     /// [`BadParameter`] if `unique` is negative or exceeds the number of keys.
@@ -25,8 +25,8 @@ impl Popularity {
         Ok(self.requests_of(self.size("the different keys", unique)?))
     }
 
-    /// Returns the expected size of the table that results from merging two tables of the given
-    /// sizes. Each of the two tables contains the keys of independent requests (Lim, Theorem 4.3).
+    /// Returns the expected size of the merge of two tables with the given sizes, each of which
+    /// contains the keys of independent requests (Lim, Theorem 4.3).
     ///
     /// # Errors
     /// [`BadParameter`] if a size is negative or exceeds the number of keys.
@@ -36,12 +36,12 @@ impl Popularity {
         Ok(self.unique_of(self.requests_of(one) + self.requests_of(other)))
     }
 
-    /// Returns the number of requests that reach a level of `size` keys while the cursor of the
-    /// level makes one round (`DInterval`; Lim, Theorem 4.4 and Lemma 4.5).
+    /// Returns the number of requests that reach a level of `size` keys while the level's cursor
+    /// makes one round (`DInterval`; Lim, Theorem 4.4 and Lemma 4.5).
     ///
-    /// The cursor removes the keys at its position from the level. A part of the level is therefore
-    /// the fuller, the longer ago the cursor passed it. The size of the level is the mean of
-    /// `unique` over one round.
+    /// The cursor removes the keys at its position from the level, so a part of the level is fuller
+    /// the longer ago the cursor passed it. The size of the level is the mean of `unique` over one
+    /// round.
     ///
     /// ```
     /// use alluvium_model::Popularity;
@@ -58,9 +58,9 @@ impl Popularity {
         Ok(self.interval_of(self.size("the level", size)?))
     }
 
-    /// Returns the density of keys in a level, as the fraction of keys that are present, at the
-    /// distance `behind` from the cursor. Distances are in rounds: 0 is the position of the cursor,
-    /// and 1 is one round behind it (Lim, Theorem 4.4).
+    /// Returns the fraction of keys that a level contains at the distance `behind` from the cursor.
+    /// Distances are in rounds: 0 is the cursor's position, and 1 is one round behind it (Lim,
+    /// Theorem 4.4).
     ///
     /// # Errors
     /// The errors of [`cursor_interval`](Popularity::cursor_interval); [`BadParameter`] unless the
@@ -69,8 +69,7 @@ impl Popularity {
         at_least("the distance", behind, 0.0, "from 0 to 1")?;
         require("the distance", behind, behind <= 1.0, "from 0 to 1")?;
         let interval = self.cursor_interval(size)?;
-        // At the position of its cursor a level is empty. This also holds for a level whose cursor
-        // never completes a round.
+        // A level is empty at its cursor, even if the cursor never completes a round.
         let requests = if behind == 0.0 { 0.0 } else { interval * behind };
         Ok(self.unique_of(requests) / self.keys)
     }
@@ -103,8 +102,7 @@ impl Popularity {
         })
     }
 
-    /// Adds up a curve over all keys: the number of keys present, the number missing, and the
-    /// slope.
+    /// Adds up a curve over all keys: the number present, the number missing, and the slope.
     fn point(&self, at: f64, of: impl Fn(&KeyGroup, f64) -> (f64, f64, f64)) -> CurvePoint {
         let mut sum = CurvePoint {
             there: 0.0,
@@ -121,11 +119,10 @@ impl Popularity {
     }
 }
 
-/// Returns the mean of 1 − e^(−x·t) over t from 0 to 1, and the derivative of the mean with respect
-/// to x.
+/// Returns the mean of 1 − e^(−x·t) over t from 0 to 1, and its derivative with respect to x.
 fn mean_of_round(x: f64) -> (f64, f64) {
     if x < 0.01 {
-        // Use the Taylor series for small x, where the closed form would subtract nearly equal
+        // For small x, use the Taylor series, because the closed form would subtract nearly equal
         // numbers.
         let mean = x * (1.0 / 2.0 - x * (1.0 / 6.0 - x * (1.0 / 24.0 - x / 120.0)));
         let slope = 1.0 / 2.0 - x * (1.0 / 3.0 - x * (1.0 / 8.0 - x / 30.0));

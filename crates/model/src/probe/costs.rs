@@ -13,20 +13,20 @@ pub(super) const SMALL: u64 = 4 * KIB;
 /// Size in bytes of the requests to which the PDAM is fitted (Bender §3.1).
 pub(super) const STEP: u64 = 64 * KIB;
 
-/// A device is considered parallel if its best throughput divided by the throughput of single
-/// requests is at least this.
+/// A device counts as parallel if its best throughput is at least this many times the throughput of
+/// single requests.
 const GROWTH: f64 = 1.3;
 
-/// Seed of the random numbers from which the confidence interval of P is computed.
+/// Seed of the random numbers behind the confidence interval of P.
 const SEED: u64 = 7;
 
-/// A line that was fitted to the times of single requests of several sizes.
+/// A line fitted to the times of single requests of several sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AffineEstimate {
-    /// The line with the smallest relative errors. Profiles use this line.
+    /// The line with the smallest relative errors, which profiles use.
     pub fit: AffineFit,
     /// Quality of the line that minimises squared errors in seconds, as in the paper. Long requests
-    /// determine this line more than short ones.
+    /// dominate this line.
     pub plain: Option<FitQuality>,
 }
 
@@ -35,20 +35,19 @@ pub struct AffineEstimate {
 pub enum DeviceParallelism {
     /// Fewer than two depths were measured, or the PDAM cannot be fitted to the samples.
     Unknown,
-    /// The device serves one request at a time: additional requests do not increase the throughput.
+    /// The device serves one request at a time, so additional requests do not increase throughput.
     One,
     /// P, the number of requests at which the throughput has its knee.
     Knee(f64),
-    /// At least this number, which is the maximum measured depth, because the throughput was still
-    /// growing.
+    /// At least this number, the maximum measured depth, at which the throughput was still growing.
     Beyond(u32),
 }
 
 /// The gain from parallel requests: the best throughput divided by the throughput of single
 /// requests.
 ///
-/// In the PDAM the gain is exactly P. Without a sharp knee, it is still the number of equal
-/// requests that complete in the time of one, so profiles use it as the parallelism.
+/// In the PDAM the gain is exactly P. Even without a sharp knee, it is the number of equal requests
+/// that complete in the time of one, so profiles use it as the parallelism.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ParallelGain {
     /// Best throughput, divided by the throughput of single requests.
@@ -75,21 +74,21 @@ impl ParallelGain {
         })
     }
 
-    /// Returns the gain rounded to an integer, at least 1, as the parallelism of a profile.
+    /// Returns the gain, rounded and at least 1, as the parallelism of a profile.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.times.round().max(1.0) as u32
     }
 }
 
-/// The costs of all reads or of all writes of a device.
+/// The costs of a device's reads or writes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestCosts {
     pub kind: AccessKind,
     /// The affine model: the time of a request by its size, at random offsets.
     pub affine: Result<AffineEstimate, BadSamples>,
-    /// The PDAM: the throughput in MiB/s by the number of 64 KiB requests in flight. It was fitted
-    /// to the medians of the rounds.
+    /// The PDAM: the throughput in MiB/s by the number of 64 KiB requests in flight, fitted to the
+    /// medians of the rounds.
     pub parallel: Result<ParallelFit, BadSamples>,
     pub parallelism: DeviceParallelism,
     /// Gain from parallel requests; `None` if it was not measured.
@@ -98,7 +97,7 @@ pub struct RequestCosts {
     pub in_order: Vec<(u64, f64)>,
     /// Throughput of random 4 KiB requests in bytes per second, by number of requests in flight.
     pub small: Vec<(u32, f64)>,
-    /// Throughput of 64 KiB requests by number of requests in flight, with a sample for each round.
+    /// Throughput of 64 KiB requests by number of requests in flight, one sample per round.
     depths: Vec<(f64, f64)>,
 }
 
@@ -129,8 +128,8 @@ impl RequestCosts {
         }
     }
 
-    /// Returns a 90 % confidence interval of P, or `None` if the throughput has no knee. The
-    /// computation takes a tenth of a second.
+    /// Returns a 90 % confidence interval of P, or `None` if the throughput has no knee. Takes a
+    /// tenth of a second to compute.
     #[must_use]
     pub fn parallelism_interval(&self) -> Option<(f64, f64)> {
         match self.parallelism {
@@ -140,9 +139,8 @@ impl RequestCosts {
     }
 }
 
-/// Returns the samples for the affine model: the size of a request in bytes, and its time in
-/// seconds. The time is a median over the rounds, because disturbances can only make a round
-/// slower.
+/// Returns the samples for the affine model: request sizes in bytes and times in seconds. Each time
+/// is a median over the rounds, because disturbances can only make a round slower.
 pub(super) fn times(measured: &DeviceMeasurements, kind: AccessKind) -> Vec<(u64, f64)> {
     let windows = measured.samples.iter().filter(|window| {
         let point = window.point;
@@ -163,8 +161,8 @@ fn affine_of(measured: &DeviceMeasurements, kind: AccessKind) -> Result<AffineEs
     })
 }
 
-/// Returns the samples for the PDAM: the number of requests in flight and the throughput in MiB/s,
-/// for each round.
+/// Returns the samples for the PDAM: numbers of requests in flight and the throughput in MiB/s, for
+/// each round.
 fn samples(measured: &DeviceMeasurements, is_wanted: impl Fn(ProbePoint) -> bool) -> Vec<(f64, f64)> {
     let windows = measured.samples.iter().filter(|window| is_wanted(window.point));
     windows
@@ -195,7 +193,7 @@ fn in_order(measured: &DeviceMeasurements, kind: AccessKind) -> Vec<(u64, f64)> 
     by_key(rates.collect(), median)
 }
 
-/// Groups values by key and applies `of` to the values of each key. The result is ordered by key.
+/// Groups values by key and applies `of` to the values of each key. The result is in key order.
 fn by_key<K: Copy + Ord>(mut values: Vec<(K, f64)>, of: impl Fn(&[f64]) -> f64) -> Vec<(K, f64)> {
     values.sort_by_key(|&(key, _)| key);
     values
@@ -207,8 +205,8 @@ fn by_key<K: Copy + Ord>(mut values: Vec<(K, f64)>, of: impl Fn(&[f64]) -> f64) 
         .collect()
 }
 
-/// Returns the median of the values, of which there must be at least one. If their number is even,
-/// this is the mean of the two middle values.
+/// Returns the median of the values, of which there must be at least one. For an even number, it is
+/// the mean of the two middle values.
 pub(super) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -219,8 +217,8 @@ pub(super) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Determines P from samples that are ordered by the number of requests in flight. If a device
-/// serves one request at a time, its throughput is constant and has no knee.
+/// Determines P from samples in ascending order of requests in flight. A device that serves one
+/// request at a time has a constant throughput without a knee.
 fn parallelism(samples: &[(f64, f64)], fit: Option<&ParallelFit>) -> DeviceParallelism {
     let (Some(&(fewest, one)), Some(&(most, _))) = (samples.first(), samples.last()) else {
         return DeviceParallelism::Unknown;

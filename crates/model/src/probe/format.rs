@@ -1,5 +1,5 @@
-//! The format of the samples of a probe, version 1. They are lines of text in the file `probe.txt`
-//! in a store's directory.
+//! The format of a probe's samples, version 1: lines of text in the file `probe.txt` in a store's
+//! directory.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -22,8 +22,8 @@
 //! ```
 //!
 //! Lines of the same kind are in chronological order. Each of the first five kinds occurs exactly
-//! once. Numbers are decimal and less than 2⁶⁴. This version rejects lines that it does not know,
-//! so a version that adds a kind of line needs a new version number.
+//! once. Numbers are decimal and less than 2⁶⁴. This version rejects unknown lines, so a new kind
+//! of line needs a new version number.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use alluvium_base::checksum;
@@ -38,15 +38,15 @@ use std::fmt::Write as _;
 /// Maximum size in bytes of a stored probe, which is many times the usual size.
 pub const MOST_BYTES: usize = 1 << 20;
 
-/// The size of the file is padded to a multiple of this number of bytes, because files with direct
-/// I/O are read in blocks.
+/// The file size is padded to a multiple of this number of bytes, because direct I/O reads whole
+/// blocks.
 const BLOCK: usize = 512;
 
 const HEAD: &str = "alluvium probe ";
 const VERSION: u32 = 1;
 
-/// Maximum number of requests in flight, and maximum length of a request in bytes, that are
-/// accepted as plausible.
+/// Maximum plausible number of requests in flight, and maximum plausible length of a request in
+/// bytes.
 const MOST_DEPTH: u32 = 1 << 16;
 const MOST_REQUEST: u64 = 1 << 40;
 
@@ -55,10 +55,10 @@ const MOST_REQUEST: u64 = 1 << 40;
 pub enum BadProbe {
     /// The bytes are not a stored probe, or a stored probe of another version.
     NotAProbe {
-        /// The first bytes of the input, at most as many as the expected header has.
+        /// The first bytes of the input, at most as many as the expected header.
         begin: String,
     },
-    /// The header is valid, but the following lines are not.
+    /// The header is valid, but a line after it is not.
     Damaged {
         /// Number of the invalid line, starting at 1.
         line: usize,
@@ -251,8 +251,8 @@ fn checked(bytes: &[u8]) -> Result<&str, BadProbe> {
     std::str::from_utf8(body).map_err(|_| damaged(1, "text", body))
 }
 
-/// Decodes a line and adds its contents to the measurements. If this kind of line may occur only
-/// once, returns its first word.
+/// Decodes a line and adds it to the measurements. Returns its first word if this kind of line may
+/// occur only once.
 fn fill_in(
     measured: &mut DeviceMeasurements,
     fields: &mut LineFields<'_>,
@@ -302,7 +302,7 @@ fn slice(fields: &mut LineFields<'_>) -> Result<TransferSlice, BadProbe> {
     })
 }
 
-/// A line, from which the fields are parsed one after the other.
+/// A line whose fields are parsed one after the other.
 struct LineFields<'a> {
     number: usize,
     line: &'a str,
@@ -366,7 +366,7 @@ impl<'a> LineFields<'a> {
     }
 }
 
-/// Truncates a text to a length that is suitable for an error message.
+/// Truncates a text to a length that suits an error message.
 fn shortened(text: &str) -> String {
     text.chars().take(80).collect()
 }

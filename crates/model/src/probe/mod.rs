@@ -1,4 +1,4 @@
-//! Conclusions from the samples of a probe: fitted cost models, advice, a device profile, and
+//! Draws conclusions from the samples of a probe: fitted cost models, advice, a device profile, and
 //! warnings.
 //!
 //! *Scope*: which samples each fit needs, when a fit is unusable, and the signs that a cache
@@ -11,8 +11,7 @@
 //!
 //! Invariants:
 //!
-//! - **D1** Conclusions depend only on the samples, so stored samples result in the same
-//!   conclusions.
+//! - **D1** Conclusions depend only on the samples, so stored samples lead to the same conclusions.
 //! - **D2** A conclusion that cannot be drawn is an error or `None`, never a number.
 
 mod costs;
@@ -32,17 +31,16 @@ use alluvium_base::cost::AccessKind;
 use alluvium_base::measurements::{DeviceMeasurements, IssueMode, OffsetOrder, ProbePoint};
 use alluvium_base::{DeviceProfile, KIB, MIB};
 
-/// The fractions of the device's bandwidth for which natural transfer sizes are reported.
+/// Fractions of the device's bandwidth for which natural transfer sizes are reported.
 pub const SHARES: [f64; 2] = [0.5, 0.9];
 
 /// Minimum and maximum page size of a store, in bytes.
 const PAGES: (u64, u64) = (4 * KIB, 64 * KIB);
 
-/// Minimum and maximum read-ahead that is advised, in bytes.
+/// Minimum and maximum advised read-ahead, in bytes.
 const READ_AHEAD: (u64, u64) = (64 * KIB, 16 * MIB);
 
-/// Record size in bytes for which page and node sizes are advised. It is that of YCSB, including
-/// the key.
+/// Record size in bytes that the advice on page and node sizes assumes: that of YCSB, with its key.
 pub const RECORD: u64 = 124;
 
 /// Fraction of the best throughput that the advised number of requests in flight must achieve.
@@ -65,16 +63,16 @@ pub struct ProbeConclusions {
     pub warnings: Vec<ProbeWarning>,
 }
 
-/// Latencies of syncs. Each sync followed a write of 4 KiB.
+/// Latencies of syncs that each followed a write of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncLatencies {
     pub count: usize,
     pub median_ns: u64,
-    /// 90th percentile of the latencies in nanoseconds (not the maximum).
+    /// 90th percentile of the latencies in nanoseconds, not their maximum.
     pub most_ns: u64,
 }
 
-/// CPU time that a read of 4 KiB needs, in nanoseconds.
+/// CPU time of a 4 KiB read, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCpuTime {
     /// CPU time if each read has its own system call.
@@ -88,8 +86,8 @@ pub struct ReadCpuTime {
 /// Advice on settings that follows from the costs of reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceAdvice {
-    /// Page size in bytes that minimises the sum of two costs per record: the transfer time of a
-    /// page, and the space that is wasted in it.
+    /// Page size in bytes that minimises the sum of two costs per record: the page's transfer time
+    /// and the space wasted in the page.
     pub page_bytes: u64,
     /// Read-ahead of scans in bytes. Requests of this length use nine tenths of the bandwidth.
     pub read_ahead_bytes: u64,
@@ -123,8 +121,8 @@ impl ProbeConclusions {
         }
     }
 
-    /// Returns the device profile if it can be trusted. It cannot be trusted if something other
-    /// than the device was measured, or if no fit explains the measurements.
+    /// Returns the device profile, unless something other than the device was measured or no fit
+    /// explains the measurements.
     ///
     /// # Errors
     /// The first fatal warning, or the reason why the affine model cannot be fitted to reads.
@@ -174,7 +172,7 @@ fn processor(measured: &DeviceMeasurements) -> ReadCpuTime {
 
 fn profile(fit: &AffineFit, reads: &RequestCosts, processor: ReadCpuTime) -> DeviceProfile {
     DeviceProfile {
-        // The conversion cannot overflow, because no measured time exceeds five centuries.
+        // This cannot overflow, because no measured time exceeds five centuries.
         setup_ns: (fit.setup_s * 1e9).round() as u64,
         byte_ps: (fit.per_byte_s * 1e12).round().max(1.0) as u64,
         parallelism: reads.gain.map_or(1, |gain| gain.slots()),
@@ -197,19 +195,19 @@ fn advice(measured: &DeviceMeasurements, fit: &AffineFit) -> DeviceAdvice {
     }
 }
 
-/// Returns the power of two that is nearest to a number on a logarithmic scale.
+/// Returns the power of two nearest to a number on a logarithmic scale.
 fn nearest_power(number: u64) -> u64 {
     let above = number.max(1).next_power_of_two();
     let below = (above / 2).max(1);
-    // Compare squares, because the boundary between the two powers is their geometric mean.
+    // The boundary between two powers is their geometric mean, so compare squares.
     match u128::from(number).pow(2) < u128::from(above) * u128::from(below) {
         true => below,
         false => above,
     }
 }
 
-/// Returns the smallest number of requests in flight at which small random reads nearly achieve
-/// their best throughput.
+/// Returns the smallest number of requests in flight at which small random reads nearly reach their
+/// best throughput.
 fn depth(measured: &DeviceMeasurements) -> u32 {
     let rates = costs::rates(measured, |point| {
         point.kind == AccessKind::Read

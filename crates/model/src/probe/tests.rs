@@ -1,10 +1,10 @@
-//! Tests of the conclusions from samples that were generated with known parameters.
+//! Tests of the conclusions from samples generated with known parameters.
 
 use super::*;
 use crate::fit::parallel::tests::NoiseGenerator;
 use alluvium_base::measurements::{Medium, ProbeSample, TransferSlice};
 
-/// The known parameters of a device, and the amount of noise in its measurements.
+/// A device's true parameters, and the noise of its measurements.
 #[derive(Clone, Copy)]
 struct Truth {
     setup_ns: f64,
@@ -25,9 +25,8 @@ const DEPTHS: [u32; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64];
 fn window(truth: Truth, point: ProbePoint, round: u32, noise: &mut NoiseGenerator) -> ProbeSample {
     let one_ns = truth.setup_ns + truth.byte_ps * point.bytes as f64 / 1e3;
     let requests = 64_u32;
-    // With one request in flight, the typical time is the mean of 64 requests, whose noise is an
-    // eighth of that of a single request. With more requests in flight, it has the noise of a
-    // single request.
+    // With one request in flight, the typical time is the mean of 64 requests, so its noise is an
+    // eighth of a single request's. With more in flight, it has the noise of a single request.
     let depth = f64::from(point.depth);
     let together = depth.min(truth.parallelism);
     let typical_ns = match point.depth {
@@ -137,7 +136,7 @@ fn advice_follows_the_costs() {
         (disk.page_bytes, disk.read_ahead_bytes, disk.depth),
         (16 << 10, 16 << 20, 1)
     );
-    // According to the paper's table, the optimal node for the WD Red with records of 100 bytes has
+    // According to the paper's table, the optimal node for the WD Red with records of 100 bytes is
     // 343 KiB.
     let node = disk.b_tree_node_bytes.unwrap() >> 10;
     assert!((320..420).contains(&node), "{node} KiB");
@@ -260,8 +259,8 @@ fn a_rate_that_falls_is_told() {
         for window in &mut measured.samples {
             if window.point.kind == AccessKind::Read {
                 window.elapsed_ns = window.elapsed_ns * (10 + 2 * u64::from(window.round)) / 10;
-                // The typical time of a request is unchanged: a rate limit lets requests through in
-                // turns, and does not slow down each of them.
+                // A rate limit lets requests through in turns and does not slow down each of them,
+                // so the typical time of a request is unchanged.
             }
         }
     });

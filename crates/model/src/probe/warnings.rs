@@ -1,4 +1,4 @@
-//! Warnings: reasons why a measurement may not describe the device.
+//! Warnings that a measurement may not describe the device.
 
 use super::costs::{RequestCosts, SMALL, STEP, median};
 use alluvium_base::MIB;
@@ -11,30 +11,30 @@ use std::fmt;
 /// Minimum plausible time in nanoseconds of a 4 KiB read from flash, including the system call.
 const IMPLAUSIBLE_NS: f64 = 5_000.0;
 
-/// If reading in a small part of the file takes less than this fraction of the time of reading in
-/// the whole file, a cache is assumed to serve the reads of the small part.
+/// If reads in a small part of the file take less than this fraction of the time of reads in the
+/// whole file, a cache is assumed to serve them.
 const CACHED: f64 = 0.6;
 
-/// If a write takes less than this fraction of the time of a sync, a cache is assumed to accept the
+/// If a write takes less than this fraction of the time of a sync, a cache is assumed to absorb
 /// writes.
 const UNSYNCED: f64 = 0.25;
 
-/// If the throughput falls below this fraction of the initial throughput, the device is assumed to
-/// be throttled.
+/// If the throughput falls below this fraction of its initial value, the device is assumed to be
+/// throttled.
 const FALLEN: f64 = 0.75;
 
 /// Minimum R² of a good fit.
 const EXPLAINED: f64 = 0.9;
 
-/// If the relative spread of repeated measurements exceeds this value for half of the points, the
-/// measurement is considered noisy.
+/// A measurement is considered noisy if the relative spread of repeated measurements exceeds this
+/// value at half of the points.
 const SPREAD: f64 = 0.25;
 
-/// Minimum fraction of the time in which requests must make progress. Below it, the device is
+/// Minimum fraction of the time during which requests must make progress. Below it, the device is
 /// assumed to have paused.
 const BUSY: f64 = 0.8;
 
-/// Minimum length of the file in bytes. A shorter file may fit into a cache of the device.
+/// Minimum file length in bytes. A shorter file may fit into a cache of the device.
 const SMALL_FILE: u64 = 256 * MIB;
 
 /// A reason why a measurement may not describe the device, entirely or in part.
@@ -86,13 +86,13 @@ pub enum ProbeWarning {
         /// Ratio of the final throughput to the initial throughput.
         share: f64,
     },
-    /// Repeated measurements differ. For half of the points, the relative spread is `spread` or
-    /// more.
+    /// Repeated measurements differ: at half of the points, by a relative spread of at least
+    /// `spread`.
     Noisy {
-        /// Median over all points of the relative spread.
+        /// Median of the relative spread over all points.
         spread: f64,
     },
-    /// There were times in which no request made progress.
+    /// At times, no request made progress.
     Paused {
         /// Fraction of the time without progress, as the median over all samples.
         share: f64,
@@ -244,7 +244,7 @@ pub(super) fn of(
     falls(measured, &mut warnings);
     match spread(measured).filter(|spread| *spread > SPREAD) {
         Some(spread) => warnings.push(ProbeWarning::Noisy { spread }),
-        // In noisy measurements, a slower last round does not show that the device was throttled.
+        // In noisy measurements, a slower last round does not prove throttling.
         None => falls_of_rounds(measured, &mut warnings),
     }
     if let Some(share) = busy(measured).filter(|share| *share < BUSY) {
@@ -263,8 +263,8 @@ fn typical_ns(measured: &DeviceMeasurements, point: ProbePoint) -> Option<f64> {
     (!times.is_empty()).then(|| median(&times))
 }
 
-/// Estimates the fraction of the time in which requests made progress, from the typical times of
-/// single requests. Returns the median over all samples.
+/// Estimates the fraction of the time during which requests made progress, from the typical times
+/// of single requests, as the median over all samples.
 fn busy(measured: &DeviceMeasurements) -> Option<f64> {
     let windows = measured.samples.iter().filter(|window| window.typical_ns > 0);
     let shares: Vec<f64> = windows
@@ -277,7 +277,7 @@ fn caches(measured: &DeviceMeasurements, warnings: &mut Vec<ProbeWarning>) {
     let far_ns = typical_ns(measured, ProbePoint::reads(SMALL));
     let near_ns = typical_ns(measured, ProbePoint::reads(SMALL).in_order(OffsetOrder::Near));
     if let Some(read_ns) = far_ns.filter(|ns| *ns < IMPLAUSIBLE_NS) {
-        // For a file system in memory there is already a warning.
+        // A file system in memory already has a warning.
         if measured.medium != Medium::Memory {
             warnings.push(ProbeWarning::Implausible { read_ns });
         }
@@ -405,7 +405,7 @@ fn fits(costs: &RequestCosts, warnings: &mut Vec<ProbeWarning>) {
         }),
     }
     // If the device serves one request at a time, its throughput does not depend on the number of
-    // concurrent requests, so R² is meaningless.
+    // concurrent requests, so R² means nothing.
     if costs.parallelism == super::DeviceParallelism::One {
         return;
     }
