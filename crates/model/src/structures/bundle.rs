@@ -1,10 +1,10 @@
-//! The bundle of arrays of this store: levels with fewer than λ runs each, and one routing filter
-//! per level (Conway 2020, §2.3 and §2.4). The model uses the constants of the implementation.
+//! This store's bundle of arrays: levels of fewer than λ runs, with one routing filter per level
+//! (Conway 2020, §2.3 and §2.4). The model uses the constants of the implementation.
 //!
 //! A run of the first level is merged from λ hash stores, or from 24 if λ is greater than 24. Each
-//! merge includes all levels above the level of its output. When λ runs are merged into a run of
-//! the next level, the last of the λ runs is therefore not written to its own level first. As long
-//! as all records have new keys, each level thus writes a record 1 − 1/λ times on average.
+//! merge includes all levels above its output level. Of the λ runs that are merged into a run of
+//! the next level, the last is therefore never written to its own level. As long as all records
+//! have new keys, each level thus writes a record 1 − 1/λ times on average.
 
 use super::cost::{CostPrediction, LONG};
 use super::hashed::{
@@ -17,15 +17,15 @@ use crate::parameter::{BadParameter, require};
 use crate::tiered::TreeShape;
 
 /// Average number of filter prefixes per record of a run, divided by λ. The number of prefixes is
-/// rounded up to a power of two, that is, by a factor between 1 and 2, and all factors are equally
-/// likely.
+/// rounded up to a power of two, which multiplies it by a factor between 1 and 2. All factors are
+/// equally likely.
 const ROUNDED: f64 = 1.44;
-/// Maximum number of levels in addition to those that suffice for all keys. Runs in the additional
-/// levels contain only updates of existing keys.
+/// Maximum number of levels beyond those that suffice for all keys. They contain only updates of
+/// existing keys.
 const MOST_LEVELS: usize = 40;
 
-/// Returns the number of records that merges write per record written by users, for new and
-/// existing keys together.
+/// Returns how many records merges write per record written by users, counting new and existing
+/// keys.
 fn merged(popularity: &Popularity, lambda: f64, first: f64, is_new: f64) -> Result<f64, BadParameter> {
     let (mut requests, mut sum) = (first, 0.0);
     for _ in 0..MOST_LEVELS {
@@ -67,7 +67,7 @@ pub(super) fn point(
     let stores = factor.min(MOST);
     let is_new = all.inserts / all.writes().max(f64::MIN_POSITIVE);
     let merged = merged(&popularity, factor, stores * requests, is_new)?;
-    // Compute the size of a run in the deepest level, and the number of such runs.
+    // The size of a run in the deepest level, and the number of such runs.
     let mut run = popularity.unique(stores * requests)?.max(1.0);
     let mut levels = 1.0;
     while run * factor <= keys {
@@ -81,18 +81,17 @@ pub(super) fn point(
         true => runs * run * ((prefixes / (runs * run)).log2().max(0.0) + 2.0 + 2.0 * bits) / 8.0,
         false => prefixes * bits / 8.0,
     };
-    // The filter of each level has 1/λ of the size of the filter of the level below.
+    // The filter of each level is 1/λ the size of the filter one level below.
     let filters = filter_bytes * factor / (factor - 1.0);
     let filter_writes = filters / runs / (run * record).max(1.0) * (levels + 1.0) / 2.0;
-    // A lookup also reads runs that a filter names falsely. These are runs with a record of the
-    // same prefix, among (λ − 1)/2 runs of a level on average.
+    // A lookup also reads runs that a filter names falsely: those with a record of the same prefix,
+    // among an average of (λ − 1)/2 runs per level.
     let named = (factor - 1.0) / 2.0 / (ROUNDED * factor);
     let in_vain = if refined { named / factor } else { named };
     let young = stores / 2.0 * different;
     let memory_per_key = LEAF_BYTES / in_leaf + YOUNG_BYTES * young / keys;
     let left = (memory.caches - memory_per_key * keys).max(0.0);
-    // Pages of filters are requested far more often than pages of records, so they are cached
-    // first.
+    // Filter pages are requested far more often than record pages, so the cache holds them first.
     let filter_misses = (1.0 - left / filters).max(0.0) * levels.min(1.0 + 1.0 / (factor - 1.0));
     let for_leaves = (left - filters).max(0.0);
     let uniform = Popularity::uniform(workload.keys as u64)?;

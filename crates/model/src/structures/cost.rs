@@ -3,11 +3,11 @@
 
 use super::workload::{MachineProfile, WorkloadProfile};
 
-/// An 80 % interval of a predicted number, with the prediction itself.
+/// A predicted number with its 80 % interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CostBand {
     pub p10: f64,
-    /// The prediction for the given workload. It is not necessarily the midpoint of the interval.
+    /// The prediction for the given workload, which is not necessarily the middle of the interval.
     pub middle: f64,
     pub p90: f64,
 }
@@ -24,14 +24,14 @@ impl CostBand {
         }
     }
 
-    /// Returns whether a value is within the interval.
+    /// Returns whether a value lies within the interval.
     #[must_use]
     pub fn holds(&self, value: f64) -> bool {
         self.p10 <= value && value <= self.p90
     }
 }
 
-/// A part of the time that operations need on the device or the processor.
+/// A part of the time that operations spend on the device or the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CostTerm {
     Writes,
@@ -54,22 +54,21 @@ impl CostTerm {
     }
 }
 
-/// The predicted costs of a structure.
+/// A structure's predicted costs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StructureCost {
-    /// Name of the structure with its settings: see
+    /// Name of the structure and its settings: see
     /// [`StructureModel::name`](super::StructureModel::name).
     pub name: String,
     /// Bytes written to the device, including the log, per byte written by users.
     pub write_amplification: CostBand,
-    /// Textbook bound of the write amplification. Its constant factor is 1, and the log is not
-    /// included.
+    /// Textbook bound of the write amplification, with a constant factor of 1 and without the log.
     pub textbook: f64,
     /// Device reads per lookup of a key that exists.
     pub hit_reads: CostBand,
     /// Device reads per lookup of a key that does not exist.
     pub miss_reads: CostBand,
-    /// Memory in bytes per key with which a lookup of an existing key needs only one device read.
+    /// Bytes of memory per key with which a lookup of an existing key makes only one device read.
     pub memory_per_key: f64,
     /// 80 % interval of `memory_per_key`.
     pub memory_per_key_band: CostBand,
@@ -79,16 +78,15 @@ pub struct StructureCost {
     pub processor_ns: CostBand,
     /// Device time per operation of the mix, in nanoseconds.
     pub device_ns: CostBand,
-    /// Device time and CPU time per operation of the mix, in nanoseconds. Structures are ranked by
-    /// this.
+    /// Device time and CPU time per operation of the mix, in nanoseconds. Ranks structures.
     pub total_ns: CostBand,
-    /// The largest part of the time, and its fraction of the time.
+    /// The largest part of the time, and its share.
     pub dominating: (CostTerm, f64),
     /// Terabytes that users can write until the device is worn out, if its endurance is known.
     pub life_tb: Option<f64>,
 }
 
-/// The costs that a model predicts for a single workload, without intervals.
+/// The costs that a model predicts for one workload, without intervals.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct CostPrediction {
     pub(super) write_amplification: f64,
@@ -115,11 +113,11 @@ pub(super) struct CostPrediction {
     pub(super) hashed: f64,
 }
 
-/// CPU times in nanoseconds, in this order: a write to memtable and log; a merged record; the
-/// additional cost of a record merged in hash order (hashing the key, and comparing it across many
-/// sources); a lookup in memory; a table queried by a lookup; the start of a scan in the memtables
-/// and in each run; a record of a scan; a byte written to the device. The times were measured on
-/// the machine of docs/performance.md, and are rounded.
+/// CPU times in nanoseconds, rounded, as measured on the machine of docs/performance.md. In this
+/// order: a write to memtable and log; a merged record; the extra cost of a record merged in hash
+/// order, for hashing its key and comparing it across many sources; a lookup in memory; a table
+/// queried by a lookup; the start of a scan in the memtables and in each run; a record of a scan; a
+/// byte written to the device.
 const WRITE_NS: f64 = 1_200.0;
 const MERGE_NS: f64 = 150.0;
 const HASHED_NS: f64 = 700.0;
@@ -128,18 +126,18 @@ const ASK_NS: f64 = 25.0;
 const BEGIN_NS: f64 = 4_000.0;
 const SCAN_NS: f64 = 100.0;
 const BYTE_NS: f64 = 2.5;
-/// Minimum of the bytes that merges write, as a fraction of the predicted bytes, for structures
-/// that merge all input into a single run. If merges fall behind, several accumulated inputs are
-/// merged at once, so fewer bytes are written. The model does not know the speed of writers. (With
+/// Lower bound of the bytes that merges write, as a fraction of the predicted bytes, for structures
+/// that merge all input into a single run. If merges fall behind, they merge several accumulated
+/// inputs at once and so write fewer bytes. The model does not know how fast writers are. (With
 /// writers that do nothing else, the measured fraction was 0.23 to 0.69.)
 pub(super) const BEHIND: f64 = 0.5;
 /// Length in bytes of a long request, such as those of writes and merges.
 pub(super) const LONG: f64 = 1_048_576.0;
 
 /// Returns the fraction of accesses that must read a leaf because they are the first since the leaf
-/// was written; leaves are not cached when they are written. `asks` accesses and `written` writes
-/// of leaves occur in the same period, both uniformly distributed. A leaf that is accessed
-/// repeatedly before it is rewritten is read only once.
+/// was written: leaves are not cached when they are written. `asks` accesses and `written` leaf
+/// writes occur in the same period, both uniformly distributed. Repeated accesses to a leaf read it
+/// only once before it is rewritten.
 pub(super) fn first_asked(written: f64, asks: f64) -> f64 {
     match written > 0.0 && asks > 0.0 {
         true => written / asks * (1.0 - (-asks / written).exp()),
@@ -180,8 +178,8 @@ impl CostPrediction {
     }
 }
 
-/// Combines the predictions for several workloads to intervals. The first prediction is that for
-/// the given workload, and the others are for neighbouring workloads.
+/// Combines the predictions for several workloads into intervals. The first prediction is that for
+/// the given workload, and the others are for its neighbours.
 pub(super) fn of(
     name: String,
     points: &[CostPrediction],

@@ -1,11 +1,11 @@
-//! The hashed structure of this store: SILT's stores on extents (Lim 2015, §2.4). The model uses
-//! the constants of the implementation.
+//! This store's hashed structure: SILT's stores on extents (Lim 2015, §2.4). The model uses the
+//! constants of the implementation.
 //!
-//! A memtable takes the place of SILT's log and cuckoo table, and its records become a hash store.
-//! The sorted store consists of parts, which are merged in turn. The part whose last merge is
-//! longest ago is merged next, once the records in hash stores amount to an eighth of the sorted
-//! store's bytes on average. This means that a part is merged when a quarter of its bytes has
-//! accumulated for it. If there are many hash stores, groups of eight are joined.
+//! Memtables take the place of SILT's log and cuckoo table, and their records become hash stores.
+//! The sorted store consists of parts, which are merged in turn. The part that was merged longest
+//! ago is merged next, once the records in hash stores average an eighth of the sorted store's
+//! bytes, that is, once a quarter of the part's bytes has accumulated for it. If there are many
+//! hash stores, groups of eight are joined.
 
 use super::cost::{BEHIND, CostPrediction, LONG, first_asked};
 use super::runs::memory;
@@ -14,10 +14,10 @@ use crate::Popularity;
 use crate::parameter::{BadParameter, require};
 use crate::tiered::{RECORD_OVERHEAD, TreeShape, missed_behind};
 
-/// The index by which the leaf of a hash is located in the sorted store.
+/// The index that locates the leaf of a hash in the sorted store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashIndex {
-    /// A `PaCHash` index, which has a few bits per leaf (Kurpicz, Lehmann and Sanders 2023).
+    /// A `PaCHash` index, with a few bits per leaf (Kurpicz, Lehmann and Sanders 2023).
     PaCHash,
     /// An entropy-coded trie of all keys, as in SILT.
     Trie,
@@ -28,9 +28,9 @@ pub(super) const LEAF: f64 = 4096.0;
 pub(super) const HEADER: f64 = 8.0;
 /// Overhead in bytes of a record in a leaf, in addition to its key and value.
 pub(super) const RECORD: f64 = 4.0;
-/// A part is merged with the hash stores when there are at least `LEAST` of them and they contain 1
-/// / `RATIO` of the part's bytes for it, provided that parts are merged at a steady pace. From
-/// `MOST` hash stores on, some of them are joined.
+/// A part is merged once there are at least `LEAST` hash stores and they hold 1 / `RATIO` of the
+/// part's bytes for it, assuming that parts are merged at a steady pace. From `MOST` hash stores
+/// on, some are joined.
 const LEAST: f64 = 4.0;
 pub(super) const MOST: f64 = 24.0;
 const RATIO: f64 = 4.0;
@@ -40,12 +40,12 @@ const ALIKE: f64 = 4.0;
 /// False-positive rate of a filter, and the probability that a lookup reads a second leaf in vain.
 const FILTER_WRONG: f64 = 1.0 / 1024.0;
 pub(super) const SECOND_LEAF: f64 = 1.0 / 256.0;
-/// Memory in bytes of a filter per record, of metadata per leaf (its checksum and its share of the
+/// Bytes of memory of a filter per record, of metadata per leaf (its checksum and its share of the
 /// index), and of a trie per key.
 pub(super) const YOUNG_BYTES: f64 = 1.57;
 pub(super) const LEAF_BYTES: f64 = 9.4;
 const TRIE_BYTES: f64 = 0.38;
-/// Additional memory in bytes per leaf, if the index is a trie instead of a `PaCHash` index.
+/// Additional bytes of memory per leaf if the index is a trie instead of a `PaCHash` index.
 const TRIE_LEAF_BYTES: f64 = 12.0;
 /// Number of parts of the sorted store. While a part is merged, it occupies space twice.
 pub(super) const PARTS: f64 = 16.0;
@@ -57,18 +57,18 @@ struct JoinOutcome {
     writes: f64,
     /// Average number of hash stores.
     stores: f64,
-    /// Number of records in the hash stores that have accumulated for a part when it is merged.
+    /// Number of records that hash stores have accumulated for a part when it is merged.
     held: f64,
 }
 
-/// Number of turns that are simulated. The first turn starts without hash stores.
+/// Number of simulated turns. The first turn starts without hash stores.
 const TURNS: f64 = 3.0;
-/// Maximum number of memtables that are simulated per turn. In longer turns, each additional factor
-/// of eight is assumed to write a record once more.
+/// Maximum number of simulated memtables per turn. In longer turns, each further factor of eight is
+/// assumed to write a record once more.
 const MOST_TURN: f64 = 4_096.0;
 
-/// Simulates the flushes of memtables during several turns, and returns the effect of joins. The
-/// sizes of hash stores are in memtables, newest first.
+/// Simulates the memtable flushes of several turns, and returns the effect of joins. Sizes of hash
+/// stores are in memtables, newest first.
 fn joins(popularity: &Popularity, requests: f64, turn: f64) -> JoinOutcome {
     let more = (turn / MOST_TURN).max(1.0).log(JOINED as f64);
     let turn = turn.min(MOST_TURN);
@@ -86,14 +86,14 @@ fn joins(popularity: &Popularity, requests: f64, turn: f64) -> JoinOutcome {
                 written += popularity.unique_of(memtables * requests);
             }
         }
-        // The merge of the last part has consumed the oldest hash stores.
+        // The merge of the last part has used up the oldest hash stores.
         let mut held: f64 = young.iter().sum();
         while young.last().is_some_and(|oldest| held - oldest >= turn) {
             held -= young.pop().unwrap_or_default();
         }
         if flush as f64 >= turn {
-            // Count the records in the hash stores of the last turn, including a fraction of the
-            // oldest one.
+            // Count the records in the hash stores of the last turn, with a fraction of the oldest
+            // one.
             let mut left = turn;
             for &of in &young {
                 kept += popularity.unique_of(of * requests) * (left / of).clamp(0.0, 1.0);
@@ -110,12 +110,11 @@ fn joins(popularity: &Popularity, requests: f64, turn: f64) -> JoinOutcome {
     }
 }
 
-/// Number of times that the estimated length of a turn is corrected.
+/// Number of times that the estimated turn length is corrected.
 const CORRECTIONS: usize = 4;
 
-/// Returns the number of memtables that are flushed between two merges of a part, and the effect of
-/// joins in that period. Joined hash stores have fewer records, so the next merge of a part is due
-/// later.
+/// Returns the number of memtables flushed between two merges of a part, and the effect of joins in
+/// that period. Joined hash stores have fewer records, which delays the next merge.
 fn turn(popularity: &Popularity, requests: f64, different: f64) -> (f64, JoinOutcome) {
     let share = popularity.keys() / RATIO;
     let mut turn = (share / different).max(LEAST);
@@ -130,9 +129,9 @@ fn turn(popularity: &Popularity, requests: f64, different: f64) -> (f64, JoinOut
     (turn, of)
 }
 
-/// Selects the hash stores to join, and returns the index of the first of them, or `None` if no
-/// group is suitable. Among groups of adjacent stores of similar size, it selects the one with the
-/// fewest bytes, and the oldest of these if several have the same size.
+/// Returns the index of the first of the hash stores to join, or `None` if no group is suitable.
+/// Among groups of adjacent stores of similar size, selects the one with the fewest bytes, or the
+/// oldest of several such groups.
 fn joined(young: &[f64]) -> Option<usize> {
     let mut chosen: Option<(f64, usize)> = None;
     for (at, group) in young.windows(JOINED).enumerate() {
@@ -147,13 +146,13 @@ fn joined(young: &[f64]) -> Option<usize> {
     chosen.map(|(_, at)| at)
 }
 
-/// Returns the number of records per leaf. Half a record of space per leaf is wasted. A record that
-/// is longer than a leaf has its own pages.
+/// Returns the number of records per leaf, each of which wastes the space of half a record. A
+/// record that is longer than a leaf has its own pages.
 pub(super) fn in_leaf(record: f64) -> f64 {
     ((LEAF - HEADER - record / 2.0) / (record + RECORD)).max(1.0)
 }
 
-/// Returns the number of leaves that a lookup reads from the device, if the record cache and cached
+/// Returns the number of leaves that a lookup reads from the device if the record cache and cached
 /// leaves share `bytes` bytes of memory. Keys that do not exist are not in the record cache, and
 /// their lookups access all leaves uniformly.
 pub(super) fn leaf_reads(keys: &Popularity, record: f64, bytes: f64, machine: &MachineProfile) -> f64 {
@@ -165,9 +164,8 @@ pub(super) fn leaf_reads(keys: &Popularity, record: f64, bytes: f64, machine: &M
     missed_behind(keys, kept, in_leaf(record), LEAF.max(record), bytes - records)
 }
 
-/// Returns the fraction of the lookups of existing keys that read a leaf because it was not
-/// accessed since it was written. `rewritten` is the number of records that are written to leaves
-/// per user write.
+/// Returns the fraction of lookups of existing keys that read a leaf because nothing has accessed
+/// it since it was written. `rewritten` is the number of records written to leaves per user write.
 pub(super) fn first_reads(all: &OperationRates, rewritten: f64, in_leaf: f64) -> f64 {
     first_asked(all.writes() * rewritten / in_leaf, all.hits)
 }
@@ -195,7 +193,7 @@ pub(super) fn point(
         .max(LEAST / 2.0 * different);
     let again = keys / (turn * requests);
     let is_new = all.inserts / all.writes().max(f64::MIN_POSITIVE);
-    // A merge writes not only the existing keys again, but also the new keys.
+    // A merge rewrites the existing keys and also writes the new keys.
     let merged = again + is_new + joins.writes;
     let tree = (different / requests + merged) * on_device / record;
     let of_leaves = match index {

@@ -1,4 +1,5 @@
-//! LevelDB: tables with filters in memory, on levels that a cursor compacts.
+//! LevelDB: levels of tables whose filters are in memory. A cursor per level selects the next table
+//! to compact.
 
 use super::cost::{CostPrediction, LONG};
 use super::runs::memory;
@@ -7,15 +8,15 @@ use crate::lsm::{GeometricLevels, LevelDb, WriteCosts};
 use crate::parameter::BadParameter;
 use crate::tiered::missed;
 
-/// Filter bits per key, and the false-positive rate of the filter.
+/// Bits per key of a filter, and its false-positive rate.
 const FILTER_BITS: f64 = 10.0;
 const FILTER_WRONG: f64 = 0.008;
-/// Size in bytes of a table's block, and of the block's index entry.
+/// Size in bytes of a table's block, and of its index entry.
 const BLOCK: f64 = 4096.0;
 const INDEX: f64 = 24.0;
 /// Ratio of the size of a level to the size of the level above it.
 const GROWTH: u32 = 10;
-/// Fraction of records that are obsolete versions (Lim, §4.4).
+/// Fraction of records that are obsolete versions (Lim §4.4).
 const STALE: f64 = 0.11;
 
 /// The result of the write model, and the number of tables that a lookup searches.
@@ -54,7 +55,7 @@ impl TableCosts {
         machine: &MachineProfile,
     ) -> CostPrediction {
         let record = workload.record_bytes();
-        // The cost of the log is computed separately, so its stage is subtracted here.
+        // The log has a cost term of its own, so leave out the stage that writes it.
         let tree = self.costs.total() - 1.0;
         let in_block = (BLOCK / (record + 8.0)).max(1.0);
         let guides = popularity.keys() * (FILTER_BITS / 8.0 + INDEX / in_block);

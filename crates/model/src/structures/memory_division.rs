@@ -1,7 +1,6 @@
-//! The division of a store's memory. Stores divide their memory by this rule, and predictions
-//! assume it.
+//! The division of a store's memory, which stores apply and predictions assume.
 
-/// The sizes of the parts into which a store's memory is divided, in bytes.
+/// The sizes in bytes of the parts into which a store divides its memory.
 ///
 /// ```
 /// use alluvium_model::structures::MemoryDivision;
@@ -11,26 +10,24 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryDivision {
-    /// Size of a memtable: one sixteenth of the memory, but at least 1 MiB and at most 64 MiB.
+    /// Size of a memtable: one sixteenth of the memory, from 1 MiB to 64 MiB.
     pub memtable_bytes: u64,
     /// Size limit of the log: four memtables by default.
     pub log_bytes: u64,
-    /// Size of the page cache and the record cache together: the remaining memory, but at least one
-    /// eighth.
+    /// Size of the page cache and the record cache: the remaining memory, but at least one eighth.
     pub cache_bytes: u64,
 }
 
 const MIB: u64 = 1 << 20;
-/// Number of memtables that can exist at the same time: one that is being filled and two that are
-/// being flushed.
+/// Maximum number of memtables at a time: one being filled and two being flushed.
 const MEMTABLES: u64 = 3;
 /// Number of memtables whose records fit into the log.
 const IN_LOG: u64 = 4;
-/// Divisor of the memory that yields the part for the trunk and other small structures.
+/// The trunk and other small structures get the memory divided by this number.
 const REST: u64 = 16;
 
 impl MemoryDivision {
-    /// Divides the memory. `log_bytes` is the size limit of the log, if it was set explicitly.
+    /// Divides the memory. `log_bytes` is the log's size limit, if it was set explicitly.
     #[must_use]
     pub fn of(memory_bytes: u64, log_bytes: Option<u64>) -> MemoryDivision {
         let memtable_bytes = (memory_bytes / 16).clamp(MIB, 64 * MIB);

@@ -1,5 +1,5 @@
-//! Compares structures: for a given workload and machine, the costs of each structure are predicted
-//! as 80 % intervals and compared with a textbook bound.
+//! Compares structures: predicts each structure's costs for a workload and a machine, as 80 %
+//! intervals, and compares them with a textbook bound.
 //!
 //! *Scope*: the model of each structure, the division of memory that it assumes, and the conversion
 //! of its results to device and CPU time.
@@ -9,8 +9,8 @@
 //! Invariants:
 //!
 //! - **W1** An interval contains the prediction for the workload itself.
-//! - **W2** For each valid workload, every structure returns either a prediction or an error that
-//!   states the reason.
+//! - **W2** For each valid workload, every structure returns a prediction or an error with the
+//!   reason.
 
 mod bundle;
 mod cost;
@@ -40,10 +40,10 @@ use runs::RunLayout;
 pub enum StructureModel {
     /// The tiered tree of this store: a size-tiered Bε-tree of runs and maplets.
     Tiered(TieredSettings),
-    /// Levels of runs, where every `k` runs of a level are merged into one run of the next level
+    /// Levels of runs, of which every `k` in a level are merged into one run of the next level
     /// (SAMT).
     Samt {
-        /// Number of runs of a level that are merged.
+        /// Number of runs that are merged.
         k: u32,
     },
     /// One run per level, which absorbs `ratio` − 1 merges before it moves to the next level
@@ -65,21 +65,21 @@ pub enum StructureModel {
     NaiveBuffered,
     /// A Bε-tree that reads only the part of a node that a query needs.
     Buffered,
-    /// SILT, which has a log store, hash stores and a sorted store. It is unordered.
+    /// SILT: a log store, hash stores and a sorted store. Unordered.
     Silt,
-    /// The hashed structure of this store: SILT's stores on extents. It is unordered.
+    /// This store's hashed structure: SILT's stores on extents. Unordered.
     Hashed {
-        /// The index by which a lookup locates the leaf of a key.
+        /// The index that locates the leaf of a key.
         index: HashIndex,
     },
-    /// The bundle of arrays of this store, on extents. It is unordered.
+    /// This store's bundle of arrays, on extents. Unordered.
     Boa {
-        /// λ: the number of runs of a level that are merged into one run of the next level.
+        /// λ: the number of a level's runs that are merged into one run of the next level.
         lambda: u32,
         /// Whether filters store check digits.
         refined: bool,
     },
-    /// The bundle of trees of this store, on extents. It is unordered.
+    /// This store's bundle of trees, on extents. Unordered.
     Bot {
         /// λ: the number of children of a node of the trees.
         lambda: u32,
@@ -87,7 +87,7 @@ pub enum StructureModel {
 }
 
 impl StructureModel {
-    /// All structures. The first one is the tiered tree of this store with its usual settings.
+    /// All structures. The first is this store's tiered tree with its usual settings.
     pub const ALL: [StructureModel; 12] = [
         StructureModel::Tiered(TieredSettings::USUAL),
         StructureModel::Samt { k: 4 },
@@ -108,7 +108,7 @@ impl StructureModel {
         StructureModel::Bot { lambda: 16 },
     ];
 
-    /// The structures and settings with which the keyspaces of a store can be configured.
+    /// The structures and settings that a store's keyspaces can be configured with.
     pub const CHOICES: [StructureModel; 14] = [
         StructureModel::Tiered(TieredSettings::USUAL),
         StructureModel::Tiered(TieredSettings {
@@ -140,8 +140,7 @@ impl StructureModel {
         StructureModel::Bot { lambda: 16 },
     ];
 
-    /// Returns whether the structure can iterate over keys in order. If it cannot, scans are
-    /// omitted from its cost.
+    /// Returns whether the structure can iterate over keys in order. If not, its cost omits scans.
     #[must_use]
     pub fn is_ordered(&self) -> bool {
         !matches!(
@@ -181,9 +180,9 @@ impl StructureModel {
         }
     }
 
-    /// Returns the relative error that is assumed for the model. That of this store's tree comes
-    /// from tests of the tree, and that of LevelDB from Lim. For structures that were not measured,
-    /// a larger error is assumed.
+    /// Returns the assumed relative error of the model. For this store's tree, it comes from tests
+    /// of the tree, and for LevelDB, from Lim. Structures that were not measured get a larger
+    /// error.
     fn error(&self) -> f64 {
         match self {
             StructureModel::Tiered(_) => 0.1,
@@ -219,16 +218,15 @@ impl StructureModel {
         let middle = self.point(&workload, &machine)?;
         let mut points = vec![middle.clone()];
         for near in neighbours(&workload) {
-            // A neighbouring workload for which there is no prediction does not widen the
-            // intervals.
+            // A neighbouring workload without a prediction does not widen the intervals.
             points.extend(self.point(&near, &machine).ok());
         }
         Ok(cost::of(self.name(), &points, self.error(), &workload, &machine))
     }
 
-    /// Predicts the costs without evaluating neighbouring workloads, which takes a seventh of the
-    /// time. The predictions equal those of [`StructureModel::cost`], but the intervals reflect
-    /// only the error of the model.
+    /// Predicts the costs without those of neighbouring workloads, in a seventh of the time. The
+    /// predictions equal those of [`StructureModel::cost`], but the intervals reflect only the
+    /// model's error.
     ///
     /// ```
     /// use alluvium_model::structures::{MachineProfile, TieredSettings, StructureModel, WorkloadProfile};
@@ -279,9 +277,9 @@ impl StructureModel {
     }
 }
 
-/// Returns neighbouring workloads, whose costs determine the width of the intervals. The intervals
-/// must account for the uncertainty of data size and skew, which are known only approximately, and
-/// of the store's position in its compaction cycle, which is unknown.
+/// Returns neighbouring workloads, whose costs determine the width of the intervals. They account
+/// for data size and skew, which are known only approximately, and for the store's position in its
+/// compaction cycle, which is unknown.
 fn neighbours(workload: &WorkloadProfile) -> [WorkloadProfile; 6] {
     let data = |factor: f64| WorkloadProfile {
         keys: (workload.keys * factor).max(2.0),

@@ -1,4 +1,4 @@
-//! Predictions for the tiered tree, and for levels of the same runs, from a [`WriteSimulation`].
+//! Predictions for the tiered tree and for levels of the same runs, from a [`WriteSimulation`].
 
 use super::cost::{BEHIND, CostPrediction, LONG, first_asked};
 use super::memory_division::MemoryDivision;
@@ -12,12 +12,12 @@ use crate::tiered::{LookupSettings, MergeRule, TreeShape, WriteSimulation, Write
 pub struct TieredSettings {
     /// Maximum number of children of a node.
     pub fanout: u32,
-    /// Fraction of the memory of both caches that the record cache uses.
+    /// The record cache's share of the memory of both caches.
     pub records_share: f64,
 }
 
 impl TieredSettings {
-    /// The settings with which a store starts.
+    /// The settings that a store starts with.
     pub const USUAL: TieredSettings = TieredSettings {
         fanout: 8,
         records_share: 0.125,
@@ -43,8 +43,8 @@ impl RunLayout {
         }
     }
 
-    /// Returns the textbook bound of the write amplification. Its constant factor is 1, and the log
-    /// is not included.
+    /// Returns the textbook bound of the write amplification, with a constant factor of 1 and
+    /// without the log.
     fn textbook(self, keys: f64, in_memory: f64) -> f64 {
         let growth = self.growth();
         let bound = match self {
@@ -57,27 +57,25 @@ impl RunLayout {
     }
 }
 
-/// Length in bits of the fingerprints in the maplets of levels.
+/// Bits per fingerprint in the maplets of levels.
 const LEVELS_BITS: u32 = 40;
 
-/// Number of memtables that are simulated for each phase. The costs of larger data are
-/// extrapolated.
+/// Number of memtables simulated in each phase. The costs of larger data are extrapolated.
 const MEMTABLES: f64 = 1_500.0;
-/// Number of updates per key after which a store is in the steady state.
+/// Number of updates per key that bring a store to the steady state.
 const MOST_REWRITES: f64 = 3.0;
-/// Minimum memory in bytes with which a store can be opened.
+/// Minimum memory in bytes of a store.
 const LEAST_MEMORY: f64 = 16.0 * 1024.0 * 1024.0;
 
 /// The parts of a store's memory, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoreMemory {
     pub(super) memtable: f64,
-    /// Memory of the page cache and the record cache together.
+    /// Memory of the page cache and the record cache.
     pub(super) caches: f64,
 }
 
-/// Divides a store's memory among its parts. Returns an error if the memory is too small for a
-/// store.
+/// Divides a store's memory among its parts. Returns an error if it is too little for a store.
 pub(super) fn memory(machine: &MachineProfile) -> Result<StoreMemory, BadParameter> {
     let bytes = machine.memory_bytes;
     at_least("the memory", bytes, LEAST_MEMORY, "at least 16 MiB")?;
@@ -88,8 +86,8 @@ pub(super) fn memory(machine: &MachineProfile) -> Result<StoreMemory, BadParamet
     })
 }
 
-/// Minimum and maximum write amplification over periods in which half of the keys are updated.
-/// Merges happen at intervals, so periods differ in the number of merges that they include.
+/// Minimum and maximum write amplification over periods that each update half of the keys. Merges
+/// are intermittent, so some periods include more of them than others.
 #[derive(Clone, Copy, Debug, Default)]
 struct AmplificationRange {
     range: Option<(f64, f64)>,
@@ -109,7 +107,7 @@ impl AmplificationRange {
             flow.update(updates / times, deletes)?;
             let after = flow.written();
             let user = after.user_bytes - before.user_bytes;
-            // Periods that are too short are ignored.
+            // Ignore periods that are too short.
             if user > 0.0 && updates / times >= keys / 4.0 {
                 let of = (after.tree_bytes() - before.tree_bytes()) / user;
                 let (least, most) = self.range.unwrap_or((of, of));
@@ -128,7 +126,7 @@ struct FlowOutcome {
     moments: AmplificationRange,
     hit: f64,
     miss: f64,
-    /// Fraction of the lookups of keys that the record cache answers.
+    /// Fraction of lookups that the record cache answers.
     record_hits: f64,
     questions: f64,
     /// Number of runs that a scan merges.
@@ -152,7 +150,7 @@ pub(super) fn point(
     )
 }
 
-/// Predicts the costs of runs that are arranged in a given layout.
+/// Predicts the costs of runs in a given layout.
 pub(super) fn arranged(
     layout: RunLayout,
     records_share: f64,
@@ -189,8 +187,8 @@ pub(super) fn arranged(
     if workload.keys <= most {
         return life.point(1.0);
     }
-    // Each additional factor of growth adds a level. The costs are extrapolated from the difference
-    // between two sizes that are one level apart.
+    // Each further factor of growth adds a level. Extrapolate the costs from the difference between
+    // two sizes that are one level apart.
     let growth = layout.growth();
     let large = life.point(most / workload.keys)?;
     let below = life.point(most / workload.keys / growth)?;
@@ -214,7 +212,7 @@ struct CacheSizes {
     records: f64,
 }
 
-/// The history of a store that is first loaded and then updated.
+/// The history of a store that is loaded and then updated.
 struct StoreLifetime<'w> {
     layout: RunLayout,
     shape: TreeShape,
@@ -230,8 +228,8 @@ impl StoreLifetime<'_> {
         Ok(outcome.point(self))
     }
 
-    /// Simulates the history at a smaller scale. The sizes of data and caches are multiplied by
-    /// `scale`, so that the fraction of the data in memory does not change.
+    /// Simulates the history at a smaller scale: multiplies the sizes of data and caches by
+    /// `scale`, so that the same fraction of the data is in memory.
     fn outcome(&self, scale: f64) -> Result<FlowOutcome, BadParameter> {
         let keys = (self.workload.keys * scale).max(2.0);
         let workload = WorkloadProfile {
@@ -252,7 +250,7 @@ impl StoreLifetime<'_> {
         let changes = all.updates + all.deletes;
         let deletes = if changes > 0.0 { all.deletes / changes } else { 0.0 };
         flow.forget();
-        // If more than half of the updates were deletes, almost no data would remain.
+        // If more than half of the updates were deletes, hardly any data would remain.
         let deletes = deletes.min(0.5);
         let rewrites = workload.rewrites.min(MOST_REWRITES) * keys;
         flow.update(rewrites / 2.0, deletes)?;
@@ -268,8 +266,8 @@ impl StoreLifetime<'_> {
         };
         let reads = flow.reads(&lookups)?;
         let (path, space_bytes) = (flow.mean_path(), flow.space_bytes());
-        // The cost of a small number of updates depends on when they occur, so more updates are
-        // simulated after them.
+        // What a small number of updates costs depends on when they occur, so simulate more updates
+        // after them.
         let more = keys / 2.0 - rewrites / 2.0;
         if changes > 0.0 && more > 0.0 {
             written.update(&mut flow, more, deletes, keys)?;
@@ -290,17 +288,16 @@ impl StoreLifetime<'_> {
     }
 }
 
-/// Number of short scans after which a trunk leaf with more than two runs is compacted.
+/// Number of short scans that trigger a compaction of a trunk leaf with more than two runs.
 const SCANS: f64 = 8.0;
 /// Number of runs that arrive at a leaf between two such compactions. A compaction leaves one run.
-/// The next one becomes due when the leaf has three runs, and another run arrives while it
-/// executes.
+/// The next one is due once the leaf has three runs, and another run arrives while it executes.
 const RUNS: f64 = 3.0;
 
-/// The effect of scans on the tiered tree, whose leaves are compacted when scans read them.
+/// The effect of scans on the tiered tree, which compacts the leaves that scans read.
 #[derive(Clone, Copy, Debug)]
 struct ScanEffect {
-    /// Number of runs that a scan merges, given these compactions.
+    /// Number of runs that a scan merges, with these compactions.
     path: f64,
     /// Bytes that these compactions write per byte written by users.
     again: f64,
@@ -308,7 +305,7 @@ struct ScanEffect {
 
 impl ScanEffect {
     /// Returns the effect of scans that would otherwise merge `path` runs. Returns `None` if scans
-    /// are so rare, or runs so few, that there are no such compactions.
+    /// are too rare, or runs too few, to cause such compactions.
     fn of(path: f64, workload: &WorkloadProfile, shape: &TreeShape) -> Option<ScanEffect> {
         let all = &workload.operations;
         if all.scans == 0.0 {
@@ -325,8 +322,8 @@ impl ScanEffect {
                 again: 0.0,
             });
         }
-        // Compute the number of operations between the arrival of two runs at a leaf. The root
-        // passes each memtable to all its children at once.
+        // The number of operations between the arrivals of two runs at a leaf. The root passes each
+        // memtable to all its children at once.
         let share = leaves.min(f64::from(shape.fanout));
         let run = shape.memtable_bytes * (leaves / share) / user;
         let between = (RUNS * run).max(SCANS * leaves / of(all.scans));
@@ -357,13 +354,13 @@ impl FlowOutcome {
         };
         let (path, again) = scanned.map_or((self.path, 0.0), |scanned| (scanned.path, scanned.again));
         let in_tree = mix(&|written| by_user(written.tree_bytes(), written)) + again;
-        // After the first leaf of a scan, its leaves are no more popular than others.
+        // After a scan's first leaf, its leaves are no more popular than others.
         let uncached = 1.0 - life.caches.pages * (self.keys / workload.keys) / self.space_bytes.max(1.0);
         let behind = workload.scan_records * record / leaf_bytes;
         let asks = all.hits * (1.0 - self.record_hits) + all.scans * (path + behind);
         let first = first_asked(all.writes() * in_tree * record / leaf_bytes, asks);
-        // A cache that can store at most half of the leaves does not retain newly written leaves. A
-        // cache that can store all leaves retains all of them (measured).
+        // A cache for at most half of the leaves does not retain newly written leaves, and a cache
+        // for all leaves retains all of them (measured).
         let first = first * (2.0 * uncached).clamp(0.0, 1.0);
         let read = |uncached: f64| uncached + (1.0 - uncached).max(0.0) * first;
         let from_tree = 1.0 - self.record_hits;
@@ -371,8 +368,8 @@ impl FlowOutcome {
         let each = (self.hit / from_tree.max(f64::MIN_POSITIVE)).min(1.0);
         let scan_reads = path * read(each) + behind * read(uncached.max(0.0));
         let write_amplification = in_tree + life.machine.log_amplification(record);
-        // The deviation of a period's write amplification is weighted by the fraction of writes
-        // that are updates.
+        // Weight the deviation of a period's write amplification by the fraction of writes that are
+        // updates.
         let middle = by_user(self.updates.tree_bytes(), &self.updates);
         let differs = |of: f64| write_amplification + share * (of - middle);
         let moments = self.moments.range.filter(|_| changes > 0.0);

@@ -27,9 +27,9 @@ fn bands_hold_their_middle_and_every_structure_answers() {
     }
 }
 
-/// The number of merges in a period varies, so updates of half of the keys write more or fewer
-/// bytes than on average. For a small store, this variation contributes to the interval, in
-/// addition to the error of the model and to neighbouring workloads.
+/// The number of merges varies between periods, so updates of half of the keys write more or fewer
+/// bytes than the average. In a small store, this variation adds to the interval, besides the
+/// model's error and the neighbouring workloads.
 #[test]
 fn a_band_of_writes_holds_every_moment() {
     let machine = MachineProfile {
@@ -51,7 +51,7 @@ fn a_band_of_writes_holds_every_moment() {
     );
 }
 
-/// Returns an operation mix, whose frequencies are in percent.
+/// Returns an operation mix with frequencies in percent.
 fn operations(updates: f64, hits: f64, scans: f64) -> OperationRates {
     OperationRates {
         inserts: 0.0,
@@ -63,7 +63,7 @@ fn operations(updates: f64, hits: f64, scans: f64) -> OperationRates {
     }
 }
 
-/// Returns the workload of a small store with scans and writes, whose frequencies are in percent.
+/// Returns a small store's workload of scans and writes, with frequencies in percent.
 fn scanned(scans: f64, updates: f64) -> WorkloadProfile {
     WorkloadProfile {
         keys: 4e5,
@@ -83,7 +83,7 @@ fn leaves_that_scans_come_to_often_are_compacted() {
         let cost = tree.cost(&scanned(scans, updates), &machine).unwrap();
         cost.write_amplification.middle
     };
-    // Rare scans do not change the write amplification. Frequent scans increase it.
+    // Rare scans leave the write amplification unchanged, and frequent ones increase it.
     assert_eq!(written(0.001, 99.999), written(0.0, 100.0));
     let often = written(50.0, 50.0);
     assert!(often > written(0.0, 100.0) + 1.0, "{often}");
@@ -116,8 +116,8 @@ fn what_was_just_written_is_read_unless_all_is_cached() {
     const MIB: f64 = 1024.0 * 1024.0;
     assert!(hits(32.0 * MIB, 80.0) > hits(32.0 * MIB, 20.0) + 0.02);
     assert_eq!(hits(8192.0 * MIB, 80.0), 0.0);
-    // The record cache answers all lookups. The number of lookups that reach the tree, by which the
-    // model divides, is then zero.
+    // The record cache answers all lookups, so the number that reach the tree, by which the model
+    // divides, is zero.
     let all = StructureModel::Tiered(TieredSettings {
         records_share: 0.5,
         ..TieredSettings::USUAL
@@ -247,9 +247,9 @@ fn a_structure_without_order_answers_where_no_order_is_asked_for() {
         .filter(|one| !one.is_ordered())
         .collect();
     assert_eq!(unordered.len(), 5);
-    // The hashed structure is the cheapest if most operations are lookups and memory has no space
-    // for the filters of bundles. If there is space for the filters of a bundle of arrays, that
-    // bundle answers lookups of absent keys without device reads.
+    // The hashed structure is cheapest if most operations are lookups and the filters of bundles do
+    // not fit into memory. If those of a bundle of arrays fit, that bundle answers lookups of
+    // absent keys without device reads.
     let cheapest = |memory_bytes| {
         let machine = MachineProfile {
             memory_bytes,
@@ -284,14 +284,14 @@ fn merges_of_hash_stores_write_what_turns_of_parts_and_joins_say() {
         };
         hashed.point(&workload, &machine).unwrap()
     };
-    // A memtable of 4 MiB contains 15,196 records of 276 bytes. With few keys, four memtables are
-    // flushed per turn.
+    // A memtable of 4 MiB contains 15,196 records of 276 bytes. With few keys, a turn flushes four
+    // memtables.
     let requests = f64::from(4 << 20) / 276.0;
     assert!((of(1e5).textbook - (2.0 + 1e5 / (4.0 * requests))).abs() < 1e-9);
-    // With more keys, as many memtables are flushed per turn as contain a quarter of the sorted
-    // store. Each turn rewrites the sorted store.
+    // With more keys, the memtables of a turn contain a quarter of the sorted store. Each turn
+    // rewrites the sorted store.
     assert!((of(1.5e6).textbook - 6.0).abs() < 0.3, "{:?}", of(1.5e6));
-    // With even more keys the bound is the same, but hash stores are joined.
+    // With even more keys, the bound is the same but hash stores are joined.
     assert!((of(1e8).textbook - 6.0).abs() < 0.3, "{:?}", of(1e8));
     assert!(of(1e8).write_amplification > of(1.5e6).write_amplification + 1.0);
     assert!(
@@ -360,7 +360,7 @@ fn a_bundle_of_trees_writes_less_than_one_of_arrays_where_records_are_large_and_
     let bot = StructureModel::Bot { lambda: 4 };
     let written = |structure, value, keys| of(structure, value, keys).write_amplification;
     assert!(written(bot, 1000.0, 1e8) < 0.7 * written(boa, 1000.0, 1e8));
-    // An additional level costs only a few bytes of each hash.
+    // An extra level costs only a few bytes per hash.
     let more = written(bot, 1000.0, 1e9) - written(bot, 1000.0, 1e7);
     assert!(more > 0.0 && more < 0.1, "{more}");
     let merged = of(bot, 1000.0, 1e8).merged;

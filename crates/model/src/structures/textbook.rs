@@ -1,4 +1,4 @@
-//! B-trees, Bε-trees and SILT, according to the models in their publications.
+//! B-trees, Bε-trees and SILT, as modelled in their publications.
 
 use super::cost::{CostPrediction, LONG};
 use super::runs::memory;
@@ -11,19 +11,19 @@ use crate::tiered::missed;
 
 /// Minimum node size in bytes, unless a record is longer.
 const BLOCK: f64 = 4096.0;
-/// Average fraction of a node that is filled.
+/// Average fill of a node.
 const FILL: f64 = 0.69;
 /// Maximum node size in bytes.
 const LARGEST: f64 = 16.0 * LONG;
 
-/// Returns α for elements that have the size of a record.
+/// Returns α for elements of the size of a record.
 fn alpha(workload: &WorkloadProfile, machine: &MachineProfile) -> f64 {
     let device = &machine.device;
     let setup_ps = (device.setup_ns as f64 * 1000.0).max(1.0);
     (device.byte_ps as f64 * workload.record_bytes() / setup_ps).clamp(1e-12, 1.0)
 }
 
-/// Converts the operations of a workload to the operation mix of the tree models.
+/// Converts a workload's operations to the operation mix of the tree models.
 fn mix(workload: &WorkloadProfile) -> TreeOperationMix {
     let all = &workload.operations;
     TreeOperationMix {
@@ -47,7 +47,7 @@ pub(super) fn b_tree(
     let in_node = (bytes * FILL / record).max(1.0);
     let inner = workload.keys / in_node * (workload.key_bytes + 8.0) / FILL;
     let left = (memory.caches - inner).max(0.0);
-    // A modified leaf is written when it is evicted from memory.
+    // A modified leaf is written when memory evicts it.
     let leaf = missed(&popularity, in_node, bytes, left);
     let unguided = (1.0 - memory.caches / inner.max(1.0)).max(0.0);
     Ok(CostPrediction {
@@ -69,7 +69,7 @@ pub(super) fn b_tree(
     })
 }
 
-/// Whether a query reads a node completely or only in part.
+/// Whether a query reads whole nodes or only parts of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeReadMode {
     Whole,
@@ -147,7 +147,7 @@ pub(super) fn silt(
         merge_reads: costs.write_amplification - 1.0,
         write_bytes: LONG,
         read_bytes: BLOCK.max(record),
-        // Records are stored in hash order, so a scan in key order needs a read for each record.
+        // Records are in hash order, so a scan in key order reads each of them separately.
         scan_reads: workload.scan_records,
         scan_runs: workload.scan_records,
         merged: costs.write_amplification,

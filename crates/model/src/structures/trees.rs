@@ -1,6 +1,6 @@
-//! The bundle of trees of this store, on extents. Once there are λ hash stores, their records are
-//! written to a leaf, and they are rewritten only when a third of the records in a part are dead.
-//! Each level above the leaves stores a list of the hashes of their records.
+//! This store's bundle of trees, on extents. The records of λ hash stores are written to a leaf,
+//! and rewritten only when a third of a part's records are dead. Each level above the leaves stores
+//! a list of the hashes of its records.
 
 use super::bundle::require_lambda;
 use super::cost::{CostPrediction, LONG};
@@ -13,23 +13,21 @@ use crate::Popularity;
 use crate::parameter::{BadParameter, require};
 use crate::tiered::TreeShape;
 
-/// Number of bits of a list entry, in addition to its characters, for the encoded difference from
-/// the previous entry.
+/// Bits per list entry, besides its characters, for the encoded difference from the previous entry.
 const DIFFERENCE: f64 = 3.0;
-/// Number of updates per key of a part after which the part is rebuilt, if updates are uniformly
-/// distributed. Dead records below settled runs do not contribute to the threshold, so this is not
-/// the number of updates after which half of the records are dead. It is the root of 2 g − 4 + 3
-/// e^−g.
+/// Number of updates per key after which a part is rebuilt, if updates are uniformly distributed.
+/// Dead records below settled runs do not count towards the threshold, so this is not the number of
+/// updates after which half of the records are dead. It is the root of 2 g − 4 + 3 e^−g.
 const REBUILT: f64 = 1.74;
 
 /// Properties of the hash stores and leaves of a bundle.
 struct BundleLeaves {
-    /// Number of distinct records in a hash store, and number of writes from which they resulted.
+    /// Number of distinct records in a hash store, and of the writes that produced them.
     different: f64,
     requests: f64,
-    /// Number of records in a leaf, divided by the number of writes from which they resulted.
+    /// Number of records in a leaf per write that produced them.
     again: f64,
-    /// Number of levels of a tree. A tree with a single leaf has 1 level.
+    /// Number of levels of a tree. A tree of a single leaf has one.
     levels: f64,
 }
 
@@ -73,9 +71,8 @@ pub(super) fn point(
     let written = leaves.different / leaves.requests + leaves.again + rebuilt;
     let bits = factor.log2();
     let entry = (3.0 * bits + DIFFERENCE) / 8.0;
-    // A root is rewritten each time that it gets a child. The entries of a child are therefore
-    // rewritten (λ + 1) / 2 times on average. Hashes are written with a leaf, and again at every
-    // β-th level.
+    // A root is rewritten each time it gets a child, so a child's entries are rewritten (λ + 1) / 2
+    // times on average. Hashes are written with a leaf, and again at every β-th level.
     let beta = (8.0 / bits).floor().max(1.0);
     let leaf_records = leaves.again * stores * leaves.requests;
     let digest = (66.0 - leaf_records.log2()).max(8.0) / 8.0;
@@ -84,17 +81,16 @@ pub(super) fn point(
     let young = stores / 2.0 * leaves.different;
     let memory_per_key = LEAF_BYTES / in_leaf + YOUNG_BYTES * young / keys;
     let left = (memory.caches - memory_per_key * keys).max(0.0);
-    // A key is most likely to be in the deepest tree. Its lookup reads one page of each node on the
-    // path, and one page of each root.
+    // A key is most likely in the deepest tree. Its lookup reads one page of each node on the path,
+    // and one page of each root.
     let nodes = 2.0 * leaves.levels - 1.0;
     let is_missed = (1.0 - left / filters).max(0.0);
     let for_leaves = (left - filters).max(0.0);
     let uniform = Popularity::uniform(workload.keys as u64)?;
     let [leaf, any_leaf] = [&popularity, &uniform].map(|keys| leaf_reads(keys, record, for_leaves, machine));
-    // On average a root has half of the entries that it can have. Of the entries whose prefix
-    // matches by chance, a fraction of 1/λ also has a matching check character. At each level
-    // below, the check character matches in a fraction of 1/λ of the remaining cases. The sum over
-    // the roots of all heights is 0.5 (1/λ + 1/λ² + …).
+    // On average a root is half full. Of the entries whose prefix matches by chance, a fraction of
+    // 1/λ also matches in the check character, and at each level below, 1/λ of the remaining ones
+    // match. Over the roots of all heights, this adds up to 0.5 (1/λ + 1/λ² + …).
     let in_vain = 0.5 / (factor - 1.0);
     let stale = (1.0 - is_new) * REBUILT / 2.0;
     let per_record = filters / keys + digest / beta;

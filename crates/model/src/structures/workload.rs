@@ -1,4 +1,4 @@
-//! The workload and the machine for which costs are predicted. They are the input of the models.
+//! The input of the models: the workload and the machine for which costs are predicted.
 
 use super::runs::TieredSettings;
 use crate::Popularity;
@@ -6,16 +6,16 @@ use crate::parameter::{BadParameter, at_least, positive, require};
 use crate::tiered::{RecordProfile, ValueLengths};
 use alluvium_base::DeviceProfile;
 
-/// Overhead in bytes of a record in the log, in addition to its key and value.
+/// Overhead in bytes of a record in the log, besides its key and value.
 const LOG_BYTES: f64 = 24.0;
 
-/// Frequencies of operations, in any unit, because only their ratios matter.
+/// Frequencies of operations. Only their ratios matter, so the unit is arbitrary.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OperationRates {
     pub inserts: f64,
     pub updates: f64,
     pub deletes: f64,
-    /// Lookups of keys that exist. Lookups of keys that do not exist are `misses`.
+    /// Lookups of keys that exist. `misses` are lookups of keys that do not.
     pub hits: f64,
     pub misses: f64,
     pub scans: f64,
@@ -28,15 +28,15 @@ impl OperationRates {
         self.writes() + self.lookups() + self.scans
     }
 
-    /// Returns the frequency of inserts, updates and deletes together.
+    /// Returns the combined frequency of inserts, updates and deletes.
     #[must_use]
     pub fn writes(&self) -> f64 {
         self.inserts + self.updates + self.deletes
     }
 
-    /// Returns the fraction of misses that are lookups of deleted keys. Deleted keys are assumed to
-    /// be looked up as often as other keys. The ratio of their lookups to hits then equals the
-    /// ratio of deletes to other writes.
+    /// Returns the fraction of misses that are lookups of deleted keys. These are assumed to be as
+    /// popular as other keys, so the ratio of their lookups to hits equals the ratio of deletes to
+    /// other writes.
     #[must_use]
     pub fn deleted(&self) -> f64 {
         let gone = self.deletes / self.writes().max(f64::MIN_POSITIVE);
@@ -51,7 +51,7 @@ impl OperationRates {
     }
 }
 
-/// The contents of a store, and the operations that it receives.
+/// A store's contents, and the operations that it receives.
 ///
 /// ```
 /// use alluvium_model::structures::WorkloadProfile;
@@ -72,8 +72,8 @@ pub struct WorkloadProfile {
     pub operations: OperationRates,
     /// Average number of records that a scan returns.
     pub scan_records: f64,
-    /// Number of updates and deletes that the store has received so far, per existing key. They
-    /// increase the amount of obsolete data until merges keep pace with them.
+    /// Number of updates and deletes so far, per existing key. They increase the amount of obsolete
+    /// data until merges keep pace with them.
     pub rewrites: f64,
 }
 
@@ -100,8 +100,8 @@ impl Default for WorkloadProfile {
     }
 }
 
-/// Maximum number of keys. It follows from the limit on addresses, since each key has at least one
-/// byte.
+/// Maximum number of keys, which follows from the limit on addresses because each key has at least
+/// one byte.
 const MOST_KEYS: f64 = 9.2e18;
 
 impl WorkloadProfile {
@@ -167,19 +167,18 @@ impl WorkloadProfile {
 pub struct MachineProfile {
     /// Total memory of the store in bytes.
     pub memory_bytes: f64,
-    /// Memory of the page cache and the record cache in bytes, if it is known. A store without
-    /// writes uses the memory of its memtables for the caches, too.
+    /// Memory of the page cache and the record cache in bytes, if known. A store without writes
+    /// gives the memory of its memtables to the caches.
     pub cache_bytes: Option<f64>,
     /// Cost profile of the device.
     pub device: DeviceProfile,
-    /// Fraction of the memory of both caches that the record cache uses, unless the structure
-    /// specifies it.
+    /// The record cache's share of the memory of both caches, unless the structure specifies it.
     pub records_share: f64,
-    /// Bytes written to the device per byte of the log. It is one if the whole log is synced. It is
-    /// less if the operating system keeps parts of the log in memory until they are obsolete.
+    /// Bytes written to the device per byte of log: one if the whole log is synced, and less if the
+    /// operating system keeps parts of it in memory until they are obsolete.
     pub log_share: f64,
-    /// Number of bytes that can be written until the device is worn out, if it is a flash device:
-    /// its capacity multiplied by the number of program/erase cycles.
+    /// Number of bytes that wear out the device, if it is flash: its capacity times the number of
+    /// program/erase cycles.
     pub endurance_bytes: Option<f64>,
 }
 
@@ -226,8 +225,8 @@ impl MachineProfile {
         Ok(*self)
     }
 
-    /// Returns the bytes that are written to the device for the log, per byte written by users, for
-    /// records of `record` bytes.
+    /// Returns the log bytes written to the device per byte written by users, for records of
+    /// `record` bytes.
     pub(super) fn log_amplification(&self, record: f64) -> f64 {
         self.log_share * (record + LOG_BYTES) / record
     }

@@ -1,17 +1,16 @@
-//! Simulated runs: a run is represented by the number of its records instead of the records
-//! themselves.
+//! Simulated runs, which consist of a number of records instead of the records themselves.
 //!
-//! A run contains records of new keys, and records of requests that were sampled from the
-//! popularity distribution of the workload. The result of merging runs of requests contains one
-//! record for each distinct key among the requests (`Unique`, see
-//! [`popularity`](crate::popularity)). All numbers refer to the whole key range. Keys are
-//! scattered, so a pivot has a fraction of them that equals its width.
+//! A run contains records of new keys, and records of requests sampled from the workload's
+//! popularity distribution. Merging runs of requests leaves one record for each distinct key among
+//! the requests (`Unique`, see [`popularity`](crate::popularity)). All numbers are extrapolated to
+//! the whole key range. Keys are scattered, so a pivot has a fraction of them that equals its
+//! width.
 
 use super::bytes::RecordAmount;
 use crate::Popularity;
 
-/// The expected number of distinct keys as a function of the number of requests. It is interpolated
-/// in a precomputed table, because computing it directly requires a long sum.
+/// The expected number of distinct keys as a function of the number of requests, interpolated in a
+/// table because the exact value is a long sum.
 #[derive(Clone, Debug)]
 pub(super) struct DistinctKeyTable {
     popularity: Popularity,
@@ -20,10 +19,9 @@ pub(super) struct DistinctKeyTable {
     table: Vec<f64>,
 }
 
-/// Number of table entries for each factor of e.
+/// Number of table entries per factor of e.
 const GRAIN: f64 = 8.0;
-/// Number of entries of the table. It extends to e^34 requests, which is more than a store
-/// receives.
+/// Number of table entries. They extend to e^34 requests, more than a store ever receives.
 const ENTRIES: usize = 273;
 
 impl DistinctKeyTable {
@@ -68,19 +66,18 @@ pub(super) struct SimulatedRun {
     pub(super) base: f64,
     /// Number of requests whose latest records the run contains.
     pub(super) requests: f64,
-    /// Fraction of the records of requests that are deletes.
+    /// Fraction of deletes among the records of requests.
     pub(super) deletes: f64,
-    /// Length of the interval of sequence numbers in the run, if sequence numbers are stored.
+    /// Number of sequence numbers that the run spans, if they are stored.
     pub(super) span: f64,
     /// Fraction of the key range for which the run was written.
     pub(super) width: f64,
-    /// Number that identifies the run, because several pivots may share it.
+    /// Identifies the run, which several pivots may share.
     pub(super) id: u64,
 }
 
 impl SimulatedRun {
-    /// Returns the number of records of the run in a part of the key range that has the given
-    /// width.
+    /// Returns how many of the run's records are in a part of the key range of the given width.
     pub(super) fn amount(&self, uniques: &DistinctKeyTable, width: f64) -> RecordAmount {
         let requested = uniques.of(self.requests);
         let fresh = self.base * (1.0 - (requested / uniques.keys()).min(1.0));
@@ -100,14 +97,14 @@ impl SimulatedRun {
 /// Whether a merge includes all older records of its key range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OlderRecords {
-    /// There are older records elsewhere, so deletes must be kept.
+    /// There are older records elsewhere, so the merge must keep deletes.
     Elsewhere,
-    /// There are no older records. Deletes are dropped, and sequence numbers are no longer stored.
+    /// There are no older records, so the merge drops deletes and sequence numbers.
     None,
 }
 
-/// Returns the run that results from merging runs, which are given oldest first. `width` is the
-/// fraction of the key range that is merged.
+/// Returns the result of merging runs, which are given oldest first. `width` is the fraction of the
+/// key range that is merged.
 pub(super) fn merge<'r>(
     runs: impl Iterator<Item = &'r SimulatedRun>,
     older: OlderRecords,
@@ -142,7 +139,7 @@ pub(super) fn merge<'r>(
     sum
 }
 
-/// Runs that share a maplet. For a key, the maplet returns the runs that may contain it.
+/// Runs that share a maplet, which returns those of the runs that may contain a key.
 #[derive(Clone, Debug)]
 pub(super) struct RunGroup {
     pub(super) runs: Vec<SimulatedRun>,
@@ -158,7 +155,7 @@ impl RunGroup {
         }
     }
 
-    /// Returns the number of entries in the maplet.
+    /// Returns the number of entries of the maplet.
     pub(super) fn entries(&self, uniques: &DistinctKeyTable) -> f64 {
         let runs = self.runs.iter();
         runs.map(|run| run.records(uniques, self.width)).sum()

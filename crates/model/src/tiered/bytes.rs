@@ -1,26 +1,26 @@
-//! Average sizes of runs and maplets on the device, which follow from their formats.
+//! Average sizes of runs and maplets on the device, as their formats determine them.
 //!
-//! A leaf consists of whole pages and contains whole records, so the space at its end is unused. An
-//! index node has as many children as fit into a page. A maplet has 1/0.9 quotients per entry, that
-//! is, a load factor of nine tenths. For each entry it has a slot, which stores a remainder and a
+//! A leaf consists of whole pages and contains whole records, so the space at its end stays unused.
+//! An index node has as many children as fit into a page. A maplet has 1/0.9 quotients per entry,
+//! which is a load factor of nine tenths, and a slot per entry, which stores a remainder and a
 //! value.
 
 use super::parameters::{RecordProfile, TreeShape, ValueLengths};
 
 /// Size of the header of a leaf, in bytes.
 const LEAF_HEADER: f64 = 28.0;
-/// Size in bytes of the field that stores the kind of a record, in leaves with deletes.
+/// Size in bytes of the record kind, which leaves with deletes store.
 const TAG: f64 = 1.0;
-/// Size in bytes of the field that stores the end offset of a value.
+/// Size in bytes of a value's end offset.
 const END: f64 = 2.0;
-/// Size in bytes of a child's entry in an index node, without the suffix of its separator.
+/// Size in bytes of a child's entry in an index node, without its separator's suffix.
 const CHILD: f64 = 17.0;
 /// Size of the header of an index node, in bytes.
 const INDEX_HEADER: f64 = 92.0;
-/// Average size in bytes of the suffix of a separator, which distinguishes two adjacent leaves.
+/// Average size in bytes of a separator's suffix, which distinguishes two adjacent leaves.
 const SEPARATOR: f64 = 4.0;
-/// A value is stored outside of leaves if it is longer than a page divided by this number. The leaf
-/// then contains a pointer to it.
+/// A value longer than a page divided by this number is stored outside of leaves. The leaf then
+/// contains a pointer to it.
 const SEPARATE: f64 = 4.0;
 /// Size in bytes of a pointer to a value outside of leaves.
 const POINTER: f64 = 48.0;
@@ -29,11 +29,11 @@ const POINTER: f64 = 48.0;
 const PAGE_HEADER: f64 = 40.0;
 /// Number of quotients in a block of a maplet page.
 const QUOTIENTS: f64 = 48.0;
-/// Size in bytes of a block, not including its slots.
+/// Size in bytes of a block without its slots.
 const BLOCK: f64 = 16.0;
 /// Average number of entries per quotient of a maplet.
 const LOAD: f64 = 0.9;
-/// Size in bytes of a maplet's directory, not including checksums.
+/// Size in bytes of a maplet's directory without checksums.
 const DIRECTORY: f64 = 92.0;
 /// Size of a page's checksum in bytes.
 const CHECKSUM: f64 = 8.0;
@@ -43,8 +43,7 @@ const CHECKSUM: f64 = 8.0;
 pub(super) struct RecordAmount {
     pub(super) puts: f64,
     pub(super) deletes: f64,
-    /// Length of the interval of sequence numbers among a leaf's records, or 0 if sequence numbers
-    /// are not stored.
+    /// Number of sequence numbers that a leaf's records span, or 0 if they are not stored.
     pub(super) span: f64,
 }
 
@@ -54,7 +53,8 @@ impl RecordAmount {
     }
 }
 
-/// The formats of runs and maplets, applied to the record sizes of a tree.
+/// Computes the sizes of runs and maplets from their formats, for a given tree shape and record
+/// sizes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunFormats {
     shape: TreeShape,
@@ -66,7 +66,7 @@ impl RunFormats {
         RunFormats { shape, records }
     }
 
-    /// Returns the number of bytes of a value that are stored in the leaf, and outside of it.
+    /// Returns how many bytes of a value are stored in the leaf, and how many outside of it.
     fn value(&self) -> (f64, f64) {
         let value = self.records.value_bytes;
         match value > self.shape.page_bytes as f64 / SEPARATE {
@@ -94,19 +94,19 @@ impl RunFormats {
         self.shape.leaf_bytes(self.records.key_bytes + value)
     }
 
-    /// Returns the number of leaves that the records need. The last leaf may be partly filled.
+    /// Returns the number of leaves that the records need. The last one may be partly filled.
     pub(super) fn leaves(&self, amount: &RecordAmount) -> f64 {
         let records = amount.records();
         if records <= 0.0 {
             return 0.0;
         }
         let (room, mut record) = (self.leaf() - LEAF_HEADER, self.record(amount));
-        // The prefix that all keys of a leaf have in common is stored only once.
+        // All keys of a leaf share a prefix, which is stored only once.
         let leaves = (records * record / room).max(1.0);
         let shared = (leaves.log2() / 8.0).floor().min(self.records.key_bytes);
         record -= shared;
         let in_leaf = ((room - shared) / record).floor();
-        // A record that is longer than a leaf is stored in leaves of its own.
+        // A record longer than a leaf gets leaves of its own.
         if in_leaf >= 1.0 {
             records / in_leaf
         } else {
@@ -114,7 +114,7 @@ impl RunFormats {
         }
     }
 
-    /// Returns the total size in bytes of the values that are stored outside of leaves.
+    /// Returns the total size in bytes of the values stored outside of leaves.
     pub(super) fn separate(&self, amount: &RecordAmount) -> f64 {
         self.value().1 * amount.puts
     }
@@ -135,7 +135,7 @@ impl RunFormats {
         ((self.shape.page_bytes as f64 - INDEX_HEADER) / (CHILD + SEPARATOR)).floor()
     }
 
-    /// Returns the number of index pages that are needed for `leaves` leaves, including the root.
+    /// Returns the number of index pages for `leaves` leaves, including the root.
     pub(super) fn index_pages(&self, leaves: f64) -> f64 {
         let (mut below, mut pages) = (leaves, 0.0);
         loop {
@@ -147,8 +147,7 @@ impl RunFormats {
         }
     }
 
-    /// Returns the number of pages of a maplet without its directory, and the number of pages of
-    /// the directory.
+    /// Returns the number of pages of a maplet without its directory, and of the directory.
     pub(super) fn maplet_pages(&self, entries: f64, runs: f64) -> (f64, f64) {
         if entries <= 0.0 {
             return (0.0, 0.0);
@@ -201,7 +200,7 @@ mod tests {
             deletes: 0.0,
             span: 3200.0,
         };
-        // A record has 126 bytes, minus the common prefix, so 32 records fit into 4,068 bytes.
+        // A record has 126 bytes, less the common prefix, so 32 records fit into 4,068 bytes.
         assert_eq!(formats(100.0).leaves(&amount), 100.0);
         let deletes = RecordAmount {
             puts: 0.0,
@@ -214,8 +213,8 @@ mod tests {
 
     #[test]
     fn a_maplet_takes_what_its_geometry_says() {
-        // The example of `alluvium_filters::FilterGeometry`: with 2^20 keys, 33 bits and 16 runs, a
-        // maplet has less than 23 bits per key.
+        // The example of `alluvium_filters::FilterGeometry`: a maplet of 2^20 keys, 33 bits and 16
+        // runs has less than 23 bits per key.
         let (pages, _) = formats(100.0).maplet_pages(f64::from(1 << 20), 16.0);
         let bits = pages * 4096.0 * 8.0 / f64::from(1 << 20);
         assert!((21.0..23.0).contains(&bits), "{bits}");

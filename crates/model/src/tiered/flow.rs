@@ -1,4 +1,4 @@
-//! Simulates how a tree grows as memtables are flushed to it, one after the other.
+//! Simulates the growth of a tree as memtables are flushed to it.
 
 use super::amounts::{DistinctKeyTable, RunGroup, SimulatedRun};
 use super::bytes::RunFormats;
@@ -14,11 +14,11 @@ use std::collections::HashMap;
 /// Size of the smallest extent, in bytes.
 const EXTENT: f64 = 131_072.0;
 
-/// Maximum number of memtables of a simulation. It limits the computation to some seconds.
+/// Maximum number of memtables of a simulation, which limits it to a few seconds.
 const MOST_MEMTABLES: f64 = 2e6;
 
-/// A simulated tree, whose runs are represented by their numbers of records. Scattered keys are
-/// written to it in the order of a workload.
+/// A simulated tree, whose runs are mere numbers of records. Scattered keys are written to it in
+/// the order of a workload.
 ///
 /// ```
 /// use alluvium_model::Popularity;
@@ -39,17 +39,17 @@ pub struct WriteSimulation {
     pub(super) scale: SizeModel,
     pub(super) root: SimulatedNode,
     written: WriteVolume,
-    /// The memtable that accepts writes, represented by the run that its flush will write.
+    /// The memtable that accepts writes, as the run that its flush will write.
     filling: SimulatedRun,
     filled_bytes: f64,
-    /// Number that identifies the newest run.
+    /// Identifies the newest run.
     newest: u64,
-    /// The levels, if levels of runs are simulated instead of a tree. Their runs are stored in
-    /// `root`, which is then a leaf.
+    /// The levels, if the simulation is of levels of runs instead of a tree. Their runs are stored
+    /// in `root`, which is then a leaf.
     levels: Option<SimulatedLevels>,
 }
 
-/// The amounts of data that were written and read, by cause.
+/// Amounts of data written and read, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WriteVolume {
     /// Bytes of keys and values that users have written.
@@ -71,13 +71,13 @@ pub struct WriteVolume {
 }
 
 impl WriteVolume {
-    /// Returns the write amplification. The log and the trunk are not included.
+    /// Returns the write amplification, without the log and the trunk.
     #[must_use]
     pub fn amplification(&self) -> f64 {
         self.tree_bytes() / self.user_bytes.max(f64::MIN_POSITIVE)
     }
 
-    /// Returns the bytes that were written for runs and maplets.
+    /// Returns the bytes written for runs and maplets.
     #[must_use]
     pub fn tree_bytes(&self) -> f64 {
         self.incorporated_bytes + self.compacted_bytes + self.maplet_bytes
@@ -132,7 +132,7 @@ impl WriteSimulation {
         })
     }
 
-    /// Simulates writes of `keys` new keys, each of which is written once.
+    /// Simulates the loading of `keys` new keys, each of which is written once.
     ///
     /// # Errors
     /// [`BadParameter`] if `keys` is negative, or if it needs too many memtables.
@@ -140,7 +140,7 @@ impl WriteSimulation {
         self.write(WriteKind::New, keys, 0.0)
     }
 
-    /// Simulates `requests` updates, a fraction `deletes` of which are deletes.
+    /// Simulates `requests` updates, of which a fraction `deletes` are deletes.
     ///
     /// # Errors
     /// [`BadParameter`] if `requests` is negative or needs too many memtables, or if `deletes` is
@@ -151,7 +151,7 @@ impl WriteSimulation {
         self.write(WriteKind::Requested, requests, deletes)
     }
 
-    /// Simulates a flush of the current memtable, as a checkpoint would cause.
+    /// Flushes the current memtable, as a checkpoint would.
     pub fn seal(&mut self) {
         let run = std::mem::take(&mut self.filling);
         self.filled_bytes = 0.0;
@@ -166,31 +166,31 @@ impl WriteSimulation {
         }
     }
 
-    /// Returns the amounts that were written and read since the simulation was created, or since
-    /// the last call of [`WriteSimulation::forget`].
+    /// Returns the amounts written and read since the simulation was created, or since the last
+    /// call of [`WriteSimulation::forget`].
     #[must_use]
     pub fn written(&self) -> WriteVolume {
         self.written
     }
 
-    /// Resets the amounts that were written and read to zero.
+    /// Resets the amounts written and read to zero.
     pub fn forget(&mut self) {
         self.written = WriteVolume::default();
     }
 
-    /// Returns the height of the tree. A tree that consists of a single leaf has height 1.
+    /// Returns the height of the tree, which is 1 for a single leaf.
     #[must_use]
     pub fn height(&self) -> u32 {
         self.root.height + 1
     }
 
-    /// Returns the maximum number of runs that the lookup of a key must search.
+    /// Returns the maximum number of runs that a lookup must search.
     #[must_use]
     pub fn longest_path(&self) -> usize {
         self.root.longest()
     }
 
-    /// Returns the average number of runs that the lookup of a key must search.
+    /// Returns the average number of runs that a lookup must search.
     #[must_use]
     pub fn mean_path(&self) -> f64 {
         let mut runs = 0.0;
@@ -205,12 +205,12 @@ impl WriteSimulation {
         if width > 0.0 { runs / width } else { 0.0 }
     }
 
-    /// Returns the bytes of extents in use, by maplets and by those parts of runs that a pivot
-    /// needs. An extent is free if nothing in it is needed.
+    /// Returns the bytes of extents in use, by maplets and by the parts of runs that pivots need.
+    /// An extent is free if nothing in it is needed.
     #[must_use]
     pub fn space_bytes(&self) -> f64 {
-        // For each run, the number of bytes that are needed and the total number of bytes. A maplet
-        // is always needed as a whole.
+        // For each run, how many of its bytes are needed, and how many it has. A maplet is always
+        // needed as a whole.
         let mut runs: HashMap<u64, (f64, f64)> = HashMap::new();
         let mut maplets: HashMap<u64, f64> = HashMap::new();
         let (formats, uniques) = (&self.scale.formats, &self.scale.uniques);
@@ -220,8 +220,8 @@ impl WriteSimulation {
                     for run in &group.runs {
                         let whole = formats.run(&run.amount(uniques, run.width));
                         let share = (pivot.width / run.width).min(1.0);
-                        // At a boundary of a needed range within a run, only a part of the extent
-                        // is needed.
+                        // Where a needed range ends within a run, only a part of the extent is
+                        // needed.
                         let cut = if share < 1.0 { EXTENT / 2.0 } else { 0.0 };
                         let sum = runs.entry(run.id).or_insert((0.0, whole));
                         sum.0 += whole * share + cut;
@@ -288,7 +288,7 @@ impl WriteSimulation {
         }
     }
 
-    /// Makes a flushed memtable the newest run, and simulates all work that results from this.
+    /// Makes a flushed memtable the newest run, and simulates the work that follows.
     fn incorporate(&mut self, run: SimulatedRun) {
         let amount = run.amount(&self.scale.uniques, 1.0);
         self.written.memtables += 1.0;
@@ -319,7 +319,7 @@ impl WriteSimulation {
         done
     }
 
-    /// Adds a run to the root of the tree, and simulates the work that becomes due in the tree.
+    /// Adds a run to the root, and simulates the work that becomes due in the tree.
     fn settle(&mut self, run: SimulatedRun) -> CompactionVolume {
         let shaper = ShapeSimulator {
             shape: &self.shape,

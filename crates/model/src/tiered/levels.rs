@@ -1,5 +1,5 @@
-//! Simulated levels of runs: which runs are merged, and how much data the merges write. The rules
-//! are those of `alluvium_trees::levels`; see its `policy.rs` for an explanation.
+//! Simulates levels of runs: which runs are merged, and how much data the merges write. The rules
+//! are those of `alluvium_trees::levels`, which `policy.rs` there explains.
 
 use super::amounts::{OlderRecords, RunGroup, SimulatedRun, merge};
 use super::node::SizeModel;
@@ -7,22 +7,21 @@ use super::parameters::TreeShape;
 use super::work::CompactionVolume;
 use crate::parameter::{BadParameter, require};
 
-/// The rule by which the runs of levels are merged.
+/// The rule that selects the runs to merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeRule {
-    /// The oldest `runs` runs of a level are merged into one run of the next level (SAMT).
+    /// Merges the oldest `runs` runs of a level into one run of the next level (SAMT).
     Samt {
-        /// Number of runs of a level that are merged at once; at least 2.
+        /// Number of runs that are merged at once; at least 2.
         runs: u32,
     },
-    /// New data is merged with all runs of the levels down to the first level that has space for
-    /// the result (COLA).
+    /// Merges new data with all runs of the levels down to the first one that has space for the
+    /// result (COLA).
     Cola {
         /// Growth factor of the levels; at least 2.
         ratio: u32,
     },
-    /// Each level has one run. When the level is full, its run is merged with the run of the next
-    /// level.
+    /// Keeps one run per level, and merges a full level's run with that of the next level.
     Levelled {
         /// Growth factor of the levels; at least 2.
         ratio: u32,
@@ -50,15 +49,15 @@ impl MergeRule {
     }
 }
 
-/// The number of runs of each level, newest level first. The runs themselves are in a separate
-/// stack, oldest run first.
+/// The number of runs of each level, newest level first. A separate stack holds the runs, oldest
+/// first.
 #[derive(Clone, Debug)]
 pub(super) struct SimulatedLevels {
     pub(super) rule: MergeRule,
     counts: Vec<usize>,
 }
 
-/// A merge of the oldest runs of level `from` with all runs of the levels below it, down to level
+/// A merge of the oldest runs of level `from` with all runs of the levels below, down to level
 /// `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LevelMerge {
@@ -68,12 +67,12 @@ struct LevelMerge {
     into: usize,
 }
 
-/// Simulates the merges of levels, and adds up how much they read and write.
+/// Simulates the merges of levels and adds up how much they read and write.
 pub(super) struct MergeSimulator<'s> {
     pub(super) shape: &'s TreeShape,
     pub(super) scale: &'s SizeModel,
     pub(super) done: CompactionVolume,
-    /// Number that identifies the newest run.
+    /// Identifies the newest run.
     pub(super) newest: u64,
 }
 
@@ -89,7 +88,7 @@ impl SimulatedLevels {
         self.counts.get(level).copied().unwrap_or(0)
     }
 
-    /// Returns the index in the stack of the oldest run of a level.
+    /// Returns the stack index of a level's oldest run.
     fn start(&self, level: usize) -> usize {
         self.counts.iter().skip(level + 1).sum()
     }
@@ -100,7 +99,7 @@ impl SimulatedLevels {
         runs.iter().map(|group| scale.weigh(group, 1.0)).sum()
     }
 
-    /// Adds a flushed memtable as the newest run, and simulates all merges that result from this.
+    /// Adds a flushed memtable as the newest run, and simulates the merges that follow.
     pub(super) fn receive(
         &mut self,
         run: SimulatedRun,
@@ -167,7 +166,7 @@ impl SimulatedLevels {
         if self.counts.len() <= due.into {
             self.counts.resize(due.into + 1, 0);
         }
-        // The merge includes the oldest runs of `from`, and all runs of the levels below it.
+        // The merge takes the oldest runs of `from`, and all runs of the levels below it.
         let start = self.start(due.to);
         let taken: usize = due.runs
             + (due.from + 1..=due.to)
@@ -193,8 +192,8 @@ impl SimulatedLevels {
         self.counts[level] += 1;
     }
 
-    /// Returns the level to which the result of a merge is added. With SAMT, a result that occupies
-    /// at most half of the level of its inputs stays in that level.
+    /// Returns the level that receives the result of a merge. In SAMT, a result that fills at most
+    /// half of its inputs' level stays there.
     fn target(&self, due: LevelMerge, bytes: f64, unit: f64) -> usize {
         let MergeRule::Samt { runs } = self.rule else {
             return due.into;
@@ -209,8 +208,7 @@ impl SimulatedLevels {
 }
 
 impl MergeSimulator<'_> {
-    /// Merges runs, which are given oldest first, into one run. Returns `None` if no records
-    /// remain.
+    /// Merges runs, given oldest first, into one. Returns `None` if no records remain.
     fn merge(&mut self, taken: &[RunGroup], older: OlderRecords) -> Option<SimulatedRun> {
         let scale = self.scale;
         let runs = || taken.iter().flat_map(|group| &group.runs);
@@ -237,8 +235,8 @@ mod tests {
     use super::*;
     use crate::Popularity;
 
-    /// Returns a simulation in which `memtables` memtables were loaded. Records have 100 bytes, and
-    /// 100,000 of them fill a memtable.
+    /// Returns a simulation into which `memtables` memtables were loaded. Records have 100 bytes,
+    /// and 100,000 of them fill a memtable.
     fn loaded(rule: MergeRule, memtables: f64) -> WriteSimulation {
         let shape = TreeShape {
             memtable_bytes: 1e7,
@@ -263,7 +261,7 @@ mod tests {
             .written()
             .amplification();
         assert!((4.0..6.5).contains(&samt), "{samt}");
-        // The expected value is (r − 1)/2 · log_r(N/M), plus a small amount for each level.
+        // The expected value is (r − 1)/2 · log_r(N/M), plus a little for each level.
         let cola = loaded(MergeRule::Cola { ratio: 4 }, 1024.0)
             .written()
             .amplification();
@@ -293,8 +291,8 @@ mod tests {
             MergeRule::Levelled { ratio: 8 },
         ] {
             let mut flow = loaded(rule, 64.0);
-            // There are at most four levels, each with five runs or with one. A run that contains
-            // all keys is not moved.
+            // At most four levels exist, of up to five runs each. A run of all keys never moves to
+            // another level.
             flow.update(640.0 * 1e5, 0.0).unwrap();
             assert!(flow.longest_path() <= 20, "{rule:?}: {}", flow.longest_path());
             let records = flow.records() / (64.0 * 1e5);

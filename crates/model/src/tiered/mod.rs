@@ -1,5 +1,5 @@
-//! Predictions for the trees of this store: the writes, reads and memory of a size-tiered Bε-tree
-//! of runs and maplets, and of levels of the same runs.
+//! Predictions for this store's trees: the writes, reads and memory of a size-tiered Bε-tree of
+//! runs and maplets, and of levels of the same runs.
 //!
 //! *Scope*: the policies of `alluvium_trees::tiered` and `levels`, and the formats of their runs
 //! and maplets, applied to numbers of records instead of keys; the effect of a workload on the
@@ -7,16 +7,16 @@
 //!
 //! *Must not depend on*: keys, pages, devices, time.
 //!
-//! Keys are scattered, so a run has the same number of records in all ranges of equal width. A few
-//! numbers therefore suffice to describe a run: its number of new keys and its number of requests.
-//! The number of records that result from them is computed by the function `Unique` of
-//! [`popularity`](crate::popularity). A prediction processes the memtables of a workload like the
-//! tree does, and adds up the bytes that each step would write.
+//! Keys are scattered, so a run has the same number of records in all ranges of equal width, and
+//! two numbers describe it: its new keys and its requests. The function `Unique` of
+//! [`popularity`](crate::popularity) computes the records that result from them. A prediction
+//! processes a workload's memtables as the tree does, and adds up the bytes that each step would
+//! write.
 //!
 //! Invariants:
 //!
-//! - **P1** The sum of the widths of a node's pivots is the width of the node. The width of the
-//!   root is 1.
+//! - **P1** The widths of a node's pivots add up to the width of the node. The width of the root is
+//!   1.
 //! - **P2** The runs in the stack of a pivot are ordered from oldest to newest, and a merge
 //!   combines adjacent runs.
 

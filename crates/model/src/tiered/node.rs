@@ -1,4 +1,4 @@
-//! The nodes of a simulated trunk, which determine the position of each group of runs.
+//! The nodes of a simulated trunk, which hold the groups of runs.
 
 use super::amounts::{DistinctKeyTable, RunGroup};
 use super::bytes::RunFormats;
@@ -11,19 +11,19 @@ pub(super) struct SimulatedNode {
     /// Fraction of the key range that the node covers.
     pub(super) width: f64,
     pub(super) pivots: Vec<SimulatedPivot>,
-    /// Whether the node was changed after its last compactions.
+    /// Whether the node has changed since its last compactions.
     pub(super) is_changed: bool,
 }
 
-/// The range of a child in its parent, with the groups of runs that the parent stores for it.
+/// A child's range in its parent, and the groups of runs that the parent stores for it.
 #[derive(Clone, Debug)]
 pub(super) struct SimulatedPivot {
     pub(super) width: f64,
-    /// The child. The single pivot of a leaf has none.
+    /// The child. A leaf's single pivot has none.
     pub(super) child: Option<Box<SimulatedNode>>,
-    /// Groups that were compacted, oldest first.
+    /// Compacted groups, oldest first.
     pub(super) own: Vec<RunGroup>,
-    /// Groups that have not been compacted yet, oldest first.
+    /// Groups that are not compacted yet, oldest first.
     pub(super) live: Vec<RunGroup>,
 }
 
@@ -60,7 +60,7 @@ impl SimulatedNode {
         self.height == 0
     }
 
-    /// Adds a bundle to the node, as its newest bundle.
+    /// Adds a bundle to the node as its newest one.
     pub(super) fn receive(&mut self, groups: &[RunGroup]) {
         self.is_changed = true;
         for pivot in &mut self.pivots {
@@ -88,7 +88,7 @@ impl SimulatedNode {
     }
 }
 
-/// The formats of runs and the numbers of distinct keys, from which sizes in bytes are computed.
+/// The formats of runs and the numbers of distinct keys, which determine sizes in bytes.
 #[derive(Clone, Debug)]
 pub(super) struct SizeModel {
     pub(super) formats: RunFormats,
@@ -96,8 +96,8 @@ pub(super) struct SizeModel {
 }
 
 impl SizeModel {
-    /// Returns the size in bytes of a group's leaves and values in a range of the given width.
-    /// Leaves that are partly in the range are included completely.
+    /// Returns the bytes of a group's leaves and values in a range of the given width. Leaves
+    /// partly in the range count completely.
     pub(super) fn weigh(&self, group: &RunGroup, width: f64) -> f64 {
         let runs = group.runs.iter().map(|run| {
             let amount = run.amount(&self.uniques, width);
@@ -112,7 +112,7 @@ impl SizeModel {
         runs.sum()
     }
 
-    /// Returns the size in bytes of all groups in the stack of a pivot.
+    /// Returns the size in bytes of all groups in a pivot's stack.
     pub(super) fn weight(&self, pivot: &SimulatedPivot) -> f64 {
         pivot.stack().map(|group| self.weigh(group, pivot.width)).sum()
     }

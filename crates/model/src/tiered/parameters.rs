@@ -1,9 +1,9 @@
-//! The input of a prediction: the shape of a tree and the properties of its records.
+//! The input of a prediction: the shape of a tree, and the properties of its records.
 
 use crate::parameter::{BadParameter, at_least, positive, require};
 use crate::profile::best_node;
 
-/// Whether all values have the same length. If so, leaves do not store where values end.
+/// Whether all values have the same length, in which case leaves do not store where values end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueLengths {
     /// All values have the same length.
@@ -26,15 +26,15 @@ pub struct RecordProfile {
 pub struct TreeShape {
     /// m: the size of a memtable in bytes.
     pub memtable_bytes: f64,
-    /// Overhead in bytes of a record in a memtable, in addition to its key and value.
+    /// Overhead in bytes of a record in a memtable, besides its key and value.
     pub overhead_bytes: f64,
     /// F: the maximum number of children of a node.
     pub fanout: u32,
     /// Size of a page in bytes.
     pub page_bytes: u64,
-    /// Length in bits of the fingerprints in maplets.
+    /// Bits per fingerprint in maplets.
     pub fingerprint_bits: u32,
-    /// Number of bytes that the device transfers in the setup time of a request.
+    /// Bytes that the device transfers in the setup time of a request.
     pub half_bandwidth: u64,
 }
 
@@ -56,7 +56,7 @@ impl Default for TreeShape {
 const MOST_KEY: f64 = 65_536.0;
 /// Maximum value length of a store, in bytes.
 const MOST_VALUE: f64 = 4_294_967_296.0;
-/// Maximum fanout. It is limited because a node is a list of its children.
+/// Maximum fanout, which is limited because a node is a list of its children.
 const MOST_FANOUT: u32 = 1024;
 /// Maximum number of pages in a leaf.
 const MOST_PAGES: u64 = 16;
@@ -109,8 +109,8 @@ impl TreeShape {
         Ok(())
     }
 
-    /// Returns the size in bytes of a run's leaf for records of `record` bytes. It is the number of
-    /// whole pages with the lowest cost of reads (see [`best_node`]).
+    /// Returns the leaf size in bytes for records of `record` bytes: the number of whole pages with
+    /// the lowest read cost (see [`best_node`]).
     pub(crate) fn leaf_bytes(&self, record: f64) -> f64 {
         let best = best_node(record as u64, self.half_bandwidth);
         let pages = (best + self.page_bytes / 2) / self.page_bytes;

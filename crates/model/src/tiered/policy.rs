@@ -1,10 +1,10 @@
-//! The policies of the tree, applied to simulated nodes. They are the same as those of
-//! `alluvium_trees::tiered`; see its `policy.rs` for an explanation.
+//! The tree's policies, applied to simulated nodes. They match those of `alluvium_trees::tiered`,
+//! whose `policy.rs` explains them.
 
 use super::parameters::TreeShape;
 
-/// Returns the index of the child to which a node must flush next, or `None` if no flush is due.
-/// `children` contains the number of bytes and the number of runs of each child.
+/// Returns the index of the child that a node must flush to next, or `None` if no flush is due.
+/// `children` holds the number of bytes and the number of runs of each child.
 pub(super) fn flush(shape: &TreeShape, children: &[(f64, usize)]) -> Option<usize> {
     let most = |less: &dyn Fn(usize, usize) -> bool| {
         (0..children.len()).reduce(|best, other| if less(best, other) { other } else { best })
@@ -19,13 +19,13 @@ pub(super) fn flush(shape: &TreeShape, children: &[(f64, usize)]) -> Option<usiz
     is_due.then_some(fullest)
 }
 
-/// Minimum fraction of obsolete versions from which on a leaf is rewritten.
+/// Fraction of obsolete versions from which on a leaf is rewritten.
 pub(super) const STALE: f64 = 0.34;
 
 /// Crowding of the tree below which compactions also reclaim space.
 const BUSY: f64 = 0.75;
 
-/// Returns the number of pieces into which a leaf must be split, or 1 if no split is due.
+/// Returns how many pieces a leaf must be split into, or 1 if no split is due.
 pub(super) fn pieces_of_leaf(shape: &TreeShape, bytes: f64, stale: f64) -> usize {
     let most = shape.node_bytes();
     if bytes > most && (stale < STALE || bytes > 2.0 * most) {
@@ -35,7 +35,7 @@ pub(super) fn pieces_of_leaf(shape: &TreeShape, bytes: f64, stale: f64) -> usize
     }
 }
 
-/// Returns whether a compaction must rewrite a leaf completely.
+/// Returns whether a compaction must rewrite a whole leaf.
 pub(super) fn rewrites(shape: &TreeShape, bytes: f64, stale: f64, crowding: f64) -> bool {
     let most = shape.node_bytes();
     if stale < STALE {
@@ -48,13 +48,13 @@ pub(super) fn rewrites(shape: &TreeShape, bytes: f64, stale: f64, crowding: f64)
     }
 }
 
-/// Returns whether the number of runs of a leaf is so large that its oldest runs must be merged.
+/// Returns whether a leaf has enough runs that its oldest ones must be merged.
 pub(super) fn is_crowded(shape: &TreeShape, runs: usize) -> bool {
     runs > 2 * shape.fanout as usize
 }
 
-/// Returns how many of the oldest groups of a leaf must be merged into one run. `groups` contains
-/// the number of runs and the number of bytes of each group, oldest first.
+/// Returns how many of a leaf's oldest groups must be merged into one run. `groups` holds the
+/// number of runs and bytes of each group, oldest first.
 pub(super) fn oldest(shape: &TreeShape, groups: &[(usize, f64)]) -> usize {
     let fanout = shape.fanout as usize;
     let mut left: usize = groups.iter().map(|group| group.0).sum();
@@ -72,7 +72,7 @@ pub(super) fn oldest(shape: &TreeShape, groups: &[(usize, f64)]) -> usize {
     count
 }
 
-/// Returns the number of pieces into which an index node must be split, or 1 if no split is due.
+/// Returns how many pieces an index node must be split into, or 1 if no split is due.
 pub(super) fn pieces_of_index(shape: &TreeShape, children: usize, is_root: bool) -> usize {
     let fanout = shape.fanout as usize;
     let most = if is_root { 2 * fanout } else { fanout };
@@ -83,14 +83,14 @@ pub(super) fn pieces_of_index(shape: &TreeShape, children: usize, is_root: bool)
     }
 }
 
-/// Number of maplets of similar size that are merged.
+/// Number of similarly sized maplets that are merged.
 const TIER: usize = 4;
-/// Maximum number of runs that a maplet can distinguish.
+/// Maximum number of runs that a maplet can tell apart.
 const MOST_RUNS: usize = 64;
 
 /// Returns how many of the newest maplets must be merged with the fingerprints of a new run. `runs`
-/// contains the number of runs of each maplet, and `shares` whether enough of the maplet belongs to
-/// the pivot's range.
+/// holds the number of runs of each maplet, and `shares` whether enough of it belongs to the
+/// pivot's range.
 pub(super) fn maplets(runs: &[usize], shares: &[bool]) -> usize {
     let (mut start, mut size) = (runs.len(), 1);
     loop {
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn decisions_are_those_of_the_tree() {
-        // These cases are the same as in the tests of `alluvium_trees::tiered::policy`.
+        // The tests of `alluvium_trees::tiered::policy` have the same cases.
         let flushed = |children: &[(f64, usize)]| flush(&SHAPE, children);
         assert_eq!(flushed(&[(100.0, 2), (200.0, 2), (100.0, 2)]), None);
         assert_eq!(flushed(&[(100.0, 2), (201.0, 2), (100.0, 2)]), Some(1));

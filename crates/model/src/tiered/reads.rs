@@ -1,11 +1,10 @@
 //! Predicts the device reads of lookups for a given amount of memory.
 //!
-//! A lookup queries a page of each maplet on its path. It then reads the leaf of the newest run
-//! that contains the key, after the index nodes of that run. [`cache`](crate::cache) predicts which
-//! of these pages are in the page cache. The record cache is assumed to contain the most recently
-//! requested records (Che et al., "Hierarchical Web Caching Systems", 2002). A leaf of *k* records
-//! is requested whenever any of its keys is requested. The keys in a young run are mostly popular
-//! ones.
+//! A lookup queries a page of each maplet on its path, then reads the index nodes and the leaf of
+//! the newest run that contains the key. [`cache`](crate::cache) predicts which of these pages the
+//! page cache contains. The record cache is assumed to contain the most recently requested records
+//! (Che et al., "Hierarchical Web Caching Systems", 2002). A leaf of *k* records is requested
+//! whenever any of its keys is. The keys in a young run are mostly popular ones.
 
 use super::WriteSimulation;
 use super::amounts::{RunGroup, SimulatedRun};
@@ -14,16 +13,16 @@ use crate::Popularity;
 use crate::cache::{CacheLoad, CacheResidency, EvictionTimes, IdleProbabilities};
 use crate::parameter::{BadParameter, at_least, require};
 
-/// The sizes of the caches, and the proportions of the kinds of lookups.
+/// The sizes of the caches, and the mix of lookups.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LookupSettings {
     /// Size of the page cache in bytes.
     pub page_cache_bytes: f64,
     /// Size of the record cache in bytes.
     pub record_cache_bytes: f64,
-    /// Fraction of lookups that are for keys that do not exist.
+    /// Fraction of lookups whose keys do not exist.
     pub misses: f64,
-    /// Fraction of these lookups that are for deleted keys, for which there may be a tombstone.
+    /// Fraction of these lookups whose keys were deleted, so that there may be a tombstone.
     pub deleted: f64,
 }
 
@@ -34,12 +33,11 @@ pub struct LookupReads {
     pub hit: f64,
     /// Device reads per lookup of a key that does not exist.
     pub miss: f64,
-    /// Average of `hit` and `miss`, weighted by how often keys that do not exist are looked up.
+    /// Average of `hit` and `miss`, weighted by their shares of the lookups.
     pub mean: f64,
-    /// Reads of maplets and index nodes per lookup of a key that exists. They are included in
-    /// `hit`.
+    /// Reads of maplets and index nodes per lookup of a key that exists, which `hit` includes.
     pub guides: f64,
-    /// Fraction of the lookups of keys that the record cache answers.
+    /// Fraction of lookups that the record cache answers.
     pub record_hits: f64,
     /// Number of maplets that a lookup queries.
     pub questions: f64,
@@ -48,47 +46,47 @@ pub struct LookupReads {
     pub guide_bytes: f64,
 }
 
-/// Overhead in bytes of a record in the record cache, in addition to its key and value.
+/// Overhead in bytes of a record in the record cache, besides its key and value.
 pub(crate) const RECORD_OVERHEAD: f64 = 48.0;
-/// Fraction of the page cache's bytes that is used for pages. The rest is used for its tables and
-/// for reads in progress.
+/// Fraction of the page cache's bytes that holds pages. The rest is for its tables and for reads in
+/// progress.
 const PAGES: f64 = 0.9;
-/// Bytes of unused page frames: 64 free pages, and about half as many that readers may still pin.
+/// Bytes of unused page frames: 64 free ones, and about half as many that readers may still pin.
 const FREE: f64 = 96.0 * 4096.0;
-/// Fraction of lookups below which the record cache is considered to answer all lookups.
+/// Fraction of lookups below which the record cache counts as answering all of them.
 const FEW: f64 = 1e-9;
-/// Number of paths through the tree that are sampled.
+/// Number of sampled paths through the tree.
 const WAYS: usize = 6;
-/// Number of bisection steps by which the characteristic time T is found.
+/// Number of bisection steps of the search for the characteristic time T.
 const STEPS: usize = 50;
 
-/// A number of pages that have the same request rate.
+/// A number of pages with the same request rate.
 #[derive(Clone, Copy, Debug)]
 struct IndexPages {
     pages: f64,
-    /// Number of requests of one page per lookup.
+    /// Requests of one page per lookup.
     rate: f64,
 }
 
-/// The leaves of one run, as part of one path through the tree.
+/// The leaves of a run, as part of one path through the tree.
 #[derive(Clone, Debug)]
 struct RunLeaves {
     pages: f64,
-    /// Fraction of all keys that the path represents.
+    /// Fraction of all keys that the path stands for.
     share: f64,
     /// Number of records in a leaf of the run.
     in_leaf: f64,
-    /// For each popularity group, two fractions: the fraction of its keys that are in the run, and
-    /// the fraction of these keys that are in no newer run.
+    /// For each popularity group, the fraction of its keys that are in the run, and the fraction of
+    /// those that are in no newer run.
     groups: Vec<(f64, f64)>,
-    /// Fraction of these keys that were requested since they were last merged with all older data.
+    /// Fraction of those keys that were requested since they were last merged with all older data.
     /// Only these keys can have a tombstone.
     requested: Vec<f64>,
 }
 
 impl WriteSimulation {
-    /// Predicts the device reads of lookups. The popularity distribution of the lookups of existing
-    /// keys is assumed to be that of updates.
+    /// Predicts the device reads of lookups, on the assumption that lookups of existing keys are as
+    /// skewed as updates.
     ///
     /// # Errors
     /// [`BadParameter`] if the memory is negative, or if the misses are not between 0 and 1.
@@ -130,16 +128,15 @@ impl WriteSimulation {
 struct ReadModel<'f> {
     flow: &'f WriteSimulation,
     lookups: LookupSettings,
-    /// For each popularity group, the rate of requests for one key that the record cache does not
-    /// answer.
+    /// For each popularity group, the rate of requests for one key that miss the record cache.
     rates: Vec<f64>,
     record_hits: f64,
     guides: Vec<IndexPages>,
-    /// Number of pages of index roots, which are in memory but not in the caches.
+    /// Number of index root pages, which are in memory but not in the caches.
     roots: f64,
     leaves: Vec<RunLeaves>,
     questions: f64,
-    /// Average number of runs that maplets return falsely for a key that does not exist.
+    /// Average number of runs that maplets falsely return for a key that does not exist.
     false_positives: f64,
 }
 
@@ -194,8 +191,7 @@ impl<'f> ReadModel<'f> {
             .collect();
     }
 
-    /// Returns the fraction of lookups that the record cache does not answer, so that they reach
-    /// the tree.
+    /// Returns the fraction of lookups that miss the record cache and so reach the tree.
     fn asking(&self) -> f64 {
         1.0 - (1.0 - self.lookups.misses) * self.record_hits
     }
@@ -219,8 +215,8 @@ impl<'f> ReadModel<'f> {
         self.questions = questions;
     }
 
-    /// Adds the leaves on one path, newest run first. `share` is the fraction of all keys that the
-    /// path represents.
+    /// Adds the leaves on a path, newest run first. `share` is the fraction of all keys that the
+    /// path stands for.
     fn add_path(&mut self, way: &LeafPath<'_>, share: f64) {
         let (scale, bits) = (&self.flow.scale, self.flow.shape.fingerprint_bits);
         let popularity = scale.uniques.popularity();
@@ -299,8 +295,8 @@ impl<'f> ReadModel<'f> {
         self.rates.iter().map(|rate| times.idle(*rate)).collect()
     }
 
-    /// Returns the average request rate of the keys in a run, and the average probabilities that
-    /// such a key is not requested within the characteristic times.
+    /// Returns the average request rate of a run's keys, and the average probabilities that such a
+    /// key is not requested within the characteristic times.
     fn keys(&self, leaves: &RunLeaves, idles: &[IdleProbabilities]) -> (f64, IdleProbabilities) {
         let groups = self.flow.scale.uniques.popularity().groups();
         let rated = || groups.iter().zip(&leaves.groups).zip(&self.rates);
@@ -314,7 +310,7 @@ impl<'f> ReadModel<'f> {
         )
     }
 
-    /// Returns the load of the page cache for given characteristic times.
+    /// Returns the page cache's load for given characteristic times.
     fn load(&self, times: &EvictionTimes) -> CacheLoad {
         let mut load = CacheLoad::default();
         for guide in &self.guides {
@@ -367,8 +363,8 @@ impl<'f> ReadModel<'f> {
         }
     }
 
-    /// Returns three numbers per lookup: the reads of leaves, the lookups that need a leaf, and the
-    /// reads that may find a tombstone.
+    /// Returns three numbers per lookup: leaf reads, lookups that need a leaf, and reads that may
+    /// find a tombstone.
     fn leaf_reads(&self, times: &EvictionTimes) -> (f64, f64, f64) {
         let groups = self.flow.scale.uniques.popularity().groups();
         let (mut reads, mut found, mut of_requested) = (0.0, 0.0, 0.0);
@@ -393,12 +389,12 @@ impl<'f> ReadModel<'f> {
     }
 }
 
-/// Returns the number of bytes of a cache that are used for pages.
+/// Returns how many of a cache's bytes hold pages.
 fn of_pages(cache_bytes: f64) -> f64 {
     (PAGES * cache_bytes - FREE).max(cache_bytes / 4.0)
 }
 
-/// Returns the probability that an item with the request rate `rate` is requested within `time`.
+/// Returns the probability that an item with this request rate is requested within `time`.
 fn held(rate: f64, time: f64) -> f64 {
     if time.is_infinite() {
         1.0
@@ -407,8 +403,8 @@ fn held(rate: f64, time: f64) -> f64 {
     }
 }
 
-/// Returns the characteristic time of a cache: the time within which as many items are requested as
-/// fit into the cache. The result is infinite if all items fit.
+/// Returns a cache's characteristic time, within which as many items are requested as fit into the
+/// cache. The result is infinite if all items fit.
 fn solve(capacity: f64, asked: impl Fn(f64) -> f64) -> f64 {
     if capacity <= 0.0 {
         return 0.0;
@@ -434,8 +430,8 @@ pub(crate) fn missed(popularity: &Popularity, in_page: f64, page_bytes: f64, cac
     missed_behind(popularity, 0.0, in_page, page_bytes, cache_bytes)
 }
 
-/// Returns the fraction of requests that reach the device if a cache of `records` records is
-/// queried before the page cache.
+/// Returns the fraction of requests that reach the device if a cache of `records` records comes
+/// before the page cache.
 pub(crate) fn missed_behind(
     popularity: &Popularity,
     records: f64,
@@ -448,7 +444,7 @@ pub(crate) fn missed_behind(
         popularity.groups().iter().map(of).sum()
     };
     let records_time = solve(records, kept);
-    // Compute the requests of each key that the record cache does not answer.
+    // The requests of each key that miss the record cache.
     let left: Vec<(f64, f64)> = popularity
         .groups()
         .iter()
@@ -482,7 +478,7 @@ pub(crate) fn missed_behind(
         .sum()
 }
 
-/// Adds pages to the list. If it has pages with a similar request rate, the two are combined.
+/// Adds pages to the list, combining them with pages of a similar request rate.
 fn add(guides: &mut Vec<IndexPages>, pages: f64, rate_of_all: f64) {
     let rate = rate_of_all / pages;
     let near = guides
@@ -497,7 +493,7 @@ fn add(guides: &mut Vec<IndexPages>, pages: f64, rate_of_all: f64) {
     }
 }
 
-/// The groups of runs on the path from the root to one leaf, oldest first.
+/// The groups of runs on the path from the root to a leaf, oldest first.
 struct LeafPath<'n> {
     width: f64,
     groups: Vec<&'n RunGroup>,

@@ -1,4 +1,4 @@
-//! Simulated changes to the shape of the tree: flushes, splits, and new roots.
+//! Simulates changes to the tree's shape: flushes, splits, and new roots.
 
 use super::amounts::RunGroup;
 use super::node::{SimulatedNode, SimulatedPivot, SizeModel};
@@ -12,7 +12,7 @@ pub(super) enum NodePosition {
     Inner,
 }
 
-/// The parameters on which changes to the shape of the tree depend.
+/// The parameters that shape changes depend on.
 pub(super) struct ShapeSimulator<'s> {
     pub(super) shape: &'s TreeShape,
     pub(super) scale: &'s SizeModel,
@@ -20,8 +20,7 @@ pub(super) struct ShapeSimulator<'s> {
 
 impl ShapeSimulator<'_> {
     /// Flushes a node and its descendants until no flush is due, and splits nodes that have become
-    /// too large. Returns the nodes into which the given node was split, or the node itself if it
-    /// was not split.
+    /// too large. Returns the pieces of the given node, or the node itself if it was not split.
     pub(super) fn settle(&self, mut node: SimulatedNode, rank: NodePosition) -> Vec<SimulatedNode> {
         if !node.is_leaf() {
             while let Some(index) = self.victim(&node) {
@@ -69,8 +68,8 @@ impl ShapeSimulator<'_> {
         if count == 1 {
             return vec![node];
         }
-        // Data that is on both sides of a split remains in both pieces. If nearly all data is like
-        // this, the leaf is not split.
+        // Data on both sides of a split stays in both pieces. If this applies to nearly all data,
+        // do not split the leaf.
         let first = piece();
         if self.scale.weight(&first.pivots[0]) > bytes * 7.0 / 8.0 {
             return vec![node];
@@ -98,7 +97,7 @@ impl ShapeSimulator<'_> {
         (0..count).map(piece).collect()
     }
 
-    /// Adds new roots above the nodes until a single node remains, and returns it.
+    /// Adds roots above the nodes until a single node remains, and returns it.
     pub(super) fn add_roots(&self, mut nodes: Vec<SimulatedNode>) -> SimulatedNode {
         while nodes.len() > 1 {
             let root = SimulatedNode {
@@ -116,8 +115,8 @@ impl ShapeSimulator<'_> {
     }
 }
 
-/// Marks a run as compacted if it is the only run of its pivot. Keys are scattered, so two runs of
-/// a pivot always overlap.
+/// Marks a run as compacted if it is its pivot's only one. Keys are scattered, so two runs of a
+/// pivot always overlap.
 fn adopt(node: &mut SimulatedNode) {
     for pivot in &mut node.pivots {
         if pivot.live.len() == 1 && pivot.runs() == 1 {

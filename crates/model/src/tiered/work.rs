@@ -1,17 +1,17 @@
-//! Simulated compactions. The groups of a node that have not been compacted are merged into one run
-//! per pivot. Leaves with many obsolete versions or many runs are merged completely.
+//! Simulates compactions. They merge a node's uncompacted groups into one run per pivot, and
+//! completely merge leaves with many obsolete versions or many runs.
 
 use super::amounts::{OlderRecords, RunGroup, SimulatedRun, merge};
 use super::node::{SimulatedNode, SimulatedPivot, SizeModel};
 use super::parameters::TreeShape;
 use super::policy;
 
-/// The amounts of data that compactions have written and read.
+/// Amounts of data that compactions have written and read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct CompactionVolume {
     pub(super) run_bytes: f64,
     pub(super) maplet_bytes: f64,
-    /// Bytes of runs that were read. Maplets are not included.
+    /// Bytes of runs that were read, without maplets.
     pub(super) read_bytes: f64,
     /// Number of records in the runs that were read.
     pub(super) records: f64,
@@ -22,12 +22,12 @@ pub(super) struct CompactionSimulator<'s> {
     pub(super) shape: &'s TreeShape,
     pub(super) scale: &'s SizeModel,
     pub(super) done: CompactionVolume,
-    /// Number that identifies the newest run.
+    /// Identifies the newest run.
     pub(super) newest: u64,
 }
 
 impl CompactionSimulator<'_> {
-    /// Executes all due compactions in the tree with this root.
+    /// Runs all due compactions in the tree with this root.
     pub(super) fn work(&mut self, root: &mut SimulatedNode) {
         self.inner(root, true);
         let most = f64::from(root.height + 1) * 3.0 * f64::from(self.shape.fanout);
@@ -35,7 +35,7 @@ impl CompactionSimulator<'_> {
         self.leaves(root, true, longest / most);
     }
 
-    /// Compacts those groups of index nodes that have not been compacted yet, starting at the root.
+    /// Compacts the uncompacted groups of index nodes, starting at the root.
     fn inner(&mut self, node: &mut SimulatedNode, is_root: bool) {
         if node.is_leaf() || !node.is_changed {
             return;
@@ -94,8 +94,8 @@ impl CompactionSimulator<'_> {
         }
     }
 
-    /// Merges the oldest groups of a leaf into one run. If these are all its compacted groups, the
-    /// groups that have not been compacted are merged with them.
+    /// Merges a leaf's oldest groups into one run. If these are all its compacted groups, merges
+    /// the uncompacted ones with them.
     fn rewrite(&mut self, pivot: &mut SimulatedPivot, oldest: usize) {
         let newer = pivot.own.split_off(oldest);
         if newer.is_empty() {
@@ -107,9 +107,9 @@ impl CompactionSimulator<'_> {
         pivot.live = live;
     }
 
-    /// Merges the groups from index `from` on, and all groups that have not been compacted, into
-    /// one run, which follows the earlier groups. The fingerprints of the run are merged with the
-    /// newest maplets of the earlier groups.
+    /// Merges the groups from index `from` on, and all uncompacted groups, into one run, which
+    /// follows the earlier groups. Its fingerprints are merged with the newest maplets of the
+    /// earlier groups.
     fn compact(&mut self, pivot: &mut SimulatedPivot, from: usize, older: OlderRecords) {
         let (scale, width) = (self.scale, pivot.width);
         let taken: Vec<RunGroup> = pivot.own.drain(from..).chain(pivot.live.drain(..)).collect();
