@@ -1,15 +1,15 @@
-//! Quality of advice: runs twenty workloads, each on every structure and setting that `alluvium
-//! advise` ranks. Compares the cost of the advice with that of the cheapest choice. The advice is
-//! the first of the ranking, or a store's default if the gain lies within the band. `cargo run
-//! --release --example choices -p alluvium-bench -- 100000`.
+//! Measures the quality of advice: runs twenty workloads, each on every structure and setting that
+//! `alluvium advise` ranks, and compares the cost of the advice with that of the cheapest choice.
+//! The advice is the first in the ranking, or a store's default if the gain lies within the band.
+//! `cargo run --release --example choices -p alluvium-bench -- 100000`.
 //!
-//! The first argument is the number of records; each workload uses all or half of them. The second
-//! is the directory of the stores, which are removed at the end. If the directory holds the results
-//! of `alluvium probe` for its device, they are used. The third is the number of a single workload
-//! to run.
+//! The first argument is the number of records, all or half of which each workload uses. The second
+//! is the directory of the stores, which are removed at the end. If it contains the results of
+//! `alluvium probe` for its device, they are used. The third is the number of a single workload to
+//! run.
 //!
-//! A store is loaded and reopened. It performs the workload once, so that its caches and levels
-//! reach a steady state, and is measured while it performs it twice more. The cost is the processor
+//! A store is loaded and reopened. It runs the workload once, to bring its caches and levels to a
+//! steady state, and is measured while it runs the workload twice more. The cost is the processor
 //! time of the process plus the device time of the counted requests, summed as in the ranking. Wall
 //! time is printed as well; it is shorter where writes and merges overlap. All choices are tried in
 //! turn, three times, and the median counts.
@@ -37,11 +37,11 @@ const KEY: usize = 16;
 const SCANNED: usize = 20;
 /// Number of times that all choices are tried.
 const ROUNDS: usize = 3;
-/// Choices whose cost exceeds the cheapest by at most this ratio count as equal: it is the
-/// difference between two runs.
+/// Choices that cost at most this fraction more than the cheapest one count as equal: two runs
+/// differ by as much.
 const SAME: f64 = 0.05;
 
-/// A workload: percentages of operations. The rest are lookups of existing keys.
+/// A workload, in percentages of operations. The rest are lookups of existing keys.
 #[derive(Clone, Copy, Debug)]
 struct Mix {
     records: u64,
@@ -95,7 +95,7 @@ fn key(number: u64) -> [u8; KEY] {
     key
 }
 
-/// Performs as many operations as there are records.
+/// Runs as many operations as there are records.
 fn work(keyspace: &Keyspace, mix: &Mix, seed: u64) -> Result<()> {
     let mut random = fastrand::Rng::with_seed(seed);
     let zipf = ZipfGenerator::new(mix.records);
@@ -122,7 +122,7 @@ fn work(keyspace: &Keyspace, mix: &Mix, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// The cost of a choice in nanoseconds per operation.
+/// What a choice cost, in nanoseconds per operation.
 #[derive(Clone, Copy, Debug)]
 struct Spent {
     processor: f64,
@@ -142,15 +142,15 @@ fn middle(mut rounds: Vec<Spent>) -> Result<Spent> {
     rounds.get(rounds.len() / 2).copied().context("there are rounds")
 }
 
-/// Returns the resources used so far by the process and the store: nanoseconds of processor time,
-/// requests, bytes.
+/// Returns what the process and the store have used so far: nanoseconds of processor time, requests
+/// and bytes.
 fn spent(db: &Db) -> (f64, u64, u64) {
     let all = db.stats().device.total();
     let ns = ProcessClock::new().cpu_ns() as f64;
     (ns, all.reads + all.writes, all.read_bytes + all.written_bytes)
 }
 
-/// Runs a workload with a choice.
+/// Runs a workload on a choice.
 fn run(
     place: &Path,
     choice: &StructureModel,
@@ -204,14 +204,14 @@ fn run(
     })
 }
 
-/// Returns the relative excess of a choice's cost over the least of all.
+/// Returns by which fraction a choice's cost exceeds the lowest of all.
 fn regret(all: &[(StructureCost, Spent)], of: &dyn Fn(&Spent) -> f64, at: usize) -> f64 {
     let least = all.iter().map(|one| of(&one.1)).fold(f64::INFINITY, f64::min);
     of(&all[at].1) / least - 1.0
 }
 
-/// Tries all choices for a workload. Returns the relative excess over the cheapest choice of the
-/// advised one and of the default.
+/// Tries all choices for a workload. Returns by which fractions the advised choice and the default
+/// cost more than the cheapest one.
 fn advised(place: &Path, mix: &Mix, machine: &MachineProfile, costs: Option<&Path>) -> Result<[f64; 2]> {
     let choices = StructureModel::CHOICES.iter();
     let choices: Vec<_> = choices

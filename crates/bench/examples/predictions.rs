@@ -1,13 +1,13 @@
-//! Errors of the models: fifty workloads, ten of them drifting, each on a separate store. The
-//! predictions of `Db::forecast` are compared with measurements. Each store is loaded and reopened.
-//! It performs the workload once, so that its caches and levels reach a steady state, and is
-//! measured while it performs the workload twice more. `cargo run --release --example predictions
-//! -p alluvium-bench -- 400000`.
+//! Measures the errors of the models: runs fifty workloads, ten of which drift, each on its own
+//! store, and compares the predictions of `Db::forecast` with measurements. Each store is loaded
+//! and reopened. It runs the workload once, to bring its caches and levels to a steady state, and
+//! is measured while it runs the workload twice more. `cargo run --release --example predictions -p
+//! alluvium-bench -- 400000`.
 //!
-//! The first argument is the number of records; each workload uses all, a half or a quarter of
-//! them. The second is the directory of the stores, which are removed at the end. If the directory
-//! holds the results of `alluvium probe` for its device, they are used. The third is the number of
-//! a single workload to run.
+//! The first argument is the number of records; each workload uses all of them, a half or a
+//! quarter. The second is the directory of the stores, which are removed at the end. If it contains
+//! the results of `alluvium probe` for its device, they are used. The third is the number of a
+//! single workload to run.
 
 #![allow(clippy::disallowed_methods)]
 
@@ -20,11 +20,11 @@ use std::path::{Path, PathBuf};
 
 /// The file in which `alluvium probe` stores its measurements.
 const PROBE: &str = "probe.txt";
-/// Number of workloads, and number of drifting ones, which are the last.
+/// Number of workloads, and of drifting ones, which come last.
 const WORKLOADS: usize = 50;
 const DRIFTING: usize = 10;
 
-/// A workload: percentages of operations. The rest are lookups of existing keys.
+/// A workload, in percentages of operations. The rest are lookups of existing keys.
 #[derive(Clone, Copy, Debug)]
 struct Workload {
     structure: &'static str,
@@ -38,8 +38,8 @@ struct Workload {
     is_drifting: bool,
 }
 
-/// Returns one of the workloads. The periods of their properties have no common divisor, so that
-/// most combinations occur.
+/// Returns one of the workloads. The periods of their properties are coprime, so most combinations
+/// occur.
 fn workload(number: usize, most: u64) -> Workload {
     let (puts, deletes, misses) = [
         (5, 0, 5),
@@ -79,7 +79,7 @@ fn key(number: u64) -> [u8; 16] {
     key
 }
 
-/// Writes every record once.
+/// Writes each record once.
 fn load(keyspace: &Keyspace, workload: &Workload) -> Result<()> {
     for number in 0..workload.records {
         keyspace.put(key(number), vec![number as u8; workload.value])?;
@@ -87,7 +87,7 @@ fn load(keyspace: &Keyspace, workload: &Workload) -> Result<()> {
     Ok(())
 }
 
-/// Performs as many operations as there are records. A drifting workload moves its popular keys and
+/// Runs as many operations as there are records. A drifting workload moves its popular keys and
 /// gradually turns reads into writes.
 fn work(keyspace: &Keyspace, workload: &Workload, seed: u64) -> Result<()> {
     let mut random = fastrand::Rng::with_seed(seed);
@@ -128,7 +128,7 @@ struct Sum {
     error: f64,
 }
 
-/// The counters at one moment.
+/// The counters at a point in time.
 struct Moment {
     stats: Stats,
     /// Number of operations of the workload.
@@ -148,7 +148,7 @@ impl Moment {
 }
 
 /// Returns a quantity between two moments, or `None` if there was too little activity. Merges write
-/// in steps as large as the data, so writes count only if they are at least half of it.
+/// in steps as large as the data, so writes count only if they amount to at least half of it.
 fn measured(before: &Moment, after: &Moment, row: &CostComparison, data: f64) -> Option<f64> {
     let of = |count: fn(&Stats) -> u64| (count(&after.stats) - count(&before.stats)) as f64;
     let each = |all: f64, some: f64, least: f64| (some >= least).then(|| all / some);
@@ -169,7 +169,7 @@ fn measured(before: &Moment, after: &Moment, row: &CostComparison, data: f64) ->
             let ns = after.processor_ns - before.processor_ns;
             Some(ns as f64 / (after.operations - before.operations) as f64)
         }
-        // These quantities are of one moment.
+        // The other quantities describe a single moment.
         _ => row.measured,
     }
 }
@@ -224,7 +224,8 @@ fn measure(place: &Path, number: usize, workload: &Workload, sums: &mut [Sum]) -
         let holds = (row.p10 - slack..=row.p90 + slack).contains(&measured);
         sum.count += 1;
         sum.held += usize::from(holds);
-        // If there are few reads, their error is absolute, because a tenth of none is none.
+        // With few reads, divide by 0.1 instead, because an error relative to almost none is
+        // meaningless.
         sum.error += (measured - row.predicted).abs() / measured.max(0.1);
         println!(
             "     {:22} {:10.3} in {:.3} to {:.3}, was {measured:.3}{}",

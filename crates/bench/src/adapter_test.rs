@@ -1,4 +1,4 @@
-//! A test of an engine's adapter. It executes random operations on the engine and on a map, and
+//! A test of an engine's adapter. It runs random operations on the engine and on a map, and
 //! compares all results. The adapters in all crates use it.
 
 use crate::engine::{BenchEngine, CapEnforcement, EngineEntry, EngineSetup, WriteLogging};
@@ -7,23 +7,23 @@ use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Number of different keys. It is small, so that many operations access the same key.
+/// Number of distinct keys, which is small so that many operations hit the same key.
 const KEYS: u64 = 500;
 
-/// The contents that an engine must have after it was reopened.
+/// What an engine must contain after it was reopened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReopenExpectation {
     WithEverything,
     /// The engine cannot be reopened, because it does not store its data when it is closed and
-    /// rejects the files that remain.
+    /// rejects the files left behind.
     Refused,
 }
 
-/// Executes `operations` random operations on an engine in a directory and compares the results
-/// with those of a map. Then reopens the engine and compares all data.
+/// Runs `operations` random operations on an engine in a directory and compares the results with
+/// those of a map. Then reopens the engine and compares all data.
 ///
 /// # Errors
-/// Returns the first result that differs from that of the map, and errors of the engine.
+/// The first result that differs from the map's, and errors of the engine.
 pub fn prove(entry: &EngineEntry, directory: &Path, operations: usize, seed: u64) -> Result<()> {
     prove_with(
         entry,
@@ -35,11 +35,10 @@ pub fn prove(entry: &EngineEntry, directory: &Path, operations: usize, seed: u64
     )
 }
 
-/// Does the same as [`prove`] with options of the engine. The engine may lose its data when it is
-/// closed.
+/// Like [`prove`], but with options of the engine, which may lose its data when it is closed.
 ///
 /// # Errors
-/// Returns the first result that differs from that of the map, and errors of the engine.
+/// The first result that differs from the map's, and errors of the engine.
 pub fn prove_with(
     entry: &EngineEntry,
     directory: &Path,
@@ -74,7 +73,7 @@ pub fn prove_with(
     }
     let engine = (entry.open)(&setup)?;
     compare_everything(&*engine, &map)?;
-    // After reopening, random operations continue with the existing data.
+    // Random operations must also work on the data of the reopened engine.
     compare_randomly(&*engine, &mut map, operations / 4, &mut random)?;
     engine.close()
 }

@@ -1,9 +1,8 @@
-//! Control groups (version 1). A child process is placed in a group of the memory controller, whose
-//! limit includes the page cache, and in a group of the block controller, which counts the reads of
-//! the process.
+//! Control groups (version 1). A child process is placed in a memory controller group, whose limit
+//! includes the page cache, and in a block controller group, which counts its reads.
 //!
-//! Each group is created below the group of the current process and removed when its handle is
-//! dropped. If a runner is killed, the next runner removes its groups.
+//! Each group is created below the current process's group and removed when its handle is dropped.
+//! If a runner is killed, the next one removes its groups.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -16,17 +15,16 @@ const PREFIX: &str = "alluvium-bench-";
 /// Maximum time to wait until the last process of a group has disappeared.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Creates a memory group with a limit and removes it again, in order to test whether this is
-/// possible.
+/// Tests whether memory can be limited, by creating and removing a memory group.
 ///
 /// # Errors
-/// Explains why memory cannot be limited on this machine: either there are no control groups of
-/// version 1, or the user has no permission to create them.
+/// Why memory cannot be limited on this machine: it has no control groups of version 1, or the user
+/// may not create them.
 pub fn try_cap(bytes: u64) -> Result<()> {
     ControlGroup::memory("try", bytes).map(drop)
 }
 
-/// A control group of one controller. It is removed when the handle is dropped.
+/// A control group of one controller, which is removed when the handle is dropped.
 #[derive(Debug)]
 pub struct ControlGroup {
     path: PathBuf,
@@ -42,15 +40,13 @@ impl ControlGroup {
     pub fn memory(name: &str, bytes: u64) -> Result<ControlGroup> {
         let group = ControlGroup::make("memory", name)?;
         group.write("memory.limit_in_bytes", &bytes.to_string())?;
-        // If there is no swap or no swap accounting, swap need not be limited, so errors are
-        // ignored.
+        // Ignore errors: without swap or swap accounting, swap need not be limited.
         let _ = group.write("memory.memsw.limit_in_bytes", &bytes.to_string());
         let _ = group.write("memory.swappiness", "0");
         Ok(group)
     }
 
-    /// Creates a group of the block controller that counts requests to the device which stores a
-    /// directory.
+    /// Creates a group of the block controller that counts requests to the device of a directory.
     ///
     /// # Errors
     /// As [`ControlGroup::memory`].
@@ -58,8 +54,7 @@ impl ControlGroup {
         use std::os::unix::fs::MetadataExt;
         let group = ControlGroup::make("blkio", name)?;
         let (major, minor) = crate::account::device::split(fs::metadata(directory)?.dev());
-        // The kernel counts requests only if a limit is set. This limit is the largest possible
-        // one.
+        // The kernel counts requests only if a limit is set, so set the largest possible one.
         group.write(
             "blkio.throttle.read_iops_device",
             &format!("{major}:{minor} {}", u32::MAX),
@@ -78,8 +73,8 @@ impl ControlGroup {
             );
         };
         let parent = mount.join(own.trim_start_matches('/'));
-        // In a container, the path of the group may not exist. The root of the mount is then the
-        // group of this process.
+        // In a container, the group's path may not exist, and the root of the mount is then this
+        // process's group.
         let parent = if parent.is_dir() { parent } else { mount };
         remove_stale(&parent);
         let path = parent.join(format!("{PREFIX}{}-{name}", std::process::id()));
@@ -113,8 +108,8 @@ impl ControlGroup {
 
 impl Drop for ControlGroup {
     fn drop(&mut self) {
-        // The page cache of the group's processes is released first, so that it is not charged to
-        // another group later.
+        // Release the page cache of the group's processes, or it would later be charged to another
+        // group.
         let _ = fs::write(self.path.join("memory.force_empty"), "0");
         let began = Instant::now();
         while let Err(error) = fs::remove_dir(&self.path) {
@@ -130,7 +125,7 @@ impl Drop for ControlGroup {
     }
 }
 
-/// Returns the path of the current process's group in the hierarchy of a controller.
+/// Returns the path of the current process's group in a controller's hierarchy.
 fn own_path<'a>(groups: &'a str, controller: &str) -> Option<&'a str> {
     groups.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');
@@ -142,7 +137,7 @@ fn own_path<'a>(groups: &'a str, controller: &str) -> Option<&'a str> {
     })
 }
 
-/// Removes control groups that killed runners have left.
+/// Removes control groups that killed runners left behind.
 fn remove_stale(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else {
         return;
@@ -153,7 +148,8 @@ fn remove_stale(parent: &Path) {
             .to_str()
             .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse::<u32>().ok());
         if process.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists()) {
-            // A group that still contains processes cannot be removed. The next runner tries again.
+            // A group that still contains processes cannot be removed. The next runner will try
+            // again.
             let _ = fs::remove_dir(entry.path());
         }
     }
@@ -173,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_process_is_kept_within_its_cap_and_the_group_is_removed() {
-        // Only root may create control groups. For other users, creation fails.
+        // Only root may create control groups. For other users, this fails.
         let group = match ControlGroup::memory("test", 32 << 20) {
             Ok(group) => group,
             Err(error) => {

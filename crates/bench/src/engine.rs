@@ -1,5 +1,4 @@
-//! The interface through which all engines are measured. Each engine has an adapter that implements
-//! it.
+//! The interface through which engines are measured. Each engine has an adapter that implements it.
 
 use anyhow::{Result, bail};
 use std::ops::RangeInclusive;
@@ -10,11 +9,11 @@ use std::path::PathBuf;
 pub struct EngineSetup {
     /// An existing directory for the files of the engine.
     pub directory: PathBuf,
-    /// Memory limit of the process in bytes, including its page cache.
+    /// Memory limit of the process in bytes, page cache included.
     pub cap: u64,
     /// Whether a control group enforces the memory limit.
     pub kept: CapEnforcement,
-    /// Memory size in bytes that the engine is configured to use, if the user has specified one.
+    /// Memory in bytes that the engine is told to use, if the user has specified it.
     pub memory: Option<u64>,
     pub log: WriteLogging,
     /// Number of threads that will access the engine concurrently.
@@ -73,7 +72,7 @@ pub fn kind_of(engine: &str) -> &str {
 /// Maximum length of the name or label of an engine, which is used as the name of a directory.
 const LONGEST_NAME: usize = 64;
 
-/// Returns an error unless all engine names are different. Reports identify engines by their names.
+/// Returns an error unless all engine names differ. Reports identify engines by name.
 ///
 /// # Errors
 /// A message that contains the duplicate name.
@@ -88,7 +87,7 @@ pub fn require_once<'n>(option: &str, names: impl IntoIterator<Item = &'n String
     Ok(())
 }
 
-/// Parses the name of an engine, which has the form `ENGINE` or `ENGINE:LABEL`.
+/// Parses an engine name of the form `ENGINE` or `ENGINE:LABEL`.
 ///
 /// # Errors
 /// Returns an error if the name cannot be used as the name of a directory.
@@ -128,30 +127,29 @@ impl EngineOption {
     }
 }
 
-/// Whether a control group enforces the memory limit of a process.
+/// Whether a control group enforces a process's memory limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapEnforcement {
-    /// A control group enforces the limit. An engine that derives its memory from that of the
-    /// machine uses the limit instead.
+    /// A control group enforces the limit. An engine that sizes its memory by that of the machine
+    /// uses the limit instead.
     WithinCap,
-    /// The limit is not enforced. An engine that derives its memory from that of the machine uses
-    /// the real size.
+    /// The limit is not enforced. An engine that sizes its memory by that of the machine uses the
+    /// real size.
     Free,
 }
 
-/// Whether writes survive a crash of the process. In no case is each write synced by itself.
+/// Whether writes survive a crash of the process. Single writes are never synced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WriteLogging {
-    /// The engine logs its writes, so that they survive a crash of the process, if it supports
-    /// this.
+    /// The engine logs its writes, if it can, so that they survive a crash of the process.
     #[default]
     On,
-    /// The engine does not log its writes, if it supports this.
+    /// The engine does not log its writes, if it can do without.
     Off,
 }
 
-/// An open engine, which all threads share. Each thread accesses it through its own
+/// An open engine. All threads share it, and each one accesses it through its own
 /// [`EngineSession`].
 pub trait BenchEngine: Send + Sync {
     /// Creates a session for a single thread.
@@ -160,7 +158,7 @@ pub trait BenchEngine: Send + Sync {
     /// Errors of the engine.
     fn session(&self) -> Result<Box<dyn EngineSession + '_>>;
 
-    /// Writes all data to the device, including the content of memtables.
+    /// Writes all data to the device, including the contents of memtables.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -169,17 +167,17 @@ pub trait BenchEngine: Send + Sync {
     /// Returns the names and values of the engine's settings.
     fn settings(&self) -> Vec<(String, String)>;
 
-    /// Returns a report of the engine for people at the end of a phase. It can be empty.
+    /// Returns the engine's human-readable report at the end of a phase, which may be empty.
     fn remarks(&self) -> String {
         String::new()
     }
 
-    /// Returns whether the engine stores no data. In this case deletions cannot be verified.
+    /// Returns whether the engine stores no data, so that deletions cannot be verified.
     fn keeps_nothing(&self) -> bool {
         false
     }
 
-    /// Closes the engine properly, so that it can be reopened.
+    /// Closes the engine cleanly, so that it can be reopened.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -189,7 +187,7 @@ pub trait BenchEngine: Send + Sync {
 /// A callback that receives each key and value of a scan.
 pub type EachPair<'a> = &'a mut dyn FnMut(&[u8], &[u8]);
 
-/// The access of one thread to an engine.
+/// One thread's access to an engine.
 pub trait EngineSession: Send {
     /// Sets the value of a key.
     ///
@@ -203,21 +201,21 @@ pub trait EngineSession: Send {
     /// Errors of the engine.
     fn delete(&mut self, key: &[u8]) -> Result<()>;
 
-    /// Looks up a key and passes its value to `found` if the key exists. Returns whether it exists.
+    /// Looks up a key and passes its value, if any, to `found`. Returns whether the key exists.
     ///
     /// # Errors
     /// Errors of the engine.
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
-    /// Scans in key order from the key `from`, and passes up to `limit` keys and values to `each`.
-    /// Returns the number of keys passed.
+    /// Scans in key order from `from`, and passes up to `limit` keys and values to `each`. Returns
+    /// the number of keys passed.
     ///
     /// # Errors
     /// Errors of the engine.
     fn scan(&mut self, from: &[u8], limit: usize, each: EachPair<'_>) -> Result<usize>;
 
-    /// Looks up several keys and passes each value that exists to `found`, together with the index
-    /// of its key. Engines without batched reads look up the keys one by one.
+    /// Looks up several keys and passes each existing value and the index of its key to `found`.
+    /// Engines without batched reads look up the keys one by one.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -236,9 +234,9 @@ pub trait EngineSession: Send {
 #[derive(Clone, Copy)]
 pub struct EngineEntry {
     pub name: &'static str,
-    /// Names of the options that the engine supports, in addition to its memory size.
+    /// Names of the options that the engine supports besides its memory size.
     pub options: &'static [&'static str],
-    /// A function that opens the engine, or creates it if there are no files.
+    /// Opens the engine, or creates it if there are no files.
     pub open: fn(&EngineSetup) -> Result<Box<dyn BenchEngine>>,
 }
 

@@ -9,18 +9,18 @@
 //!
 //! Invariants:
 //!
-//! - **B1** Every engine executes the same operations. All operations are derived from the seed,
-//!   the phase and the number of the thread.
-//! - **B2** If a read does not find an existing record or returns a wrong value, the run fails.
+//! - **B1** Every engine executes the same operations, which are derived from the seed, the phase
+//!   and the thread's number.
+//! - **B2** If a read misses an existing record or returns a wrong value, the run fails.
 //! - **B3** Each repetition of each engine runs in a separate process, so its memory and counters
 //!   do not include those of other engines.
-//! - **B4** The latency of an operation is measured from its intended start. If a rate is given,
-//!   this is the scheduled time rather than the time at which the thread was ready.
-//! - **B5** Control groups are removed in whatever way a run ends.
+//! - **B4** The latency of an operation is measured from its intended start. With a rate, this is
+//!   the scheduled time rather than the time at which the thread was ready.
+//! - **B5** Control groups are removed however a run ends.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// Tests use this macro to report that they cannot run in the current environment.
+/// Reports that a test cannot run in the current environment.
 pub use alluvium_device::skipped;
 
 pub mod account;

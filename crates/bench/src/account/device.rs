@@ -1,16 +1,15 @@
-//! Measurement of device traffic. There are three sources, which cover different parts of the
-//! traffic:
+//! Measures device traffic, from three sources that cover different parts of it:
 //!
 //! - The *process* (`io` of proc(5)) covers the bytes that the process read from the device, and
 //!   the bytes of pages that it dirtied or wrote past the page cache, minus those dropped before
 //!   they were written. It excludes other processes and the traffic that the file system itself
 //!   causes.
-//! - The *group* (the block controller of control groups, version 1) covers reads exactly, both
+//! - The *group* (the block controller of control groups, version 1) covers reads exactly, as
 //!   requests and bytes. Of the writes, it covers only those that bypass the page cache.
-//! - The *block device* (`/proc/diskstats`) covers the traffic of all processes together.
+//! - The *block device* (`/proc/diskstats`) covers the traffic of all processes.
 //!
-//! The main figures of a report use read requests from the group (or from the block device if there
-//! is no group) and bytes from the process.
+//! The main figures of a report take read requests from the group, or from the block device if
+//! there is no group, and bytes from the process.
 
 use super::ProcfsProcess;
 use serde::{Deserialize, Serialize};
@@ -18,13 +17,13 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The reads and writes that a single source has counted.
+/// Reads and writes as counted by one source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceTraffic {
-    /// Number of read requests. It is zero if the source does not count requests.
+    /// Number of read requests, or zero if the source does not count requests.
     pub reads: u64,
     pub read_bytes: u64,
-    /// Number of write requests. It is zero if the source does not count requests.
+    /// Number of write requests, or zero if the source does not count requests.
     pub writes: u64,
     pub write_bytes: u64,
     /// Number of flushes of the device's own cache, or `None` if the source does not count them.
@@ -50,11 +49,11 @@ impl DeviceTraffic {
 /// The counters of all three sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrafficCounters {
-    /// The counters of the process, which do not include requests.
+    /// The counters of the process, without requests.
     pub process: Option<DeviceTraffic>,
-    /// The counters of the control group, or `None` if there is none.
+    /// The counters of the control group, if there is one.
     pub group: Option<DeviceTraffic>,
-    /// The counters of the block device that stores the directory, or `None` if there is none.
+    /// The counters of the block device that stores the directory, if there is one.
     pub block: Option<DeviceTraffic>,
 }
 
@@ -106,7 +105,7 @@ impl TrafficCounters {
     }
 }
 
-/// Returns the major and minor number of a device, decoded in the same way as by the C library.
+/// Returns the major and minor number of a device, decoded as in the C library.
 pub(crate) fn split(device: u64) -> (u32, u32) {
     (libc::major(device), libc::minor(device))
 }
@@ -145,8 +144,7 @@ fn of_group(group: &Path, device: (u32, u32)) -> Option<DeviceTraffic> {
 }
 
 fn of_block(text: &str, device: (u32, u32)) -> Option<DeviceTraffic> {
-    /// The sector size in bytes that the kernel uses for statistics. It does not depend on the
-    /// device.
+    /// The sector size in bytes of the kernel's statistics, whatever the device.
     const SECTOR: u64 = 512;
     let line = text.lines().find(|line| {
         let mut fields = line.split_whitespace();
@@ -163,7 +161,7 @@ fn of_block(text: &str, device: (u32, u32)) -> Option<DeviceTraffic> {
         read_bytes: fields.get(2)? * SECTOR,
         writes: *fields.get(4)?,
         write_bytes: fields.get(6)? * SECTOR,
-        // Linux reports this field from version 5.5 on.
+        // Linux reports this field since version 5.5.
         flushes: fields.get(15).copied(),
     })
 }

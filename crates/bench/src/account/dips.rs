@@ -1,38 +1,34 @@
-//! Detection of drops in a phase's throughput. They are computed from the numbers of operations per
-//! interval.
+//! Detects drops in a phase's throughput from the numbers of operations per interval.
 
 use serde::{Deserialize, Serialize};
 
 /// An interval is a dip if its throughput is below this fraction of the later mean.
 const FALLEN: f64 = 0.25;
 
-/// Measures of how steady the throughput of one phase was. The later mean is the mean throughput in
-/// the second half of the phase, when the engine has warmed up.
+/// How steady a phase's throughput was. The later mean is the mean throughput in the second half of
+/// the phase, when the engine has warmed up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThroughputDips {
     /// Mean number of operations per second over the whole phase.
     pub mean_per_s: f64,
     /// Mean number of operations per second over the second half of the phase.
     pub later_mean_per_s: f64,
-    /// Number of operations in the one-second window with the fewest. If the phase is shorter than
-    /// a second, it is the mean.
+    /// Number of operations in the one-second window with the fewest, or the mean if the phase is
+    /// shorter than a second.
     pub lowest_second_per_s: f64,
-    /// Total time in seconds during which the throughput was below a quarter of the later mean.
+    /// Total time in seconds with a throughput below a quarter of the later mean.
     pub below_s: f64,
-    /// The longest uninterrupted time in seconds during which the throughput was below a quarter of
-    /// the later mean.
+    /// Longest uninterrupted time in seconds with a throughput below a quarter of the later mean.
     pub longest_below_s: f64,
 }
 
 impl ThroughputDips {
-    /// Computes the dips of a phase that lasted `seconds`. Intervals without any operation are
-    /// included, but an incomplete interval at the end is not. Returns `None` if there is no
-    /// complete interval.
+    /// Computes the dips of a phase that lasted `seconds`, from its complete intervals, including
+    /// those without any operation. Returns `None` if no interval is complete.
     #[must_use]
     pub fn of(series: &[u64], interval_ms: u64, seconds: f64) -> Option<ThroughputDips> {
         let interval_s = interval_ms.max(1) as f64 / 1e3;
-        // The measured duration of a phase of two seconds may differ from two seconds by a few
-        // nanoseconds.
+        // The measured duration may fall short of the nominal one by a few nanoseconds.
         let whole = (seconds / interval_s + 1e-6) as usize;
         if whole == 0 {
             return None;
@@ -77,8 +73,8 @@ mod tests {
 
     #[test]
     fn a_slow_beginning_is_measured_by_what_comes_later() {
-        // The throughput is a fifth of the later throughput for two and a half seconds, of which
-        // half a second is separate from the rest.
+        // The throughput is a fifth of the later one for two and a half seconds, half a second of
+        // which is separate from the rest.
         let mut series = vec![2; 20];
         series.extend([10; 10]);
         series.extend([2; 5]);
@@ -92,15 +88,14 @@ mod tests {
 
     #[test]
     fn an_operation_that_ends_late_leaves_intervals_without_any() {
-        // Twenty complete intervals are followed by intervals without operations, until one
-        // operation ends a second later.
+        // Twenty complete intervals, and then none with an operation until one ends a second later.
         let mut series = vec![10; 20];
         series.extend([0; 10]);
         series.push(1);
         let dips = ThroughputDips::of(&series, 100, 3.05).unwrap();
         assert_eq!(dips.lowest_second_per_s, 0.0);
         assert!((dips.longest_below_s - 1.0).abs() < 1e-9, "{dips:?}");
-        // The result is the same if the series itself ends early.
+        // The result is the same if the series ends early.
         assert_eq!(ThroughputDips::of(&series[..20], 100, 3.05), Some(dips));
     }
 

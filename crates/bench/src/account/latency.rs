@@ -1,13 +1,13 @@
-//! Recording of the latencies of operations, and of throughput over time.
+//! Records the latencies of operations, and throughput over time.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// Maximum latency that can be recorded, in nanoseconds. It is one hour.
+/// Maximum recordable latency in nanoseconds: one hour.
 const MOST_NS: u64 = 3_600_000_000_000;
 
-/// The recorded latencies and throughput of one or several threads.
+/// The recorded latencies and throughput of one or more threads.
 #[derive(Clone, Debug)]
 pub struct PhaseRecorder {
     histogram: Histogram<u64>,
@@ -18,25 +18,25 @@ pub struct PhaseRecorder {
     ends_ns: u64,
 }
 
-/// The latencies that a report contains, in microseconds.
+/// The latencies in a report, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatencyPercentiles {
     pub p50_us: f64,
     pub p99_us: f64,
     pub p999_us: f64,
     pub max_us: f64,
-    /// Percentiles and the corresponding latencies, from which curves are plotted.
+    /// Percentiles and their latencies, for plotting curves.
     pub curve: Vec<(f64, f64)>,
 }
 
-/// The percentiles for which the curve contains latencies.
+/// The percentiles of a curve.
 const CURVE: [f64; 12] = [
     1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999, 100.0,
 ];
 
 impl PhaseRecorder {
-    /// Creates a recorder. It counts the completed operations in consecutive intervals, the first
-    /// of which begins at `start`.
+    /// Creates a recorder that counts completed operations in consecutive intervals, the first of
+    /// which begins at `start`.
     #[must_use]
     pub fn new(start: Instant, interval: Duration) -> PhaseRecorder {
         let interval_ns = (interval.as_nanos() as u64).max(1);
@@ -49,7 +49,7 @@ impl PhaseRecorder {
         }
     }
 
-    /// Records an operation. Its latency is the time from its intended start `began` until `ended`.
+    /// Records an operation, whose latency is the time from its intended start `began` to `ended`.
     pub fn record(&mut self, began: Instant, ended: Instant) {
         self.histogram
             .saturating_record(ended.saturating_duration_since(began).as_nanos() as u64);
@@ -74,13 +74,13 @@ impl PhaseRecorder {
         }
     }
 
-    /// Returns the number of operations recorded.
+    /// Returns the number of recorded operations.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// Returns the number of operations that were completed in each interval.
+    /// Returns the number of operations completed in each interval.
     #[must_use]
     pub fn series(&self) -> &[u64] {
         &self.counts

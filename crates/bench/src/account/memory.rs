@@ -1,4 +1,4 @@
-//! Measurement of the memory that a process and its control group use.
+//! Measures the memory that a process and its control group use.
 
 use super::ProcfsProcess;
 use serde::{Deserialize, Serialize};
@@ -9,20 +9,19 @@ use std::path::Path;
 /// `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryCounters {
-    /// Maximum resident size since the last reset. It includes the pages of mapped files.
+    /// Maximum resident size since the last reset, including pages of mapped files.
     pub rss_peak_bytes: u64,
-    /// Current size of the page cache that is charged to the group.
+    /// Current size of the page cache charged to the group.
     pub page_cache_bytes: Option<u64>,
     /// Maximum memory use of the group since the last reset, including its page cache.
     pub group_peak_bytes: Option<u64>,
-    /// Number of times that the group reached its limit, so that the kernel had to reclaim memory.
+    /// Number of times the group hit its limit, which made the kernel reclaim memory.
     pub group_refusals: Option<u64>,
 }
 
-/// Resets the maximum values of the process and of the group, and the number of times that the
-/// group reached its limit.
+/// Resets the maxima of the process and the group, and the number of times the group hit its limit.
 pub fn reset(process: &ProcfsProcess, group: Option<&Path>) {
-    // If resetting is not permitted, the maximum since the start of the process is reported. It is
+    // If this is not permitted, the maximum since the process started is reported instead, which is
     // at least as large as that of the phase.
     let _ = fs::write(process.place.join("clear_refs"), "5");
     if let Some(group) = group {

@@ -13,7 +13,7 @@ use device::TrafficCounters;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// A process whose counters are read from its files in `/proc`.
+/// A process, whose counters are read from its files in `/proc`.
 #[derive(Clone, Debug)]
 pub struct ProcfsProcess {
     /// The directory of the process in `/proc`.
@@ -36,23 +36,22 @@ impl ProcfsProcess {
         }
     }
 
-    /// Reads one of the files in the directory of the process. Returns an empty string if the file
-    /// cannot be read.
+    /// Reads a file of the process's directory. Returns an empty string if it cannot be read.
     fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.place.join(name)).unwrap_or_default()
     }
 
-    /// Returns the CPU time of all threads of the process in microseconds. User and system time are
-    /// added. The resolution is ten milliseconds.
+    /// Returns the CPU time of all threads of the process in microseconds, user and system time
+    /// together. The resolution is ten milliseconds.
     #[must_use]
     pub fn cpu_us(&self) -> u64 {
-        // SAFETY: the call only reads a constant of the system.
+        // SAFETY: the call only reads a system constant.
         let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
         ticks_of(&self.read("stat")) * (1_000_000 / ticks)
     }
 }
 
-/// Returns the sum of user and system time in clock ticks, as read from the text of a `stat` file
+/// Returns the sum of user and system time in clock ticks, given the text of a `stat` file
 /// (proc(5)).
 fn ticks_of(stat: &str) -> u64 {
     // The process name, which precedes the other fields, may contain spaces and parentheses.
@@ -67,7 +66,7 @@ fn ticks_of(stat: &str) -> u64 {
 #[derive(Clone, Debug)]
 pub struct CostSnapshot {
     pub at: Instant,
-    /// CPU time of all threads of the process in microseconds. User and system time are added.
+    /// CPU time of all threads of the process in microseconds, user and system time together.
     pub cpu_us: u64,
     pub device: TrafficCounters,
 }
@@ -94,8 +93,8 @@ impl CostSnapshot {
     }
 }
 
-/// Returns the CPU time of all threads of the current process in microseconds. User and system time
-/// are added.
+/// Returns the CPU time of all threads of the current process in microseconds, user and system time
+/// together.
 #[must_use]
 pub fn cpu_us() -> u64 {
     // SAFETY: `rusage` consists of numbers only, so all bytes zero is a valid value.
@@ -106,7 +105,7 @@ pub fn cpu_us() -> u64 {
     us(usage.ru_utime) + us(usage.ru_stime)
 }
 
-/// Returns the disk space in bytes that a directory and its contents use.
+/// Returns the disk space in bytes that a directory and its contents occupy.
 #[must_use]
 pub fn disk_bytes(directory: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
@@ -116,7 +115,7 @@ pub fn disk_bytes(directory: &Path) -> u64 {
     entries
         .filter_map(Result::ok)
         .map(|entry| match entry.metadata() {
-            // A file that was removed in the meantime uses no space.
+            // A file removed in the meantime occupies no space.
             Err(_) => 0,
             Ok(metadata) if metadata.is_dir() => disk_bytes(&entry.path()),
             Ok(metadata) => metadata.blocks() * 512,
@@ -136,7 +135,7 @@ mod tests {
             std::hint::black_box(began);
         }
         let (seen, known) = (own.cpu_us(), cpu_us());
-        // The kernel counts a clock tick when it ends, separately for user and system time.
+        // The kernel counts a clock tick when it ends, and counts user and system time separately.
         assert!(
             seen <= known + 20_000 && seen + 30_000 >= began + 50_000,
             "{seen} {known}"

@@ -1,11 +1,11 @@
-//! The adapter for Alluvium. It uses the public library with default settings, except for the
+//! The adapter for Alluvium. It uses the public library with default settings, apart from the
 //! requested structure.
 
 use crate::engine::{BenchEngine, CapEnforcement, EachPair, EngineSession, EngineSetup, WriteLogging};
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options, Structure};
 use anyhow::{Context, Result, bail};
 
-/// Minimum memory that Alluvium is configured to use, in bytes.
+/// Lower bound in bytes of the memory that Alluvium is told to use.
 const LEAST: u64 = 16 << 20;
 
 struct AlluviumEngine {
@@ -20,8 +20,7 @@ pub(super) fn open(setup: &EngineSetup) -> Result<Box<dyn BenchEngine>> {
     let options = match (setup.memory, setup.kept) {
         (Some(bytes), _) => Options::new().memory(bytes),
         (None, CapEnforcement::WithinCap) => Options::new(),
-        // This is the size that Alluvium would use by default on a machine whose memory is the
-        // limit.
+        // By default, Alluvium would use this much on a machine whose memory is the limit.
         (None, CapEnforcement::Free) => Options::new().memory((setup.cap / 4).max(LEAST)),
     };
     let db = options.open(setup.directory.join("store"))?;

@@ -9,8 +9,8 @@ mod null_engine;
 
 use crate::engine::EngineEntry;
 
-/// The built-in engines: Alluvium, and `none`, which does nothing. Measuring the latter yields the
-/// overhead of the measurement itself.
+/// The built-in engines: Alluvium, and `none`, which does nothing and so shows the overhead of
+/// measuring.
 pub const OWN: [EngineEntry; 2] = [
     EngineEntry {
         name: "alluvium",
@@ -24,7 +24,7 @@ pub const OWN: [EngineEntry; 2] = [
     },
 ];
 
-/// Returns the engine with the given name, or `None` if there is none.
+/// Returns the engine with the given name, if there is one.
 #[must_use]
 pub fn find(engines: &[EngineEntry], name: &str) -> Option<EngineEntry> {
     engines.iter().find(|entry| entry.name == name).copied()

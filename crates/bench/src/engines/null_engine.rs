@@ -1,5 +1,5 @@
-//! An engine that does nothing except what its callers can observe. Its costs are the overhead of
-//! the measurement itself.
+//! An engine that does nothing beyond what its callers can observe. Its costs are the overhead of
+//! measuring.
 
 use crate::engine::{BenchEngine, EachPair, EngineSession, EngineSetup};
 use crate::workload::values::ValueGenerator;

@@ -1,4 +1,4 @@
-//! Comparison of two reports. It finds the figures that have become slower or more expensive.
+//! Compares two reports, and finds the figures that have become slower or more expensive.
 
 use super::BenchReport;
 use super::table::figures;
@@ -14,8 +14,8 @@ pub struct FigureDifference {
     pub before: f64,
     /// The value of the figure in the later report.
     pub after: f64,
-    /// Relative change from the earlier value. It is positive if the figure has become worse, and
-    /// negative if it has improved.
+    /// Change relative to the earlier value: positive if the figure has become worse, negative if
+    /// it has improved.
     pub worse: f64,
 }
 
@@ -26,12 +26,11 @@ enum BetterDirection {
     Less,
 }
 
-/// A figure that is compared: its name, the direction in which it improves, and a function that
-/// returns it.
+/// A compared figure: its name, the direction in which it improves, and a function that returns it.
 type ComparedFigure = (&'static str, BetterDirection, fn(&ResultRow) -> Option<f64>);
 
-/// The figures that are compared. Latencies of the slowest few operations are omitted, because they
-/// vary too much between runs.
+/// The compared figures. They leave out the latencies of the slowest few operations, which vary too
+/// much between runs.
 const FIGURES: [ComparedFigure; 8] = [
     ("ops_per_s", BetterDirection::More, |row| {
         (row.operations > 0).then_some(row.ops_per_s)
@@ -59,8 +58,8 @@ const FIGURES: [ComparedFigure; 8] = [
     }),
 ];
 
-/// Compares all figures of phases that both reports contain. Returns those that differ by more than
-/// the fraction `by`, for example 0.05. The largest deterioration is first.
+/// Compares all figures of the phases that both reports contain. Returns those that differ by more
+/// than the fraction `by`, such as 0.05, the worst first.
 #[must_use]
 pub fn compare(before: &BenchReport, after: &BenchReport, by: f64) -> Vec<FigureDifference> {
     let mut differences = Vec::new();

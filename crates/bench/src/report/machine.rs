@@ -1,4 +1,4 @@
-//! A description of the machine on which a measurement was executed.
+//! Describes the machine on which a measurement ran.
 
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -7,17 +7,16 @@ use std::path::Path;
 /// The machine, and its state at the start of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MachineInfo {
-    /// The processor as named by `model name` in `/proc/cpuinfo`, or an empty string if there is no
-    /// name.
+    /// `model name` of the processor in `/proc/cpuinfo`, or an empty string if it has none.
     pub processor: String,
-    /// Number of processors that the process can use.
+    /// Number of processors available to the process.
     pub cores: usize,
     pub memory_bytes: u64,
     pub kernel: String,
-    /// The block device that stores the files, with its read-ahead.
+    /// The block device that stores the files, and its read-ahead.
     pub device: String,
     pub file_system: String,
-    /// Load average over one minute at the start of the measurement. It shows whether other
+    /// Load average over one minute when the measurement started, which shows whether other
     /// programs were active.
     pub load: String,
     /// Start time of the measurement, in seconds since 1970.
@@ -25,8 +24,7 @@ pub struct MachineInfo {
 }
 
 impl MachineInfo {
-    /// Returns a description of the current machine. `directory` contains the files of the
-    /// measurement.
+    /// Describes the current machine. `directory` contains the files of the measurement.
     #[must_use]
     pub fn here(directory: &Path) -> MachineInfo {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -69,7 +67,7 @@ impl MachineInfo {
     }
 }
 
-/// Returns descriptions of the block device and of the file system that store a directory.
+/// Returns descriptions of a directory's block device and file system.
 fn below(directory: &Path) -> (String, String) {
     use std::os::unix::fs::MetadataExt;
     let Ok(metadata) = fs::metadata(directory) else {

@@ -1,7 +1,7 @@
 //! Reports of measurements: medians of the repetitions, tables, JSON, plots, HTML pages and
 //! comparisons.
 //!
-//! *Scope*: which measured values a report contains, and in which form they are displayed.
+//! *Scope*: which measured values a report contains, and how they are displayed.
 //!
 //! *Must not depend on*: how they were measured.
 
@@ -19,19 +19,18 @@ use machine::MachineInfo;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// The results of all measurements, with a description of the machine.
+/// The results of all measurements, and a description of the machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BenchReport {
     pub machine: MachineInfo,
-    /// The names and values of the parameters that the user has chosen, in order of display.
+    /// The names and values of the parameters that the user chose, in display order.
     pub orders: Vec<(String, String)>,
-    /// The settings of each engine, as names and values.
+    /// The names and values of each engine's settings.
     pub settings: Vec<(String, Vec<(String, String)>)>,
-    /// The results, with one row for each engine and phase. A row contains the medians of all
-    /// repetitions.
+    /// One row per engine and phase, with the medians of all repetitions.
     pub results: Vec<ResultRow>,
     pub repetitions: Vec<ResultRow>,
-    /// The measurements that failed, with the reasons.
+    /// The failed measurements, with the reasons.
     #[serde(default)]
     pub failures: Vec<RepetitionFailure>,
 }
@@ -50,8 +49,7 @@ impl BenchReport {
         }
     }
 
-    /// Adds the results of another report from the same machine, for example those of the next
-    /// point of a sweep.
+    /// Adds the results of another report from the same machine, such as the next point of a sweep.
     pub fn add(&mut self, other: BenchReport) {
         self.results.extend(other.results);
         self.repetitions.extend(other.repetitions);
@@ -68,8 +66,8 @@ impl BenchReport {
         }
     }
 
-    /// Adds the results of another report. If both reports contain the same phase of an engine,
-    /// `name` is appended to the name of the engine from `other`.
+    /// Adds the results of another report. If both contain the same phase of an engine, appends
+    /// `name` to the name of the engine from `other`.
     pub fn join(&mut self, mut other: BenchReport, name: &str) {
         let is_same = |one: &ResultRow, row: &ResultRow| {
             (&one.engine, &one.phase, one.threads) == (&row.engine, &row.phase, row.threads)
@@ -90,7 +88,7 @@ impl BenchReport {
         self.add(other);
     }
 
-    /// Writes the report to a JSON file. Next to it, writes each plot as an SVG file and the whole
+    /// Writes the report to a JSON file, and next to it each plot as an SVG file and the whole
     /// report as an HTML page.
     ///
     /// # Errors
@@ -126,7 +124,7 @@ impl BenchReport {
     }
 }
 
-/// Combines the repetitions of each engine and phase to one row. Each figure is the median of its
+/// Combines the repetitions of each engine and phase into one row. Each figure is the median of its
 /// own values. Percentile curves and throughput series are those of the repetition with the median
 /// throughput.
 fn medians(rows: &[ResultRow]) -> Vec<ResultRow> {
@@ -140,14 +138,14 @@ fn medians(rows: &[ResultRow]) -> Vec<ResultRow> {
         }
         let same = |other: &&ResultRow| (&other.engine, &other.phase) == (&row.engine, &row.phase);
         let mut group: Vec<&ResultRow> = rows.iter().filter(same).collect();
-        // Rows with equal throughput, for example zero, remain in the order of their repetitions.
+        // Rows of equal throughput, such as zero, stay in the order of their repetitions.
         group.sort_by(|one, other| one.ops_per_s.total_cmp(&other.ops_per_s));
         results.push(median(&group));
     }
     results
 }
 
-/// Combines rows that are sorted by throughput to a row of medians.
+/// Combines rows sorted by throughput into a row of medians.
 fn median(group: &[&ResultRow]) -> ResultRow {
     let middle = group[group.len() / 2];
     let real = |of: fn(&ResultRow) -> f64| {

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-/// A plot: the suffix of its file name, and its content in SVG.
+/// A plot, as SVG.
 #[derive(Clone, Debug)]
 pub struct SvgPlot {
     /// Suffix of the file name.
@@ -17,7 +17,7 @@ pub struct SvgPlot {
 pub(super) const WIDTH: u32 = 960;
 const SIZE: (u32, u32) = (WIDTH, 420);
 
-/// The colours of engines in plots. Each engine has a different colour.
+/// The colours of engines in plots. No two engines have the same colour.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(31, 119, 180),
     RGBColor(255, 127, 14),
@@ -29,7 +29,7 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(23, 190, 207),
 ];
 
-/// Draws all plots of a report for which there is data.
+/// Draws all plots that the report has data for.
 ///
 /// # Errors
 /// Returns an error if a plot cannot be drawn.
@@ -95,7 +95,7 @@ pub fn plots(report: &BenchReport) -> Result<Vec<SvgPlot>> {
     Ok(plots)
 }
 
-/// Returns the different names that occur in the rows, in the order of their first occurrence.
+/// Returns the distinct names in the rows, in the order of their first occurrence.
 fn names(rows: &[ResultRow], of: impl Fn(&ResultRow) -> &String) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for row in rows {
@@ -113,13 +113,13 @@ fn find<'a>(report: &'a BenchReport, engine: &str, phase: &str) -> Option<&'a Re
         .find(|row| row.engine == engine && row.phase == phase)
 }
 
-/// A group of adjacent bars, one for each engine.
+/// Adjacent bars, one per engine.
 struct BarGroup {
     name: String,
     values: Vec<Option<f64>>,
 }
 
-/// The line of one engine in a plot.
+/// An engine's line in a plot.
 struct PlotLine {
     colour: RGBColor,
     points: Vec<(f64, f64)>,
@@ -203,8 +203,8 @@ pub(super) fn legend(area: &PlotCanvas<'_>, engines: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Plots the latencies of the first phase with reads, by percentile. Both axes are logarithmic; on
-/// the horizontal axis, each step to the right denotes operations that are ten times rarer.
+/// Plots the latencies of the first phase with reads, by percentile. Both axes are logarithmic. On
+/// the horizontal axis, each step to the right stands for operations that are ten times rarer.
 fn latency(report: &BenchReport, engines: &[String], phases: &[String]) -> Result<Option<String>> {
     let Some(phase) = phases
         .iter()
@@ -221,7 +221,7 @@ fn latency(report: &BenchReport, engines: &[String], phases: &[String]) -> Resul
     draw_lines(&title, engines, &lines, PlotScale::Logarithmic)
 }
 
-/// Plots throughput over time. The plotted phase is the load, if the report contains one.
+/// Plots the throughput of the load, or of another phase if there is no load, over time.
 fn over_time(report: &BenchReport, engines: &[String], phases: &[String]) -> Result<Option<String>> {
     let Some(phase) = phases.iter().find(|phase| *phase == "load").or(phases.first()) else {
         return Ok(None);
@@ -231,9 +231,9 @@ fn over_time(report: &BenchReport, engines: &[String], phases: &[String]) -> Res
     draw_lines(&title, engines, &lines, PlotScale::Linear)
 }
 
-/// Returns the throughput of a phase as a curve: seconds since its start, and thousands of
-/// operations per second. The curve has at most a few hundred points, each of which is the mean of
-/// adjacent intervals.
+/// Returns the throughput of a phase as a curve of seconds since its start and thousands of
+/// operations per second. The curve has at most a few hundred points, each the mean of adjacent
+/// intervals.
 pub(super) fn curve(row: &ResultRow) -> Vec<(f64, f64)> {
     let seconds = row.interval_ms as f64 / 1e3;
     let series = row.filled();

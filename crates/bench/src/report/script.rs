@@ -1,5 +1,5 @@
-//! Presents the results of scripts over time: the dips in throughput during each phase, and the
-//! throughput curve, both as text and as a plot.
+//! Presents the results of scripts over time: the dips in each phase's throughput, and the
+//! throughput curve as text and as a plot.
 
 use super::BenchReport;
 use super::plots::{WIDTH, colour, curve, legend, wrong};
@@ -22,18 +22,18 @@ const HEAD: [&str; 8] = [
 
 /// Maximum length of a throughput curve in characters.
 const CURVE: usize = 60;
-/// The characters that display values from zero to the maximum.
+/// The characters that stand for values from zero to the maximum.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Height in pixels of the panel of one phase.
+/// Height in pixels of a phase's panel.
 const HEIGHT: u32 = 190;
 
-/// Returns the rows that belong to a script. There are none if the report is not of a script.
+/// Returns the rows of a script, of which there are none in other reports.
 pub(super) fn rows(report: &BenchReport) -> Vec<&ResultRow> {
     let of_script = |row: &&ResultRow| row.began_s.is_some();
     report.results.iter().filter(of_script).collect()
 }
 
-/// Returns the names of a script's phases in the order of execution.
+/// Returns the names of a script's phases in execution order.
 fn phases<'a>(rows: &[&'a ResultRow]) -> Vec<&'a str> {
     let mut phases: Vec<&str> = Vec::new();
     for row in rows {
@@ -44,8 +44,8 @@ fn phases<'a>(rows: &[&'a ResultRow]) -> Vec<&'a str> {
     phases
 }
 
-/// Formats the dips and the throughput curve of each phase and engine of a script. Returns an empty
-/// text for other reports. All curves of a phase have the same scale.
+/// Formats the dips and the throughput curve of each phase and engine of a script, or returns an
+/// empty text for other reports. All curves of a phase have the same scale.
 #[must_use]
 pub fn text(report: &BenchReport) -> String {
     let rows = rows(report);
@@ -79,7 +79,7 @@ fn cells(row: &ResultRow) -> Vec<String> {
     ]
 }
 
-/// Draws the throughput curves of one phase, with one line of text for each engine.
+/// Draws the throughput curves of a phase, one line of text per engine.
 fn drawn(phase: &str, rows: &[&ResultRow]) -> String {
     let longest = rows.iter().map(|row| row.filled().len()).max().unwrap_or(0);
     let each = longest.div_ceil(CURVE).max(1);
@@ -100,8 +100,7 @@ fn drawn(phase: &str, rows: &[&ResultRow]) -> String {
     text
 }
 
-/// Adds up each group of `each` adjacent intervals. If the last group has fewer intervals, its sum
-/// is scaled accordingly.
+/// Adds up each group of `each` adjacent intervals. If the last group has fewer, scales its sum up.
 fn joined(series: &[u64], each: usize) -> Vec<u64> {
     let chunks = series.chunks(each);
     chunks
@@ -111,12 +110,12 @@ fn joined(series: &[u64], each: usize) -> Vec<u64> {
 
 fn bar(count: u64, most: u64) -> char {
     let steps = BARS.len() as u64 - 1;
-    // The height is rounded up, so that any value other than zero is visible.
+    // Round up, so that any value other than zero is visible.
     let height = (u128::from(count) * u128::from(steps)).div_ceil(u128::from(most));
     BARS[(height as usize).min(BARS.len() - 1)]
 }
 
-/// Draws a plot of a script. It has one panel for each phase, with one line for each engine.
+/// Plots a script, with one panel per phase and one line per engine.
 ///
 /// # Errors
 /// Returns an error if the plot cannot be drawn.
@@ -185,8 +184,8 @@ mod tests {
             .lines()
             .map(|line| line.split_whitespace().collect())
             .collect();
-        // In the second half there are 12,500 operations per second. One of its four intervals is
-        // below a quarter of this.
+        // The second half has 12,500 operations per second. One of its four intervals is below a
+        // quarter of this.
         assert_eq!(
             lines[4],
             [

@@ -21,7 +21,7 @@ const HEAD: [&str; 15] = [
     "rss MiB",
 ];
 
-/// Formats a table of the results. For each phase, it contains one line per engine.
+/// Formats a table of the results, with one line per phase and engine.
 #[must_use]
 pub fn table(report: &BenchReport) -> String {
     if transactions::is_of_transactions(report) {
@@ -42,8 +42,7 @@ pub fn table(report: &BenchReport) -> String {
     aligned(&lines, 2)
 }
 
-/// Aligns the cells of a table. The first `left` columns are left-aligned, and the others
-/// right-aligned.
+/// Aligns the cells of a table: the first `left` columns to the left, and the others to the right.
 pub(super) fn aligned(lines: &[Vec<String>], left: usize) -> String {
     let columns = lines.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..columns)
@@ -95,9 +94,9 @@ fn cells(row: &ResultRow) -> Vec<String> {
     ]
 }
 
-/// Formats the results as a Markdown table with a line for each phase and a column for each engine.
-/// A cell contains thousands of operations per second, CPU time in microseconds per operation,
-/// device reads per operation, and bytes written to the device per byte written by the user.
+/// Formats the results as a Markdown table with a line per phase and a column per engine. A cell
+/// contains thousands of operations per second, CPU time in microseconds per operation, device
+/// reads per operation, and bytes written to the device per byte written by the user.
 #[must_use]
 pub fn markdown(report: &BenchReport) -> String {
     let mut engines: Vec<&str> = Vec::new();
@@ -126,7 +125,7 @@ pub fn markdown(report: &BenchReport) -> String {
     text
 }
 
-/// Formats the few figures of a result that a table for comparing engines shows.
+/// Formats the few figures of a result that a comparison of engines shows.
 fn short(row: &ResultRow) -> String {
     let mut words = Vec::new();
     if row.operations > 0 {

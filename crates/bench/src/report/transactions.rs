@@ -1,5 +1,5 @@
-//! Presents the results of transaction benchmarks: a separate table, and plots of the throughput by
-//! number of clients.
+//! Presents the results of transaction benchmarks: a table of their own, and plots of the
+//! throughput by number of clients.
 
 use super::BenchReport;
 use super::plots::{WIDTH, colour, legend, wrong};
@@ -25,15 +25,15 @@ const HEAD: [&str; 13] = [
     "rss MiB",
 ];
 
-/// Height of a panel of the plot in pixels.
+/// Height in pixels of a panel of the plot.
 const HEIGHT: u32 = 260;
 
-/// Returns whether a report contains the results of a transaction benchmark.
+/// Returns whether a report is of a transaction benchmark.
 pub(super) fn is_of_transactions(report: &BenchReport) -> bool {
     report.results.iter().any(|row| row.aborts_per_op.is_some())
 }
 
-/// Returns the lines of a table of the results. For each phase, it contains one line per engine.
+/// Returns a table of the results, with one line per phase and engine.
 pub(super) fn table(report: &BenchReport) -> String {
     let mut lines = vec![HEAD.map(str::to_owned).to_vec()];
     for phase in different(report, |row| row.phase.clone()) {
@@ -65,7 +65,7 @@ fn cells(row: &ResultRow) -> Vec<String> {
     ]
 }
 
-/// Returns the different texts that `of` yields for the rows, in the order of their first
+/// Returns the distinct texts that `of` yields for the rows, in the order of their first
 /// occurrence.
 fn different(report: &BenchReport, of: impl Fn(&ResultRow) -> String) -> Vec<String> {
     let mut texts = Vec::new();
@@ -77,7 +77,7 @@ fn different(report: &BenchReport, of: impl Fn(&ResultRow) -> String) -> Vec<Str
     texts
 }
 
-/// Returns the points of an engine's line: the number of clients, and the commits per second.
+/// Returns the points of an engine's line: the numbers of clients, and the commits per second.
 fn points(report: &BenchReport, series: &str, engine: &str) -> Vec<(f64, f64)> {
     let rows = report.results.iter().filter(|row| {
         row.engine == engine && TransactionPhase::series(&row.phase) == series && row.ops_per_s > 0.0
@@ -87,9 +87,9 @@ fn points(report: &BenchReport, series: &str, engine: &str) -> Vec<(f64, f64)> {
     points
 }
 
-/// Plots commits per second over the number of clients. Phases that differ only in the number of
-/// clients form a series. The plot has one panel for each series, with one line for each engine.
-/// Returns `None` if there are no series.
+/// Plots commits per second by number of clients. Phases that differ only in the number of clients
+/// form a series. The plot has one panel per series and one line per engine. Returns `None` if
+/// there are no series.
 ///
 /// # Errors
 /// Returns an error if the plot cannot be drawn.

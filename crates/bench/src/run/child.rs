@@ -1,5 +1,5 @@
-//! The child process in which an engine is measured. It opens the engine, executes the phases, and
-//! closes the engine.
+//! The child process that measures an engine: it opens the engine, runs the phases, and closes the
+//! engine.
 
 use super::job::{ChildEvent, EngineJob, PhaseFlow, ResultRow};
 use super::measurement_window::MeasurementWindow;
@@ -17,8 +17,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The main function of a child process. It reads a job from standard input, executes it, and
-/// writes events to standard output.
+/// The main function of a child process. It reads a job from standard input, runs it, and writes
+/// events to standard output.
 #[must_use]
 pub fn child(entries: &[EngineEntry]) -> ExitCode {
     answer(|line, say| {
@@ -28,14 +28,14 @@ pub fn child(entries: &[EngineEntry]) -> ExitCode {
     })
 }
 
-/// Reads one line from standard input, executes `work` with it, and writes the resulting events to
-/// standard output.
+/// Reads a line from standard input, calls `work` with it, and writes the events to standard
+/// output.
 pub(crate) fn answer(work: impl FnOnce(&str, &mut dyn FnMut(ChildEvent)) -> Result<()>) -> ExitCode {
     end_with_parent();
     let say = |event: &ChildEvent| {
         let mut out = std::io::stdout().lock();
         let line = serde_json::to_string(event).expect("an event is JSON");
-        // The parent process no longer reads the events, so there is nothing left to do.
+        // The parent no longer reads the events, so there is nothing left to do.
         if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
             std::process::exit(1);
         }
@@ -52,7 +52,7 @@ pub(crate) fn answer(work: impl FnOnce(&str, &mut dyn FnMut(ChildEvent)) -> Resu
     }
 }
 
-/// Makes the kernel kill this process when its parent process ends.
+/// Makes the kernel kill this process when its parent ends.
 pub fn end_with_parent() {
     // SAFETY: the call only sets an attribute of this process.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -67,7 +67,7 @@ fn read_line() -> Result<String> {
     Ok(line)
 }
 
-/// Executes a job in the current process, and passes each event to `say`.
+/// Runs a job in the current process, and passes each event to `say`.
 ///
 /// # Errors
 /// Returns an error if the engine does not exist or returns a wrong result, and errors of the
@@ -127,15 +127,15 @@ struct EngineRun<'a> {
     job: &'a EngineJob,
     engine: &'a dyn BenchEngine,
     records: Arc<LiveRecords>,
-    /// The start of the first phase if the job is continuous.
+    /// When the first phase started, if the job is continuous.
     began: Option<Instant>,
     say: &'a mut dyn FnMut(ChildEvent),
 }
 
-/// For each deletion, the number of deleted records that are looked up at the end.
+/// Number of deleted records, per deletion, that are looked up at the end.
 const LOOKED_FOR: u64 = 256;
 
-/// Returns the names and values of those options of the job that apply to this engine.
+/// Returns the names and values of the job's options that apply to this engine.
 fn options(job: &EngineJob, entry: &EngineEntry) -> Result<Vec<(String, String)>> {
     let mut options = Vec::new();
     let is_meant = |option: &&EngineOption| option.engine == job.engine;
@@ -152,7 +152,7 @@ fn options(job: &EngineJob, entry: &EngineEntry) -> Result<Vec<(String, String)>
     Ok(options)
 }
 
-/// Returns the total numbers of bytes that the workers have written and read.
+/// Returns the total numbers of bytes that the workers wrote and read.
 fn bytes(workers: &[EngineWorker<'_>]) -> (u64, u64) {
     workers.iter().fold((0, 0), |(written, read), worker| {
         (written + worker.written, read + worker.read)
@@ -177,7 +177,7 @@ impl<'a> EngineRun<'a> {
             run: WindowLength::Operations(0),
             rate: None,
         };
-        // Workers in this block are dropped before the measured phase begins.
+        // These workers are dropped before the measured phase begins.
         let (job, engine) = (self.job, self.engine);
         let mut workers = (0..job.threads)
             .map(|thread| {
@@ -188,7 +188,7 @@ impl<'a> EngineRun<'a> {
         self.settle(&mut ResultRow::default())
     }
 
-    /// Lets all workers execute operations for one window. It ends after `amount`, or when no
+    /// Lets all workers run operations for one window, which ends after `amount` or when no
     /// operations remain.
     fn pass(
         &mut self,
@@ -282,8 +282,8 @@ impl<'a> EngineRun<'a> {
         Ok(())
     }
 
-    /// Returns the time in seconds since the start of the first phase if the job is continuous, and
-    /// `None` otherwise.
+    /// Returns the seconds since the start of the first phase if the job is continuous, and `None`
+    /// otherwise.
     fn begins(&mut self) -> Option<f64> {
         if self.job.flow == PhaseFlow::Separate {
             return None;
@@ -312,7 +312,7 @@ impl<'a> EngineRun<'a> {
         CostSnapshot::take(&self.job.directory, self.job.groups.blkio.as_deref())
     }
 
-    /// Returns a result row that contains the figures which all kinds of phases have.
+    /// Returns a result row with the figures that all kinds of phases have.
     fn row(&self, name: &str, before: &CostSnapshot, after: &CostSnapshot) -> ResultRow {
         let device = after.device.since(&before.device);
         let memory = MemoryCounters::now(&ProcfsProcess::own(), self.job.groups.memory.as_deref());
@@ -335,7 +335,7 @@ impl<'a> EngineRun<'a> {
         }
     }
 
-    /// After a load, flushes all data to the device and waits until the engine has finished its
+    /// After a load, flushes all data to the device and waits for the engine to finish its
     /// background work.
     fn settle(&mut self, load: &mut ResultRow) -> Result<()> {
         memory::reset(&ProcfsProcess::own(), self.job.groups.memory.as_deref());
@@ -356,7 +356,7 @@ impl<'a> EngineRun<'a> {
             });
         }
         let after = self.snapshot();
-        // In a sweep, the names of phases begin with the name of the point.
+        // In a sweep, phase names begin with the name of the point.
         let point = load.phase.strip_suffix("load").unwrap_or_default();
         let mut row = self.row(&format!("{point}settle"), &before, &after);
         row.threads = self.job.threads;
@@ -376,12 +376,12 @@ fn ratio(one: u64, other: u64) -> Option<f64> {
     (other > 0).then(|| one as f64 / other as f64)
 }
 
-/// Interval at which an engine is checked for activity.
+/// Interval at which the engine is checked for activity.
 const LOOK: Duration = Duration::from_millis(250);
-/// Minimum time without activity after which an engine is considered idle.
+/// How long an engine must be inactive to count as idle.
 const RESTED: Duration = Duration::from_secs(1);
 
-/// Detects whether an engine is idle: it uses almost no CPU time and writes almost no bytes.
+/// Detects whether an engine is idle, that is, uses almost no CPU time and writes almost nothing.
 struct IdleDetector {
     since: CostSnapshot,
 }

@@ -1,5 +1,5 @@
-//! Copies the files of an engine such that the page cache contains nothing of the copies. Reading
-//! the copies is then as slow as reading files that the engine itself has written.
+//! Copies an engine's files and leaves nothing of the copies in the page cache, so that they are as
+//! slow to read as files that the engine itself has written.
 
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::Command;
 
-/// Copies a directory with the program `cp`. Holes in files are preserved.
+/// Copies a directory with the program `cp`, preserving holes in files.
 ///
 /// # Errors
 /// Returns errors of `cp`, and I/O errors.
@@ -28,7 +28,7 @@ pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     evict_page_cache(from).and_then(|()| evict_page_cache(to))
 }
 
-/// Writes all files below a directory to the device and removes them from the page cache.
+/// Writes all files below a directory to the device and drops them from the page cache.
 fn evict_page_cache(directory: &Path) -> Result<()> {
     let failed = || format!("reading {}", directory.display());
     for entry in fs::read_dir(directory).with_context(failed)? {
@@ -41,8 +41,7 @@ fn evict_page_cache(directory: &Path) -> Result<()> {
             let file = File::open(&path).with_context(|| format!("opening {}", path.display()))?;
             file.sync_all()
                 .with_context(|| format!("writing {}", path.display()))?;
-            // SAFETY: the descriptor is open, and the call does not access the memory of this
-            // process.
+            // SAFETY: the descriptor is open, and the call does not access this process's memory.
             unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
         }
     }

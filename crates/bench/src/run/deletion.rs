@@ -1,13 +1,13 @@
-//! Selection of the records that a deletion removes: a share of the existing records, in an order
-//! that the seed determines.
+//! Selects the records that a deletion removes: a share of the existing ones, in an order that the
+//! seed determines.
 //!
-//! Live records have consecutive *places*, which are numbered from 0. A deletion permutes all
-//! places and keeps the records at the first ones. This needs no state for each record, and the
-//! deleted records are the same for every engine and any number of threads.
+//! Live records have consecutive *places*, numbered from 0. A deletion permutes all places and
+//! keeps the records at the first ones. This needs no state per record, and deletes the same
+//! records for every engine and any number of threads.
 
 use crate::workload::keys::scatter;
 
-/// Number of rounds of the Feistel network. Luby and Rackoff (1988) show that four are needed.
+/// Number of rounds of the Feistel network. Four are needed (Luby and Rackoff 1988).
 const ROUNDS: u64 = 4;
 
 /// A deletion that removes a share of the records.
@@ -15,16 +15,16 @@ const ROUNDS: u64 = 4;
 pub(super) struct RecordDeletion {
     /// Number of records before the deletion.
     pub(super) before: u64,
-    /// Number of records that remain after the deletion. It is at least one.
+    /// Number of records that remain after the deletion, at least one.
     pub(super) kept: u64,
-    /// The key that determines the permutation. It is derived from the seed.
+    /// The key of the permutation, derived from the seed.
     key: u64,
-    /// Half of the number of bits that a place has.
+    /// Half the number of bits of a place.
     half: u32,
 }
 
 impl RecordDeletion {
-    /// Creates a deletion that removes `percent` percent of `before` records.
+    /// Creates a deletion of `percent` percent of `before` records.
     pub(super) fn new(before: u64, percent: u8, key: u64) -> RecordDeletion {
         let before = before.max(1);
         let gone = (u128::from(before) * u128::from(percent) / 100) as u64;
@@ -37,14 +37,14 @@ impl RecordDeletion {
         }
     }
 
-    /// Returns the place that the record at the permuted place `place` had before the deletion.
-    /// Permuted places from `kept` on belong to the records that are deleted.
+    /// Returns the place before the deletion of the record at the permuted place `place`. The
+    /// records at permuted places from `kept` on are deleted.
     pub(super) fn shuffled(&self, place: u64) -> u64 {
         assert!(place < self.before, "{place} of {}", self.before);
         let mask = (1 << self.half) - 1;
         let mut at = place;
-        // A Feistel network permutes a range whose size is a power of two. A result that is not a
-        // valid place is permuted again.
+        // A Feistel network permutes a range whose size is a power of two, so permute again until
+        // the result is a valid place.
         loop {
             let (mut left, mut right) = (at >> self.half, at & mask);
             for round in 0..ROUNDS {
@@ -58,8 +58,8 @@ impl RecordDeletion {
         }
     }
 
-    /// Returns the place that a live record would have had before the deletion. Records that were
-    /// added after the deletion follow all earlier ones.
+    /// Returns the place before the deletion of the live record at `place`. Records added after the
+    /// deletion follow all earlier ones.
     pub(super) fn place_before(&self, place: u64) -> u64 {
         if place < self.kept {
             self.shuffled(place)

@@ -1,5 +1,5 @@
-//! The job that the runner sends to a child process, and the events that the child sends back. Each
-//! is one JSON value on a separate line.
+//! The job that the runner sends to a child process, and the events that the child sends back, each
+//! as one JSON value per line.
 
 use crate::account::device::TrafficCounters;
 use crate::account::dips::ThroughputDips;
@@ -11,7 +11,7 @@ use crate::workload::phase::WorkloadPhase;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The complete work of one process with one engine.
+/// All the work of one process on one engine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EngineJob {
     pub engine: String,
@@ -20,7 +20,7 @@ pub struct EngineJob {
     /// The directory for the files of the engine.
     pub directory: PathBuf,
     pub records: u64,
-    /// How the keys of records are determined.
+    /// Determines the keys of records.
     pub keys: KeyOrdering,
     /// Length of a value in bytes.
     pub value_bytes: usize,
@@ -30,22 +30,22 @@ pub struct EngineJob {
     pub flow: PhaseFlow,
     /// Whether the directory already contains the loaded records.
     pub is_loaded: bool,
-    /// Seed from which all random choices are derived.
+    /// Seed of all random choices.
     pub seed: u64,
     pub log: WriteLogging,
     /// Memory limit of the process in bytes.
     pub cap: u64,
-    /// Memory size in bytes that the engine is configured to use, if the user has specified one.
+    /// Memory in bytes that the engine is told to use, if the user has specified it.
     pub memory: Option<u64>,
-    /// Options of engines. Those of other engines are ignored.
+    /// Options of engines, from which the child picks those of its engine.
     pub options: Vec<EngineOption>,
-    /// Maximum time in milliseconds for which background work may continue after the load.
+    /// Maximum time in milliseconds for background work after the load.
     pub settle_ms: u64,
-    /// One in this number of reads is verified. The minimum is 1.
+    /// One in this number of reads is verified; at least 1.
     pub verify_every: u64,
     /// Length in milliseconds of the intervals for which throughput is recorded.
     pub interval_ms: u64,
-    /// The control groups to which the process belongs.
+    /// The control groups that the process belongs to.
     pub groups: GroupPaths,
 }
 
@@ -62,17 +62,17 @@ pub enum PhaseFlow {
     Continuous,
 }
 
-/// The paths of the control groups of a process, if control groups are available.
+/// The paths of a process's control groups, if these are available.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct GroupPaths {
-    /// Path of the group of the memory controller.
+    /// Path of the memory controller group.
     pub memory: Option<PathBuf>,
-    /// Path of the group of the block controller.
+    /// Path of the block controller group.
     pub blkio: Option<PathBuf>,
 }
 
 impl EngineJob {
-    /// Returns a small job that has no phases, for tests.
+    /// Returns a small job without phases, for tests.
     #[cfg(test)]
     pub(crate) fn tiny() -> EngineJob {
         EngineJob {
@@ -105,7 +105,7 @@ impl EngineJob {
     }
 }
 
-/// An event that a child process reports to the runner.
+/// An event that a child process sends to the runner.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChildEvent {
@@ -114,9 +114,9 @@ pub enum ChildEvent {
         settings: Vec<(String, String)>,
     },
     Progress {
-        /// The name of the current phase, and its part.
+        /// The current phase and its part.
         phase: String,
-        /// Number of operations completed so far in this part of the phase.
+        /// Number of operations completed so far in this part.
         operations: u64,
         /// Total number of operations in this part, if it is known.
         of: Option<u64>,
@@ -129,36 +129,35 @@ pub enum ChildEvent {
         why: String,
     },
     Closed {
-        /// Time in seconds that closing the engine has taken.
+        /// How long closing the engine took, in seconds.
         seconds: f64,
     },
 }
 
-/// The costs of one phase of one engine.
+/// What a phase of an engine cost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResultRow {
     pub engine: String,
-    /// The textual form of the phase. It is `settle` for the background work of the engine after
-    /// the load.
+    /// The textual form of the phase, or `settle` for the engine's background work after the load.
     pub phase: String,
     pub threads: usize,
     pub ops_per_s: f64,
-    /// The latencies of operations, each measured from the intended start until the end.
+    /// Latencies of operations, from the intended start to the end.
     #[serde(flatten)]
     pub latency: LatencyPercentiles,
-    /// CPU time per operation in microseconds. It includes all threads of the process.
+    /// CPU time per operation in microseconds, over all threads of the process.
     pub cpu_us_per_op: f64,
     /// Number of bytes written to the device.
     pub device_write_bytes: u64,
     /// Number of bytes read from the device.
     pub device_read_bytes: u64,
     pub device_reads: u64,
-    /// Total size in bytes of the keys and values that were written and read.
+    /// Total size in bytes of the keys and values written and read.
     pub user_bytes: u64,
-    /// Total size in bytes of the keys and values that were written.
+    /// Total size in bytes of the keys and values written.
     pub user_written_bytes: u64,
-    /// Bytes written to the device per byte written by the user. For `settle`, the bytes of the
-    /// load are included.
+    /// Bytes written to the device per byte written by the user. In `settle`, both include the
+    /// load.
     pub write_amplification: Option<f64>,
     /// Bytes read from the device per byte read by the user.
     pub read_amplification: Option<f64>,
@@ -169,45 +168,43 @@ pub struct ResultRow {
     pub memory: MemoryCounters,
     /// The device counters of all sources.
     pub device: TrafficCounters,
-    /// Number of the repetition, counted from 1. In a row of medians, it is the number of
-    /// repetitions.
+    /// Number of the repetition, counted from 1, or the number of repetitions in a row of medians.
     pub repetition: usize,
-    /// Difference between the fastest and the slowest repetition, relative to the median. Present
-    /// only in a row of medians.
+    /// Difference between the fastest and the slowest repetition, relative to the median. Only in
+    /// rows of medians.
     pub spread: Option<f64>,
-    /// Number of measured operations, without those of the warm-up.
+    /// Number of measured operations, without the warm-up.
     pub operations: u64,
     /// Duration of the measurement in seconds, without the warm-up.
     pub seconds: f64,
-    /// Scheduled number of operations per second, if a rate was chosen.
+    /// Scheduled number of operations per second, if there is a rate.
     pub target_per_s: Option<f64>,
     /// Number of records in the engine at the end of the phase.
     pub records: u64,
-    /// Number of operations that were completed in each interval.
+    /// Number of operations completed in each interval.
     pub series: Vec<u64>,
     /// Length of an interval in milliseconds.
     pub interval_ms: u64,
-    /// If the job is continuous, time in seconds from the start of its first phase to the start of
-    /// this one.
+    /// In a continuous job, the seconds from the start of its first phase to the start of this one.
     #[serde(default)]
     pub began_s: Option<f64>,
-    /// If the job is continuous, the dips in the throughput.
+    /// In a continuous job, the dips in throughput.
     #[serde(default)]
     pub dips: Option<ThroughputDips>,
-    /// In transaction benchmarks, the number of attempts per commit that ended with a conflict.
+    /// In transaction benchmarks, the number of attempts per commit that ended in a conflict.
     #[serde(default)]
     pub aborts_per_op: Option<f64>,
-    /// In transaction benchmarks, the number of cache flushes of the block device per commit. It
-    /// includes flushes by other users of the device.
+    /// In transaction benchmarks, the number of cache flushes of the block device per commit,
+    /// including those of the device's other users.
     #[serde(default)]
     pub flushes_per_op: Option<f64>,
-    /// The engine's own report for people, which can be empty.
+    /// The engine's own human-readable report, which may be empty.
     pub remarks: String,
 }
 
 impl ResultRow {
-    /// Returns the numbers of operations in all complete intervals. The last interval may be
-    /// incomplete, and would falsely look like a dip.
+    /// Returns the numbers of operations in all complete intervals. An incomplete last interval
+    /// would look like a dip.
     #[must_use]
     pub fn filled(&self) -> &[u64] {
         let interval_s = self.interval_ms.max(1) as f64 / 1e3;

@@ -1,5 +1,5 @@
-//! Lets all threads execute operations for one window. Its length is a time or a number of
-//! operations. The operations are executed at full speed or by a schedule.
+//! Lets all threads run operations for one window, whose length is a time or a number of
+//! operations, at full speed or by a schedule.
 
 use crate::account::latency::PhaseRecorder;
 use crate::workload::phase::WindowLength;
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The work of one thread, which consists of single operations.
+/// A thread's work, as single operations.
 pub(crate) trait OperationStepper: Send {
     /// Returns the index of the thread.
     fn thread(&self) -> usize;
@@ -18,22 +18,21 @@ pub(crate) trait OperationStepper: Send {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MeasurementWindow {
-    /// Length of the window, or `None` if it ends only when no operations remain.
+    /// Length of the window, or `None` if it lasts until no operations remain.
     pub(crate) amount: Option<WindowLength>,
-    /// Scheduled number of operations per second, over all threads together.
+    /// Scheduled number of operations per second, over all threads.
     pub(crate) rate: Option<f64>,
     /// Length of the intervals for which throughput is recorded.
     pub(crate) interval: Duration,
 }
 
-/// Number of operations after which a thread reports its progress.
+/// Number of operations between two progress reports of a thread.
 const SAY: u64 = 256;
-/// If the next scheduled operation is nearer than this time, the thread waits in a busy loop.
+/// A thread spins if its next scheduled operation is nearer than this.
 const SPIN: Duration = Duration::from_micros(80);
 
 impl MeasurementWindow {
-    /// Executes the window. Returns the combined records of all threads, and the duration in
-    /// seconds.
+    /// Runs the window. Returns the combined records of all threads, and the duration in seconds.
     pub(crate) fn run<W: OperationStepper>(
         &self,
         workers: &mut [W],
@@ -72,7 +71,7 @@ impl MeasurementWindow {
                 .map(|handle| handle.join().expect("a worker does not panic"))
                 .collect::<Result<Vec<_>>>()
         })?;
-        // The window ends when the slowest thread has completed its last operation.
+        // The window ends when the slowest thread completes its last operation.
         let end = recorders.iter().map(|(_, end)| *end).max().unwrap_or(start);
         let mut sum = PhaseRecorder::new(start, self.interval);
         for (recorder, _) in &recorders {
@@ -81,8 +80,8 @@ impl MeasurementWindow {
         Ok((sum, end.duration_since(start).as_secs_f64()))
     }
 
-    /// Executes one thread's part of the operations. Returns the recorded latencies, and the time
-    /// at which the part ended.
+    /// Runs one thread's part of the operations. Returns the recorded latencies, and the time at
+    /// which the part ended.
     fn work(
         &self,
         worker: &mut impl OperationStepper,
@@ -140,7 +139,7 @@ impl MeasurementWindow {
     }
 }
 
-/// The scheduled start times of the operations of one thread, in seconds.
+/// The scheduled start times of a thread's operations, in seconds.
 #[derive(Clone, Copy, Debug)]
 struct OperationSchedule {
     start: Instant,

@@ -1,5 +1,5 @@
-//! Execution of benchmarks. A runner starts a child process for each repetition of each engine. The
-//! child opens the engine, executes the phases and reports their costs.
+//! Runs benchmarks. A runner starts a child process for each repetition of each engine. The child
+//! opens the engine, runs the phases and reports their costs.
 //!
 //! *Scope*: jobs, threads, measurement windows and schedules; child processes and their messages.
 //!

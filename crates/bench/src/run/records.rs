@@ -1,18 +1,17 @@
-//! Keeps track of which records exist while several threads insert records, and after deletions.
+//! Tracks which records exist while several threads insert records, and after deletions.
 
 use super::deletion::RecordDeletion;
 use crate::workload::keys::scatter;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Live records have consecutive places, which are numbered from 0. A thread acquires the next
+/// The live records, which have consecutive places, numbered from 0. A thread acquires the next
 /// place, inserts the record, and acknowledges the insertion. Readers access only places below the
-/// smallest one that is not acknowledged. The number of a record, from which its key is derived,
-/// never changes. Before the first deletion, the number equals the place.
+/// smallest unacknowledged one. A record's number, from which its key is derived, never changes.
+/// Before the first deletion, it equals the place.
 #[derive(Debug)]
 pub(super) struct LiveRecords {
     next: AtomicU64,
-    /// For each thread, a lower bound of the place at which it is inserting a record, or `NOTHING`
-    /// if it is not inserting.
+    /// For each thread, a lower bound of the place at which it is inserting, or `NOTHING`.
     pending: Vec<AtomicU64>,
     deletions: Vec<RecordDeletion>,
 }
@@ -29,14 +28,13 @@ impl LiveRecords {
         }
     }
 
-    /// Selects the records of a deletion by means of a seed. No thread may insert records during
-    /// this call.
+    /// Draws the records of a deletion from a seed. No thread may insert records meanwhile.
     pub(super) fn plan(&self, percent: u8, seed: u64) -> RecordDeletion {
         let key = scatter(seed ^ scatter(self.deletions.len() as u64));
         RecordDeletion::new(self.limit(), percent, key)
     }
 
-    /// Returns the state that applies after a planned deletion.
+    /// Returns the state after a planned deletion.
     pub(super) fn without(&self, deletion: RecordDeletion) -> LiveRecords {
         let mut deletions = self.deletions.clone();
         deletions.push(deletion);
@@ -52,7 +50,7 @@ impl LiveRecords {
         later.fold(place, |place, deletion| deletion.place_before(place))
     }
 
-    /// Returns the numbers of up to `most` deleted records for each deletion.
+    /// Returns the numbers of up to `most` deleted records per deletion.
     pub(super) fn deleted(&self, most: u64) -> Vec<u64> {
         let mut numbers = Vec::new();
         for (at, deletion) in self.deletions.iter().enumerate() {
@@ -68,20 +66,20 @@ impl LiveRecords {
 
     /// Acquires the place of a new record. The thread must then insert the record.
     pub(super) fn begin(&self, thread: usize) -> u64 {
-        // The value is stored before the place is acquired. If another thread sees that the place
-        // is acquired, it also sees that the insertion is pending.
+        // Store the value before acquiring the place, so that a thread that sees the place acquired
+        // also sees the insertion pending.
         self.pending[thread].store(self.next.load(Ordering::SeqCst), Ordering::SeqCst);
         let number = self.next.fetch_add(1, Ordering::SeqCst);
         self.pending[thread].store(number, Ordering::SeqCst);
         number
     }
 
-    /// Acknowledges the insertion of the thread. From now on, the record may be read.
+    /// Acknowledges the thread's insertion, after which the record may be read.
     pub(super) fn end(&self, thread: usize) {
         self.pending[thread].store(NOTHING, Ordering::SeqCst);
     }
 
-    /// Returns a number of places such that the records at all smaller places exist.
+    /// Returns a limit below which the records at all places exist.
     pub(super) fn limit(&self) -> u64 {
         let next = self.next.load(Ordering::SeqCst);
         self.pending

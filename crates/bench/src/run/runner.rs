@@ -15,13 +15,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The means by which the memory of a child process is limited.
+/// How the memory of a child process is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapMethod {
     /// A control group of the memory controller limits the memory, including the page cache.
     Group,
-    /// The memory is not limited. Engines are configured to use a certain memory size, and the page
-    /// cache can have any size.
+    /// The memory is not limited. Engines are told how much to use, and the page cache can grow to
+    /// any size.
     None,
 }
 
@@ -32,51 +32,51 @@ pub struct RunPlan {
     pub repetitions: usize,
     /// Whether each engine is loaded once or in every repetition.
     pub loads: LoadFrequency,
-    /// The work of each engine. The runner replaces the engine, the repetition, the directory and
+    /// The work of each engine. The runner fills in the engine, the repetition, the directory and
     /// the groups.
     pub job: EngineJob,
     pub cap: CapMethod,
-    /// Whether the files of an engine are kept after the run.
+    /// Whether to keep an engine's files after the run.
     pub files: FileRetention,
 }
 
 /// Whether an engine is loaded once or in every repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadFrequency {
-    /// Each repetition loads the engine if its phases contain a load.
+    /// Each repetition loads the engine if its phases include a load.
     Each,
     /// A separate process loads the engine once before the first repetition, and each repetition
-    /// uses a copy of the files. This is useful if loading takes longer than the measurement.
+    /// uses a copy of the files. Useful if loading takes longer than the measurement.
     Once,
 }
 
-/// What happens to the files of an engine after a run.
+/// What happens to an engine's files after a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileRetention {
     Removed,
-    /// The files are kept, so that another run can use them.
+    /// The files stay for another run to use.
     Kept,
 }
 
 /// The results of a benchmark run.
 #[derive(Clone, Debug, Default)]
 pub struct BenchOutcome {
-    /// All result rows, in the order of measurement.
+    /// All result rows, in measurement order.
     pub rows: Vec<ResultRow>,
-    /// The settings of each engine, as the engine reported them when it was first opened.
+    /// The settings of each engine, as reported when it was first opened.
     pub settings: Vec<(String, Vec<(String, String)>)>,
     pub failures: Vec<RepetitionFailure>,
-    /// Whether the user has stopped the run early.
+    /// Whether the user stopped the run early.
     pub was_stopped: bool,
 }
 
-/// A repetition of an engine that failed. Earlier measurements remain valid.
+/// A failed repetition of an engine. Earlier measurements remain valid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepetitionFailure {
     pub engine: String,
     /// Number of the repetition, counted from 1.
     pub repetition: usize,
-    /// The error message, including the causes of the error.
+    /// The error message with its causes.
     pub why: String,
 }
 
@@ -88,12 +88,12 @@ impl std::fmt::Display for RepetitionFailure {
 
 /// Receives the events of a benchmark run.
 pub trait RunListener: Sync {
-    /// Returns whether the user has requested that the run be stopped.
+    /// Returns whether the user has asked to stop the run.
     fn is_stopped(&self) -> bool;
 
     fn on_event(&self, engine: &str, repetition: usize, event: &ChildEvent);
 
-    /// Called when a repetition of an engine has failed. The other repetitions continue.
+    /// Called when a repetition has failed. The others continue.
     fn fail(&self, failure: &RepetitionFailure);
 }
 
@@ -105,8 +105,8 @@ pub trait BenchRunner: RunListener {
     /// Returns an error if there is no program for the engine.
     fn command(&self, engine: &str) -> Result<Command>;
 
-    /// Returns the command line that starts a study of other systems. The caller appends a
-    /// directory and a number of records to it.
+    /// Returns the command line that starts a study of other systems, without the directory and the
+    /// number of records, which the caller appends.
     ///
     /// # Errors
     /// Returns an error if there is no program for the study.
@@ -118,7 +118,7 @@ pub trait BenchRunner: RunListener {
 /// Measures all engines. Each repetition measures every engine once.
 ///
 /// # Errors
-/// Returns the first failure if no measurement has succeeded.
+/// The first failure, if no measurement succeeds.
 pub fn run(orders: &RunPlan, runner: &dyn BenchRunner) -> Result<BenchOutcome> {
     let mut loaded = Vec::new();
     each(
@@ -133,8 +133,8 @@ pub fn run(orders: &RunPlan, runner: &dyn BenchRunner) -> Result<BenchOutcome> {
     )
 }
 
-/// For each engine with options, opens and closes an empty store in a separate process. Invalid
-/// options are thus detected before another engine is loaded for an hour.
+/// For each engine with options, opens and closes an empty store in a separate process, so that
+/// invalid options come to light before another engine is loaded for an hour.
 ///
 /// # Errors
 /// Errors of the engine.
@@ -146,23 +146,23 @@ pub fn try_options(orders: &RunPlan, runner: &dyn BenchRunner) -> Result<()> {
         trial.job.directory = orders.job.directory.join("options");
         trial.job.phases = Vec::new();
         trial.files = FileRetention::Removed;
-        // The trial needs no records, so loading is skipped.
+        // Without records, the trial does not load any.
         trial.job.is_loaded = true;
         let errand = ChildTask {
-            // This trial does not reuse the directory of an earlier trial.
+            // Each trial starts with a new directory.
             is_loaded: false,
             ..errand_of(&trial, engine, 0)
         };
         let line = line_of(&trial, engine, 0);
         let tried = errand.run(&line, runner, &mut BenchOutcome::default());
-        // The directory is removed only if it is empty.
+        // This removes the directory only if it is empty.
         let _ = fs::remove_dir(&trial.job.directory);
         tried?;
     }
     Ok(())
 }
 
-/// A function that executes one repetition of one engine.
+/// Runs one repetition of one engine.
 pub(crate) type RepetitionWork<'a> = &'a mut dyn FnMut(&str, usize, &mut BenchOutcome) -> Result<()>;
 
 /// The order in which a repetition measures the engines.
@@ -174,10 +174,10 @@ pub(crate) enum EngineOrder {
     Alternating,
 }
 
-/// Executes `work` for each engine in each repetition. Repetitions are in the outer loop, so that
-/// changes on the machine affect all engines. If an engine fails, the failure is recorded and the
-/// other engines continue. If, for example, an engine is killed after an hour because of its memory
-/// use, the results of the others are preserved.
+/// Runs `work` for each engine in each repetition. Repetitions are the outer loop, so that changes
+/// on the machine affect all engines. The failure of an engine is recorded and the others continue:
+/// if one is killed after an hour because of its memory use, the results of the others are
+/// preserved.
 ///
 /// # Errors
 /// Returns the first failure if no measurement has succeeded.
@@ -239,7 +239,7 @@ struct ChildProcess(Mutex<Child>);
 impl ChildProcess {
     fn kill(&self) {
         if let Ok(mut child) = self.0.lock() {
-            // The child process may have ended by itself, in which case this fails.
+            // This fails if the child process has already ended.
             let _ = child.kill();
         }
     }
@@ -254,15 +254,14 @@ impl Drop for ChildProcess {
     }
 }
 
-/// The loaded files of an engine, which all its repetitions use.
+/// An engine's loaded files, which all its repetitions use.
 struct LoadedFiles {
     engine: String,
     /// The files, or `None` if loading has failed.
     place: Option<OwnedDirectory>,
 }
 
-/// Executes a repetition on a copy of the loaded files. Before the first repetition, the files are
-/// loaded.
+/// Runs a repetition on a copy of the loaded files, which are loaded before the first repetition.
 fn run_copy(
     orders: &RunPlan,
     engine: &str,
@@ -319,7 +318,7 @@ fn run_copy(
     run_one(&orders, engine, repetition, runner, outcome)
 }
 
-/// Renames a directory. If the target exists, it is replaced.
+/// Renames a directory, replacing the target if it exists.
 fn replace(from: &Path, to: &Path) -> Result<()> {
     if to.exists() {
         fs::remove_dir_all(to).with_context(|| format!("removing {}", to.display()))?;
@@ -327,7 +326,7 @@ fn replace(from: &Path, to: &Path) -> Result<()> {
     fs::rename(from, to).with_context(|| format!("renaming {} to {}", from.display(), to.display()))
 }
 
-/// Executes one child process, in which the engine executes its phases in its directory.
+/// Runs one child process, in which the engine runs its phases in its directory.
 fn run_one(
     orders: &RunPlan,
     engine: &str,
@@ -351,7 +350,7 @@ fn errand_of<'a>(orders: &'a RunPlan, engine: &'a str, repetition: usize) -> Chi
     }
 }
 
-/// Returns a function that creates the line with the job for a child process.
+/// Returns a function that writes the job line for a child process.
 fn line_of(
     orders: &RunPlan,
     engine: &str,
@@ -368,14 +367,14 @@ fn line_of(
     }
 }
 
-/// The part of a child process's task that all kinds of jobs share.
+/// The part of a child process's task that is common to all kinds of jobs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChildTask<'a> {
     pub(crate) engine: &'a str,
     pub(crate) repetition: usize,
     /// The directory in which the engine's directory is created.
     pub(crate) directory: &'a Path,
-    /// Whether the engine's directory is kept afterwards.
+    /// Whether to keep the engine's directory afterwards.
     pub(crate) files: FileRetention,
     /// Whether the engine's directory already exists and must not be changed.
     pub(crate) is_loaded: bool,
@@ -383,16 +382,15 @@ pub(crate) struct ChildTask<'a> {
     pub(crate) cap_bytes: u64,
 }
 
-/// A function that creates the line with the job for a child process, given the paths of its
-/// directory and its control groups.
+/// Writes the job line for a child process, given the paths of its directory and control groups.
 pub(crate) type JobLine<'a> = &'a dyn Fn(&Path, GroupPaths) -> Result<String>;
 
 impl ChildTask<'_> {
-    /// Creates the directory and the control groups, starts the child process, and processes its
+    /// Creates the directory and the control groups, starts the child process, and handles its
     /// events until it ends. Then removes the directory and the groups.
     ///
     /// # Errors
-    /// The reason why the child process failed or could not be started.
+    /// Why the child process failed or could not be started.
     pub(crate) fn run(
         &self,
         job: JobLine<'_>,
@@ -407,15 +405,15 @@ impl ChildTask<'_> {
             fs::remove_dir_all(&place.path).with_context(|| format!("removing {}", place.path.display()))?;
         }
         fs::create_dir_all(&place.path).with_context(|| format!("creating {}", place.path.display()))?;
-        // Only an empty group can be removed, so the groups are dropped after the process.
+        // Only an empty group can be removed, so drop the groups after the process.
         let (memory, blkio) = match self.cap {
             CapMethod::None => (None, None),
             CapMethod::Group => {
                 let name = format!("{}-{}", self.engine, self.repetition);
                 (
                     Some(ControlGroup::memory(&name, self.cap_bytes)?),
-                    // Some machines have no block controller. The counters of the block device are
-                    // then used instead.
+                    // Some machines have no block controller, and the block device's counters are
+                    // used instead.
                     ControlGroup::blkio(&name, &place.path).ok(),
                 )
             }
@@ -430,7 +428,7 @@ impl ChildTask<'_> {
     }
 }
 
-/// Starts the child process, moves it into its control groups, and processes its events until it
+/// Starts the child process, moves it into its control groups, and handles its events until it
 /// ends.
 fn drive(
     errand: &ChildTask<'_>,
@@ -454,8 +452,7 @@ fn drive(
     for group in memory.iter().chain(blkio) {
         group.admit(number)?;
     }
-    // The child process waits for its job, so it does nothing before it has been moved into its
-    // groups.
+    // Until it gets its job, the child process does nothing, so it cannot work outside its groups.
     let text = line + "\n";
     input
         .write_all(text.as_bytes())

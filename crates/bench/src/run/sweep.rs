@@ -1,4 +1,4 @@
-//! Sweeps. One parameter varies from point to point, and all other parameters are constant.
+//! Sweeps, which vary one parameter from point to point and keep all others constant.
 
 use super::EngineJob;
 use crate::workload::phase::{MOST_RECORDS, MOST_THREADS, PhaseDefaults, PhaseTask, WorkloadPhase};
@@ -13,16 +13,16 @@ pub enum ParameterSweep {
     Threads,
     /// Varies the number of records that each scan reads.
     Scan,
-    /// Varies the length of values in bytes, while the total amount of data remains constant.
+    /// Varies the length of values in bytes, with the same amount of data.
     Value,
-    /// Varies the memory limit, as a percentage of the amount of data.
+    /// Varies the memory limit, as a percentage of the data.
     Memory,
-    /// Varies the number of records. The memory limit is proportional to it, so the memory per
-    /// record is constant.
+    /// Varies the number of records. The memory limit grows with it, so the memory per record is
+    /// constant.
     Records,
 }
 
-/// One point of a sweep, with its name and its job.
+/// A point of a sweep: its name and its job.
 #[derive(Clone, Debug)]
 pub struct ParameterPoint {
     /// The name of the point, for example `threads 2`.
@@ -30,7 +30,7 @@ pub struct ParameterPoint {
     pub job: EngineJob,
 }
 
-/// All sweeps, with their names and the default values of the parameter.
+/// All sweeps: their names, and the parameter's default values.
 pub const SWEEPS: [(&str, ParameterSweep, &[u64]); 6] = [
     ("sequential", ParameterSweep::Sequential, &[0, 25, 50, 75, 100]),
     ("threads", ParameterSweep::Threads, &[1, 2, 4]),
@@ -49,7 +49,7 @@ pub const SWEEPS: [(&str, ParameterSweep, &[u64]); 6] = [
 ];
 
 impl ParameterSweep {
-    /// Returns the points of a sweep. `job` determines all other parameters.
+    /// Returns the points of a sweep, with all other parameters from `job`.
     ///
     /// # Errors
     /// Returns an error if a value of the parameter is invalid.
@@ -69,8 +69,7 @@ impl ParameterSweep {
         if self != ParameterSweep::Scan {
             return Ok(points);
         }
-        // One store is used for all lengths of scans, because loading it again for each length
-        // would make no difference.
+        // All scan lengths use one store, because loading it again for each would change nothing.
         let mut all = job.clone();
         all.phases = points.into_iter().flat_map(|point| point.job.phases).collect();
         Ok(vec![ParameterPoint {
@@ -149,13 +148,13 @@ impl ParameterSweep {
     }
 }
 
-/// Maximum memory limit as a percentage of the amount of data.
+/// Maximum memory limit, as a percentage of the data.
 const MOST_PERCENT: u64 = 10_000;
 
-/// Minimum memory limit in bytes with which all engines work.
+/// Smallest memory limit in bytes with which all engines work.
 const LEAST_CAP: u64 = 48 << 20;
 
-/// Replaces inserts by scans, so that only the length of scans varies.
+/// Replaces inserts by scans, so that only the scan length varies.
 fn scans_only(phases: &mut [WorkloadPhase]) {
     for phase in phases {
         if let PhaseTask::Mix { mix, .. } = &mut phase.task {

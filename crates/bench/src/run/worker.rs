@@ -1,5 +1,4 @@
-//! A worker thread. It generates operations, executes them, verifies their results, and counts
-//! them.
+//! A worker thread, which generates operations, runs them, verifies their results, and counts them.
 
 use super::deletion::RecordDeletion;
 use super::job::EngineJob;
@@ -19,7 +18,7 @@ use std::sync::Arc;
 /// Number of keys in each batched read.
 pub(super) const BATCH: usize = 64;
 
-/// A bit that is set in numbers from which the keys of absent records are derived.
+/// A bit that is set in the numbers that the keys of absent records are derived from.
 const ABSENT: u64 = 1 << 63;
 
 /// The state of one worker thread during a phase.
@@ -34,16 +33,15 @@ pub(super) struct EngineWorker<'a> {
     value: Vec<u8>,
     batch: Vec<RecordKey>,
     reads: u64,
-    /// Number of bytes of keys and values that were written. `read` is the number of bytes that
-    /// were read.
+    /// Bytes of keys and values written. `read` counts those read.
     pub(super) written: u64,
     pub(super) read: u64,
 }
 
 enum OperationSource {
-    /// The range of numbers of the records that remain to be loaded.
+    /// The numbers of the records that remain to be loaded.
     Load(Range<u64>),
-    /// The deletion, and the range of permuted places whose records remain to be deleted.
+    /// The deletion, and the permuted places whose records remain to be deleted.
     Delete(RecordDeletion, Range<u64>),
     Mix(Box<RecordChooser>),
     Trace(Box<TraceReplay>),
@@ -107,7 +105,7 @@ impl<'a> EngineWorker<'a> {
                 OperationSource::Trace(Box::new(TraceReplay::open(file, thread, job.threads)?))
             }
         };
-        // Different phases and threads use different random numbers. All engines use the same ones.
+        // Random numbers differ between phases and threads, but not between engines.
         let name = phase.name.bytes().fold(job.seed, |seed, byte| {
             crate::workload::keys::scatter(seed ^ u64::from(byte))
         });
@@ -135,7 +133,7 @@ impl<'a> EngineWorker<'a> {
         };
         let kind = mix.draw(&mut self.random);
         let record = match kind {
-            // The place of the new record is acquired only when it is inserted.
+            // The new record gets its place only when it is inserted.
             OperationKind::Insert => 0,
             _ => {
                 let place = chooser.draw(&mut self.random, self.records.limit());
@@ -190,7 +188,7 @@ impl<'a> EngineWorker<'a> {
         Ok(())
     }
 
-    /// Returns whether the next value that is read must be verified.
+    /// Returns whether to verify the next value read.
     fn proves(&mut self) -> bool {
         self.reads += 1;
         self.reads.is_multiple_of(self.job.verify_every)
@@ -214,7 +212,7 @@ impl<'a> EngineWorker<'a> {
         Ok(())
     }
 
-    /// Looks up a key that no record has. Its number is greater than those of all records.
+    /// Looks up a key that no record has, because its number is greater than those of all records.
     fn get_absent(&mut self, number: u64) -> Result<()> {
         let key = self.job.keys.of(number | ABSENT);
         let found = self.session.get(&key, &mut |_| {});
@@ -262,8 +260,8 @@ impl<'a> EngineWorker<'a> {
         let mut last: Vec<u8> = Vec::with_capacity(KEY_BYTES);
         let (mut is_right, mut seen) = (true, 0);
         let count = self.session.scan(&from, length, &mut |key, value| {
-            // The first key must be the requested one, because that record exists. The later keys
-            // must be in ascending order.
+            // The first key must be the requested one, whose record exists. The later keys must be
+            // in ascending order.
             is_right &= if seen == 0 { key == from } else { key > &last[..] };
             is_right &= value.len() == expected && (!proves || ValueGenerator::is_of(value, key));
             last.clear();

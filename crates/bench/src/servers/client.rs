@@ -1,5 +1,5 @@
-//! The connections of a client to a server. Each connection sends a fixed number of pipelined
-//! requests as soon as all previous requests have been answered.
+//! A client's connections to a server. Each connection sends a fixed number of pipelined requests
+//! as soon as all previous ones have been answered.
 
 use super::protocol::{ServerProtocol, ServerReply};
 use crate::account::latency::PhaseRecorder;
@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
     Load,
-    /// Overwrites existing records. All records are chosen with equal probability.
+    /// Overwrites existing records, all equally likely.
     Set,
-    /// Reads existing records. All records are chosen with equal probability.
+    /// Reads existing records, all equally likely.
     Get,
 }
 
@@ -29,16 +29,16 @@ pub enum RequestKind {
 pub struct LoadClient {
     pub address: SocketAddr,
     pub protocol: ServerProtocol,
-    /// Total number of connections over all threads.
+    /// Total number of connections, over all threads.
     pub connections: usize,
-    /// Number of requests that each connection sends together.
+    /// Number of requests that a connection sends at a time.
     pub depth: usize,
     /// Number of threads that serve the connections.
     pub threads: usize,
     pub records: u64,
     /// Length of a value in bytes.
     pub value_bytes: usize,
-    /// Seed from which each thread derives its own seed.
+    /// Seed from which each thread derives its own.
     pub seed: u64,
     /// Length of the intervals for which throughput is recorded.
     pub interval: Duration,
@@ -47,22 +47,22 @@ pub struct LoadClient {
 /// The result of running the client.
 #[derive(Debug)]
 pub struct LoadResult {
-    /// Latencies. Each is measured from the time at which a request is sent, together with the
-    /// others of its pipeline, until its reply arrives.
+    /// Latencies, each measured from the sending of a request's pipeline to the arrival of the
+    /// request's reply.
     pub recorder: PhaseRecorder,
     pub seconds: f64,
 }
 
-/// One in this number of values is compared completely with the expected value.
+/// One in this number of values is compared completely with the expected one.
 const PROVE_EVERY: u64 = 8;
 
-/// Maximum time for which a server may send no data.
+/// Maximum time for which a server may send nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Interval at which a thread checks its state while no data arrives.
 const TICK: Duration = Duration::from_millis(100);
 
-/// State shared by all threads of the client.
+/// State that all threads of the client share.
 struct LoadRun<'a> {
     client: &'a LoadClient,
     kind: RequestKind,
@@ -75,8 +75,7 @@ struct LoadRun<'a> {
 }
 
 impl LoadClient {
-    /// Sends requests for the given amount. If the requests load records, continues until every
-    /// record has been written.
+    /// Sends requests for the given amount, or until every record is written if they load records.
     ///
     /// # Errors
     /// Returns an error if the server reports an error, sends a wrong reply, or does not reply.
@@ -133,7 +132,7 @@ impl LoadClient {
 }
 
 impl LoadRun<'_> {
-    /// The main function of one thread, which serves its part of the connections.
+    /// The main function of a thread, which serves its share of the connections.
     fn drive(&self, thread: usize) -> Result<PhaseRecorder> {
         let client = self.client;
         let at = |thread: usize| client.connections * thread / client.threads;
@@ -186,8 +185,7 @@ impl LoadRun<'_> {
         Ok(teller.recorder)
     }
 
-    /// Returns the numbers of the requests to send next. The range is empty if no more requests
-    /// must be sent.
+    /// Returns the numbers of the requests to send next, or an empty range if there are no more.
     fn next(&self, now: Instant) -> std::ops::Range<u64> {
         if self.deadline.is_some_and(|deadline| now >= deadline) {
             return 0..0;
@@ -198,7 +196,7 @@ impl LoadRun<'_> {
     }
 }
 
-/// The state of a thread that serves connections.
+/// The state of a thread.
 struct LoadThread {
     random: fastrand::Rng,
     chooser: RecordChooser,
@@ -207,20 +205,19 @@ struct LoadThread {
     answered: u64,
 }
 
-/// A connection, with the pipeline of requests that have been sent.
+/// A connection and its pipeline of sent requests.
 struct LoadConnection {
     stream: TcpStream,
     request: Vec<u8>,
     sent: usize,
     received: Vec<u8>,
-    /// The keys of the requests that have been sent, and the number of those that have been
-    /// answered.
+    /// The keys of the sent requests, and how many of these have been answered.
     keys: Vec<RecordKey>,
     answered: usize,
     began: Instant,
 }
 
-/// Maximum number of bytes that are read from a socket at once.
+/// Maximum number of bytes read from a socket at once.
 const READ: usize = 64 << 10;
 
 impl LoadConnection {
@@ -283,11 +280,11 @@ impl LoadConnection {
     }
 
     /// Called when the socket is ready. Sends pending data, processes received data, and sends the
-    /// next requests when all earlier ones have been answered. Returns whether the connection is
+    /// next requests once all earlier ones have been answered. Returns whether the connection is
     /// still active.
     fn handle_ready(&mut self, shared: &LoadRun<'_>, teller: &mut LoadThread) -> Result<bool> {
         if self.keys.is_empty() {
-            // The connection had already ended and was counted at that time.
+            // The connection had already ended, and was counted then.
             return Ok(true);
         }
         self.send()?;
@@ -311,8 +308,7 @@ impl LoadConnection {
         }
     }
 
-    /// Processes all complete replies that were received. Returns an error at the first wrong
-    /// reply.
+    /// Processes all complete replies. Returns an error at the first wrong one.
     fn take(&mut self, shared: &LoadRun<'_>, teller: &mut LoadThread) -> Result<()> {
         let now = Instant::now();
         let mut start = 0;

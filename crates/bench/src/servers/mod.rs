@@ -1,14 +1,13 @@
-//! Measurement of servers on the same machine. Many concurrent connections access a server over the
-//! loopback interface.
+//! Measures servers on the same machine, through many concurrent connections over the loopback
+//! interface.
 //!
 //! *Scope*: the processes of servers, the client side of both protocols, and closed loops of
 //! pipelined requests.
 //!
 //! *Must not depend on*: the internals of servers; how figures are displayed.
 //!
-//! The client and the server share the processors of the machine, so a server that uses more of
-//! them slows down its own client. The CPU time of the server process per request is the cost of
-//! the server alone.
+//! The client and the server share the machine's processors, so a server that uses more of them
+//! slows down its own client. The server's own cost is the CPU time of its process per request.
 
 pub mod client;
 mod process;
@@ -32,25 +31,25 @@ pub struct ServerPlan {
     pub servers: Vec<String>,
     /// Number of repetitions for each server.
     pub repetitions: usize,
-    /// Pipeline depths of the connections. Each of them is measured separately.
+    /// Pipeline depths of the connections, each of which is measured separately.
     pub depths: Vec<usize>,
     pub connections: usize,
     /// Number of client threads, which share the connections.
     pub threads: usize,
-    /// Number of records that are written before the measured phases.
+    /// Number of records written before the measured phases.
     pub records: u64,
     /// Length of a value in bytes.
     pub value_bytes: usize,
-    /// Memory size in bytes that servers are configured to use, if they support this.
+    /// Memory in bytes that servers are told to use, if they support this.
     pub memory: u64,
-    /// Time for which a server is left idle before each phase.
+    /// How long a server stays idle before each phase.
     pub settle: Duration,
     /// Length of the warm-up before each phase, which is not measured.
     pub warm: WindowLength,
     pub run: WindowLength,
-    /// Seed by which records are chosen at random.
+    /// Seed of the random choice of records.
     pub seed: u64,
-    /// Directory for the files of the servers. The files are removed at the end.
+    /// Directory for the files of the servers, which are removed at the end.
     pub directory: PathBuf,
     /// Path of the Alluvium executable, which starts Alluvium's servers.
     pub own: PathBuf,
@@ -225,7 +224,7 @@ impl ServerPhase<'_> {
         })
     }
 
-    /// Waits, so that the server is idle for some time.
+    /// Leaves the server idle for some time.
     fn rest(&self, listener: &dyn RunListener) {
         let began = Instant::now();
         while began.elapsed() < self.orders.settle && !listener.is_stopped() {

@@ -21,14 +21,14 @@ pub struct ServerKind {
     arguments: fn(&ServerSetup) -> Vec<OsString>,
 }
 
-/// The parameters with which a server is started.
+/// The parameters that a server is started with.
 #[derive(Debug)]
 struct ServerSetup {
     /// An existing directory for the files of the server.
     directory: PathBuf,
     /// Memory limit in bytes, for servers that support one.
     memory: u64,
-    /// Number of serving threads, for servers in which it can be configured.
+    /// Number of serving threads, for servers that can be told.
     threads: usize,
     port: u16,
 }
@@ -89,8 +89,7 @@ pub const SERVERS: [ServerKind; 6] = [
                 setup.threads.to_string(),
                 "-m".to_owned(),
                 (setup.memory >> 20).to_string(),
-                // Memcached refuses to run as root without this option, and ignores the option for
-                // other users.
+                // Memcached requires this option to run as root, and ignores it for other users.
                 "-u".to_owned(),
                 "root".to_owned(),
             ];
@@ -135,7 +134,7 @@ pub struct ServerProcess {
     child: Child,
     /// The address at which the server listens.
     pub address: SocketAddr,
-    /// The command line with which the server was started.
+    /// The command line that started the server.
     pub command: String,
 }
 
@@ -190,8 +189,8 @@ impl ServerKind {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        // If the runner is killed, its servers are killed as well. SAFETY: between fork and exec,
-        // the closure makes only one system call, which sets an attribute of the process.
+        // If the runner is killed, its servers are killed, too. SAFETY: between fork and exec, the
+        // closure makes only one system call, which sets an attribute of the process.
         unsafe {
             command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
                 0 => Ok(()),
@@ -253,7 +252,7 @@ impl ServerProcess {
         ask().unwrap_or(false)
     }
 
-    /// Stops the server in the same way as an operator would, and waits until it has ended.
+    /// Stops the server as an operator would, and waits until it has ended.
     ///
     /// # Errors
     /// Returns an error if the server does not end.
@@ -274,7 +273,7 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // The server may have ended by itself, in which case this fails.
+        // This fails if the server has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -15,7 +15,7 @@ pub enum ServerProtocol {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerReply {
     Stored,
-    /// The value, given as a range of the received bytes.
+    /// The value, as a range of the received bytes.
     Value(Range<usize>),
     /// The key does not exist.
     Missing,
@@ -81,7 +81,7 @@ impl ServerProtocol {
     }
 }
 
-/// Returns the first line without the characters that end it, or `None` if it is incomplete.
+/// Returns the first line without its line end, or `None` if it is incomplete.
 fn line(received: &[u8]) -> Result<Option<&[u8]>> {
     let within = &received[..received.len().min(LONGEST_LINE)];
     match within.iter().position(|&byte| byte == b'\r') {
@@ -91,8 +91,7 @@ fn line(received: &[u8]) -> Result<Option<&[u8]>> {
     }
 }
 
-/// Parses a value that begins at `start`. Its length is given by `digits`, and `behind` must follow
-/// it.
+/// Parses a value that begins at `start`. `digits` is its length, and `behind` must follow it.
 fn value(
     received: &[u8],
     start: usize,

@@ -1,5 +1,5 @@
-//! A test of the transactions of an engine's adapter. It checks reads of own writes, rollbacks,
-//! lost updates, and the data after reopening the engine. The adapters in all crates use it.
+//! A test of the transactions of an engine's adapter: reads of own writes, rollbacks, lost updates,
+//! and the data after reopening the engine. The adapters in all crates use it.
 
 use super::engine::{
     AckDurability, AttemptError, AttemptResult, EngineTransaction, IsolationMechanism, KEYSPACES,
@@ -9,11 +9,11 @@ use crate::engine::{CapEnforcement, EngineSetup, WriteLogging};
 use anyhow::{Result, anyhow, bail, ensure};
 use std::path::Path;
 
-/// Number of threads that increment the same counter, and number of increments by each thread.
+/// Number of threads that increment the same counter, and of increments per thread.
 const THREADS: u64 = 4;
 const ROUNDS: u64 = 50;
 
-/// Maximum number of attempts to commit one transaction.
+/// Maximum number of attempts to commit a transaction.
 const MOST_TRIES: usize = 100_000;
 
 /// Tests an engine whose files are in `directory`.
@@ -58,7 +58,7 @@ pub fn prove(entry: &TransactionalEntry, directory: &Path) -> Result<()> {
     engine.close()
 }
 
-/// Returns the number that is stored under a key, as read in a transaction.
+/// Returns the number stored under a key, as read in a transaction.
 fn number(
     transaction: &mut dyn EngineTransaction,
     keyspace: usize,
@@ -126,8 +126,8 @@ fn rolls_back(engine: &dyn TransactionalEngine) -> Result<()> {
     Ok(())
 }
 
-/// Two transactions read the same value and write another one. The engine must reject the second
-/// commit.
+/// Runs two transactions that read the same value and write another one. The engine must reject the
+/// second commit.
 fn refuses_the_second(engine: &dyn TransactionalEngine) -> Result<()> {
     let (mut one, mut other) = (
         engine.client(AckDurability::Later)?,

@@ -9,12 +9,11 @@ use crate::engine::{CapEnforcement, EngineSetup};
 use alluvium::{Concurrency, Db, ErrorKind, Isolation, Keyspace, Options, TransactionOptions};
 use anyhow::Result;
 
-/// Minimum memory that Alluvium is configured to use, in bytes.
+/// Lower bound in bytes of the memory that Alluvium is told to use.
 const LEAST: u64 = 16 << 20;
 
-/// Alluvium in three variants: serializable isolation with optimistic concurrency control (the
-/// default), serializable isolation with locking, and snapshot isolation with optimistic
-/// concurrency control.
+/// Alluvium in three variants: serializable and optimistic (the default), serializable and locking,
+/// and snapshot isolation, optimistic.
 pub const OWN: [TransactionalEntry; 3] = [
     TransactionalEntry {
         name: "alluvium",
@@ -112,7 +111,7 @@ impl TransactionClient for AlluviumClient<'_> {
             engine: self.engine,
             transaction: self.engine.db.begin_with(&self.engine.options),
         };
-        // If `body` fails, the transaction is dropped and thereby rolled back.
+        // If `body` fails, the transaction is dropped and so rolled back.
         body(&mut open)?;
         open.transaction.commit_with(self.durability).map_err(stop)
     }

@@ -1,5 +1,5 @@
-//! The child process in which an engine with transactions is measured. It opens the engine,
-//! executes the phases, verifies the results, and closes the engine.
+//! The child process that measures an engine with transactions: it opens the engine, runs the
+//! phases, verifies the results, and closes the engine.
 
 use super::engine::{AckDurability, AttemptError, TransactionalEngine, TransactionalEntry, find};
 use super::job::TransactionJob;
@@ -18,11 +18,11 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Number of counters that a transaction writes or reads during setup and verification.
+/// Number of counters per transaction during setup and verification.
 const BATCH: u64 = 500;
 
-/// The main function of a child process. It reads a job from standard input, executes it, and
-/// writes events to standard output.
+/// The main function of a child process. It reads a job from standard input, runs it, and writes
+/// events to standard output.
 #[must_use]
 pub fn child(entries: &[TransactionalEntry]) -> ExitCode {
     answer(|line, say| {
@@ -33,7 +33,7 @@ pub fn child(entries: &[TransactionalEntry]) -> ExitCode {
     })
 }
 
-/// Executes a job in the current process, and passes each event to the caller.
+/// Runs a job in the current process, and passes each event to the caller.
 ///
 /// # Errors
 /// Returns an error if the engine does not exist or an update was lost, and errors of the engine.
@@ -92,7 +92,7 @@ struct TransactionRun<'a> {
     job: &'a TransactionJob,
     engine: &'a dyn TransactionalEngine,
     zipf: ZipfGenerator,
-    /// Number of increments committed so far, or `None` if the counters have not been created.
+    /// Number of increments committed so far, or `None` before the counters are created.
     increments: Option<u64>,
     say: &'a mut dyn FnMut(ChildEvent),
 }
@@ -268,8 +268,7 @@ impl TransactionRun<'_> {
     }
 }
 
-/// Converts the error of a transaction that cannot have had a conflict, because no other
-/// transaction was active.
+/// Converts the error of a transaction that cannot have had a conflict because it ran alone.
 fn alone(stop: AttemptError) -> anyhow::Error {
     match stop {
         AttemptError::Failed(error) => error,

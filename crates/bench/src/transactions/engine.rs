@@ -4,30 +4,30 @@
 use crate::engine::EngineSetup;
 use anyhow::Result;
 
-/// Number of keyspaces of each engine. They correspond to the trees in the tests of the thesis.
+/// Number of keyspaces per engine: one for each tree in the tests of the GTSSL thesis.
 pub const KEYSPACES: usize = 4;
 
-/// The guarantee that a commit must have reached before it is acknowledged.
+/// What a commit must survive before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AckDurability {
     /// The commit survives a power failure.
     Disk,
-    /// The commit survives a crash of the process, if the engine supports this. It is acknowledged
+    /// The commit survives a crash of the process, if the engine supports this, and is acknowledged
     /// earlier than with `Disk`.
     Later,
 }
 
-/// The reason why an attempt of a transaction ended without a commit.
+/// Why an attempt at a transaction ended without a commit.
 #[derive(Debug)]
 pub enum AttemptError {
-    /// The transaction had a conflict with other transactions. Another attempt may succeed.
+    /// The transaction conflicted with others. Another attempt may succeed.
     Conflict,
     Failed(anyhow::Error),
 }
 
 impl AttemptError {
-    /// Converts an error that is not a conflict.
+    /// Wraps an error that is not a conflict.
     pub fn failed(error: impl Into<anyhow::Error>) -> AttemptError {
         AttemptError::Failed(error.into())
     }
@@ -36,7 +36,7 @@ impl AttemptError {
 /// The result of a transaction, or of a part of it.
 pub type AttemptResult<T> = Result<T, AttemptError>;
 
-/// An open engine, which all threads share. Each thread accesses it through its own
+/// An open engine. All threads share it, and each one accesses it through its own
 /// [`TransactionClient`].
 pub trait TransactionalEngine: Send + Sync {
     /// Creates a client for a single thread.
@@ -48,37 +48,37 @@ pub trait TransactionalEngine: Send + Sync {
     /// Returns the names and values of the engine's settings.
     fn settings(&self) -> Vec<(String, String)>;
 
-    /// Returns a report of the engine for people at the end of a phase. It can be empty.
+    /// Returns the engine's human-readable report at the end of a phase, which may be empty.
     fn remarks(&self) -> String {
         String::new()
     }
 
-    /// Closes the engine properly, so that it can be reopened.
+    /// Closes the engine cleanly, so that it can be reopened.
     ///
     /// # Errors
     /// Errors of the engine.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// A function that executes the operations of a transaction. It may be called more than once.
+/// Runs the operations of a transaction. It may be called more than once.
 pub type TransactionBody<'a> = &'a mut dyn FnMut(&mut dyn EngineTransaction) -> AttemptResult<()>;
 
-/// The access of one thread to the transactions of an engine.
+/// One thread's access to an engine's transactions.
 pub trait TransactionClient: Send {
-    /// Attempts a transaction once. Begins it, calls `body`, which reads and writes, and commits
-    /// it. If `body` returns an error, the transaction is rolled back and that error is returned.
+    /// Attempts a transaction once: begins it, calls `body`, which reads and writes, and commits
+    /// it. If `body` returns an error, rolls the transaction back and returns that error.
     ///
     /// # Errors
-    /// Returns [`AttemptError::Conflict`] if another attempt may succeed. In this case the
-    /// transaction has had no effect.
+    /// [`AttemptError::Conflict`] if another attempt may succeed. The transaction then has no
+    /// effect.
     fn attempt(&mut self, body: TransactionBody<'_>) -> AttemptResult<()>;
 }
 
-/// A transaction in progress. A keyspace is denoted by a number less than [`KEYSPACES`].
+/// A transaction in progress. Its keyspaces are numbered below [`KEYSPACES`].
 pub trait EngineTransaction {
-    /// Looks up a key, and passes its value to `found` if the key exists. The transaction then
-    /// depends on the key: no other transaction may change it before this one commits. Returns
-    /// whether the key exists.
+    /// Looks up a key, and passes its value, if any, to `found`. The transaction then depends on
+    /// the key: no other transaction may change it before this one commits. Returns whether the key
+    /// exists.
     ///
     /// # Errors
     /// As [`TransactionClient::attempt`].
@@ -89,21 +89,21 @@ pub trait EngineTransaction {
         found: &mut dyn FnMut(&[u8]),
     ) -> AttemptResult<bool>;
 
-    /// Sets the value of a key. The write takes effect when the transaction commits.
+    /// Sets the value of a key when the transaction commits.
     ///
     /// # Errors
     /// As [`TransactionClient::attempt`].
     fn put(&mut self, keyspace: usize, key: &[u8], value: &[u8]) -> AttemptResult<()>;
 }
 
-/// The mechanism by which an engine isolates transactions.
+/// How an engine isolates transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IsolationMechanism {
-    /// Conflicts are detected when a transaction commits.
+    /// A commit detects conflicts.
     Optimistic,
-    /// Operations lock the keys that they access. The locks are kept until the transaction ends.
+    /// Operations lock the keys they access until the transaction ends.
     Locking,
-    /// At most one writing transaction is active at any time.
+    /// At most one writing transaction is active at a time.
     OneWriter,
 }
 
@@ -112,7 +112,7 @@ pub enum IsolationMechanism {
 pub struct TransactionalEntry {
     pub name: &'static str,
     pub mechanism: IsolationMechanism,
-    /// A function that opens the engine, or creates it if there are no files.
+    /// Opens the engine, or creates it if there are no files.
     pub open: fn(&EngineSetup) -> Result<Box<dyn TransactionalEngine>>,
 }
 
@@ -125,7 +125,7 @@ impl std::fmt::Debug for TransactionalEntry {
     }
 }
 
-/// Returns the engine with the given name, or `None` if there is none.
+/// Returns the engine with the given name, if there is one.
 #[must_use]
 pub fn find(entries: &[TransactionalEntry], name: &str) -> Option<TransactionalEntry> {
     entries.iter().find(|entry| entry.name == name).copied()

@@ -1,5 +1,5 @@
 //! The job that the runner sends to the child process of an engine with transactions. The child
-//! reports the same events as in other benchmarks.
+//! sends the same events as in other benchmarks.
 
 use super::phase::TransactionPhase;
 use crate::run::GroupPaths;
@@ -7,7 +7,7 @@ use crate::workload::phase::WindowLength;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The complete work of one process with one engine.
+/// All the work of one process on one engine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TransactionJob {
     pub engine: String,
@@ -21,14 +21,14 @@ pub struct TransactionJob {
     pub warm: WindowLength,
     /// Length of the measured part of each phase, which follows the warm-up.
     pub run: WindowLength,
-    /// Seed from which all random choices are derived.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Memory limit of the process in bytes.
     pub cap: u64,
-    /// Memory size in bytes that the engine is configured to use, if the user has specified one.
+    /// Memory in bytes that the engine is told to use, if the user has specified it.
     pub memory: Option<u64>,
     /// Length in milliseconds of the intervals for which throughput is recorded.
     pub interval_ms: u64,
-    /// The control groups to which the process belongs.
+    /// The control groups that the process belongs to.
     pub groups: GroupPaths,
 }

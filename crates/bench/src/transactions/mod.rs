@@ -1,4 +1,4 @@
-//! Transaction benchmarks, which measure commits per second, latencies and the numbers of retries.
+//! Transaction benchmarks: commits per second, latencies and retries.
 //!
 //! *Scope*: the interface of an engine with transactions; transactions with a single put; the two
 //! tests of the GTSSL thesis (Spillane 2012, section 5.4.4); counters that many clients increment.
@@ -7,13 +7,13 @@
 //!
 //! Invariants:
 //!
-//! - **T1** Corresponding clients execute the same transactions with every engine. The transactions
-//!   are derived from the seed, the phase and the number of the client.
+//! - **T1** Corresponding clients execute the same transactions on every engine, derived from the
+//!   seed, the phase and the client's number.
 //! - **T2** A phase that increments counters fails unless the sum of all counters equals the number
-//!   of committed increments. Thus no update is lost, and none is applied twice.
+//!   of committed increments, so no update is lost and none is applied twice.
 //! - **T3** At the end of a phase, the last writes of each client are read and compared with the
 //!   expected values.
-//! - **T4** If a transaction has a conflict, it is retried with the same keys until it commits. Its
+//! - **T4** A transaction that has a conflict is retried with the same keys until it commits. Its
 //!   latency is measured from the first attempt. The pauses between attempts are the same for all
 //!   engines.
 

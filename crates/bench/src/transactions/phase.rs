@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 const MOST_CLIENTS: usize = 4096;
 
-/// Maximum size of a key and its value together, in bytes.
+/// Maximum size in bytes of a key and its value.
 const MOST_PAIR_BYTES: usize = 1 << 20;
 
 /// Maximum number of counters that a transaction increments.
@@ -21,38 +21,38 @@ const MOST_KEYS: usize = 100;
 pub enum CounterOrder {
     /// The counters are accessed in random order, so two locking transactions may deadlock.
     Drawn,
-    /// The counters are accessed in the order of their keys, so no deadlock can occur.
+    /// The counters are accessed in key order, which rules out deadlocks.
     Sorted,
 }
 
-/// The operations that each transaction of a phase executes.
+/// What each transaction of a phase does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TransactionTask {
     /// Writes new keys, one to each of the first `pairs` keyspaces.
     Put {
-        /// Number of key-value pairs. It cannot exceed the number of keyspaces.
+        /// Number of key-value pairs, at most the number of keyspaces.
         pairs: usize,
-        /// Size of a key and its value together, in bytes.
+        /// Size in bytes of a key and its value.
         pair_bytes: usize,
     },
-    /// Increments several counters, which are chosen by a Zipf distribution.
+    /// Increments several counters, chosen by a Zipf distribution.
     Add {
-        /// Number of different counters that each transaction increments.
+        /// Number of distinct counters that each transaction increments.
         keys: usize,
         order: CounterOrder,
     },
 }
 
-/// A phase: the operations of its transactions, and the number of its clients.
+/// A phase: what its transactions do, and how many clients run them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransactionPhase {
-    /// The textual form of the phase. It identifies the phase in reports.
+    /// The textual form of the phase, which identifies it in reports.
     pub name: String,
     pub task: TransactionTask,
-    /// Number of clients. Each client is a thread that executes one transaction at a time.
+    /// Number of clients. Each is a thread that runs one transaction at a time.
     pub clients: usize,
-    /// The guarantee that a commit must have reached before it is acknowledged.
+    /// What a commit must survive before it is acknowledged.
     pub durability: AckDurability,
 }
 
@@ -99,8 +99,8 @@ impl TransactionPhase {
         Ok(phase)
     }
 
-    /// Returns the name of a phase without its number of clients. Phases that differ only in the
-    /// number of clients form a series.
+    /// Returns a phase's name without the number of clients. Phases that differ only in the number
+    /// of clients form a series.
     #[must_use]
     pub fn series(name: &str) -> String {
         let (kind, rest) = name.split_once(':').unwrap_or((name, ""));
@@ -120,8 +120,8 @@ impl TransactionPhase {
                 *keys = number(text, 1, MOST_KEYS)?;
             }
             (_, Some(("pair", text)), TransactionTask::Put { pair_bytes, .. }) => {
-                // The size must be sufficient for a key and for the part of the value by which it
-                // is verified. The smallest pair in the thesis has 32 bytes.
+                // The size must suffice for a key and for the part of the value that verifies it.
+                // The smallest pair in the thesis has 32 bytes.
                 *pair_bytes = number(text, KEY_BYTES + SMALLEST_VALUE, MOST_PAIR_BYTES)?;
             }
             _ if word.starts_with(|first: char| first.is_ascii_digit()) => {
@@ -146,7 +146,7 @@ fn is_number(word: &str) -> bool {
     word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Minimum size of a value in bytes. Such a value consists only of a checksum of its key.
+/// Minimum size of a value in bytes: a checksum of its key and nothing else.
 const SMALLEST_VALUE: usize = values::LEAST / 2;
 
 fn put(pairs: usize, pair_bytes: usize) -> TransactionTask {

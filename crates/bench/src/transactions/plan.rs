@@ -1,5 +1,5 @@
-//! Execution of transaction benchmarks. Each repetition measures every engine in a process of its
-//! own. Every second repetition measures the engines in reverse order.
+//! Runs transaction benchmarks. Each repetition measures every engine in a process of its own,
+//! every second one in reverse order.
 
 use super::job::TransactionJob;
 use crate::run::{
@@ -13,7 +13,7 @@ pub struct TransactionPlan {
     pub engines: Vec<String>,
     /// Number of repetitions for each engine.
     pub repetitions: usize,
-    /// The work of each engine. The runner replaces the engine, the repetition, the directory and
+    /// The work of each engine. The runner fills in the engine, the repetition, the directory and
     /// the groups.
     pub job: TransactionJob,
     pub cap: CapMethod,
@@ -22,7 +22,7 @@ pub struct TransactionPlan {
 /// Measures all engines. Each repetition measures every engine once.
 ///
 /// # Errors
-/// Returns the first failure if no measurement has succeeded.
+/// The first failure, if no measurement succeeds.
 pub fn run(orders: &TransactionPlan, runner: &dyn BenchRunner) -> Result<BenchOutcome> {
     each(
         &orders.engines,

@@ -1,4 +1,4 @@
-//! A client thread. It generates transactions, retries each of them until it commits, and counts
+//! A client thread, which generates transactions, retries each of them until it commits, and counts
 //! them.
 
 use super::engine::{AttemptError, AttemptResult, EngineTransaction, TransactionClient};
@@ -10,12 +10,12 @@ use crate::workload::zipf::ZipfGenerator;
 use anyhow::{Result, anyhow, bail, ensure};
 use std::time::Duration;
 
-/// Maximum length of the pause after the first conflict. The maximum doubles with each further
-/// conflict, as in Alluvium's own retry loop.
+/// Maximum pause after the first conflict. It doubles with each further conflict, as in Alluvium's
+/// own retry loop.
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Number of attempts after which a transaction is assumed to never succeed.
+/// Number of attempts after which a transaction is assumed never to succeed.
 const MOST_TRIES: u32 = 100_000;
 
 /// Smallest number that denotes a counter. The numbers of other keys are smaller.
@@ -26,17 +26,16 @@ pub(super) const COUNTER_BYTES: usize = 8;
 
 pub(super) const COUNTER_KEYSPACE: usize = 0;
 
-/// Number of bits in a key's number that denote the client, and number of bits that denote the
-/// transaction of the client.
+/// Bits of a key's number for the client, and for the client's transaction.
 const CLIENT_BITS: u32 = 12;
 const TRANSACTION_BITS: u32 = 40;
 
-/// Returns the key of the counter with this number.
+/// Returns the key of a counter.
 pub(super) fn counter(number: u64) -> RecordKey {
     KeyOrdering::default().of(COUNTERS + number)
 }
 
-/// Decodes the number that a counter's value contains.
+/// Decodes the number in a counter's value.
 ///
 /// # Errors
 /// Returns an error if the value does not have the length of a counter.
@@ -47,14 +46,14 @@ pub(super) fn count(value: &[u8]) -> Result<u64> {
         .map_err(|_| anyhow!("a counter has {} bytes, not {COUNTER_BYTES}", value.len()))
 }
 
-/// What one client has counted.
+/// A client's counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ClientCounts {
-    /// Number of attempts that ended with a conflict.
+    /// Number of attempts that ended in a conflict.
     pub(super) aborts: u64,
     /// Number of counter increments in committed transactions.
     pub(super) increments: u64,
-    /// Total size in bytes of the keys and values that were committed.
+    /// Total size in bytes of the committed keys and values.
     pub(super) written: u64,
 }
 
@@ -66,17 +65,17 @@ pub(super) struct TransactionWorker<'a> {
     random: fastrand::Rng,
     zipf: &'a ZipfGenerator,
     counters: u64,
-    /// Number of the next transaction. Its new keys are derived from this number.
+    /// Number of the next transaction, from which its new keys are derived.
     next: u64,
     keys: Vec<RecordKey>,
     value: Vec<u8>,
     pub(super) tally: ClientCounts,
 }
 
-/// State shared by all clients of a phase.
+/// State that all clients of a phase share.
 pub(super) struct PhaseContext<'a> {
     pub(super) phase: &'a TransactionPhase,
-    /// Index of the phase. Its random choices are derived from this index.
+    /// Index of the phase, from which its random choices are derived.
     pub(super) place: usize,
     pub(super) seed: u64,
     pub(super) counters: u64,

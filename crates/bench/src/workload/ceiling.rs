@@ -1,9 +1,9 @@
-//! Computes the best hit rates that a cache of records can have under any policy, for skewed
+//! Computes the best hit rates that a cache of records can reach under any policy, for skewed
 //! workloads.
 //!
-//! Records are chosen in the same way as in a phase. After the warm-up, a cache can know at most
-//! how often and when each record was requested. The best use of the frequencies is to keep the
-//! records with the highest ones. No cache can answer the first request for a record.
+//! Records are chosen as in a phase. After the warm-up, a cache can know at most how often and when
+//! each record was requested. The best use of the frequencies is to keep the most frequent records.
+//! No cache can answer the first request for a record.
 
 use super::choose::RecordChooser;
 use super::mix::{OperationKind, YcsbMix};
@@ -12,12 +12,12 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-/// The numbers of records and operations for which bounds are computed.
+/// The numbers of records and operations that bounds are computed for.
 #[derive(Clone, Copy, Debug)]
 pub struct CeilingDraws {
     /// Number of records before the first operation.
     pub records: u64,
-    /// Number of operations in the warm-up, from which the cache learns.
+    /// Number of warm-up operations, from which the cache learns.
     pub warm: u64,
     /// Number of operations after the warm-up, whose misses are counted.
     pub run: u64,
@@ -31,10 +31,10 @@ pub struct CacheCeiling {
     pub kept: u64,
     /// Miss rate of an unlimited cache, which misses only the first request for each record.
     pub endless: f64,
-    /// Miss rate of a cache that contains the records which were most often read or written during
-    /// the warm-up. Among records with equal frequencies, it contains the most recent ones.
+    /// Miss rate of a cache of the records that the warm-up read or wrote most often, and of
+    /// equally frequent ones, most recently.
     pub counted: f64,
-    /// Miss rate of a cache that contains the records which were most recently read or written.
+    /// Miss rate of a cache of the most recently read or written records.
     pub recent: f64,
 }
 
@@ -44,7 +44,7 @@ struct RecordAccess {
     reads: bool,
 }
 
-/// The sequence of operations of a mix. It is determined by the seed.
+/// The sequence of operations of a mix, as the seed determines it.
 struct MixOperations {
     mix: YcsbMix,
     chooser: RecordChooser,
@@ -70,13 +70,12 @@ impl MixOperations {
     }
 }
 
-/// Returns the bounds for a phase and for each cache size, which is given in records. The
-/// computation needs twelve bytes of memory per record, and one more byte per record for each cache
-/// size.
+/// Returns the bounds for a phase and each cache size in records. The computation needs twelve
+/// bytes of memory per record, and one more byte per record for each cache size.
 ///
 /// # Errors
-/// A message if the phase or the numbers are invalid. This is the case if the phase contains scans
-/// or batches, if there are no operations to count, or if a number exceeds four thousand million.
+/// An invalid phase or number: the phase contains scans or batches, there are no operations to
+/// count, or a number exceeds four thousand million.
 pub fn ceilings(
     phase: &WorkloadPhase,
     draws: CeilingDraws,
@@ -119,7 +118,7 @@ pub fn ceilings(
     Ok(sizes.iter().zip(&counted).map(ceiling).collect())
 }
 
-/// Counts the misses of an unlimited cache, and of caches with the given sizes that keep the most
+/// Counts the misses of an unlimited cache, and of caches of the given sizes that keep the most
 /// frequently used records.
 fn by_history(
     mut operations: MixOperations,
@@ -162,7 +161,7 @@ fn by_history(
 /// Counts the misses of a cache with `size` records that keeps the most recently used ones.
 fn by_age(mut operations: MixOperations, draws: CeilingDraws, numbers: usize, size: u64) -> u64 {
     let mut last = vec![0u32; numbers];
-    // All accesses in order. If a record occurs repeatedly, only its last access is significant.
+    // All accesses in order. Only the last access to a record counts.
     let mut touches: VecDeque<(u32, u32)> = VecDeque::new();
     let (mut kept, mut lacks) = (0, 0);
     for now in 1..=draws.warm + draws.run {
@@ -215,8 +214,8 @@ mod tests {
         assert!((some.counted - 0.75).abs() < 0.01, "{some:?}");
         assert_eq!(all.counted, 0.0);
         assert_eq!(all.recent, all.endless);
-        // Each record is accessed six times on average. A fraction of about e^-6 of the records has
-        // not been accessed, and this fraction decreases.
+        // Each record is accessed six times on average. About e^-6 of the records have not been
+        // accessed, and ever fewer.
         assert!(some.endless > 0.0 && some.endless < 0.0025, "{some:?}");
     }
 

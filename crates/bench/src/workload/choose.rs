@@ -1,5 +1,5 @@
-//! Random choice of the record that the next operation accesses. The distributions are uniform,
-//! scrambled Zipf and latest.
+//! Randomly chooses the record that the next operation accesses, with a uniform, scrambled Zipf or
+//! latest distribution.
 
 use super::zipf::ZipfGenerator;
 use serde::{Deserialize, Serialize};
@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordDistribution {
-    /// All records are chosen with equal probability.
+    /// All records are equally likely.
     Uniform,
-    /// A Zipf distribution with exponent 0.99 over the existing records. A hash function maps ranks
-    /// to records.
+    /// A Zipf distribution with exponent 0.99 over the existing records, to which a hash function
+    /// maps the ranks.
     Zipf,
     /// The distribution of the published YCSB client: a Zipf distribution with exponent 0.99 over
     /// ten thousand million ranks, which a hash function maps to records. It is less skewed.
     Ycsb,
-    /// A Zipf distribution with exponent 0.99 over the ages of records. The newest record is the
-    /// most likely one.
+    /// A Zipf distribution with exponent 0.99 over the ages of records, with the newest the most
+    /// likely.
     Latest,
 }
 
-/// Number of ranks over which the published YCSB client has its Zipf distribution.
+/// Number of ranks in the published YCSB client's Zipf distribution.
 const YCSB_RANKS: u64 = 10_000_000_000;
 
-/// Hashes the eight bytes of a number with FNV-1a. YCSB hashes ranks in the same way.
+/// Hashes the eight bytes of a number with FNV-1a, as YCSB hashes ranks.
 #[must_use]
 pub fn fnv(number: u64) -> u64 {
     number
@@ -51,7 +51,7 @@ enum ChoiceMethod {
 }
 
 impl RecordChooser {
-    /// Creates a chooser for `records` initial records, of which there must be at least one.
+    /// Creates a chooser for `records` initial records, at least one.
     #[must_use]
     pub fn new(distribution: RecordDistribution, records: u64) -> RecordChooser {
         let records = records.max(1);
@@ -64,8 +64,8 @@ impl RecordChooser {
         RecordChooser { draw, records }
     }
 
-    /// Chooses a record and returns its number, which is less than `limit`. The limit includes the
-    /// initial records and those added since.
+    /// Chooses a record and returns its number, which is less than `limit`, the number of initial
+    /// and added records.
     pub fn draw(&mut self, random: &mut fastrand::Rng, limit: u64) -> u64 {
         match &mut self.draw {
             ChoiceMethod::Uniform => random.u64(..limit),
@@ -118,7 +118,7 @@ mod tests {
             } else {
                 26.469
             };
-            // If several ranks hash to the same record, their counts are added.
+            // The counts of ranks that hash to the same record add up.
             let expected = DRAWS as f64 / zeta;
             let found = counts[hottest] as f64;
             assert!(

@@ -1,14 +1,13 @@
-//! The keys of records. A key has 24 bytes: the text `user` and twenty digits. The numbers of
-//! records are scattered over the key space, so consecutive records are not consecutive in key
-//! order.
+//! The keys of records. A key is 24 bytes long: the text `user` and twenty digits. Record numbers
+//! are scattered over the key space, so consecutive records are not neighbours in key order.
 
 /// Length of a key in bytes.
 pub const KEY_BYTES: usize = 24;
 
 pub type RecordKey = [u8; KEY_BYTES];
 
-/// Scatters numbers. The function is a bijection (the finaliser of SplitMix64), so different
-/// records have different keys.
+/// Scatters numbers by a bijection (the finaliser of SplitMix64), so that no two records have the
+/// same key.
 #[must_use]
 pub fn scatter(number: u64) -> u64 {
     let z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -17,12 +16,12 @@ pub fn scatter(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// How the keys of records are determined. A share of the records has keys in the order of the
-/// record numbers, and the keys of all others are scattered.
+/// Determines the keys of records. A share of the records has keys in the order of the record
+/// numbers, and the keys of all others are scattered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct KeyOrdering {
-    /// Percentage of records with sequential keys. Whether a record has one is determined by its
-    /// number alone.
+    /// Percentage of records with sequential keys. A record's number alone determines whether it
+    /// has one.
     pub sequential_percent: u8,
 }
 

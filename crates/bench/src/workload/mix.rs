@@ -1,5 +1,4 @@
-//! Mixes of operations: the mixes of YCSB's core workloads, and the random choice of the next
-//! operation.
+//! Operation mixes: those of YCSB's core workloads, and the random choice of the next operation.
 
 use super::choose::RecordDistribution;
 use serde::{Deserialize, Serialize};
@@ -19,7 +18,7 @@ pub enum OperationKind {
     MultiGet,
 }
 
-/// Percentages of the kinds of operations. Their sum is one hundred.
+/// Percentages of the kinds of operations, which add up to one hundred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct YcsbMix {
     pub read: u8,
@@ -54,7 +53,7 @@ pub struct YcsbWorkload {
     pub distribution: RecordDistribution,
 }
 
-/// The workloads A to F, and `m`, which is not part of YCSB and reads batches of 64 keys.
+/// The workloads A to F of YCSB, and `m`, which reads batches of 64 keys.
 pub const WORKLOADS: [YcsbWorkload; 7] = [
     YcsbWorkload {
         name: "a",
@@ -94,7 +93,7 @@ pub const WORKLOADS: [YcsbWorkload; 7] = [
 ];
 
 impl YcsbMix {
-    /// Chooses the kind of the next operation at random.
+    /// Randomly chooses the kind of the next operation.
     pub fn draw(&self, random: &mut fastrand::Rng) -> OperationKind {
         let mut left = random.u8(..100);
         for (share, kind) in [

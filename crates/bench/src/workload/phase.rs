@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WindowLength {
-    /// Number of operations, over all threads together.
+    /// Number of operations, over all threads.
     Operations(u64),
     Milliseconds(u64),
 }
@@ -67,8 +67,7 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Maximum number of records in a workload. The total size of their data fits in 64 bits, whatever
-/// the length of the values is.
+/// Maximum number of records in a workload, whose total size fits in 64 bits for any value length.
 pub const MOST_RECORDS: u64 = 50_000_000_000;
 
 /// Maximum number of threads that execute operations.
@@ -76,10 +75,9 @@ pub const MOST_THREADS: usize = 1024;
 
 /// Parses a number of records.
 ///
-/// # Errors
-/// A message as for [`parse_count`]. If the number is too large, the message contains the maximum.
+/// A message as for [`parse_count`], or the maximum if the number is too large.
 pub fn parse_records(text: &str) -> Result<u64, String> {
-    // A number that does not fit in 64 bits is reported as too large rather than as invalid.
+    // Report a number that does not fit in 64 bits as too large rather than as invalid.
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match parse_count(text) {
         Ok(records) if records <= MOST_RECORDS => Ok(records),
@@ -103,7 +101,7 @@ pub fn parse_threads(text: &str) -> Result<usize, String> {
 }
 
 /// Splits the textual form of a phase into its name and the words after the colon. `topic` returns
-/// the subject of a word. It is an error if two words have the same subject.
+/// what a word specifies, which no two words may have in common.
 pub(crate) fn words_of(text: &str, topic: fn(&str) -> &str) -> Result<(&str, Vec<&str>), String> {
     let Some((name, rest)) = text.split_once(':') else {
         return Ok((text, Vec::new()));
@@ -125,7 +123,7 @@ pub(crate) fn words_of(text: &str, topic: fn(&str) -> &str) -> Result<(&str, Vec
     Ok((name, words))
 }
 
-/// Returns the subject that a word of a phase specifies.
+/// Returns what a word of a phase specifies.
 pub(crate) fn topic(word: &str) -> &str {
     match word.split_once('=').map_or(word, |(what, _)| what) {
         "uniform" | "zipf" | "ycsb" | "latest" => "uniform",
@@ -139,55 +137,54 @@ pub(crate) fn topic(word: &str) -> &str {
 #[serde(rename_all = "snake_case")]
 pub enum PhaseTask {
     Load,
-    /// Executes operations of a mix on records that are chosen by a distribution.
+    /// Runs operations of a mix on records that a distribution chooses.
     Mix {
         mix: YcsbMix,
-        /// The distribution by which records are chosen.
+        /// The distribution that chooses records.
         distribution: RecordDistribution,
     },
-    /// Deletes a share of the records. The seed determines which ones.
+    /// Deletes a share of the records, chosen by the seed.
     Delete {
-        /// Percentage of the records that are deleted, from 1 to 99.
+        /// Percentage of records to delete, from 1 to 99.
         percent: u8,
     },
-    /// Executes the operations that a trace contains.
+    /// Replays the operations of a trace.
     Trace {
         file: std::path::PathBuf,
     },
 }
 
-/// A unit of work that is measured separately from others.
+/// A unit of work with a measurement of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadPhase {
-    /// The textual form of the phase. It identifies the phase in reports.
+    /// The textual form of the phase, which identifies it in reports.
     pub name: String,
     pub task: PhaseTask,
     pub scan: ScanLengths,
-    /// Whether reads of single keys request existing or absent keys.
+    /// Whether reads of single keys ask for existing or absent keys.
     #[serde(default)]
     pub wanted: KeyPresence,
-    /// Length of the warm-up before the measurement. It is not included in the results.
+    /// Length of the warm-up before the measurement, which the results do not include.
     pub warm: WindowLength,
     pub run: WindowLength,
-    /// Scheduled number of operations per second, over all threads together. `None` means that
-    /// operations are executed at full speed.
+    /// Scheduled number of operations per second, over all threads, or `None` for full speed.
     pub rate: Option<f64>,
 }
 
-/// Whether reads of single keys request existing or absent keys.
+/// Whether reads of single keys ask for existing or absent keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyPresence {
     #[default]
     Present,
-    /// Keys that no record has at any time.
+    /// Keys that no record ever has.
     Absent,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScanLengths {
-    /// The length is uniformly distributed between one and this number of records, as in YCSB.
+    /// The length is uniformly distributed from one to this number of records, as in YCSB.
     Uniform(usize),
     /// Each scan reads exactly this number of records.
     Exactly(usize),
@@ -202,17 +199,16 @@ impl ScanLengths {
     }
 }
 
-/// The values that apply if a phase does not specify its own.
+/// The values for phases that do not specify their own.
 #[derive(Clone, Copy, Debug)]
 pub struct PhaseDefaults {
     pub warm: WindowLength,
     pub run: WindowLength,
-    /// Scheduled number of operations per second. `None` means that operations are executed at full
-    /// speed.
+    /// Scheduled number of operations per second, or `None` for full speed.
     pub rate: Option<f64>,
 }
 
-/// Maximum number of records that a scan reads in YCSB.
+/// Maximum number of records per scan in YCSB.
 const SCAN: usize = 100;
 
 impl WorkloadPhase {

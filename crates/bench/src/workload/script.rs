@@ -1,5 +1,5 @@
-//! Scripts. A script is a sequence of phases without pauses and without warm-up, for example `load,
-//! a:30s, e:uniform+30s, delete=90%, a:30s`.
+//! Scripts: sequences of phases without pauses or warm-ups, for example `load, a:30s,
+//! e:uniform+30s, delete=90%, a:30s`.
 
 use super::phase::{
     KeyPresence, PhaseDefaults, PhaseTask, ScanLengths, WindowLength, WorkloadPhase, parse_amount, topic,
@@ -7,14 +7,14 @@ use super::phase::{
 };
 use anyhow::{Result, anyhow};
 
-/// A description of the parts of a script, which error messages contain.
+/// Describes the parts of a script, for error messages.
 const ALLOWED: &str = "a script has parts such as load (the first), a:30s, e:uniform+30s, c:2M or delete=90%, separated by commas";
 
-/// Parses a script. The name of each phase consists of its position and its text, so that equal
-/// phases can be distinguished.
+/// Parses a script. Each phase is named by its position and its text, so that equal phases can be
+/// told apart.
 ///
 /// # Errors
-/// A message that contains the invalid part and describes the allowed syntax.
+/// The invalid part, and the allowed syntax.
 pub fn parse(text: &str, rate: Option<f64>) -> Result<Vec<WorkloadPhase>> {
     let parts = text.split(',').map(str::trim).enumerate();
     parts
@@ -52,8 +52,7 @@ fn read(part: &str, is_first: bool, rate: Option<f64>) -> Result<WorkloadPhase, 
             rate,
         });
     }
-    // Every time counts as a different topic here, so `words_of` accepts two times. The check below
-    // rejects them with a better error message.
+    // Let `words_of` accept two times, because the check below rejects them with a better message.
     let (name, words) = words_of(part, |word| {
         match word.starts_with(|c: char| c.is_ascii_digit()) {
             true => word,
@@ -101,7 +100,7 @@ fn read(part: &str, is_first: bool, rate: Option<f64>) -> Result<WorkloadPhase, 
     Ok(phase)
 }
 
-/// Parses the share of a deletion, for example `=90%`. The percentage must be from 1 to 99.
+/// Parses the share of a deletion, such as `=90%`, from 1 to 99 percent.
 fn percent(share: &str) -> Result<u8, String> {
     let number = share
         .strip_prefix('=')

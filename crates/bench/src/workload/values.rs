@@ -1,14 +1,13 @@
-//! The values of records. A value consists of incompressible bytes and ends with a checksum over
-//! these bytes and the key, so that wrong results are detected.
+//! The values of records. A value consists of incompressible bytes and a checksum over these bytes
+//! and the key, which detects wrong results.
 
 use twox_hash::XxHash3_64;
 
-/// Minimum length of a value in bytes. It is sufficient for a number that distinguishes writes and
-/// for the checksum.
+/// Minimum length of a value in bytes: a number that distinguishes writes, and the checksum.
 pub const LEAST: usize = 16;
 
-/// Maximum length of a value in bytes. The limit of 64 MiB exists because each thread keeps a value
-/// in memory.
+/// Maximum length of a value in bytes, which is limited because each thread keeps a value in
+/// memory.
 pub const MOST: usize = 64 << 20;
 
 const SUM: usize = 8;
@@ -18,12 +17,12 @@ const SUM: usize = 8;
 pub struct ValueGenerator;
 
 impl ValueGenerator {
-    /// Generates a value of a key. Different values of `nonce` yield different values.
+    /// Generates a value for a key. Different nonces yield different values.
     pub fn fill(value: &mut [u8], key: &[u8], nonce: u64) {
         let Some(body) = value.len().checked_sub(SUM) else {
             return;
         };
-        // An xorshift generator (Marsaglia 2003). Its state must never be zero.
+        // An xorshift generator (Marsaglia 2003), whose state must never be zero.
         let mut state = nonce.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         for chunk in value[..body].chunks_mut(8) {
             state ^= state << 13;

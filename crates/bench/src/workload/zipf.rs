@@ -1,11 +1,11 @@
-//! The Zipf distribution in the form that YCSB uses. The method is from Gray et al., "Quickly
-//! generating billion-record synthetic databases", SIGMOD 1994.
+//! The Zipf distribution as YCSB uses it (Gray et al., "Quickly generating billion-record synthetic
+//! databases", SIGMOD 1994).
 
 /// The exponent of the Zipf distribution in YCSB.
 pub const THETA: f64 = 0.99;
 
-/// Generates random ranks, which start from 0. The probability of rank r is proportional to (r +
-/// 1)^-0.99. The number of ranks can be increased.
+/// Generates random ranks, starting from 0. The probability of rank r is proportional to (r +
+/// 1)^-0.99. The number of ranks can grow.
 #[derive(Clone, Debug)]
 pub struct ZipfGenerator {
     count: u64,
@@ -14,8 +14,7 @@ pub struct ZipfGenerator {
 }
 
 impl ZipfGenerator {
-    /// Creates a distribution over the ranks that are less than `count`. There is at least one
-    /// rank, even if `count` is 0.
+    /// Creates a distribution over the ranks below `count`, or over rank 0 alone if `count` is 0.
     #[must_use]
     pub fn new(count: u64) -> ZipfGenerator {
         let count = count.max(1);
@@ -27,8 +26,7 @@ impl ZipfGenerator {
         }
     }
 
-    /// Increases the number of ranks to `count`. If `count` is smaller than the current number,
-    /// nothing is changed.
+    /// Increases the number of ranks to `count`, unless it is already greater.
     pub fn grow(&mut self, count: u64) {
         if count <= self.count {
             return;
@@ -40,7 +38,7 @@ impl ZipfGenerator {
         self.eta = eta(count, self.zeta);
     }
 
-    /// Returns a random rank that is less than `count`. Rank 0 is the most frequent one.
+    /// Returns a random rank below `count`. Rank 0 is the most frequent one.
     pub fn draw(&self, random: &mut fastrand::Rng) -> u64 {
         let uniform = random.f64();
         let scaled = uniform * self.zeta;
@@ -59,8 +57,8 @@ fn eta(count: u64, zeta_of_all: f64) -> f64 {
     (1.0 - (2.0 / count as f64).powf(1.0 - THETA)) / (1.0 - zeta(2) / zeta_of_all)
 }
 
-/// Returns the sum of r^-theta for r from 1 to `count`. The first terms are added exactly, and the
-/// rest is computed by the Euler–Maclaurin formula.
+/// Returns the sum of r^-theta for r from 1 to `count`: the first terms exactly, and the rest by
+/// the Euler–Maclaurin formula.
 fn zeta(count: u64) -> f64 {
     const EXACT: u64 = 1000;
     let one = |rank: u64| (rank as f64).powf(-THETA);
@@ -88,7 +86,7 @@ mod tests {
                 zeta(count)
             );
         }
-        // This is the constant that the YCSB client uses for ten thousand million items.
+        // The YCSB client uses this constant for ten thousand million items.
         assert!((zeta(10_000_000_000) - 26.469_028_201_783_02).abs() < 1e-6);
     }
 
@@ -101,8 +99,8 @@ mod tests {
         for _ in 0..DRAWS {
             counts[zipf.draw(&mut random) as usize] += 1;
         }
-        // The probabilities of the first two ranks are exact. The others follow Gray's
-        // approximation, which is a tenth too high for the most frequent ranks.
+        // The first two ranks have exact probabilities. The others follow Gray's approximation,
+        // which is a tenth too high for the most frequent of them.
         let mass = |ranks: std::ops::Range<usize>| {
             let law: f64 = ranks.clone().map(|rank| ((rank + 1) as f64).powf(-THETA)).sum();
             let found: u64 = counts[ranks].iter().sum();

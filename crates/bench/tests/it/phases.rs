@@ -67,7 +67,7 @@ fn one_engine_is_measured_twice_and_reads_find_nothing_where_nothing_is() {
         let rows = rows(&job, &OWN).unwrap();
         let of = |phase: &str| rows.iter().find(|row| row.phase == phase).unwrap();
         assert_eq!(of("c:absent+uniform").engine, engine);
-        // Only keys are looked up, and updates affect existing records.
+        // Lookups of absent keys count only the keys, and updates affect existing records.
         assert_eq!(of("c:absent+uniform").user_bytes, 1000 * 24);
         assert_eq!(of("a:absent").records, 3000);
     }
@@ -92,7 +92,7 @@ fn phases_without_a_load_find_the_records_loaded() {
     let place = tempfile::tempdir().unwrap();
     let rows = rows(&job("alluvium", place.path(), &["c"]), &OWN).unwrap();
     assert_eq!(rows.len(), 1);
-    // A later run may reuse the records.
+    // A later run can reuse the records.
     let mut again = job("alluvium", place.path(), &["c:uniform", "e"]);
     again.is_loaded = true;
     assert_eq!(super::rows(&again, &OWN).unwrap().len(), 2);
@@ -139,7 +139,8 @@ fn a_script_goes_through_its_phases_in_one_store_without_a_rest() {
     let names: Vec<&str> = rows.iter().map(|row| row.phase.as_str()).collect();
     assert_eq!(names[..3], ["1 load", "2 a:1000", "3 d:1000"]);
     assert_eq!(rows.len(), 10);
-    // The third phase inserts about 50. Later ones delete nine of ten, and then half of the rest.
+    // The third phase inserts about 50 records. Later ones delete nine of ten, and then half of the
+    // rest.
     let (before, after) = (rows[2].records, rows[3].records);
     assert!(before > 3000 && before < 3200, "{before}");
     assert_eq!(
@@ -198,7 +199,7 @@ fn phases_of_a_script_say_how_far_they_fell() {
     let rows = rows(&scripted("none", place.path(), "load, c:100ms"), &OWN).unwrap();
     let dips = rows[1].dips.unwrap();
     assert!(dips.mean_per_s > 0.0 && dips.later_mean_per_s > 0.0, "{dips:?}");
-    // Phases outside a script have a warm-up and lack these figures.
+    // Phases outside a script have a warm-up but not these figures.
     let place = tempfile::tempdir().unwrap();
     let rows = super::rows(&job("none", place.path(), &["c"]), &OWN).unwrap();
     assert_eq!((rows[0].dips, rows[0].began_s), (None, None));

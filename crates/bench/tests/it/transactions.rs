@@ -1,4 +1,4 @@
-//! Transactions: tiny runs of every phase, and faulty engines that a run must detect.
+//! Transactions: tiny runs of every phase, and faulty engines that a run must catch.
 
 use alluvium_bench::engine::EngineSetup;
 use alluvium_bench::run::{ChildEvent, GroupPaths, ResultRow};
@@ -71,18 +71,18 @@ fn every_own_engine_goes_through_every_phase() {
                 row.phase
             );
         }
-        // Pairs have the requested size, keys and values together.
+        // Keys and values have the requested total size.
         assert_eq!(rows[2].user_written_bytes, 120 * 4 * 32);
         assert_eq!(rows[6].user_written_bytes, 120 * 3 * (24 + 8));
     }
 }
 
-/// The fault of an engine.
+/// An engine's fault.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
     /// No fault.
     None,
-    /// Every second run meets a conflict.
+    /// Every second attempt has a conflict.
     Conflicts,
     /// Every hundredth commit of one or two pairs is acknowledged without effect.
     LosesCommits,
@@ -94,7 +94,7 @@ enum Fault {
 
 type Pairs = HashMap<(usize, Vec<u8>), Vec<u8>>;
 
-/// An engine in memory with one writer at a time.
+/// An in-memory engine with one writer at a time.
 struct InMemory {
     pairs: Mutex<Pairs>,
     runs: AtomicU64,
@@ -218,7 +218,7 @@ fn lost_updates_and_lost_pairs_end_the_run() {
         error.contains("of keyspace 3 was committed, but has another value than was put"),
         "{error}"
     );
-    // The adapters' own test also detects faulty engines.
+    // The adapter test catches faulty engines, too.
     for faulty in [
         entry(|_| open(Fault::LosesCommits)),
         entry(|_| open(Fault::Forgets)),

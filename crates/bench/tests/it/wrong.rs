@@ -1,11 +1,11 @@
-//! Engines with wrong answers fail the run.
+//! Engines that give wrong answers fail the run.
 
 use super::{job, rows};
 use alluvium_bench::engine::{BenchEngine, EachPair, EngineEntry, EngineSession, EngineSetup};
 use alluvium_bench::workload::values::ValueGenerator;
 use anyhow::Result;
 
-/// The fault of an engine.
+/// An engine's fault.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sin {
     LosesRecords,

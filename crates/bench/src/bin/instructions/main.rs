@@ -1,15 +1,14 @@
-//! The instruction-count gate. With callgrind, it counts the instructions of a put, a get, a
+//! The instruction-count gate. It uses callgrind to count the instructions of a put, a get, a
 //! scanned record, a compacted record, a put in a batch and a put in a transaction, and compares
 //! the counts with recorded ones.
 //!
-//! The command `instructions check` counts and compares, and `instructions record` counts and
-//! stores the counts. Both require `valgrind`. The command `instructions work` is the program that
-//! is measured. It uses one thread and an in-memory store and always executes the same operations,
-//! so the counts are repeatable to a fraction of a percent, whatever else the machine does.
+//! `instructions check` counts and compares, and `instructions record` counts and stores the
+//! counts. Both require `valgrind`. `instructions work` is the measured program. It uses one thread
+//! and an in-memory store and always runs the same operations, so the counts are repeatable to a
+//! fraction of a percent, whatever else the machine does.
 //!
-//! The counts depend on the compiler and on the processor architecture. The file of recorded counts
-//! contains both. If they differ from the current ones, the gate reports that a comparison is not
-//! possible.
+//! The counts depend on the compiler and the processor architecture, which the file of recorded
+//! counts states. If they differ from the current ones, the gate reports that it cannot compare.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -21,7 +20,7 @@ use recorded::InstructionCounts;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Maximum allowed difference between a count and the recorded one, relative to the latter.
+/// Maximum difference between a count and the recorded one, as a fraction of the latter.
 const TOLERANCE: f64 = 0.03;
 
 fn main() -> ExitCode {
@@ -41,7 +40,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns the path of the file with the recorded counts in the repository.
+/// Returns the path of the recorded counts in the repository.
 fn file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("instructions.txt")
 }
@@ -97,7 +96,7 @@ fn check() -> Result<()> {
     Ok(())
 }
 
-/// Returns the version of the compiler and the processor architecture as text.
+/// Returns the compiler version and the processor architecture as text.
 fn machine() -> Result<String> {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let said = Command::new(rustc)
@@ -108,12 +107,12 @@ fn machine() -> Result<String> {
     Ok(format!("{}, {}", text.trim(), std::env::consts::ARCH))
 }
 
-/// Counts instructions. Returns the number of instructions per operation for each measured part.
+/// Counts instructions, and returns the number per operation for each measured part.
 fn count() -> Result<Vec<(String, f64)>> {
     let place = std::env::temp_dir().join(format!("alluvium-instructions-{}", std::process::id()));
     std::fs::create_dir_all(&place).with_context(|| format!("creating {}", place.display()))?;
     let counts = count_in(&place);
-    // If removing the files fails, the remaining ones are harmless.
+    // Files that cannot be removed are harmless.
     let _ = std::fs::remove_dir_all(&place);
     counts
 }
@@ -121,7 +120,7 @@ fn count() -> Result<Vec<(String, f64)>> {
 fn count_in(place: &Path) -> Result<Vec<(String, f64)>> {
     let program = std::env::current_exe().context("looking for this program")?;
     let out = place.join("out");
-    // Callgrind counts only while a function whose name begins with this prefix is being executed.
+    // Callgrind counts only while a function whose name begins with this prefix is running.
     let said = Command::new("valgrind")
         .args(["--tool=callgrind", "--collect-atstart=no", "--cache-sim=no"])
         .arg("--toggle-collect=measured_*")

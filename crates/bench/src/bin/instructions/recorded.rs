@@ -4,8 +4,7 @@ use anyhow::{Context, Result, ensure};
 use std::fmt;
 use std::str::FromStr;
 
-/// The numbers of instructions per operation, with the compiler and the architecture for which they
-/// were counted.
+/// Numbers of instructions per operation, and the compiler and architecture they were counted for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct InstructionCounts {
     pub(super) machine: String,
@@ -56,8 +55,8 @@ impl FromStr for InstructionCounts {
 }
 
 /// Returns the inclusive instruction count of a function from the table that `callgrind_annotate`
-/// prints. The table contains a line for each source file that contributes to the function. The
-/// largest value of these lines is the count of the whole function.
+/// prints. The table has a line for each source file that contributes to the function. The largest
+/// value of these lines is the count of the whole function.
 pub(super) fn total(table: &str, function: &str) -> Result<u64> {
     let end = format!(":{function}");
     table

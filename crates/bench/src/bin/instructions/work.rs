@@ -1,5 +1,5 @@
-//! The program that is measured. It executes the same operations each time on an in-memory store,
-//! in one thread without background workers.
+//! The measured program. It always runs the same operations on an in-memory store, in one thread
+//! and without background workers.
 
 use alluvium::simulation::DirectoryOpener as _;
 use alluvium::{Db, Keyspace, Options, WriteBatch};
@@ -14,14 +14,14 @@ use std::sync::Arc;
 pub(super) struct WorkSizes {
     /// Number of records in the store.
     records: u64,
-    /// Number of times that all records are written before the store is compacted.
+    /// Number of times that each record is written before the store is compacted.
     rounds: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MeasuredPart {
     pub(super) name: &'static str,
-    /// The name of the function that contains only the measured operations.
+    /// Name of the function that contains only the measured operations.
     pub(super) function: &'static str,
     pub(super) operations: u64,
 }
@@ -29,7 +29,7 @@ pub(super) struct MeasuredPart {
 const MEMORY: u64 = 256 << 20;
 
 impl WorkSizes {
-    /// Returns the sizes of the measured work. The word `tiny` selects small sizes for tests.
+    /// Returns the sizes of the measured work. `tiny` selects small sizes for tests.
     pub(super) fn of(word: Option<&str>) -> WorkSizes {
         if word == Some("tiny") {
             WorkSizes {
@@ -44,7 +44,7 @@ impl WorkSizes {
         }
     }
 
-    /// Returns the measured parts in the order of execution.
+    /// Returns the measured parts in execution order.
     pub(super) fn parts(self) -> [MeasuredPart; 8] {
         let part = |name, function, operations| MeasuredPart {
             name,
@@ -65,15 +65,14 @@ impl WorkSizes {
     }
 }
 
-/// Executes all measured parts. Only the functions named `measured_…` are counted.
+/// Runs all measured parts. Only functions named `measured_…` are counted.
 pub(super) fn all(sizes: WorkSizes) -> Result<()> {
-    // The store has no record cache, so that reads access the tree.
+    // Without a record cache, reads must access the tree.
     let options = Options::new().memory(MEMORY).record_memory(0).workers(0);
     let db = options.open_in(Arc::new(MemoryDirectory::new()))?;
     let keyspace = db.keyspace("usertable")?;
-    // Keys and values are created before counting starts. The last hundred records are used in
-    // advance, so that state which all operations share, such as thread-local buffers and handles,
-    // already exists.
+    // Create keys and values before counting starts. Use the last hundred records in advance, so
+    // that shared state such as thread-local buffers and handles already exists.
     let all: Vec<KeyValueRecord> = (0..sizes.records + 100).map(record).collect();
     let (data, first) = all.split_at(sizes.records as usize);
     put(&keyspace, first)?;
@@ -127,7 +126,7 @@ fn get(keyspace: &Keyspace, data: &[KeyValueRecord]) -> Result<()> {
     Ok(())
 }
 
-/// Number of writes in each batch and in each transaction.
+/// Number of writes per batch and per transaction.
 const TOGETHER: usize = 100;
 
 fn batches(db: &Db, keyspace: &Keyspace, data: &[KeyValueRecord]) -> Result<()> {
@@ -161,8 +160,8 @@ fn measured_put(keyspace: &Keyspace, data: &[KeyValueRecord]) -> Result<()> {
 #[inline(never)]
 #[unsafe(no_mangle)]
 fn measured_get_memtable(keyspace: &Keyspace, data: &[KeyValueRecord]) -> Result<()> {
-    // This statement makes the function differ from the other get. The linker would otherwise merge
-    // the two functions.
+    // This statement makes the function differ from the other get, or else the linker would merge
+    // the two.
     black_box("memtable");
     get(keyspace, data)
 }

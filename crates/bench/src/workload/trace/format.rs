@@ -1,5 +1,4 @@
-//! The format of a trace file. It consists of a header and the operations. All numbers are in
-//! little-endian byte order.
+//! The format of a trace file: a header and the operations. All numbers are little-endian.
 //!
 //! The header:
 //!

@@ -1,13 +1,13 @@
-//! Traces. A trace is a file of operations. It allows every engine to execute the same operations,
-//! and operations of other programs to be replayed.
+//! Traces: files of operations, which let every engine execute the same operations and replay those
+//! of other programs.
 //!
 //! *Scope*: how a trace is generated from a workload, written to a file, and read by several
 //! threads.
 //!
 //! *Must not depend on*: engines.
 //!
-//! A trace is read as a stream. Each thread reads one block at a time and removes the parts that it
-//! has read from the page cache, so that the trace does not reduce the memory of the engine.
+//! A trace is read as a stream. Each thread reads a block at a time and drops what it has read from
+//! the page cache, so that the trace does not take memory from the engine.
 
 mod format;
 mod summary;
@@ -97,7 +97,7 @@ pub fn head(path: &Path) -> Result<TraceHeader> {
     Ok(head)
 }
 
-/// The operations that each of several threads replays. They are a contiguous part of the trace.
+/// The operations that one of several threads replays, a contiguous part of the trace.
 #[derive(Debug)]
 pub struct TraceReplay {
     file: BufReader<File>,
@@ -105,8 +105,7 @@ pub struct TraceReplay {
     since_advice: u64,
 }
 
-/// Number of operations after which the part of the trace that has been read is removed from the
-/// page cache.
+/// Number of operations after which a thread drops what it has read from the page cache.
 const ADVISE_EVERY: u64 = 1 << 16;
 
 impl TraceReplay {
@@ -139,8 +138,8 @@ impl TraceReplay {
         self.since_advice += 1;
         if self.since_advice == ADVISE_EVERY {
             self.since_advice = 0;
-            // SAFETY: the file descriptor is open, and the call does not access the memory of this
-            // process.
+            // SAFETY: the file descriptor is open, and the call does not access this process's
+            // memory.
             unsafe {
                 libc::posix_fadvise(self.file.get_ref().as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED);
             }

@@ -1,4 +1,4 @@
-//! Statistics of a trace: the frequencies of operations, and the skew of their records.
+//! Statistics of a trace: the frequencies of its operations, and the skew of their records.
 
 use super::{TraceHeader, format};
 use crate::workload::mix::OperationKind;
@@ -8,27 +8,26 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-/// Maximum number of parts of a trace for which operations are counted separately. The parts show
-/// how the workload drifts.
+/// Maximum number of parts of a trace whose operations are counted separately, to show how the
+/// workload drifts.
 pub const PARTS: u64 = 48;
-/// Number of sampled operations in each part. Pairs of samples with the same record measure the
-/// skew.
+/// Number of sampled operations per part. Pairs of samples with the same record measure the skew.
 const SAMPLES: u64 = 128;
 
-/// The numbers of operations in one part of a trace.
+/// The numbers of operations in a part of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TracePart {
-    /// Number of reads, including the reads in batches and the reads before writes.
+    /// Number of reads, including those in batches and those before writes.
     pub reads: u64,
     pub updates: u64,
     pub inserts: u64,
     pub scans: u64,
-    /// Total number of records that scans have read.
+    /// Total number of records read by scans.
     pub scanned: u64,
 }
 
 impl TracePart {
-    /// Returns the number of operations on single records, plus the number of scans.
+    /// Returns the number of operations on single records, plus that of scans.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.reads + self.updates + self.inserts + self.scans
@@ -55,9 +54,9 @@ impl TracePart {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceSummary {
     pub head: TraceHeader,
-    /// The parts of the trace in order. All parts have the same number of operations.
+    /// The parts of the trace in order, each with the same number of operations.
     pub parts: Vec<TracePart>,
-    /// Number of sampled operations. Their records are compared with each other.
+    /// Number of sampled operations, whose records are compared with each other.
     pub samples: u64,
     /// Number of pairs of sampled operations that access the same record.
     pub same_pairs: u64,
@@ -72,7 +71,7 @@ impl TraceSummary {
     }
 }
 
-/// Computes the statistics of a trace file. The file is read one block at a time.
+/// Computes the statistics of a trace file, reading a block at a time.
 ///
 /// # Errors
 /// Returns an error if the file is not a trace or is truncated, or if an operation is invalid, and
@@ -84,7 +83,7 @@ pub fn summary(path: &Path) -> Result<TraceSummary> {
     summarise(BufReader::with_capacity(1 << 16, file)).with_context(what)
 }
 
-/// Computes the same statistics as [`summary`] for a trace from any source.
+/// Like [`summary`], but for a trace from any source.
 ///
 /// # Errors
 /// As [`summary`].
