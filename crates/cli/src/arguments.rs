@@ -85,7 +85,7 @@ pub enum CliCommand {
     Restore(backup::RestoreCommand),
     /// Rewrite the store to free the space of deleted and replaced records.
     Compact(compact::CompactCommand),
-    /// Sort lines or fixed-length records, even more than fit into memory.
+    /// Sort lines or fixed-length records, including inputs larger than memory.
     Sort(sort::SortCommand),
     /// Build, read and update an index of fixed-length records.
     Index(index::IndexCommand),

@@ -116,8 +116,8 @@ impl CommandContext {
             Ok(db) => db,
             Err(other) => {
                 let other = Error::new(other).context(self.what());
-                // The error of opening for writing is more specific. But if the store is busy,
-                // report that, because a server may be able to answer.
+                // Report the more specific error of opening for writing, unless the store is busy:
+                // then a server may be able to answer.
                 let is_busy = exit::classify(&other) == CommandExit::Busy;
                 return Err(if is_busy { other } else { error });
             }

@@ -221,7 +221,7 @@ fn latency(report: &BenchReport, engines: &[String], phases: &[String]) -> Resul
     draw_lines(&title, engines, &lines, PlotScale::Logarithmic)
 }
 
-/// Plots the throughput of the load, or of another phase if there is no load, over time.
+/// Plots throughput over time, of the load or else of the first phase.
 fn over_time(report: &BenchReport, engines: &[String], phases: &[String]) -> Result<Option<String>> {
     let Some(phase) = phases.iter().find(|phase| *phase == "load").or(phases.first()) else {
         return Ok(None);

@@ -126,7 +126,7 @@ struct FlowOutcome {
     moments: AmplificationRange,
     hit: f64,
     miss: f64,
-    /// Fraction of lookups that the record cache answers.
+    /// Fraction of the lookups of existing keys that the record cache answers.
     record_hits: f64,
     questions: f64,
     /// Number of runs that a scan merges.

@@ -37,7 +37,7 @@ pub struct LookupReads {
     pub mean: f64,
     /// Reads of maplets and index nodes per lookup of a key that exists, which `hit` includes.
     pub guides: f64,
-    /// Fraction of lookups that the record cache answers.
+    /// Fraction of the lookups of existing keys that the record cache answers.
     pub record_hits: f64,
     /// Number of maplets that a lookup queries.
     pub questions: f64,

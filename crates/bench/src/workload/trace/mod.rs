@@ -97,7 +97,7 @@ pub fn head(path: &Path) -> Result<TraceHeader> {
     Ok(head)
 }
 
-/// The operations that one of several threads replays, a contiguous part of the trace.
+/// The contiguous part of a trace that a thread replays.
 #[derive(Debug)]
 pub struct TraceReplay {
     file: BufReader<File>,

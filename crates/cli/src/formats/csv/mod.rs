@@ -25,11 +25,11 @@ use std::io;
 /// How the value of a record is formed from a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CsvValueSource {
-    /// The named column.
+    /// The value is the content of the named column.
     Column(String),
-    /// The unchanged row, so that an export can reproduce it byte for byte.
+    /// The value is the unchanged row, so that an export can reproduce it byte for byte.
     Row,
-    /// A JSON object of all columns.
+    /// The value is a JSON object of all columns.
     Json,
 }
 

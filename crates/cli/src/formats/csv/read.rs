@@ -43,7 +43,7 @@ impl CsvReader {
         };
         let is_empty = names.is_empty();
         let find = |name: &str| {
-            // Without rows, the column names are unknown, so no name is an error.
+            // Without rows, the column names are unknown, so any name is accepted.
             let known = names.iter().position(|known| known == name);
             known.or(is_empty.then_some(0)).ok_or_else(|| {
                 broken(format!(

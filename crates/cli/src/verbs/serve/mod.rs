@@ -377,7 +377,7 @@ impl ServeCommand {
         Ok(CommandExit::Done)
     }
 
-    /// Rejects options that do not apply to a cache, and addresses that no client could reach.
+    /// Rejects options that do not apply to a cache, and a cache that no client could reach.
     fn check_cache(&self, context: &CommandContext) -> Result<()> {
         let of_stores = [
             ("--tier", !context.tiers.is_empty()),

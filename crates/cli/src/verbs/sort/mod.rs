@@ -1,4 +1,4 @@
-//! `sort`: sorts lines or fixed-length records, even more than fit into memory.
+//! `sort`: sorts lines or fixed-length records, including inputs larger than memory.
 //!
 //! *Scope*: the command line, the input and the output.
 //!
@@ -43,7 +43,7 @@ const MOST_THREADS: usize = 8;
 /// Prefix of the names of temporary files. Each file is unlinked as soon as it has been created.
 const NAME: &str = "alluvium-sort";
 
-/// Sort lines or fixed-length records, even more than fit into memory.
+/// Sort lines or fixed-length records, including inputs larger than memory.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct SortCommand {
