@@ -28,7 +28,7 @@ use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// The file in which `alluvium probe` stores its measurements.
+/// The file where `alluvium probe` stores its measurements.
 const PROBE: &str = "probe.txt";
 const WORKLOADS: usize = 20;
 /// Bytes of a key.

@@ -18,7 +18,7 @@ use alluvium_device::probe::{ProbeClock, ProcessClock};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
-/// The file in which `alluvium probe` stores its measurements.
+/// The file where `alluvium probe` stores its measurements.
 const PROBE: &str = "probe.txt";
 /// Number of workloads, and of drifting ones, which come last.
 const WORKLOADS: usize = 50;

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-/// The parameters with which an engine is opened.
+/// The parameters for opening an engine.
 #[derive(Clone, Debug)]
 pub struct EngineSetup {
     /// An existing directory for the files of the engine.
@@ -55,7 +55,7 @@ impl EngineSetup {
 /// An option for one engine, for example `rocksdb.background-jobs=4`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EngineOption {
-    /// The engine to which the option applies, including its label if it has one.
+    /// The engine that the option applies to, including its label, if any.
     pub engine: String,
     pub name: String,
     pub value: String,

@@ -1,5 +1,4 @@
-//! The context in which every verb is executed: the location of the store, and the format of the
-//! output.
+//! The context in which every verb runs: the location of the store, and the output format.
 
 use crate::store::StoreHandle;
 use crate::terminal::exit::{self, CommandExit, failure};
@@ -36,7 +35,7 @@ impl CommandContext {
         self.form == OutputFormat::Json
     }
 
-    /// Returns the options with which the store is opened.
+    /// Returns the options for opening the store.
     pub(crate) fn options(&self) -> Options {
         let mut options = match self.takes_measured {
             true => Options::new().measured_device(),

@@ -3,7 +3,7 @@
 use crate::SplitMix64;
 use crate::parameter::{BadParameter, require};
 
-/// A table from which indexes are sampled with probabilities proportional to their weights.
+/// A table for sampling indexes with probabilities proportional to their weights.
 ///
 /// ```
 /// use alluvium_model::{AliasTable, SplitMix64};

@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub struct StoreLayout {
     /// How segments of the log are written.
     pub access: SegmentAccess,
-    /// Total size of keys and values at which a memtable is sealed, in bytes.
+    /// A memtable is sealed once its keys and values reach this total size in bytes.
     pub memtable_bytes: u64,
     /// Planned number of bytes on the first tier, if the store has several tiers.
     pub planned_bytes: Option<u64>,
@@ -75,8 +75,7 @@ pub trait StructureSubject: Clone + fmt::Debug + Send + Sync + 'static {
         StoreLayout::default()
     }
 
-    /// Returns the rules by which records are interpreted. A merge appends its operand to the
-    /// value.
+    /// Returns the rules for interpreting records. A merge appends its operand to the value.
     fn schema(&self) -> Arc<dyn KeyspaceSchema> {
         let rules = KeyspaceRules {
             operator: Some(Arc::new(AppendOperator)),
@@ -85,7 +84,7 @@ pub trait StructureSubject: Clone + fmt::Debug + Send + Sync + 'static {
         Arc::new(OneKeyspace::new(rules))
     }
 
-    /// Returns the directions in which a scan is possible.
+    /// Returns the directions that a scan can take.
     fn directions(&self) -> &'static [MergeDirection] {
         &[MergeDirection::Forward, MergeDirection::Backward]
     }

@@ -376,7 +376,7 @@ fn ratio(one: u64, other: u64) -> Option<f64> {
     (other > 0).then(|| one as f64 / other as f64)
 }
 
-/// Interval at which the engine is checked for activity.
+/// How often the engine is checked for activity.
 const LOOK: Duration = Duration::from_millis(250);
 /// How long an engine must be inactive to count as idle.
 const RESTED: Duration = Duration::from_secs(1);

@@ -43,7 +43,7 @@ pub struct EngineJob {
     pub settle_ms: u64,
     /// One in this number of reads is verified; at least 1.
     pub verify_every: u64,
-    /// Length in milliseconds of the intervals for which throughput is recorded.
+    /// Length in milliseconds of a throughput interval.
     pub interval_ms: u64,
     /// The control groups that the process belongs to.
     pub groups: GroupPaths,

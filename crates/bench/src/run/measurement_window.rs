@@ -22,7 +22,7 @@ pub(crate) struct MeasurementWindow {
     pub(crate) amount: Option<WindowLength>,
     /// Scheduled number of operations per second, over all threads.
     pub(crate) rate: Option<f64>,
-    /// Length of the intervals for which throughput is recorded.
+    /// Length of a throughput interval.
     pub(crate) interval: Duration,
 }
 

@@ -165,7 +165,7 @@ pub fn try_options(orders: &RunPlan, runner: &dyn BenchRunner) -> Result<()> {
 /// Runs one repetition of one engine.
 pub(crate) type RepetitionWork<'a> = &'a mut dyn FnMut(&str, usize, &mut BenchOutcome) -> Result<()>;
 
-/// The order in which a repetition measures the engines.
+/// The order of the engines in a repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EngineOrder {
     /// Each repetition has the same order.
@@ -372,7 +372,7 @@ fn line_of(
 pub(crate) struct ChildTask<'a> {
     pub(crate) engine: &'a str,
     pub(crate) repetition: usize,
-    /// The directory in which the engine's directory is created.
+    /// The parent of the engine's directory.
     pub(crate) directory: &'a Path,
     /// Whether to keep the engine's directory afterwards.
     pub(crate) files: FileRetention,

@@ -151,7 +151,7 @@ impl ParameterSweep {
 /// Maximum memory limit, as a percentage of the data.
 const MOST_PERCENT: u64 = 10_000;
 
-/// Smallest memory limit in bytes with which all engines work.
+/// Smallest memory limit in bytes that works for all engines.
 const LEAST_CAP: u64 = 48 << 20;
 
 /// Replaces inserts by scans, so that only the scan length varies.

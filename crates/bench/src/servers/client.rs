@@ -40,7 +40,7 @@ pub struct LoadClient {
     pub value_bytes: usize,
     /// Seed from which each thread derives its own.
     pub seed: u64,
-    /// Length of the intervals for which throughput is recorded.
+    /// Length of a throughput interval.
     pub interval: Duration,
 }
 
@@ -59,7 +59,7 @@ const PROVE_EVERY: u64 = 8;
 /// Maximum time for which a server may send nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Interval at which a thread checks its state while no data arrives.
+/// How often a thread checks its state while no data arrives.
 const TICK: Duration = Duration::from_millis(100);
 
 /// State that all threads of the client share.

@@ -55,7 +55,7 @@ pub struct ServerPlan {
     pub own: PathBuf,
 }
 
-/// Length of the intervals for which throughput is recorded.
+/// Length of a throughput interval.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Measures all servers. Each repetition starts every server once, loads the records, and then

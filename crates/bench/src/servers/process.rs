@@ -132,7 +132,7 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct ServerProcess {
     child: Child,
-    /// The address at which the server listens.
+    /// The address that the server listens on.
     pub address: SocketAddr,
     /// The command line that started the server.
     pub command: String,

@@ -27,7 +27,7 @@ pub struct TransactionJob {
     pub cap: u64,
     /// Memory in bytes that the engine is told to use, if the user has specified it.
     pub memory: Option<u64>,
-    /// Length in milliseconds of the intervals for which throughput is recorded.
+    /// Length in milliseconds of a throughput interval.
     pub interval_ms: u64,
     /// The control groups that the process belongs to.
     pub groups: GroupPaths,

@@ -4,7 +4,7 @@
 use super::zipf::ZipfGenerator;
 use serde::{Deserialize, Serialize};
 
-/// The distribution by which records are chosen.
+/// How records are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordDistribution {

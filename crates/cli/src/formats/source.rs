@@ -41,7 +41,7 @@ impl fmt::Debug for InputSource {
 }
 
 impl InputSource {
-    /// Creates a source for a stream of which `offset` bytes have already been consumed.
+    /// Creates a source for a stream whose first `offset` bytes have already been consumed.
     #[must_use]
     pub fn new(reader: Box<dyn Read + Send>, offset: u64) -> InputSource {
         InputSource {
@@ -64,7 +64,7 @@ impl InputSource {
         self
     }
 
-    /// Returns the position in the stream up to which bytes have been consumed.
+    /// Returns the stream position after the last consumed byte.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
@@ -76,7 +76,7 @@ impl InputSource {
         &self.buffer[self.start..self.end]
     }
 
-    /// Reads further bytes into the buffer. Returns false at the end of the stream.
+    /// Reads more bytes into the buffer. Returns false at the end of the stream.
     ///
     /// # Errors
     /// Errors of the stream, and a row that is too long.

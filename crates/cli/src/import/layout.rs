@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// The name of the keyspace that stores the progress of imports.
 pub(crate) const PROGRESS: &str = "alluvium.imports";
 
-/// Version of the format in which a layout is stored.
+/// Version of the stored layout format.
 const VERSION: u64 = 1;
 
 /// The layout of a CSV table, and the part of its rows that was stored as values.

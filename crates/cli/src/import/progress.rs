@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use twox_hash::XxHash3_64;
 
-/// Version of the format in which progress is stored.
+/// Version of the stored progress format.
 const VERSION: u64 = 2;
 
 /// The identity of an import: its input and its target.
@@ -59,7 +59,7 @@ pub(crate) struct PendingLoad {
     /// Fingerprints of this key's value before the load, if it had one, and after the load.
     pub(crate) before: Option<u64>,
     pub(crate) after: u64,
-    /// The progress that applies if the load has taken effect.
+    /// The progress once the load has taken effect.
     pub(crate) then: ImportProgress,
 }
 

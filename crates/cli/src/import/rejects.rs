@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Maximum number of rejected rows that are reported individually.
 const REPORTED: u64 = 10;
 
-/// The file to which rejected rows are written.
+/// The file that receives rejected rows.
 #[derive(Debug)]
 pub(crate) struct RejectsFile {
     path: PathBuf,

@@ -1,6 +1,6 @@
-//! Handling of Ctrl-C. The first Ctrl-C asks a job to stop at the next point at which no data is
-//! lost, and the second one ends the process immediately. A job that may block is ended if it does
-//! not reach such a point in time.
+//! Handles Ctrl-C. The first one asks a job to stop at the next point where no data is lost, and
+//! the second one ends the process immediately. A job that may block is ended if it does not reach
+//! such a point in time.
 
 use crate::terminal::exit::CommandExit;
 use crate::terminal::screen;

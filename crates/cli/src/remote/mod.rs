@@ -61,7 +61,7 @@ pub(crate) struct RemoteServer {
     login: RemoteCredentials,
 }
 
-/// The credentials with which the client authenticates.
+/// The client's credentials.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RemoteCredentials {
     /// The name of the user. If absent, it is `default`.

@@ -1,4 +1,4 @@
-//! Parsing and formatting of sizes and durations in a form that people can read.
+//! Parses and formats human-readable sizes and durations.
 
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use super::sizes;
 use std::path::PathBuf;
 
-/// A directory for a further tier of a store.
+/// A directory for an additional tier of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierDirectory {
     pub path: PathBuf,

@@ -76,7 +76,7 @@ pub struct ExportCommand {
     pub consent: Consent,
 }
 
-/// The rows that are exported, and the form in which they are written.
+/// The rows to export, and the form to write them in.
 struct RowExport<'s> {
     store: &'s StoreHandle,
     keyspace: &'s str,

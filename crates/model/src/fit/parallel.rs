@@ -23,7 +23,7 @@ const STEP: f64 = 0.05;
 /// throughput has no knee.
 const FLAT: f64 = 0.25;
 
-/// Number of bootstrap samples from which a confidence interval is computed.
+/// Number of bootstrap samples per confidence interval.
 const DRAWS: usize = 200;
 
 /// The fitted throughput of a device, as a function of the number of requests in flight.

@@ -29,7 +29,7 @@ pub use optimise::{LevelDbOptimum, OptimumTrust};
 
 use std::fmt;
 
-/// A stage in which an item is written.
+/// A stage that writes an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemStage {
     /// The item is written from memory to the log.

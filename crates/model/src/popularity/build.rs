@@ -17,7 +17,7 @@ const RATIO: f64 = 1.02;
 const TERMS: u64 = 16;
 
 impl Popularity {
-    /// Returns a distribution in which all keys are equally popular.
+    /// Returns a distribution of equally popular keys.
     ///
     /// # Errors
     /// [`BadParameter`] if there are fewer than two keys.

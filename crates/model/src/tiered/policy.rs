@@ -19,7 +19,7 @@ pub(super) fn flush(shape: &TreeShape, children: &[(f64, usize)]) -> Option<usiz
     is_due.then_some(fullest)
 }
 
-/// Fraction of obsolete versions from which on a leaf is rewritten.
+/// A leaf with at least this fraction of obsolete versions is rewritten.
 pub(super) const STALE: f64 = 0.34;
 
 /// Crowding of the tree below which compactions also reclaim space.

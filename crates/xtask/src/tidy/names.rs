@@ -4,7 +4,7 @@
 use super::{SourceFile, TidyFinding, Workspace};
 use std::collections::BTreeMap;
 
-/// Number of definitions from which on a name counts as shared.
+/// A name with at least this number of definitions counts as shared.
 const SHARED: usize = 4;
 
 /// Participles that do not end in "ed" or "ing".

@@ -1,4 +1,4 @@
-//! The text format in which counts are recorded, and the parser for the output of callgrind.
+//! The text format of recorded counts, and the parser of callgrind's output.
 
 use anyhow::{Context, Result, ensure};
 use std::fmt;

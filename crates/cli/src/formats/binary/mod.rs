@@ -25,7 +25,7 @@ impl BinaryFormat {
         BinaryFormat::default()
     }
 
-    /// Creates a reader for a stream of which `records` records have already been read.
+    /// Creates a reader for a stream whose first `records` records have already been read.
     #[must_use]
     pub fn behind(records: u64) -> BinaryFormat {
         BinaryFormat { records }

@@ -37,7 +37,7 @@ pub enum CsvValueSource {
 #[derive(Clone, Debug)]
 pub struct CsvOptions {
     pub separator: u8,
-    /// The template from which the key is formed.
+    /// The template that forms the key.
     pub key: KeyTemplate,
     /// How the value is formed. If absent, the value is the other column of a two-column table, and
     /// the whole row of any other table.

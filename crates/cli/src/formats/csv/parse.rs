@@ -67,7 +67,7 @@ pub(super) trait InputWindow {
     /// Returns the bytes in the window that have not been consumed.
     fn rest(&self) -> &[u8];
 
-    /// Reads further bytes into the window. Returns false at the end of the stream.
+    /// Reads more bytes into the window. Returns false at the end of the stream.
     fn fill(&mut self) -> io::Result<bool>;
 }
 

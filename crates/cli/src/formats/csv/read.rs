@@ -75,7 +75,7 @@ impl CsvReader {
         })
     }
 
-    /// Returns the name of the column from which values are taken, or `None` if the values are
+    /// Returns the name of the column that values are taken from, or `None` if the values are
     /// complete rows.
     #[must_use]
     pub fn value_column(&self) -> Option<&str> {

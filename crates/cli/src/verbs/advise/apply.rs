@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::io::Write;
 use std::time::Duration;
 
-/// Interval at which the outcome of a change is queried.
+/// How often the outcome of a change is queried.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Parses a share such as `0.25` or `25%`. It must be from zero to three quarters. Returns the

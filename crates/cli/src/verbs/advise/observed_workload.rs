@@ -14,7 +14,7 @@ use std::path::Path;
 /// Minimum number of requests in an hour for the drift analysis to use it.
 const ENOUGH: f64 = 1000.0;
 
-/// The source from which a workload was observed.
+/// Where a workload was observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum WorkloadSource {
     /// The keyspace of a store with this name.

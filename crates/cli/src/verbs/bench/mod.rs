@@ -147,7 +147,7 @@ pub struct BenchOptions {
     /// The path of SplinterDB's shared library, for the engine splinterdb.
     #[arg(long, value_name = "PATH", env = "ALLUVIUM_SPLINTERDB")]
     pub splinterdb_library: Option<PathBuf>,
-    /// The directory in which the engines store their files; the files are removed at the end.
+    /// The directory for the engines' files, which are removed at the end.
     #[arg(long, value_name = "PATH", default_value = "alluvium-bench-data")]
     pub directory: PathBuf,
     /// Keep the files of the engines.

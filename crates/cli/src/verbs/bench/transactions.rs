@@ -65,7 +65,7 @@ pub struct BenchTransactionsCommand {
     /// without root.
     #[arg(long)]
     pub no_cap: bool,
-    /// The directory in which the engines store their files; the files are removed at the end.
+    /// The directory for the engines' files, which are removed at the end.
     #[arg(long, value_name = "PATH", default_value = "alluvium-bench-data")]
     pub directory: PathBuf,
     /// The JSON file for the report. Plots (SVG) and a page with everything (HTML) are written next

@@ -37,7 +37,7 @@ impl ImportCommand {
     }
 }
 
-/// The source from which the bytes of an import are read.
+/// Where the bytes of an import come from.
 pub(super) enum ImportInput {
     Pipe,
     Device(File),

@@ -45,7 +45,7 @@ Examples:
 
 Ctrl-C or SIGTERM stops the server: it answers the requests that it has received, and closes the store. It ignores SIGHUP.";
 
-/// Interval at which the program checks whether a signal has arrived.
+/// How often to check whether a signal has arrived.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Serve the store to clients that speak the Redis or the memcached protocol, with a web page that
@@ -202,7 +202,7 @@ fn in_flags_of_datagrams(error: alluvium_server::Error) -> anyhow::Error {
     }
 }
 
-/// An address at which the server listens, or `None` if it does not listen.
+/// An address to listen on, or `None` for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenAddress(pub Option<SocketAddr>);
 

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::panic::PanicHookInfo;
 
-/// The value of `RUST_BACKTRACE` for which backtraces are printed.
+/// The value of `RUST_BACKTRACE` that enables backtraces.
 const FULL: &str = "full";
 
 /// Installs a panic hook that prints the message and the location of a panic, but no backtrace.

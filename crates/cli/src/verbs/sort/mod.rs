@@ -158,7 +158,7 @@ impl SortCommand {
         self.files.iter().map(bytes).sum()
     }
 
-    /// Returns the directory in which temporary files are created.
+    /// Returns the directory for temporary files.
     fn directory(&self) -> Result<FileDirectory> {
         let beside = || {
             let parent = self.output.parent()?;

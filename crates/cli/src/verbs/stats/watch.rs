@@ -16,7 +16,7 @@ use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Interval at which the program checks whether a stop was requested.
+/// How often to check whether a stop was requested.
 const NAP: Duration = Duration::from_millis(50);
 /// Length of the longest bar in characters.
 const BAR: usize = 24;
@@ -43,7 +43,7 @@ struct TrunkLevel {
     running: u64,
 }
 
-/// The source from which statistics are read.
+/// Where statistics are read from.
 pub(super) enum FiguresSource {
     /// The store in the directory that the command line specifies.
     Store(StoreHandle),
@@ -184,7 +184,7 @@ fn add_up(node: &Value, depth: usize, levels: &mut Vec<TrunkLevel>) {
     }
 }
 
-/// Two snapshots of the statistics, from which differences are computed.
+/// Two snapshots of the statistics, for computing differences.
 struct FiguresDelta<'a> {
     before: &'a FiguresSnapshot,
     now: &'a FiguresSnapshot,
