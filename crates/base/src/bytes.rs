@@ -1,10 +1,10 @@
-//! Encoding and decoding of fixed-width little-endian values. Only files called `format.rs` use
-//! this module.
+//! Encodes and decodes little-endian integers, varints and raw bytes. Only files named `format.rs`
+//! use this module.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use thiserror::Error;
 
-/// The error that the input ended early, or that a length or an integer in it was invalid.
+/// The error for input that ends early or contains an invalid length or integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{wanted} bytes are needed at offset {at}, but {left} are left")]
 pub struct TruncatedInput {
@@ -12,12 +12,12 @@ pub struct TruncatedInput {
     pub at: usize,
     /// Number of bytes that the failed read needed.
     pub wanted: usize,
-    /// Number of bytes that were left from that offset on.
+    /// Number of bytes that were left at that offset.
     pub left: usize,
 }
 
-/// A cursor over untrusted bytes. Every read checks the bounds of the slice, and returns an error
-/// if too few bytes are left.
+/// A cursor over untrusted bytes. Every read is bounds-checked and returns an error if too few
+/// bytes are left.
 ///
 /// ```
 /// use alluvium_base::bytes::ByteReader;
@@ -141,7 +141,7 @@ impl<'a> ByteWriter<'a> {
 
     write_integers!(u8: u8, u16: u16, u32: u32, u64: u64, u128: u128);
 
-    /// Appends bytes unchanged, without a length in front of them.
+    /// Appends bytes unchanged, without a length prefix.
     pub fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.out.extend_from_slice(bytes);
         self

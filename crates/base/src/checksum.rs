@@ -1,13 +1,12 @@
-//! The checksum that is used everywhere in the store: 64-bit XXH3.
+//! The checksum that the whole store uses: 64-bit XXH3.
 
 use std::hash::Hasher;
 use twox_hash::XxHash3_64;
 
 /// Returns the checksum of `bytes`: XXH3-64 with seed 0.
 ///
-/// The probability that a 64-bit checksum does not detect a damaged block is 2⁻⁶⁴. Data that must
-/// also be bound to its *position*, such as a log record to its segment and offset, uses [`seeded`]
-/// instead.
+/// A damaged block goes undetected with probability 2⁻⁶⁴. To detect data at the wrong *position* as
+/// well, such as a log record in another segment or at another offset, use [`seeded`] instead.
 ///
 /// ```
 /// assert_eq!(alluvium_base::checksum(b""), 0x2d06_8005_38d3_94c2);
@@ -18,8 +17,8 @@ pub fn checksum(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
 
-/// Returns the checksum of `bytes` under `seed`. If the seed is derived from a position, equal
-/// bytes at different positions have different checksums.
+/// Returns the checksum of `bytes` under `seed`. With a seed derived from the position, the same
+/// bytes have a different checksum at every position.
 ///
 /// ```
 /// use alluvium_base::checksum::seeded;

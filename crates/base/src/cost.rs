@@ -1,14 +1,14 @@
-//! The interface of cost clocks, which compute how much time I/Os take. The crate `model`
-//! implements it, and the simulated and throttled devices call it for each I/O.
+//! The interface of cost clocks, which compute how long an I/O takes. The crate `model` implements
+//! the interface, and the simulated and throttled devices call it for each I/O.
 
 use thiserror::Error;
 
-/// A device access, described by the properties on which its cost depends.
+/// One device access, described by everything that its cost depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceAccess {
-    /// Number that identifies the file. Different files have no block in common.
+    /// Number that identifies the file. Two files never share a block.
     pub file: u64,
-    /// Offset in the file of the first byte that is accessed.
+    /// Offset of the first accessed byte in the file.
     pub offset: u64,
     /// Length of the access in bytes.
     pub len: u64,
@@ -25,8 +25,8 @@ pub enum AccessKind {
     Write,
 }
 
-/// The error that two accesses to the same block occurred in the same step, at least one of which
-/// was a write. PDAM allows concurrent reads and exclusive writes (CREW; Bender et al. 2021,
+/// The error for two accesses to the same block in the same step, at least one of which was a
+/// write. PDAM allows concurrent reads but requires exclusive writes (CREW; Bender et al. 2021,
 /// Definition 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("two accesses to block {block} of file {file} in one step of the device, one of them a write")]
@@ -40,13 +40,13 @@ pub struct CostFault {
 /// A clock that computes the simulated time of accesses. All times are nanoseconds since the clock
 /// started.
 ///
-/// The caller passes each access with the time at which it is issued, in the order of issue. The
-/// clock returns the time at which the access completes. An implementation keeps the state that it
-/// needs for this, such as the number of accesses in the current step, or the time until which the
-/// disk arm is busy. Time in which the device is idle does not make later accesses faster.
+/// The caller reports each access and the time at which it is issued, in issue order. The clock
+/// returns the time at which the access completes. An implementation keeps whatever state it needs,
+/// such as the number of accesses in the current step, or the time until which the disk arm is
+/// busy. An idle device saves up no capacity: idle time does not make later accesses faster.
 pub trait CostClock: Send {
-    /// Adds an access that is issued at the time `now_ns`. Returns the time at which it completes,
-    /// which is not earlier than `now_ns`.
+    /// Adds an access that is issued at `now_ns`. Returns its completion time, which is never
+    /// earlier than `now_ns`.
     ///
     /// # Errors
     /// [`CostFault`] if a conflicting access is in flight and the model forbids that.

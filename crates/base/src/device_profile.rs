@@ -1,10 +1,10 @@
-//! The cost parameters of a device, from which layouts and plans are chosen.
+//! The cost parameters of a device, which determine layouts and plans.
 
 /// The costs of one device. An I/O of `n` bytes takes `setup_ns` nanoseconds plus `n` times
 /// `byte_ps` picoseconds, and up to `parallelism` I/Os run concurrently.
 ///
-/// The default profile describes an SSD. A store for which no profile is configured therefore
-/// behaves the same on every machine. The crate `model` contains profiles of other devices.
+/// The default profile describes an SSD, so that a store without a configured profile behaves the
+/// same on every machine. The crate `model` contains profiles of other devices.
 ///
 /// ```
 /// use alluvium_base::DeviceProfile;
@@ -18,7 +18,7 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceProfile {
-    /// Fixed time in nanoseconds that an I/O needs before its first byte is transferred.
+    /// Fixed time that an I/O takes before its first byte is transferred, in nanoseconds.
     pub setup_ns: u64,
     /// Transfer time per byte, in picoseconds.
     pub byte_ps: u64,
@@ -38,24 +38,24 @@ impl DeviceProfile {
         io_cpu_ns: 5_000,
     };
 
-    /// Upper bound of [`DeviceProfile::half_bandwidth`], in bytes. It prevents overflow when record
-    /// sizes are added to that value.
+    /// Upper bound of [`DeviceProfile::half_bandwidth`], in bytes, so that adding record sizes to
+    /// it cannot overflow.
     pub const MAX_HALF_BANDWIDTH: u64 = 1 << 40;
 
-    /// Upper bound of the number of I/Os that a reader keeps in flight, regardless of the device.
-    /// It limits memory, because each I/O in flight needs a buffer.
+    /// Maximum number of I/Os that a reader keeps in flight on any device. The limit bounds memory,
+    /// because every I/O in flight needs a buffer.
     pub const MAX_SLOTS: usize = 16;
 
-    /// Returns the number of I/Os that a reader keeps in flight. It is the parallelism of the
-    /// device, but at least 1 and at most [`DeviceProfile::MAX_SLOTS`].
+    /// Returns the number of I/Os that a reader keeps in flight: the device's parallelism, clamped
+    /// to between 1 and [`DeviceProfile::MAX_SLOTS`].
     #[must_use]
     pub fn slots(&self) -> usize {
         (self.parallelism as usize).clamp(1, Self::MAX_SLOTS)
     }
 
-    /// Returns the cost in picoseconds of reading one byte sequentially with I/Os of `bytes` bytes.
-    /// The cost is the byte's share of the setup time and CPU time of an I/O, plus the transfer
-    /// time of the byte.
+    /// Returns the cost, in picoseconds, of each byte of a sequential read that uses I/Os of
+    /// `bytes` bytes: the byte's share of the setup and CPU time of an I/O, plus its own transfer
+    /// time.
     ///
     /// ```
     /// use alluvium_base::DeviceProfile;
@@ -72,8 +72,8 @@ impl DeviceProfile {
         (fixed_ns.saturating_mul(1000) / bytes).saturating_add(self.byte_ps)
     }
 
-    /// Returns the number of bytes that the device transfers in the setup time of one I/O. This is
-    /// 1/α in the affine model.
+    /// Returns the number of bytes that the device could transfer during the setup time of one I/O,
+    /// which is 1/α in the affine model.
     #[must_use]
     pub fn half_bandwidth(&self) -> u64 {
         let bytes = u128::from(self.setup_ns) * 1000 / u128::from(self.byte_ps.max(1));

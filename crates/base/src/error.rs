@@ -1,6 +1,6 @@
-//! Classes of errors, by which callers choose how to react to a failure.
+//! Error classes, which tell callers how to react to a failure.
 
-/// The class of an error, which does not depend on the crate that returned the error.
+/// The class of an error. All crates use the same classes.
 ///
 /// ```
 /// use alluvium_base::ErrorKind;
@@ -15,7 +15,7 @@ pub enum ErrorKind {
     Device,
     /// After an earlier failure, the handle rejects changes until the store is reopened.
     Poisoned,
-    /// The bytes that were read differ from the bytes that were written.
+    /// The data that was read differs from what was written.
     Damaged,
     /// The directory contains no store.
     NotAStore,

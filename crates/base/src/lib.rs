@@ -1,19 +1,19 @@
 //! Types and contracts that all crates share.
 //!
-//! *Scope*: encoding bytes, and decoding bytes that are not trusted; checksums; the purposes of
-//! I/Os; the interface of cost clocks and the costs of devices; raw device measurements; the
-//! messages of a dictionary; error classes; prefetching of cache lines; and waking of tasks.
+//! *Scope*: encoding bytes, and decoding untrusted bytes; checksums; I/O purposes; the interface of
+//! cost clocks and device costs; raw device measurements; dictionary messages; error classes; cache
+//! line prefetches; and waking tasks.
 //!
 //! *Must not depend on*: files, pages, threads, clocks.
 //!
-//! An item is added to this crate only when at least two crates use it.
+//! An item belongs in this crate only if at least two crates use it.
 //!
 //! Invariants:
 //!
-//! - **B1** All integers on disk are little-endian and have a fixed width. Neither `usize` nor the
-//!   byte order of the host is used.
-//! - **B2** A [`bytes::ByteReader`] never panics and never reads outside its slice, regardless of
-//!   the contents of the slice.
+//! - **B1** All integers on disk are little-endian and have a fixed width. The encoding never
+//!   depends on `usize` or on the host's byte order.
+//! - **B2** A [`bytes::ByteReader`] never panics and never reads outside its slice, whatever the
+//!   slice contains.
 
 #![warn(missing_docs)]
 

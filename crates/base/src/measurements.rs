@@ -1,6 +1,6 @@
-//! Raw measurements of a device, to which cost models are fitted later.
+//! Raw device measurements, to which cost models are fitted later.
 //!
-//! The crate `device` performs the measurements. The crate `model` fits its models to them.
+//! The crate `device` takes the measurements, and the crate `model` fits its models to them.
 
 use crate::cost::AccessKind;
 
@@ -8,26 +8,26 @@ use crate::cost::AccessKind;
 /// may be created in a directory that already contains this file.
 pub const FILE: &str = "probe.txt";
 
-/// The order of the offsets of a measurement's requests.
+/// The order in which a measurement visits the offsets of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OffsetOrder {
-    /// Random offsets in the whole file. No offset is repeated before all have been used once.
+    /// Random offsets in the whole file. No offset repeats until every offset has been used once.
     Random,
     /// Sequential offsets: each request begins where the previous one ended.
     Sequential,
-    /// Random offsets in a small part of the file, which are repeated. The part is a working set
-    /// small enough to be cached.
+    /// Random offsets within a small part of the file, so small that a cache can hold it. Offsets
+    /// repeat.
     Near,
 }
 
-/// The way in which the requests of a measurement are submitted to the device.
+/// How a measurement submits its requests to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IssueMode {
-    /// Each completed request is immediately replaced by a new one, so the number of requests in
-    /// flight is constant.
+    /// Each completed request is replaced immediately, which keeps the number of requests in flight
+    /// constant.
     Steady,
-    /// A single call submits a batch of requests. The next batch is submitted when all requests of
-    /// the batch have completed.
+    /// One call submits a batch of requests. The next batch is submitted once all of them have
+    /// completed.
     Batch,
 }
 
@@ -36,9 +36,9 @@ pub enum IssueMode {
 pub struct ProbePoint {
     /// Whether the requests are reads or writes.
     pub kind: AccessKind,
-    /// Order of the offsets of the requests.
+    /// Order of the request offsets.
     pub order: OffsetOrder,
-    /// The way in which the requests are submitted.
+    /// How the requests are submitted.
     pub issue: IssueMode,
     /// Length of each request in bytes.
     pub bytes: u64,
@@ -99,23 +99,23 @@ impl ProbePoint {
 /// The result of measuring one point in one round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeSample {
-    /// The measured point: the parameters that all its requests have in common.
+    /// The parameters that all requests of the measurement shared.
     pub point: ProbePoint,
-    /// Number of the round, starting at 0. Every round measures each point once.
+    /// Round number, starting at 0. Each point is measured once per round.
     pub round: u32,
     /// Number of requests that were measured.
     pub requests: u64,
-    /// Elapsed time of all requests together, in nanoseconds.
+    /// Elapsed time from the first request to the last completion, in nanoseconds.
     pub elapsed_ns: u64,
-    /// CPU time of all requests together, in nanoseconds.
+    /// CPU time of all requests combined, in nanoseconds.
     pub cpu_ns: u64,
-    /// Typical latency of one request or batch, in nanoseconds: the mean of all latencies except
-    /// the fastest tenth and the slowest tenth.
+    /// Typical latency of one request or batch, in nanoseconds: the mean latency after the fastest
+    /// tenth and the slowest tenth have been discarded.
     pub typical_ns: u64,
 }
 
 impl ProbeSample {
-    /// Returns the throughput without disturbances, in bytes per second. By Little's law, it is the
+    /// Returns the throughput in bytes per second, disregarding disturbances: by Little's law, the
     /// number of bytes in flight divided by the typical latency. Returns 0 if nothing was measured.
     #[must_use]
     pub fn undisturbed_bytes_per_s(&self) -> f64 {
@@ -136,7 +136,7 @@ impl ProbeSample {
     }
 }
 
-/// A part of a long transfer. The parts show how the throughput changes over time.
+/// One part of a long transfer. The parts show how throughput changes over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransferSlice {
     /// Number of bytes transferred in this part.
@@ -156,10 +156,10 @@ impl TransferSlice {
     }
 }
 
-/// The medium that serves the requests, as reported by the file system.
+/// What actually serves the requests, according to the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Medium {
-    /// A device, without the page cache in between.
+    /// The device, without a page cache in between.
     Device,
     /// The page cache, because the file system does not support direct I/O.
     PageCache,
@@ -195,8 +195,7 @@ pub struct DeviceMeasurements {
 }
 
 impl DeviceMeasurements {
-    /// Returns the samples of `point`. There is one sample for each round in which the point was
-    /// measured.
+    /// Returns the samples of `point`, one for each round in which it was measured.
     pub fn samples_of(&self, point: ProbePoint) -> impl Iterator<Item = &ProbeSample> {
         self.samples.iter().filter(move |window| window.point == point)
     }

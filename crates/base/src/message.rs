@@ -2,27 +2,26 @@
 
 use thiserror::Error;
 
-/// A position in the commit order. Sequence numbers are consecutive and start at 1. The number 0
-/// precedes all commits.
+/// A position in the commit order. Commits are numbered consecutively from 1, and 0 precedes all
+/// commits.
 pub type SequenceNumber = u64;
 
-/// The maximum sequence number, which follows all commits.
+/// The maximum sequence number. It follows all commits.
 pub const MAX_SEQUENCE: SequenceNumber = u64::MAX;
 
 /// The operation that a message performs on its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum MessageKind {
-    /// Sets the value of the key. If the message has an expiry time, the key has the value until
-    /// then.
+    /// Sets the value of the key, until the expiry time if the message has one.
     Put = 0,
-    /// Deletes the key, regardless of its older messages.
+    /// Deletes the key, whatever its older messages are.
     Delete = 1,
-    /// Merges the operand into the value of the key, by means of the keyspace's merge operator.
+    /// Merges the operand into the value of the key with the keyspace's merge operator.
     Merge = 2,
 }
 
-/// The error that a number does not encode a message kind.
+/// The error for a number that does not encode a message kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{0} is not a message kind")]
 pub struct UnknownKind(pub u8);
@@ -54,7 +53,7 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Returns a message that puts a value which never expires.
+    /// Returns a message that puts a value without an expiry time.
     #[must_use]
     pub fn put(sequence: SequenceNumber, value: &'a [u8]) -> Message<'a> {
         Message {

@@ -1,7 +1,7 @@
 //! Prefetching of cache lines.
 
 /// Hints that the cache line of `bytes[at]` will be read soon. Does nothing if `at` is out of
-/// bounds or the target has no prefetch instruction.
+/// bounds, or if the target has no prefetch instruction.
 ///
 /// ```
 /// alluvium_base::prefetch(&[1, 2, 3], 0);

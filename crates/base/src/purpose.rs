@@ -1,5 +1,4 @@
-//! The purpose of an I/O. Every I/O request states its purpose, so that I/O can be counted by
-//! purpose.
+//! I/O purposes. Every request states its purpose, so that I/O can be counted separately for each.
 
 /// The purpose for which a block is read or written.
 ///
@@ -11,9 +10,9 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Purpose {
-    /// Reads and writes of superblocks and of their directory entries.
+    /// Reads and writes of superblocks and their directory entries.
     Superblock = 0,
-    /// Writes of the extent map at a checkpoint, and its reads when a store is opened.
+    /// Writes of the extent map during a checkpoint, and its reads when a store is opened.
     Extents = 1,
     /// Writes and syncs of the write-ahead log.
     Log = 2,
@@ -21,24 +20,24 @@ pub enum Purpose {
     Incorporate = 3,
     /// Reads and writes of runs and maplets during compactions.
     Compact = 4,
-    /// Writes of trunk nodes at a checkpoint, and their reads when a store is opened.
+    /// Writes of trunk nodes during a checkpoint, and their reads when a store is opened.
     Trunk = 5,
     /// Reads that a point lookup waits for.
     Lookup = 6,
     /// Reads that a scan waits for, and the read-ahead of scans.
     Scan = 7,
-    /// Reads of the log and of pages that recovery needs when a store is opened.
+    /// Reads of the log and of pages during recovery, when a store is opened.
     Recovery = 8,
-    /// Reads for checks of the structures, and reads and writes for backups.
+    /// Reads for consistency checks, and reads and writes for backups.
     Check = 9,
     /// Requests of a probe, which measures a device.
     Probe = 10,
-    /// I/O of tests, and all other I/O.
+    /// I/O of tests, and everything else.
     Other = 11,
 }
 
 impl Purpose {
-    /// Number of purposes, and therefore the length of [`Purpose::ALL`].
+    /// Number of purposes, which is the length of [`Purpose::ALL`].
     pub const COUNT: usize = 12;
 
     /// All purposes, in the order of their numbers.

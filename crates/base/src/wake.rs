@@ -1,13 +1,13 @@
-//! Waking tasks from a thread on which other tasks depend.
+//! Wakes a task in such a way that a panic in its waker does not stop the thread that wakes it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
-/// Wakes a task. If the executor of the task panics, the panic is caught here, after the panic hook
-/// has reported it.
+/// Wakes a task. If its executor panics, the panic hook reports the panic, and this function
+/// catches it.
 ///
-/// A waker contains code of the embedding program. The calling thread must also wake other tasks,
-/// and may already be unwinding from a panic. A panic of the waker must therefore not propagate.
+/// A waker runs code of the embedding program. The calling thread has other tasks to wake, and may
+/// already be unwinding from a panic, so a panic in the waker must not propagate.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -22,6 +22,6 @@ use std::task::Waker;
 /// ```
 pub fn wake(waker: Waker) {
     let woken = catch_unwind(AssertUnwindSafe(|| waker.wake()));
-    // Forget the payload of the panic instead of dropping it, since dropping it could panic again.
+    // Dropping the panic payload could panic again, so forget it.
     std::mem::forget(woken.err());
 }

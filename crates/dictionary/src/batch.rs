@@ -1,22 +1,21 @@
-//! Output buffer of a scan. It contains the key-value pairs that the scan has already resolved and
-//! the caller has not yet consumed.
+//! The output buffer of a scan: key-value pairs that the scan has resolved but the caller has not
+//! yet consumed.
 
 use crate::value_log::ValuePointer;
 use std::ops::Range;
 
-/// Maximum size of a batch in bytes of keys and values: once a batch has reached it, the batch is
-/// full.
+/// A batch is full once its keys and values reach this many bytes.
 /// Tuning: `64 << 10` since 2026-11-22.
 const ENOUGH: usize = 64 << 10;
-/// Maximum size, in bytes, of a batch in which some values are not loaded yet. It is larger than
-/// [`ENOUGH`] because all these values are read together and share one wait for the device.
+/// Size in bytes at which a batch with unloaded values is full. It is larger than [`ENOUGH`]
+/// because all these values are read with a single wait for the device.
 /// Tuning: `256 << 10` since 2026-11-24.
 const ENOUGH_APART: usize = 256 << 10;
-/// A value of more than this many bytes is moved into the batch instead of copied. It is then the
-/// last value of its batch.
+/// A value longer than this many bytes is moved into the batch instead of copied, and ends the
+/// batch.
 /// Tuning: `16 << 10` since 2026-11-22.
 const LONG: usize = 16 << 10;
-/// Maximum length, in bytes, of the values that a scan returns if it omits long values.
+/// Maximum length, in bytes, of a value that a scan returns when it omits long values.
 /// Tuning: `1 << 10` since 2026-11-28.
 pub const SHORT: usize = 1 << 10;
 
@@ -26,13 +25,13 @@ pub enum LongValues {
     /// Long values are returned in full, like any other value.
     #[default]
     Read,
-    /// Long values are replaced by empty values. A long value that is stored outside its leaf is
-    /// not read.
+    /// Long values are replaced by empty values. If a long value is stored outside its leaf, it is
+    /// not even read.
     LeftOut,
 }
 
 impl LongValues {
-    /// Returns `value` itself, or an empty value if `value` is long and long values are left out.
+    /// Returns `value`, or an empty value if `value` is long and long values are omitted.
     #[inline]
     #[must_use]
     pub fn shown(self, value: &[u8]) -> &[u8] {
@@ -46,37 +45,37 @@ impl LongValues {
 /// Maximum number of records in a batch when memory is scarce.
 /// Tuning: `8` since 2026-11-25.
 pub const FEW: usize = 8;
-/// Maximum average size of a record in a batch when memory is scarce, in bytes. A batch limited to
-/// `n` records is full at `n` times this many bytes.
+/// Maximum average record size in a batch when memory is scarce, in bytes. A batch limited to `n`
+/// records is full at `n` times this many bytes.
 /// Tuning: `64` since 2026-11-25.
 const LITTLE: usize = 64;
-// The byte limit of a batch with unloaded values must not be below the limit of a batch without
-// them.
+// A batch with unloaded values must not have a smaller byte limit than one without.
 const _: () = assert!(ENOUGH <= ENOUGH_APART && LONG <= ENOUGH);
 
 /// A sequence of key-value pairs in the order of the scan that produced them.
 #[derive(Debug)]
 pub struct ScanBatch {
     bytes: Vec<u8>,
-    /// For each record, the end of its key and the end of its value in `bytes`. A key begins where
-    /// the value of the previous record ends.
+    /// For each record, where its key and its value end in `bytes`. A key starts where the value of
+    /// the previous record ends.
     ends: Vec<(usize, usize)>,
-    /// The value of the last record, if it is longer than [`LONG`]; such a value is not in `bytes`.
+    /// The value of the last record if it is longer than [`LONG`], because `bytes` never contains
+    /// such a value.
     long: Option<Vec<u8>>,
     /// The values that still have to be loaded, in the order of their records.
     lacking: Vec<UnloadedValue>,
-    /// The batch is full when it contains this many records.
+    /// The batch is full once it contains this many records.
     wanted: usize,
-    /// Maximum size in bytes: the first limit applies if all values are loaded, the second if some
-    /// values are not.
+    /// Maximum size in bytes: the first limit applies if all values are loaded, and the second if
+    /// some are not.
     enough: [usize; 2],
     /// Index of the next record to return, and (`from`) the offset of its key in `bytes`.
     next: usize,
     from: usize,
 }
 
-/// A value that is stored outside its leaf and is not loaded yet. The batch has reserved space for
-/// it.
+/// A value that is stored outside its leaf and has not been loaded yet. The batch reserves space
+/// for it.
 #[derive(Clone, Copy, Debug)]
 pub struct UnloadedValue {
     pub pointer: ValuePointer,
@@ -131,16 +130,15 @@ impl ScanBatch {
         self.next == self.ends.len()
     }
 
-    /// Sets the number of records at which the batch is full, and resets its byte limits to their
-    /// defaults.
+    /// Makes the batch full at `records` records, and resets its byte limits to their defaults.
     pub fn want(&mut self, records: usize) {
         self.wanted = records;
         self.enough = [ENOUGH, ENOUGH_APART];
     }
 
-    /// Limits the batch to `records` records and to a small number of bytes, for use when memory is
-    /// scarce. Memory beyond what these records need is freed. The caller must have called
-    /// [`ScanBatch::clear`] immediately before.
+    /// Limits the batch to `records` records and to a small number of bytes, because memory is
+    /// scarce. Frees all memory beyond that. The caller must have called [`ScanBatch::clear`]
+    /// immediately before.
     #[cold]
     pub fn limit_memory(&mut self, records: usize) {
         let enough = LITTLE * records;
@@ -159,8 +157,8 @@ impl ScanBatch {
         (self.bytes.capacity() + lists + long) as u64
     }
 
-    /// Returns whether the batch has reached its maximum number of records or bytes, or ends with a
-    /// long value.
+    /// Returns whether the batch has reached its record limit or byte limit, or ends with a long
+    /// value.
     pub fn is_full(&self) -> bool {
         let enough = self.enough[usize::from(!self.lacking.is_empty())];
         self.len() >= self.wanted || self.bytes.len() >= enough || self.long.is_some()
@@ -171,9 +169,9 @@ impl ScanBatch {
         self.push_parts([key, &[]], value);
     }
 
-    /// Appends a record like [`ScanBatch::push`]. The key is passed in two parts, which are
-    /// concatenated. The function is always inlined because the call alone would account for a
-    /// twentieth of the instructions of a scan.
+    /// Appends a record like [`ScanBatch::push`], but takes the key in two parts and concatenates
+    /// them. Always inlined, because the call alone would account for a twentieth of a scan's
+    /// instructions.
     #[inline(always)]
     pub fn push_parts(&mut self, [first, second]: [&[u8]; 2], value: &[u8]) {
         debug_assert!(self.long.is_none(), "a long value is the last of its batch");
@@ -185,8 +183,8 @@ impl ScanBatch {
         self.ends.push((key_end, self.bytes.len()));
     }
 
-    /// Appends a record like [`ScanBatch::push`]. A long value is moved out of `value` instead of
-    /// copied.
+    /// Appends a record like [`ScanBatch::push`], but moves a long value out of `value` instead of
+    /// copying it.
     pub fn push_owned(&mut self, key: &[u8], value: &mut Vec<u8>) {
         if value.len() <= LONG {
             self.push(key, value);
@@ -196,9 +194,9 @@ impl ScanBatch {
         }
     }
 
-    /// Appends a record whose value is stored outside its leaf; the value must be loaded before the
+    /// Appends a record whose value is stored outside its leaf. The value must be loaded before the
     /// caller consumes the record. Returns false and appends nothing if the value is longer than
-    /// `LONG`. A value that is not longer is stored in a single node.
+    /// `LONG`, so that every unloaded value is stored in a single node.
     pub fn push_apart(&mut self, key: &[u8], pointer: ValuePointer) -> bool {
         let len = pointer.len as usize;
         if len > LONG {
@@ -215,12 +213,12 @@ impl ScanBatch {
         true
     }
 
-    /// Removes and returns the list of values that must be loaded, in the order of their records.
+    /// Removes and returns the values that must be loaded, in record order.
     pub fn take_lacking(&mut self) -> Vec<UnloadedValue> {
         std::mem::take(&mut self.lacking)
     }
 
-    /// Copies the loaded `value` into the space that is reserved for it in the batch.
+    /// Copies the loaded `value` into its reserved space in the batch.
     ///
     /// # Panics
     /// If the length of the value differs from the length in its pointer.
@@ -235,7 +233,7 @@ impl ScanBatch {
     }
 
     /// Removes a record whose value could not be loaded, and all records after it. Returns the key
-    /// of the removed record.
+    /// of that record.
     pub fn cut(&mut self, apart: &UnloadedValue) -> Vec<u8> {
         assert!(
             apart.record >= self.next,
@@ -249,7 +247,7 @@ impl ScanBatch {
         key
     }
 
-    /// Returns the range that the key of a record occupies in `bytes`.
+    /// Returns the range in `bytes` that contains the key of a record.
     fn key_of(&self, record: usize) -> Range<usize> {
         let before = record.checked_sub(1);
         before.map_or(0, |before| self.ends[before].1)..self.ends[record].0

@@ -1,4 +1,4 @@
-//! The results of a consistency check of a dictionary.
+//! The results of a dictionary consistency check.
 
 use crate::read::CheckReadTotals;
 use alluvium_storage::extents::Extent;
@@ -7,10 +7,9 @@ use std::collections::HashMap;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckLevel {
-    /// Checks the in-memory structure and the use of extents, without reading any data from the
-    /// device.
+    /// Checks the in-memory structure and the use of extents, without reading data from the device.
     Trunk,
-    /// Additionally reads and checks all data that a lookup or a scan could reach.
+    /// Also reads and checks all data that a lookup or a scan could reach.
     Everything,
 }
 
@@ -21,25 +20,25 @@ pub struct CheckProgress {
     pub total_bytes: u64,
 }
 
-/// The errors that a check has found, and the amount of data that it has read.
+/// The errors that a check has found, and how much data it has read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckFindings {
-    /// Descriptions of the errors. Only the first thousand errors are listed.
+    /// Descriptions of the first thousand errors.
     pub found: Vec<String>,
-    /// Number of further errors, which are not listed in `found`.
+    /// Number of errors beyond those in `found`.
     pub unlisted: u64,
-    /// The first message about a tier that cannot be read, if there is one. The data on such a tier
-    /// is unchecked; it is not considered damaged.
+    /// The first message about a tier that cannot be read. Data on such a tier is unchecked, but
+    /// not considered damaged.
     pub unread: Option<String>,
     pub read: CheckReadTotals,
 }
 
-/// Maximum number of errors that are listed individually. Without a limit, the check of a destroyed
-/// store could list one error for each node.
+/// Maximum number of errors that are listed individually. Without a limit, checking a destroyed
+/// store could list an error for each node.
 const MOST_FOUND: usize = 1000;
 
 impl CheckFindings {
-    /// Adds the findings of another check of the same store to these findings.
+    /// Adds the findings of another check of the same store.
     pub fn add(&mut self, other: CheckFindings) {
         self.found.extend(other.found);
         self.unlisted += other.unlisted;
@@ -48,9 +47,9 @@ impl CheckFindings {
         self.bound();
     }
 
-    /// Keeps only the first thousand errors in the list and adds the number of removed errors to
-    /// `unlisted`. A message about an unreadable tier is not damage: the first such message is
-    /// moved to `unread`, and the others are dropped.
+    /// Keeps only the first thousand errors and counts the rest in `unlisted`. A message about an
+    /// unreadable tier is not damage: the first one is moved to `unread`, and the others are
+    /// dropped.
     pub fn bound(&mut self) {
         let unread = &mut self.unread;
         self.found.retain(|found| {
@@ -64,7 +63,7 @@ impl CheckFindings {
         self.found.truncate(MOST_FOUND);
     }
 
-    /// Passes the progress of a check to `tell`. `total_bytes` is the approximate number of bytes
+    /// Reports the progress of a check to `tell`. `total_bytes` is the approximate number of bytes
     /// that the check will read.
     ///
     /// # Errors
@@ -82,14 +81,14 @@ impl CheckFindings {
         })
     }
 
-    /// Returns the number of errors found, including those that are not listed.
+    /// Returns the number of errors found, including unlisted ones.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.found.len() as u64 + self.unlisted
     }
 
-    /// Returns the descriptions of the listed errors, then the message about unreadable data, if
-    /// there is one, and then a sentence with the number of unlisted errors, if there are any.
+    /// Returns the descriptions of the listed errors, followed by the message about unreadable data
+    /// and by a sentence with the number of unlisted errors, if any.
     #[must_use]
     pub fn into_sentences(self) -> Vec<String> {
         let mut found = self.found;
@@ -101,13 +100,13 @@ impl CheckFindings {
     }
 }
 
-/// The result of checking an open dictionary: the errors found, and how often the dictionary refers
-/// to each extent.
+/// The result of checking an open dictionary: the errors found, and the reference count of every
+/// extent.
 #[derive(Debug, Default)]
 pub struct StructureCheckReport {
-    /// The errors that were found and the amount of data that was read.
+    /// The errors found and the amount of data read.
     pub findings: CheckFindings,
-    /// The extents that the dictionary uses, with their reference counts. The store compares them
+    /// The extents that the dictionary uses and their reference counts, which the store compares
     /// with its own allocation state.
     pub reachable: HashMap<Extent, u32>,
 }

@@ -1,33 +1,32 @@
-//! The root of a dictionary at the time of a checkpoint, and the guard that keeps the dictionary
-//! unchanged.
+//! The root of a dictionary at a checkpoint, and the guard that keeps the dictionary unchanged.
 
 use alluvium_base::SequenceNumber;
 use std::fmt;
 
-/// The root of a dictionary at the time of a checkpoint. While this value exists, the dictionary
-/// does not change.
+/// The root of a dictionary at a checkpoint. The dictionary does not change while this value
+/// exists.
 ///
-/// A checkpoint first obtains the root of every dictionary, then freezes the extents, and finally
-/// drops all the roots.
+/// A checkpoint obtains the root of every dictionary, freezes the extents, and then drops the
+/// roots.
 pub struct CheckpointRoot<'d> {
-    /// The encoded root, from which the dictionary can be opened again.
+    /// The encoded root, from which the dictionary can be opened.
     pub root: Vec<u8>,
-    /// Sequence number of the last commit that the dictionary contains. The dictionary contains
-    /// this commit and all earlier ones, and none of the later ones.
+    /// Sequence number of the last commit in the dictionary, which contains this commit and all
+    /// earlier ones, but no later one.
     pub at: SequenceNumber,
     /// A guard that prevents changes to the dictionary until it is dropped.
     _still: Box<dyn ChangeGuard + 'd>,
 }
 
-/// A guard that prevents changes to a dictionary. Every type implements this trait, so that the
-/// type of the guard can be erased.
+/// A guard that prevents changes to a dictionary. Every type implements this trait, because its
+/// only purpose is to erase the guard's type.
 trait ChangeGuard {}
 
 impl<T> ChangeGuard for T {}
 
 impl<'d> CheckpointRoot<'d> {
-    /// Creates the root of a dictionary whose last commit is `at`. `still` is the guard, usually of
-    /// a lock, that prevents changes; it is dropped together with the root.
+    /// Creates the root of a dictionary whose last commit is `at`. `still` prevents changes to the
+    /// dictionary and is dropped with the root. It is usually a lock guard.
     #[must_use]
     pub fn new(root: Vec<u8>, at: SequenceNumber, still: impl Sized + 'd) -> CheckpointRoot<'d> {
         CheckpointRoot {

@@ -1,25 +1,25 @@
-//! The interface between a store and its dictionaries, the structures that store its data.
+//! The interface between a store and its dictionaries, which store its data.
 //!
 //! All dictionaries of a store share one commit order, one log and one memory budget. The store
-//! assigns each keyspace to one dictionary. It seals memtables and passes each dictionary its part
-//! of a sealed memtable, a [`MemtableSlice`]. A checkpoint obtains one [`CheckpointRoot`] from each
+//! assigns each keyspace to one dictionary. When it seals a memtable, it passes each dictionary its
+//! own part, a [`MemtableSlice`]. At a checkpoint, it obtains a [`CheckpointRoot`] from each
 //! dictionary.
 //!
-//! Operations that run once for each memtable, maintenance step or checkpoint may be called through
-//! `dyn Dictionary`. Operations that run for every lookup are in the traits [`PointLookup`] and
-//! [`LookupReader`], whose calls are statically dispatched.
+//! Operations that run once per memtable, maintenance step or checkpoint may be called through `dyn
+//! Dictionary`. Operations that run for every lookup are in [`PointLookup`] and [`LookupReader`],
+//! which are statically dispatched.
 //!
 //! Invariants:
 //!
-//! - **O1** A dictionary has a cut, which is a sequence number. The dictionary contains every
-//!   commit to its keys up to the cut, and no later commit.
-//! - **O2** A reader sees a single version of the dictionary. All data to which that version refers
+//! - **O1** A dictionary's cut is a sequence number. The dictionary contains every commit to its
+//!   keys up to the cut, and no later one.
+//! - **O2** A reader sees a single version of the dictionary. All data that belongs to the version
 //!   remains readable until the reader is dropped.
-//! - **O3** The effects of [`MemtableIncorporation::poll`] become visible only with
+//! - **O3** What [`MemtableIncorporation::poll`] does becomes visible only with
 //!   [`MemtableIncorporation::publish`]. An incorporation that is dropped before it is published
 //!   has no effect.
-//! - **O4** A dictionary does not know superblocks. It returns its root to the store, and the store
-//!   opens the dictionary from that root.
+//! - **O4** A dictionary does not know about superblocks. It hands its root to the store, and the
+//!   store opens the dictionary from that root.
 
 use crate::check_report::{CheckLevel, CheckProgress, StructureCheckReport};
 use crate::checkpoint_root::CheckpointRoot;
@@ -37,7 +37,7 @@ use std::sync::Arc;
 
 pub use crate::lookup::LookupReader;
 
-/// Whether a task that runs in small increments needs more of them or is done.
+/// Whether a task that runs in small increments is done or has more work to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepProgress {
     More,
@@ -47,28 +47,26 @@ pub enum StepProgress {
 /// The memory use and the pending maintenance work of a dictionary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PendingWork {
-    /// Memory that the dictionary uses, in bytes. Pages in the cache and memtables are not
-    /// included.
+    /// Memory that the dictionary uses, in bytes, excluding cached pages and memtables.
     pub memory_bytes: u64,
     /// Number of maintenance steps that are due or in progress.
     pub steps: u64,
 }
 
-/// A structure that stores messages by key. All methods may be called from any thread,
-/// concurrently.
+/// A structure that stores messages by key. Any thread may call any method at any time.
 pub trait Dictionary: fmt::Debug + Send + Sync {
     /// Returns the cut: the sequence number of the last commit that the dictionary contains (O1).
     fn cut(&self) -> SequenceNumber;
 
-    /// Advances the dictionary's cut to `cut` without adding messages. The caller ensures that no
-    /// commit between the old cut and the new one changes a key of this dictionary.
+    /// Advances the cut to `cut` without adding messages. The caller guarantees that no commit
+    /// between the old cut and the new one changes a key of this dictionary.
     ///
     /// # Errors
     /// I/O errors, after which the dictionary is unchanged.
     fn advance(&self, cut: SequenceNumber) -> Result<()>;
 
-    /// Starts to add the messages of `share`, a slice of a sealed memtable, to the dictionary.
-    /// Memtables must be incorporated in their order, one at a time. `class` determines whether the
+    /// Starts adding the messages of `share`, a slice of a sealed memtable, to the dictionary.
+    /// Memtables must be incorporated in order, one at a time. `class` determines whether the
     /// incorporation may allocate from the reserved space.
     ///
     /// # Errors
@@ -79,9 +77,9 @@ pub trait Dictionary: fmt::Debug + Send + Sync {
         class: AllocationClass,
     ) -> Result<Box<dyn MemtableIncorporation>>;
 
-    /// Starts an ingest. Its messages are written outside the dictionary and become part of it only
-    /// when the ingest is attached. `class` determines whether the ingest may allocate from the
-    /// reserved space.
+    /// Starts an ingest. Its messages are written outside the dictionary and become part of the
+    /// dictionary only when the ingest is attached. `class` determines whether the ingest may
+    /// allocate from the reserved space.
     ///
     /// # Errors
     /// I/O errors.
@@ -93,76 +91,71 @@ pub trait Dictionary: fmt::Debug + Send + Sync {
     /// A full disk; I/O errors.
     fn next_step(&self) -> Result<Option<Box<dyn MaintenanceStep>>>;
 
-    /// Requests a compaction of the part of the dictionary that contains `key`. The compaction
-    /// drops old versions and tombstones, applies compaction filters, and runs as a maintenance
-    /// step.
+    /// Requests a compaction of the part of the dictionary that contains `key`. The compaction runs
+    /// as a maintenance step. It drops old versions and tombstones, and applies compaction filters.
     ///
     /// # Errors
     /// I/O errors.
     fn compact_part(&self, key: &[u8]) -> Result<()>;
 
-    /// Returns the exclusive upper bound of the part of the dictionary that contains `key`. Returns
-    /// `None` if that is the last part.
+    /// Returns the exclusive upper bound of the part of the dictionary that contains `key`, or
+    /// `None` for the last part.
     fn next_boundary(&self, key: &[u8]) -> Option<Box<[u8]>> {
         let _ = key;
         None
     }
 
-    /// Sets the class from which maintenance allocates space. Any class other than
-    /// [`AllocationClass::Normal`] means that space is scarce. Maintenance steps that are permitted
-    /// to use the reserved space then allocate with [`AllocationClass::Freeing`].
+    /// Sets the class with which maintenance allocates space. Any class other than
+    /// [`AllocationClass::Normal`] means that space is scarce. Maintenance steps that may use the
+    /// reserved space then allocate with [`AllocationClass::Freeing`].
     fn set_space_class(&self, class: AllocationClass) {
         let _ = class;
     }
 
-    /// Returns whether a maintenance step is in progress or can be started. A due step that is
-    /// known to need more space than is free does not count. If this returns true, a caller that
-    /// needs space may wait until the step has freed some.
+    /// Returns whether a maintenance step is in progress or can start, so that a caller that needs
+    /// space may wait for a step to free some. A step that is known to need more space than is free
+    /// does not count.
     fn has_pending_work(&self) -> bool {
         false
     }
 
-    /// Returns the number of maintenance steps that are due. Writers use it to decide whether to
-    /// run a step themselves. The method must be cheap because every writer calls it.
+    /// Returns the number of maintenance steps that are due, so that a writer can decide whether to
+    /// run one itself. Must be cheap, because every writer calls it.
     fn overdue_steps(&self) -> usize {
         0
     }
 
-    /// Returns the read amplification of a lookup as a percentage of its limit. A result above 100
-    /// means that maintenance cannot keep up with the writes. The method must be cheap because
-    /// every writer calls it.
+    /// Returns the read amplification of a lookup as a percentage of its limit. Above 100,
+    /// maintenance cannot keep up with the writes. Must be cheap, because every writer calls it.
     fn read_amplification_percent(&self) -> u64 {
         0
     }
 
-    /// Writes most of the data that the next checkpoint needs, while maintenance steps continue.
-    /// Only one checkpoint may run at a time.
+    /// Writes most of what the next checkpoint needs while maintenance continues. Only one
+    /// checkpoint may run at a time.
     ///
     /// # Errors
     /// A full disk, after which the dictionary is unchanged; I/O errors.
     fn prepare(&self) -> Result<()> {
-        // Data that is written in advance is useful only if it does not change before the
-        // checkpoint. A dictionary with little data may therefore write all of it in
-        // `checkpoint_root`.
+        // Writing ahead pays off only for data that does not change before the checkpoint. A
+        // dictionary with little data may therefore write all of it in `checkpoint_root`.
         Ok(())
     }
 
-    /// Writes the data that `prepare` has not written, and returns the root of the dictionary, from
-    /// which it can be opened again. The dictionary does not change until the returned value is
-    /// dropped.
+    /// Writes whatever `prepare` has not written, and returns a root from which the dictionary can
+    /// be opened. The dictionary does not change until the returned value is dropped.
     ///
     /// # Errors
-    /// The same as [`Dictionary::prepare`].
+    /// Like [`Dictionary::prepare`].
     fn checkpoint_root(&self) -> Result<CheckpointRoot<'_>>;
 
-    /// Checks the dictionary. Returns all errors found and the extents that the dictionary uses.
-    /// `steps` are the maintenance steps in progress; none of them may be polled during the call.
-    /// `durable` is the dictionary's root in the durable generation. `tell` is called with the
-    /// progress of the check.
+    /// Checks the dictionary and returns all errors found and the extents that the dictionary uses.
+    /// `steps` are the maintenance steps in progress, which must not be polled during the call.
+    /// `durable` is the dictionary's root in the durable generation. `tell` receives the progress
+    /// of the check.
     ///
     /// # Errors
-    /// I/O errors, and errors returned by `tell`. Damage does not cause an error: it is listed in
-    /// the report.
+    /// I/O errors, and errors returned by `tell`. Damage is not an error: the report lists it.
     fn check(
         &self,
         depth: CheckLevel,
@@ -174,14 +167,14 @@ pub trait Dictionary: fmt::Debug + Send + Sync {
     /// Returns the memory use and the pending maintenance work of the dictionary.
     fn pending_work(&self) -> PendingWork;
 
-    /// Estimates the number of live keys in a range: those that have a value.
+    /// Estimates the number of live keys in a range, which are the keys that have a value.
     ///
     /// # Errors
     /// I/O errors; damage.
     fn approximate_len(&self, range: &KeyRange) -> Result<u64>;
 
     /// Estimates the number of distinct keys in the data files, including deleted keys. Most
-    /// dictionaries sample their data to obtain the estimate.
+    /// dictionaries sample their data for this.
     ///
     /// # Errors
     /// I/O errors; damage.
@@ -200,7 +193,7 @@ pub trait Dictionary: fmt::Debug + Send + Sync {
     fn size_on_disk(&self, range: &KeyRange) -> Result<u64>;
 }
 
-/// An estimated number of distinct keys, and the number of their records.
+/// An estimate of the number of distinct keys, and the number of their records.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DistinctKeys {
     pub keys: f64,
@@ -208,18 +201,17 @@ pub struct DistinctKeys {
     pub records: f64,
 }
 
-/// The task of adding the messages of a [`MemtableSlice`] to a dictionary.
+/// A task that adds the messages of a [`MemtableSlice`] to a dictionary.
 pub trait MemtableIncorporation: fmt::Debug + Send {
-    /// Adds about `records` further messages. Returns [`StepProgress::Done`] once all messages of
-    /// the slice have been processed and the slice can be published.
+    /// Adds about `records` more messages. Returns [`StepProgress::Done`] once the whole slice has
+    /// been processed and can be published.
     ///
     /// # Errors
     /// A full disk; I/O errors. After an error, the caller must start a new incorporation.
     fn poll(&mut self, records: usize) -> Result<StepProgress>;
 
-    /// Makes the messages of the slice visible. Afterwards the dictionary contains every commit up
-    /// to the cut of the slice. [`MemtableIncorporation::poll`] must have returned
-    /// [`StepProgress::Done`].
+    /// Makes the messages of the slice visible, so that the dictionary contains every commit up to
+    /// the slice's cut. [`MemtableIncorporation::poll`] must have returned [`StepProgress::Done`].
     ///
     /// # Errors
     /// I/O errors. After an error, the dictionary is unchanged and the caller must start a new
@@ -232,14 +224,14 @@ pub trait MemtableIncorporation: fmt::Debug + Send {
 
 /// A maintenance step in progress.
 pub trait MaintenanceStep: fmt::Debug + Send {
-    /// Continues the step and processes about `records` further records.
+    /// Continues the step with about `records` more records.
     ///
     /// # Errors
     /// A full disk; I/O errors.
     fn poll(&mut self, records: usize) -> Result<StepProgress>;
 
-    /// Returns the number that identifies the step within its dictionary. Returns `None` if the
-    /// step does not use extents.
+    /// Returns a number that identifies the step within its dictionary, or `None` if the step uses
+    /// no extents.
     fn number(&self) -> Option<u64>;
 }
 
@@ -249,8 +241,8 @@ pub trait PointLookup: Dictionary {
     where
         Self: 'd;
 
-    /// Returns a reader of the dictionary's current version. A caller that also reads memtables
-    /// must load the list of memtables before this call.
+    /// Returns a reader of the current version. A caller that also reads memtables must load the
+    /// list of memtables first, because a memtable may move into the dictionary in between.
     fn reader(&self) -> Self::Reader<'_>;
 }
 
@@ -258,9 +250,8 @@ pub trait PointLookup: Dictionary {
 pub trait OrderedDictionary: Dictionary {
     type Scan: DictionaryScan;
 
-    /// Starts a scan of `range`, which merges the memtables with the dictionary. The scan sees the
-    /// commits up to the sequence number `at`. Values that expire at or before `now_ms` are
-    /// invisible to it.
+    /// Starts a scan of `range` that merges the memtables with the dictionary. The scan sees the
+    /// commits up to the sequence number `at`, and no value that expires at or before `now_ms`.
     fn scan(
         &self,
         memtables: Arc<dyn MemtableOwner>,
@@ -273,12 +264,12 @@ pub trait OrderedDictionary: Dictionary {
 
 /// An iterator over the live keys of a range, in either direction.
 pub trait DictionaryScan: fmt::Debug + Send {
-    /// Moves the scan so that the next key it returns is the first one at or after `key` in scan
+    /// Positions the scan so that it next returns the first key at or after `key` in scan
     /// direction.
     fn seek(&mut self, key: &[u8]);
 
-    /// From now on, the scan returns an empty value in place of each long one. A long value that is
-    /// stored outside its leaf is not even read, unless merge operands apply to it.
+    /// Makes the scan return an empty value in place of each long one from now on. If a long value
+    /// is stored outside its leaf, it is not even read, unless merge operands apply to it.
     fn leave_out_long_values(&mut self);
 
     /// Advances to the next live key and returns it with its value. Returns `None` at the end of
@@ -289,45 +280,43 @@ pub trait DictionaryScan: fmt::Debug + Send {
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>>;
 }
 
-/// A set of messages that is written outside a dictionary and then becomes part of it atomically.
-/// An ingest that is dropped before it is attached has no effect.
+/// Messages that are written outside a dictionary and then become part of it atomically. An ingest
+/// that is dropped before it is attached has no effect.
 ///
-/// The messages are organised in layers, and each layer is newer than the layers before it. A layer
-/// contains either messages in ascending key order or range deletes. Its messages become readable
-/// when the layer is ended.
+/// The messages are organised in layers, from oldest to newest. A layer contains either messages in
+/// ascending key order or range deletes, and becomes readable once it is ended.
 pub trait BulkIngest: fmt::Debug + Send + Sync {
-    /// Adds a message to the newest layer. Keys must be added to a layer in ascending order. The
-    /// sequence number of the message is ignored.
+    /// Adds a message to the newest layer. Within a layer, keys must be added in ascending order.
+    /// The message's sequence number is ignored.
     ///
     /// # Errors
     /// A full disk; I/O errors. After an error, the ingest can only be dropped.
     fn push(&mut self, key: &[u8], message: Message<'_>) -> Result<()>;
 
-    /// Adds a range delete of the keys in `start..end` to the newest layer.
+    /// Deletes the key range `start..end` in the newest layer.
     fn delete_range(&mut self, start: &[u8], end: &[u8]);
 
-    /// Ends the newest layer, so that its messages become readable, and starts a newer one.
+    /// Ends the newest layer, which makes its messages readable, and starts a newer one.
     ///
     /// # Errors
-    /// The same as [`BulkIngest::push`].
+    /// Like [`BulkIngest::push`].
     fn end_layer(&mut self) -> Result<()>;
 
-    /// Returns the number of layers that have been ended.
+    /// Returns the number of ended layers.
     fn layers(&self) -> u64;
 
-    /// Removes the newest layers from the ingest, so that only the `layers` oldest ones remain.
+    /// Keeps only the `layers` oldest layers and drops the newer ones.
     fn keep(&mut self, layers: u64);
 
     /// Adds the messages of `key` in all ended layers to `gather`, newest first. The messages of
     /// layer `n`, counted from 0, have the sequence number `n + 1`. If a range delete of the ingest
-    /// covers the key, the lookup is resolved, because older data below the ingest cannot change
-    /// its result.
+    /// covers the key, the result is known, because data older than the ingest cannot change it.
     ///
     /// # Errors
     /// I/O errors; damage.
     fn gather(&self, key: LookupKey<'_>, gather: &mut LookupState<'_>) -> Result<()>;
 
-    /// Returns an iterator over those keys of a range that have messages in ended layers.
+    /// Returns an iterator over the keys of a range that have messages in ended layers.
     fn walk(&self, range: &KeyRange, direction: MergeDirection) -> Box<dyn IngestKeyScan>;
 
     /// Returns the number of messages that have been added to the ingest.
@@ -340,8 +329,8 @@ pub trait BulkIngest: fmt::Debug + Send + Sync {
     fn memory_bytes(&self) -> u64;
 
     /// Writes all pending data of the ingest and reserves the space that [`BulkIngest::attach`]
-    /// needs. `first` is the sequence number that will be passed to `attach`. If a commit attaches
-    /// several ingests, all of them are prepared before the first one is attached.
+    /// needs. `first` is the sequence number that will be passed to `attach`. A commit that
+    /// attaches several ingests prepares all of them before it attaches the first.
     ///
     /// # Errors
     /// A full disk; I/O errors. After an error, the dictionary is unchanged.
@@ -351,24 +340,23 @@ pub trait BulkIngest: fmt::Debug + Send + Sync {
     }
 
     /// Adds the layers to the dictionary. The oldest layer becomes the commit `first`, and each
-    /// newer layer becomes the next commit. `first` must be the sequence number that follows the
-    /// dictionary's cut.
+    /// newer layer becomes the commit after that. `first` must follow the dictionary's cut.
     ///
     /// # Errors
-    /// The same as for [`BulkIngest::prepare`], if `prepare` was not called before.
+    /// Like [`BulkIngest::prepare`], unless `prepare` was called before.
     fn attach(self: Box<Self>, first: SequenceNumber) -> Result<()>;
 }
 
 /// An iterator over the keys that have messages in a [`BulkIngest`].
 pub trait IngestKeyScan: fmt::Debug + Send {
-    /// Advances to the next key and returns it, or returns `None` at the end. Adds the messages of
-    /// that key in the ingest to `gather`, newest first.
+    /// Advances to the next key and adds its messages in the ingest to `gather`, newest first.
+    /// Returns the key, or `None` at the end.
     ///
     /// # Errors
-    /// I/O errors; damage. A further call retries.
+    /// I/O errors; damage. The next call retries.
     fn next(&mut self, gather: &mut LookupState<'_>) -> Result<Option<&[u8]>>;
 
-    /// Returns whether a range delete of the ingest covers `key`. The key must have no message of
-    /// its own in the ingest.
+    /// Returns whether a range delete of the ingest covers `key`, which must have no message of its
+    /// own in the ingest.
     fn is_deleted(&self, key: &[u8]) -> bool;
 }

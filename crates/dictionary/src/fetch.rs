@@ -1,5 +1,5 @@
-//! The sources from which lookups obtain nodes. Blocking and non-blocking lookups run the same code
-//! but use different sources.
+//! Node sources for lookups. Blocking and non-blocking lookups run the same code on different
+//! sources.
 
 use alluvium_base::Purpose;
 use alluvium_storage::{CacheRetention, EpochGuard, NodeCache, NodePointer, NodeRef, Result};
@@ -8,20 +8,20 @@ use std::cmp::Ordering;
 use std::task::{Poll, ready};
 
 thread_local! {
-    /// Number of nodes for which lookups on this thread have had to wait.
+    /// Number of nodes that lookups on this thread have waited for.
     static WAITED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Returns the number of nodes for which lookups on this thread have had to wait. The counter wraps
-/// around. The difference between its values before and after a lookup is the number of nodes that
-/// the lookup read from the device.
+/// Returns the number of nodes that lookups on this thread have waited for. The counter wraps
+/// around. Its increase during a lookup is the number of nodes that the lookup read from the
+/// device.
 #[inline]
 #[must_use]
 pub fn waited() -> u64 {
     WAITED.get()
 }
 
-/// Adds `nodes` to the counter of this thread if a lookup is the purpose of the read.
+/// Adds `nodes` to this thread's counter if the read belongs to a lookup.
 #[cold]
 fn waits(purpose: Purpose, nodes: usize) {
     if purpose == Purpose::Lookup {
@@ -29,7 +29,7 @@ fn waits(purpose: Purpose, nodes: usize) {
     }
 }
 
-/// A source of nodes. If a method returns `Pending`, the node is not in memory and the source has
+/// A source of nodes. `Pending` means that the node is not in memory and that the source has
 /// recorded it as missing. The caller must have the missing nodes read and then retry.
 pub trait NodeFetch {
     /// Returns a node if it is in memory, and `None` otherwise.
@@ -42,19 +42,19 @@ pub trait NodeFetch {
         cache.prefetch(pointer, guard);
     }
 
-    /// Prefetches the memory that [`NodeFetch::peek`] reads second. The caller should first wait
-    /// until the memory prefetched by [`NodeFetch::prefetch`] has arrived in the processor's cache.
+    /// Prefetches the memory that [`NodeFetch::peek`] reads second. To find it, this reads the
+    /// memory that [`NodeFetch::prefetch`] has prefetched, which should have arrived by now.
     #[inline]
     fn prefetch_header(&self, pointer: &NodePointer) {
         let BlockingFetch { cache, guard, .. } = self.blocking();
         cache.prefetch_header(pointer, guard);
     }
 
-    /// Fetches the nodes at `pointers`, which are not in memory. Returns them in the order of
-    /// `pointers`.
+    /// Fetches the nodes at `pointers`, which are not in memory, and returns them in the same
+    /// order.
     fn miss(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>>;
 
-    /// Fetches index pages like [`NodeFetch::miss`]. The misses are counted, because index pages
+    /// Like [`NodeFetch::miss`], but for index pages. The misses are counted, because index pages
     /// are expected to be in memory.
     #[cold]
     fn miss_index_pages(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>> {
@@ -63,7 +63,7 @@ pub trait NodeFetch {
         self.miss(pointers)
     }
 
-    /// Returns the underlying blocking source, for rare reads that block in every case.
+    /// Returns the underlying blocking source, for rare reads that always block.
     fn blocking(&self) -> &BlockingFetch<'_>;
 
     #[inline]
@@ -89,10 +89,9 @@ pub trait NodeFetch {
 #[derive(Clone, Copy)]
 pub struct BlockingFetch<'g> {
     pub cache: &'g NodeCache,
-    /// The pinned epoch. Nodes that are reachable in this epoch are not overwritten while it is
-    /// pinned.
+    /// The pinned epoch, which protects the nodes that are reachable in it from being overwritten.
     pub guard: &'g EpochGuard,
-    /// The purpose to which the source's reads are accounted.
+    /// The purpose under which reads from this source are counted.
     pub purpose: Purpose,
 }
 
@@ -116,7 +115,7 @@ impl NodeFetch for BlockingFetch<'_> {
     }
 }
 
-/// Returns the result of a blocking source, which is always ready.
+/// Unwraps the result of a blocking source, which is always ready.
 pub fn unwrap_ready<T>(poll: Poll<T>) -> T {
     match poll {
         Poll::Ready(value) => value,
@@ -124,18 +123,18 @@ pub fn unwrap_ready<T>(poll: Poll<T>) -> T {
     }
 }
 
-/// A source of nodes that never blocks. A node that is neither in the cache nor among the nodes
-/// already fetched is recorded as missing.
+/// A source of nodes that never blocks. A node that is neither cached nor already fetched is
+/// recorded as missing.
 pub struct NonBlockingFetch<'g> {
     from: BlockingFetch<'g>,
     brought: &'g FetchedNodes<'g>,
     missing: RefCell<Vec<NodePointer>>,
 }
 
-/// Nodes that were read for a batch of searches, whether or not the cache has kept them. They stay
-/// in memory until the search that needs them has ended. Otherwise, a search that needs two nodes
-/// could lose the first node while it waits for the second. If the cache cannot hold both nodes,
-/// such a search would never end.
+/// Nodes that were read for a batch of searches, whether or not the cache has kept them. Each node
+/// stays in memory until the search that needs it has ended. Otherwise, a search that needs two
+/// nodes could lose the first while it waits for the second, and would never end if the cache
+/// cannot hold both.
 #[derive(Default)]
 pub struct FetchedNodes<'g> {
     /// The nodes, sorted by tier, then offset, then birth.
@@ -147,7 +146,7 @@ fn by_place(one: &NodePointer, other: &NodePointer) -> Ordering {
 }
 
 impl<'g> FetchedNodes<'g> {
-    /// Reads the nodes at `pointers` together, waits for all of them, and keeps them.
+    /// Reads the nodes at `pointers` with one wait for all of them, and keeps them.
     pub fn wait(&mut self, from: BlockingFetch<'g>, mut pointers: Vec<NodePointer>) -> Result<()> {
         pointers.sort_unstable_by(by_place);
         pointers.dedup();
@@ -178,7 +177,7 @@ impl<'g> FetchedNodes<'g> {
 }
 
 impl<'g> NonBlockingFetch<'g> {
-    /// Creates a source that finds nodes in the cache of `from` and among the nodes in `brought`.
+    /// Creates a source that looks for nodes in the cache of `from` and among those in `brought`.
     pub fn new(from: BlockingFetch<'g>, brought: &'g FetchedNodes<'g>) -> NonBlockingFetch<'g> {
         NonBlockingFetch {
             from,

@@ -1,17 +1,16 @@
-//! A key together with its hash.
+//! A key and its hash.
 
 use alluvium_filters::hash;
 use std::fmt;
 
-/// Seed with which keys are hashed. It must never change, because maplets on disk are built from
-/// these hashes.
+/// Hash seed for keys. It must never change, because maplets on disk are built from these hashes.
 ///
-/// The seed does not have to be secret: the only thing a client can learn from a filter is whether
-/// a key may be present.
+/// The seed need not be secret: all that a client can learn from a filter is whether a key may be
+/// present.
 pub const SEED: u64 = 0;
 
-/// A key together with its hash. The hash is computed once and then used by the filters of
-/// memtables, by the record cache and by the maplets of a tree.
+/// A key and its hash. The hash is computed once and shared by the memtable filters, the record
+/// cache and the maplets of a tree.
 ///
 /// ```
 /// use alluvium_dictionary::key::LookupKey;
@@ -36,7 +35,7 @@ impl<'k> LookupKey<'k> {
         }
     }
 
-    /// Creates a key from `bytes` and their hash, which the caller has already computed.
+    /// Creates a key from `bytes` and a hash that the caller has already computed.
     #[must_use]
     #[inline]
     pub fn hashed(bytes: &'k [u8], known: u64) -> LookupKey<'k> {

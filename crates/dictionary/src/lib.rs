@@ -1,7 +1,7 @@
 //! Types and algorithms that all dictionaries of a store share.
 //!
 //! *Scope*: memtables; merging messages from several sources and folding them into values; the
-//! state of a key during a lookup; fetching nodes and long values; the rules of keyspaces.
+//! state of a key during a lookup; fetching nodes and long values; keyspace rules.
 //!
 //! *Must not depend on*: the record layout of any one dictionary; transactions, threads, clocks;
 //! who assigned a sequence number.
@@ -11,7 +11,7 @@
 //! - **K1** Keys are compared as byte strings. The messages of one key are ordered from newest to
 //!   oldest.
 //! - **K2** This crate neither spawns threads nor reads a clock.
-//! - **K3** A key is hashed once, when it enters the store; its hash is then passed along with it.
+//! - **K3** A key is hashed once, when it enters the store, and carries its hash from then on.
 
 pub mod batch;
 pub mod blob;

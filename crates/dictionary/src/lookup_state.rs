@@ -1,5 +1,5 @@
-//! The state of a key during a lookup or a scan. The messages of the key are added from newest to
-//! oldest, until older messages can no longer change the result.
+//! The state of a key during a lookup or a scan, to which the key's messages are added from newest
+//! to oldest until older ones can no longer change the result.
 
 use crate::batch::LongValues;
 use crate::fetch;
@@ -17,8 +17,8 @@ use std::task::{Poll, ready};
 /// The value of a key, or `None` if the key has no value.
 pub type LookupValue = Option<Vec<u8>>;
 
-/// State of a lookup of one key. The key's messages are added from newest to oldest, first from the
-/// memtables and then from the dictionary, until the result is known.
+/// State of the lookup of one key. The key's messages are added from newest to oldest, first from
+/// the memtables and then from the dictionary, until the result is known.
 ///
 /// ```
 /// use alluvium_base::{Message, message::MAX_SEQUENCE};
@@ -45,37 +45,36 @@ pub struct LookupState<'op> {
     pub known: KeyState,
 }
 
-/// The state of a key without its merge operator. A scan supplies the operator separately for each
-/// key. Methods without a comment do the same as those of [`LookupState`].
+/// The state of a key without its merge operator, which a scan supplies for each key. Methods
+/// without a comment correspond to those of [`LookupState`].
 #[derive(Debug, Default)]
 pub struct KeyState {
     at: SequenceNumber,
     now_ms: u64,
-    /// Sequence number of the newest range delete that covers the key, among those found; 0 if
-    /// none.
+    /// Sequence number of the newest range delete found that covers the key, or 0.
     deleted: SequenceNumber,
-    /// Sequence number of the newest point message of the key, among those found; 0 if none.
+    /// Sequence number of the newest point message found for the key, or 0.
     newest: SequenceNumber,
     /// Whether any of the messages found has an expiry time.
     expires: bool,
-    /// The merge operands found, newest first, in the first `count` elements. The remaining
-    /// elements are buffers that are kept for reuse.
+    /// The merge operands found, newest first, in the first `count` elements. The other elements
+    /// are buffers kept for reuse.
     operands: Vec<Vec<u8>>,
     count: usize,
     outcome: KeyOutcome,
-    /// The value, or the base value to which the operands apply.
+    /// The value, or the base value that the operands apply to.
     value: Vec<u8>,
-    /// The value as a slice of a pinned page. It is used only if `holds` permits it and if pinning
-    /// is cheaper than copying.
+    /// The value as a slice of a pinned page, if `holds` permits that and pinning is cheaper than
+    /// copying.
     part: Option<PageSlice>,
     /// Whether the value may be returned as a slice of a pinned page instead of a copy.
     holds: bool,
-    /// How long values are treated to which no merge operand applies.
+    /// How to treat long values that no merge operand applies to.
     long_values: LongValues,
 }
 
-/// What is known about the value below the merge operands. Older messages can change the result
-/// only while this is `Open`.
+/// What is known about the value below the merge operands. Older messages matter only while this is
+/// `Open`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum KeyOutcome {
     #[default]
@@ -87,9 +86,9 @@ enum KeyOutcome {
 }
 
 impl<'op> LookupState<'op> {
-    /// Creates the state of a key for a reader at the sequence number `at`. Values that expire at
-    /// or before `now_ms` are invisible to it. Without a merge operator, a merge message is treated
-    /// as a put of its operand.
+    /// Creates the state of a key for a reader at the sequence number `at`, who does not see values
+    /// that expire at or before `now_ms`. Without a merge operator, a merge counts as a put of its
+    /// operand.
     #[must_use]
     pub fn new(
         at: SequenceNumber,
@@ -101,22 +100,22 @@ impl<'op> LookupState<'op> {
         LookupState { operator, known }
     }
 
-    /// Resets the state so that it can be used for another key. Its allocated memory is reused.
+    /// Resets the state for another key, reusing its memory.
     pub fn reset(&mut self, at: SequenceNumber, now_ms: u64, operator: Option<&'op dyn MergeOperator>) {
         self.operator = operator;
         self.known.reset(at, now_ms);
     }
 
     /// Permits [`LookupState::found`] to return a long value as a slice of a pinned page instead of
-    /// a copy.
+    /// copying it.
     #[must_use]
     pub fn holding(mut self) -> LookupState<'op> {
         self.known.holds = true;
         self
     }
 
-    /// Replaces long values by empty ones. A long value that is stored outside its leaf is not even
-    /// read. Values to which merge operands apply are not replaced.
+    /// Replaces long values by empty ones, unless merge operands apply to them. A long value
+    /// outside its leaf is not even read.
     #[must_use]
     pub fn leaving_out_long_values(mut self) -> LookupState<'op> {
         self.known.long_values = LongValues::LeftOut;
@@ -129,41 +128,41 @@ impl<'op> LookupState<'op> {
         self.known.long_values == LongValues::LeftOut
     }
 
-    /// Returns whether the result is known, so that older messages cannot change it.
+    /// Returns whether the result is known and older messages cannot change it.
     #[must_use]
     pub fn is_decided(&self) -> bool {
         self.known.is_decided()
     }
 
-    /// Returns whether none of the messages added so far concerns the key.
+    /// Returns whether no message for the key has been added so far.
     #[must_use]
     pub fn is_untouched(&self) -> bool {
         let known = &self.known;
         !known.is_decided() && known.count == 0 && known.deleted == 0
     }
 
-    /// Returns whether the result depends on the current time, because a message found has an
-    /// expiry time.
+    /// Returns whether the result depends on the current time, because one of the messages found
+    /// can expire.
     #[must_use]
     pub fn expires(&self) -> bool {
         self.known.expires
     }
 
-    /// Returns the sequence number of the newest message found, including range deletes, or 0 if no
-    /// message was found.
+    /// Returns the sequence number of the newest message found, including range deletes, or 0 if
+    /// there is none.
     #[must_use]
     pub fn newest(&self) -> SequenceNumber {
         self.known.newest.max(self.known.deleted)
     }
 
-    /// Adds the newest range delete of a source that covers the key, if there is one.
+    /// Adds the newest range delete in a source that covers the key, if there is one.
     pub fn range_deleted(&mut self, sequence: Option<SequenceNumber>) {
         self.known.range_deleted(sequence);
     }
 
-    /// Ends the lookup at a range delete that covers the key, if there is one. Older messages in
-    /// this source and in all older sources are then irrelevant. The caller must have added all
-    /// messages that are newer than the range delete.
+    /// Ends the lookup at a range delete that covers the key, if there is one, because older
+    /// messages in this source and in all older sources are irrelevant. The caller must already
+    /// have added all messages that are newer than the range delete.
     ///
     /// ```
     /// use alluvium_base::{Message, message::MAX_SEQUENCE};
@@ -184,7 +183,7 @@ impl<'op> LookupState<'op> {
         }
     }
 
-    /// Adds the next older message of the key, which is in memory.
+    /// Adds the key's next older message, which is in memory.
     pub fn message(&mut self, message: &Message<'_>) -> ControlFlow<()> {
         self.known.message(message, self.operator)
     }
@@ -194,17 +193,17 @@ impl<'op> LookupState<'op> {
         self.known.memtable(memtable, key, self.operator);
     }
 
-    /// Adds the value from a cache above the dictionary. This value represents all data that is
-    /// older than the messages added so far. `get` appends the value to its argument and returns
-    /// whether the cache contains one.
+    /// Adds a value from a cache above the dictionary, which stands for all data older than the
+    /// messages added so far. `get` appends the value to its argument, and returns whether the
+    /// cache contains one.
     #[inline]
     pub fn cached(&mut self, get: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
         self.known.cached(get)
     }
 
-    /// Returns the value, on the assumption that there are no older messages. Returns `None` if
-    /// there is no value, or if the operator rejects the base value; [`LookupState::found`] reports
-    /// this rejection. No messages may be added after this call until the state is reset.
+    /// Returns the value, assuming that there are no older messages. Returns `None` if there is no
+    /// value, or if the operator rejects the base value, which [`LookupState::found`] reports as an
+    /// error. No messages may be added after this call until the state is reset.
     pub fn value(&mut self) -> Option<&[u8]> {
         self.known.settle(self.operator).ok().flatten()
     }
@@ -215,7 +214,7 @@ impl<'op> LookupState<'op> {
         self.found().ok().flatten().map(PinnedValue::into_vec)
     }
 
-    /// Returns the value of `key`, on the assumption that there are no older messages.
+    /// Returns the value of `key`, assuming that there are no older messages.
     ///
     /// # Errors
     /// [`Error::BadBase`](alluvium_storage::Error::BadBase) if the operator rejects the base value
@@ -225,8 +224,8 @@ impl<'op> LookupState<'op> {
         Ok(found.map(PinnedValue::into_vec))
     }
 
-    /// Returns the value, on the assumption that there are no older messages. A value that is a
-    /// slice of a pinned page is not copied.
+    /// Returns the value, assuming that there are no older messages. Does not copy a value that is
+    /// a slice of a pinned page.
     ///
     /// # Errors
     /// The operator's error if it rejects the base value to which the merge operands apply.
@@ -242,8 +241,8 @@ impl<'op> LookupState<'op> {
 }
 
 impl KeyState {
-    /// Resets the state for the next key, for a reader at `at` and the time `now_ms`. Its allocated
-    /// memory is reused.
+    /// Resets the state for the next key, for a reader at `at` and the time `now_ms`, reusing its
+    /// memory.
     pub fn reset(&mut self, at: SequenceNumber, now_ms: u64) {
         (self.at, self.now_ms) = (at, now_ms);
         self.deleted = 0;
@@ -273,14 +272,14 @@ impl KeyState {
         self.expires
     }
 
-    /// Returns whether merge operands were found that apply to an older value.
+    /// Returns whether there are merge operands that apply to an older value.
     #[must_use]
     pub fn has_operands(&self) -> bool {
         debug_assert!(self.count <= self.operands.len(), "{} operands", self.count);
         self.count > 0
     }
 
-    /// Adds `sequence`, the newest range delete of a source that covers the key, if there is one.
+    /// Adds `sequence`, the newest range delete in a source that covers the key, if there is one.
     #[inline]
     pub fn range_deleted(&mut self, sequence: Option<SequenceNumber>) {
         self.deleted = self.deleted.max(sequence.unwrap_or(0));
@@ -315,7 +314,7 @@ impl KeyState {
         if !get(&mut self.value) {
             return false;
         }
-        // A range delete found so far is newer than the data that the cached value represents.
+        // The cached value stands for data that is older than any range delete found so far.
         self.outcome = match self.deleted {
             0 => KeyOutcome::Value,
             _ => KeyOutcome::Nothing,
@@ -323,7 +322,7 @@ impl KeyState {
         true
     }
 
-    /// Adds the next older message from memory.
+    /// Adds the key's next older message, which is in memory.
     pub fn message(
         &mut self,
         message: &Message<'_>,
@@ -334,8 +333,8 @@ impl KeyState {
             .expect("an operand in memory is loaded already")
     }
 
-    /// Adds the next older message of the key, which is stored in a run. `load` loads a value that
-    /// is stored outside its leaf. If `load` fails or is pending, the state is unchanged, and the
+    /// Adds the key's next older message, which is stored in a run. `load` loads a value that is
+    /// stored outside its leaf. If `load` fails or is pending, the state does not change, and the
     /// caller must add the same message again.
     pub fn record(
         &mut self,
@@ -365,8 +364,7 @@ impl KeyState {
             "what is decided takes no more"
         );
         debug_assert!(self.count <= self.operands.len(), "{} operands", self.count);
-        // A base value to which operands apply must be copied, because the operands are folded into
-        // it.
+        // The operands are folded into their base value, so it must be copied.
         let holds = self.holds && !is_operand && self.count == 0;
         let (bytes, part) = match is_operand {
             true => (&mut self.operands[self.count], None),
@@ -390,9 +388,9 @@ impl KeyState {
         Poll::Ready(Ok(ControlFlow::Break(())))
     }
 
-    /// Applies the merge operands, on the assumption that there are no older messages. Returns the
-    /// value, or `None` if there is no value. If the operator rejects the base value, returns its
-    /// error and changes nothing.
+    /// Applies the merge operands, assuming that there are no older messages. Returns the value, or
+    /// `None` if there is none. If the operator rejects the base value, returns its error and
+    /// changes nothing.
     pub fn settle(
         &mut self,
         operator: Option<&dyn MergeOperator>,
@@ -427,7 +425,7 @@ impl KeyState {
     }
 
     /// Returns the buffer that contains the value after [`KeyState::settle`], so that the caller
-    /// can move the value out. It may be called only for a reader that does not pin pages.
+    /// can move it out. Must not be called for a reader that pins pages.
     pub fn value_mut(&mut self) -> &mut Vec<u8> {
         &mut self.value
     }

@@ -6,8 +6,8 @@ use crate::range_tombstones::RangeTombstoneBuilder;
 use alluvium_base::SequenceNumber;
 use std::sync::Arc;
 
-/// The part of a sealed memtable that belongs to one dictionary. It consists of the messages in the
-/// keyspaces of that dictionary.
+/// The part of a sealed memtable that belongs to one dictionary, which consists of the messages in
+/// that dictionary's keyspaces.
 ///
 /// ```
 /// use alluvium_base::Message;
@@ -36,15 +36,15 @@ pub struct MemtableSlice {
     /// Sequence number of the last commit in the memtable. The memtable contains every commit after
     /// the cut of the preceding memtable, up to and including this one.
     pub cut: SequenceNumber,
-    /// The key ranges of the slice, in ascending order and disjoint.
+    /// The key ranges of the slice, ascending and disjoint.
     keys: Arc<[KeyRange]>,
-    /// Whether the slice is the whole memtable. Keys then do not have to be filtered.
+    /// Whether the slice is the whole memtable, so that keys need not be filtered.
     is_whole: bool,
 }
 
 impl MemtableSlice {
-    /// Creates a slice that contains the messages whose keys are in the ranges `keys`. The ranges
-    /// must be ascending and disjoint. `cut` is the last commit in the memtable.
+    /// Creates a slice of the messages whose keys are in the ranges `keys`, which must be ascending
+    /// and disjoint. `cut` is the last commit in the memtable.
     #[must_use]
     pub fn new(memtable: Arc<Memtable>, cut: SequenceNumber, keys: Arc<[KeyRange]>) -> MemtableSlice {
         let ascend = |pair: &[KeyRange]| pair[0].high.as_ref().is_some_and(|high| *high <= pair[1].low);
@@ -70,8 +70,8 @@ impl MemtableSlice {
         self.keys.iter().any(|range| range.contains(key))
     }
 
-    /// Returns the range deletes of the memtable, clipped to the key ranges of the slice. A range
-    /// delete may extend into the slices of several dictionaries.
+    /// Returns the memtable's range deletes, clipped to the key ranges of the slice, because a
+    /// range delete may extend into the slices of several dictionaries.
     ///
     /// ```
     /// use alluvium_dictionary::memtable::Memtable;
@@ -131,8 +131,8 @@ impl MemtableSlice {
         debug_assert!(cursor.key().is_none_or(|key| self.contains(key)));
     }
 
-    /// Moves the cursor forward to the nearest key that is in the slice. A cursor that is already
-    /// at such a key does not move.
+    /// Moves the cursor forward to the nearest key in the slice. A cursor that is already at such a
+    /// key does not move.
     #[inline]
     pub fn settle(&self, cursor: &mut MemtableCursor<'_>) {
         if !self.is_whole {
@@ -142,12 +142,12 @@ impl MemtableSlice {
 
     fn pass_others(&self, cursor: &mut MemtableCursor<'_>) {
         while let Some(key) = cursor.key() {
-            // The first range that does not end at or before the key.
+            // Find the first range that ends after the key.
             let next = self.keys.partition_point(|range| range.ends_before(key));
             match self.keys.get(next) {
                 Some(range) if *range.low <= *key => return,
                 Some(range) => cursor.seek(&range.low),
-                // The remaining keys of the memtable are not in the slice: move past the last key.
+                // No further key of the memtable is in the slice, so move past the last key.
                 None => {
                     cursor.last();
                     cursor.next();

@@ -1,14 +1,13 @@
-//! Readers of the nodes of an object that consists of several nodes. They read either through the
-//! cache or directly from the tiers.
+//! Node readers, which read the nodes of a multi-node object either through the cache or directly
+//! from the tiers.
 
 use alluvium_base::Purpose;
 use alluvium_storage::node::read_node;
 use alluvium_storage::{CacheRetention, EpochGuard, NodeCache, NodePointer, PageSize, Result, TierFiles};
 
-/// A reader of nodes, which reads through the cache or directly from the tiers.
+/// A reader of nodes, through the cache or directly from the tiers.
 pub trait NodeReader {
-    /// Reads the nodes at `pointers` and passes the bytes of each node to `visit`, in the same
-    /// order.
+    /// Reads the nodes at `pointers` and passes the bytes of each to `visit`, in order.
     fn each(&self, pointers: &[NodePointer], visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
 
     /// Returns the page size of the store.
@@ -18,10 +17,9 @@ pub trait NodeReader {
 /// A reader that reads nodes through the cache.
 pub struct CachedNodeReader<'g> {
     pub cache: &'g NodeCache,
-    /// The pinned epoch. Nodes that are reachable in this epoch are not overwritten while it is
-    /// pinned.
+    /// The pinned epoch, which protects the nodes that are reachable in it from being overwritten.
     pub guard: &'g EpochGuard,
-    /// The purpose to which the reads are accounted.
+    /// The purpose under which the reads are counted.
     pub purpose: Purpose,
     /// Whether nodes read from the device stay in the cache.
     pub residence: CacheRetention,
@@ -40,11 +38,11 @@ impl NodeReader for CachedNodeReader<'_> {
     }
 }
 
-/// A reader that reads nodes from the tiers and bypasses the cache.
+/// A reader that reads nodes from the tiers, bypassing the cache.
 pub struct DirectNodeReader<'t> {
     pub tiers: &'t TierFiles,
     pub page_size: PageSize,
-    /// The purpose to which the reads are accounted.
+    /// The purpose under which the reads are counted.
     pub purpose: Purpose,
 }
 

@@ -1,11 +1,11 @@
-//! The values that lookups return, and the destinations in which lookups store them.
+//! The values that lookups return, and the destinations that receive them.
 
 use alluvium_storage::FrameRef;
 use std::fmt;
 use std::ops::Deref;
 
-/// The bytes of a value: either an owned copy or a slice of a cached page. Such a page stays pinned
-/// until this value is dropped.
+/// The bytes of a value: either an owned copy, or a slice of a cached page that stays pinned until
+/// this value is dropped.
 #[derive(Clone)]
 pub struct PinnedValue(ValueBytes);
 
@@ -23,17 +23,17 @@ pub struct PageSlice {
     len: usize,
 }
 
-/// The destination into which a value that is stored outside its leaf is read.
+/// Where to read a value that is stored outside its leaf.
 pub struct ValueDestination<'v> {
     /// Buffer for a copy of the value.
     pub bytes: &'v mut Vec<u8>,
-    /// If present, the value need not be copied: it may stay in its page, and a slice of the pinned
-    /// page is stored here.
+    /// If present, the value may stay in its page instead of being copied, and a slice of the
+    /// pinned page is stored here.
     pub part: Option<&'v mut Option<PageSlice>>,
 }
 
 impl PageSlice {
-    /// Creates a slice of `len` bytes at offset `at` of a page. The slice must be inside the page.
+    /// Creates a slice of `len` bytes at offset `at` of a page, which must contain all of it.
     pub fn new(page: FrameRef, at: usize, len: usize) -> PageSlice {
         assert!(at + len <= page.len(), "a part is inside its page");
         PageSlice { page, at, len }
@@ -54,14 +54,14 @@ impl PinnedValue {
         PinnedValue(ValueBytes::Page(part))
     }
 
-    /// Returns whether the value is a slice of a pinned page. While such a value exists, the cache
-    /// cannot reuse the memory of the page.
+    /// Returns whether the value is a slice of a pinned page, whose memory the cache cannot reuse
+    /// until the value is dropped.
     #[must_use]
     pub fn is_in_page(&self) -> bool {
         matches!(self.0, ValueBytes::Page(_))
     }
 
-    /// Returns the bytes of the value. They are copied if the value is a slice of a page.
+    /// Returns the bytes of the value, copying them if they are in a page.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {

@@ -1,30 +1,31 @@
-//! Chooses the tier to which data is written. The choice is the fastest tier on which this data and
-//! all data at least as new fit, provided that the tier has free space.
+//! Chooses the tier for data to be written: the fastest tier that, with the faster ones, can hold
+//! this data and all newer data, and that has enough free space.
 //!
-//! Levels, trunk nodes and parts of hashed structures are treated alike: any data that is written
-//! has a position in the order of ages. The newest data is the smallest part and is read and
-//! written most often, so the tiers are filled from the first one on (Spillane 2012, section 5.1).
-//! Tiers that are full or accept no new data are skipped. If no tier qualifies, the tier with the
-//! most free space is chosen.
+//! Levels, trunk nodes and parts of hashed structures are treated alike: all data has a position in
+//! the order of ages. The newest data is the smallest part and is read and written most often, so
+//! the tiers are filled starting with the fastest (Spillane 2012, section 5.1). Tiers that are full
+//! or accept no new data are skipped. If no tier qualifies, the tier with the most free space is
+//! chosen.
 
 use alluvium_storage::extents::{Extent, UNIT};
 use alluvium_storage::store::{Store, TierSpace};
 
-/// Number of bytes that a maintenance step allocates, while it runs, in addition to its output: one
-/// extent each for leaves, for values and for the maplet.
+/// Number of bytes that a running maintenance step allocates besides its output: one extent each
+/// for leaves, for values and for the maplet.
 const SLACK: u64 = 3 * 8 * UNIT;
 
-/// The part of a tier's capacity that compactions leave free for new data: one part in this many.
+/// Compactions leave one part in this many of a tier's capacity free for new data.
 const LEFT_FREE: u64 = 16;
 
-/// A request for a tier, with the size and the age of the data to be written.
+/// A request for a tier, with the size and age of the data to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacementRequest {
-    /// Total size in bytes of all data that is at least as new as this data, including this data.
+    /// Total size in bytes of this data and all data that is at least as new.
     pub through_bytes: u64,
     /// Approximate size of the data in bytes.
     pub bytes: u64,
-    /// Whether the data is new in the structure; otherwise it is existing data that is rewritten.
+    /// Whether the data is new to the structure, as opposed to existing data that is being
+    /// rewritten.
     pub is_new: bool,
 }
 
@@ -40,8 +41,8 @@ impl PlacementRequest {
         }
     }
 
-    /// Creates the request for `bytes` bytes of data that is rewritten. `through_bytes` is the size
-    /// of all data that is at least as new.
+    /// Creates the request for rewriting `bytes` bytes of data. `through_bytes` is the size of all
+    /// data that is at least as new.
     #[must_use]
     pub fn older(through_bytes: u64, bytes: u64) -> PlacementRequest {
         PlacementRequest {
@@ -51,10 +52,10 @@ impl PlacementRequest {
         }
     }
 
-    /// Creates the request for `bytes` bytes of data that belong to the newest `newer` bytes of a
-    /// structure. The structure contains `all` bytes, and the store contains `all_bytes`. The
-    /// position in the order of ages is scaled from the structure to the store, because all
-    /// structures share the tiers.
+    /// Creates the request for `bytes` bytes that belong to the newest `newer` bytes of a
+    /// structure. The structure contains `all` bytes and the store contains `all_bytes`. All
+    /// structures share the tiers, so the position in the order of ages is scaled from the
+    /// structure to the store.
     ///
     /// ```
     /// use alluvium_dictionary::placement::PlacementRequest;
@@ -68,8 +69,8 @@ impl PlacementRequest {
     }
 
     /// Creates the request for a compaction of `bytes` bytes in a trunk node at `height`. Each
-    /// height of a tree contains `fanout` times as much data as the height above it. The data from
-    /// the root down to `height` is therefore a fixed fraction of all data.
+    /// height of a tree contains `fanout` times as much data as the one above it, so the data from
+    /// the root down to `height` is a fixed fraction of all data.
     #[must_use]
     pub fn of_height(height: u8, fanout: u64, all_bytes: u64, bytes: u64) -> PlacementRequest {
         let below = fanout.max(2).saturating_pow(height.into());
@@ -78,7 +79,7 @@ impl PlacementRequest {
     }
 }
 
-/// Returns the tier to which the requested data is written.
+/// Returns the tier for the requested data.
 ///
 /// ```
 /// use alluvium_dictionary::placement::{PlacementRequest, choose};
@@ -102,8 +103,7 @@ pub fn choose(tiers: &[TierSpace], demand: &PlacementRequest) -> u8 {
     choose_from(tiers, preferred(tiers, demand.through_bytes), demand)
 }
 
-/// Returns the tier to which the requested data is written, if the tier `preferred` is to be tried
-/// first.
+/// Returns the tier for the requested data, trying the tier `preferred` first.
 ///
 /// # Panics
 /// If there are no tiers.
@@ -122,16 +122,15 @@ pub fn choose_from(tiers: &[TierSpace], preferred: usize, demand: &PlacementRequ
     };
     let mut near_first = (preferred..=last).chain((0..preferred).rev());
     let open = (0..=last).filter(|&tier| tiers[tier].is_open);
-    // If several tiers have equal space, the first one is chosen; without `rev`, `max_by_key` would
-    // return the last.
+    // On a tie, the first tier wins. Without `rev`, `max_by_key` would return the last.
     let roomiest = || open.rev().max_by_key(|&tier| tiers[tier].free_bytes);
     let found = near_first.find(fits).or_else(roomiest).unwrap_or(0);
     debug_assert!(found < tiers.len(), "tiers are numbered (T1)");
     found as u8
 }
 
-/// Returns the first tier for which the planned capacity of this tier and all tiers before it is at
-/// least `through_bytes`.
+/// Returns the first open tier whose planned capacity, added to that of the open tiers before it,
+/// is at least `through_bytes`.
 fn preferred(tiers: &[TierSpace], through_bytes: u64) -> usize {
     let mut planned = 0u64;
     let holds = |space: &TierSpace| {
@@ -143,14 +142,14 @@ fn preferred(tiers: &[TierSpace], through_bytes: u64) -> usize {
     tiers.iter().position(holds).unwrap_or(tiers.len() - 1)
 }
 
-/// Returns the tier of `store` to which the requested data is written.
+/// Returns the tier of `store` for the requested data.
 #[must_use]
 pub fn tier(store: &Store, demand: &PlacementRequest) -> u8 {
     tier_among(store, |_| *demand)
 }
 
-/// Returns the tier of `store` to which data is written, like [`tier`]. `demand` receives the total
-/// number of bytes in the store and returns the request.
+/// Like [`tier`], but the request depends on the total number of bytes in the store, which `demand`
+/// receives.
 #[must_use]
 pub fn tier_among(store: &Store, demand: impl FnOnce(u64) -> PlacementRequest) -> u8 {
     if store.tiers().count() == 1 {
@@ -161,8 +160,7 @@ pub fn tier_among(store: &Store, demand: impl FnOnce(u64) -> PlacementRequest) -
 }
 
 /// Returns whether a compaction that writes to `tier` also rewrites the values in `extent`. Values
-/// move to slower tiers together with their keys. In addition, values are moved away from a tier
-/// that no longer accepts new data.
+/// move to slower tiers with their keys. They also leave a tier that no longer accepts new data.
 #[must_use]
 pub fn is_left(store: &Store, extent: &Extent, tier: u8) -> bool {
     extent.tier < tier || (extent.tier != tier && !store.takes_extents(extent.tier))
@@ -172,8 +170,8 @@ pub fn is_left(store: &Store, extent: &Extent, tier: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// Parses tiers given as "capacity/free" in units of `SLACK`. Three quarters of the capacity
-    /// are planned. A `!` marks a tier that accepts no new data.
+    /// Parses tiers, each given as "capacity/free" in units of `SLACK`. Three quarters of the
+    /// capacity are planned. A `!` marks a tier that accepts no new data.
     fn tiers(text: &str) -> Vec<TierSpace> {
         let tier = |word: &str| {
             let (sizes, is_open) = match word.strip_suffix('!') {
@@ -200,7 +198,7 @@ mod tests {
     fn what_is_old_lies_where_all_that_is_newer_fits_before_it() {
         let spaces = tiers("1600/1600 16000/16000 160000/160000");
         let place = |through| choose(&spaces, &older(through, 10));
-        // Three quarters of 1600, then of 17600.
+        // Three quarters of 1600, and three quarters of 17600.
         assert_eq!(
             [0, 1200, 1201, 13_200, 13_201, u64::MAX].map(place),
             [0, 0, 1, 1, 2, 2]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The range of keys `low..high`. It is unbounded above if `high` is `None`.
+/// The key range `low..high`, which is unbounded above if `high` is `None`.
 ///
 /// ```
 /// use alluvium_dictionary::range::KeyRange;
@@ -14,14 +14,14 @@ use std::fmt;
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct KeyRange {
-    /// Inclusive lower bound. It is the empty key if the range begins with the first key.
+    /// Inclusive lower bound, which is the empty key if the range starts at the first key.
     pub low: Box<[u8]>,
     /// Exclusive upper bound, or `None` if the range is unbounded above.
     pub high: Option<Box<[u8]>>,
 }
 
 impl KeyRange {
-    /// Creates the range `low..high`, without an upper bound if `high` is `None`.
+    /// Creates the range `low..high`, which is unbounded above if `high` is `None`.
     #[must_use]
     pub fn new(low: &[u8], high: Option<&[u8]>) -> KeyRange {
         KeyRange {
@@ -48,7 +48,7 @@ impl KeyRange {
         *self.low <= *key && !self.ends_before(key)
     }
 
-    /// Returns whether `key` is at or after the upper bound of the range.
+    /// Returns whether the range ends at or before `key`.
     #[must_use]
     pub fn ends_before(&self, key: &[u8]) -> bool {
         self.high.as_ref().is_some_and(|high| **high <= *key)

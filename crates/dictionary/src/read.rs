@@ -1,4 +1,4 @@
-//! The data files that a check reads, and statistics of what it has read.
+//! The data files that a check reads, and counts of what it has read.
 
 use alluvium_base::Purpose;
 use alluvium_storage::node::read_nodes;
@@ -23,14 +23,14 @@ impl<'f> DataFiles<'f> {
         }
     }
 
-    /// Reads nodes in batches. Passes the index and the result of each node to `visit`. A damaged
-    /// node does not prevent the others from being read.
+    /// Reads nodes in batches and passes the index and result of each to `visit`. A damaged node
+    /// does not keep the others from being read.
     pub fn nodes(&self, pointers: &[NodePointer], visit: &mut dyn FnMut(usize, Result<Vec<u8>>)) {
         read_nodes(self.tiers, pointers, self.page_size, Purpose::Check, visit);
     }
 }
 
-/// The number and the size of the nodes of one kind that were read.
+/// How many nodes of one kind were read, and their size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeTotals {
     /// Number of nodes or pages.
@@ -40,7 +40,7 @@ pub struct NodeTotals {
 }
 
 impl NodeTotals {
-    /// Adds a node to the totals. The node is included whether or not it was intact.
+    /// Counts a node, whether or not it was intact.
     pub fn add(&mut self, pointer: &NodePointer) {
         self.nodes += 1;
         self.bytes += pointer.read_len() as u64;
@@ -54,17 +54,17 @@ impl AddAssign for NodeTotals {
     }
 }
 
-/// The amount of data that a check has read, for each kind of node.
+/// How much data a check has read, for each kind of node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckReadTotals {
     /// Manifest nodes that the superblock points to.
     pub manifest: NodeTotals,
     pub trunk: NodeTotals,
-    /// Footers of runs, including the parts of a footer that are stored in nodes elsewhere.
+    /// Footers of runs, including any parts of them that are stored in other nodes.
     pub footers: NodeTotals,
     pub index: NodeTotals,
     pub leaves: NodeTotals,
-    /// Nodes of values stored separately from their leaves.
+    /// Nodes with values that are stored outside their leaves.
     pub values: NodeTotals,
     /// Directories of maplets, which `maplets` does not include.
     pub directories: NodeTotals,
@@ -95,7 +95,7 @@ impl AddAssign for CheckReadTotals {
 }
 
 impl CheckReadTotals {
-    /// Returns the total size of all nodes in bytes, except the segments of the log.
+    /// Returns the total size of all nodes except log segments, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.manifest.bytes

@@ -1,4 +1,5 @@
-//! Stored records. A record is a message without its key; its value may be stored outside its leaf.
+//! Stored records. A record is a message without its key, and its value may be stored outside its
+//! leaf.
 
 use crate::value_log::ValuePointer;
 use alluvium_base::{Message, MessageKind, SequenceNumber};
@@ -6,7 +7,7 @@ use alluvium_base::{Message, MessageKind, SequenceNumber};
 /// Maximum length of a key, in bytes.
 pub const MAX_KEY: usize = 64 << 10;
 
-/// The value of a record, or a pointer to the value.
+/// The value of a record, or a pointer to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordValue<'a> {
     Inline(&'a [u8]),
@@ -34,12 +35,12 @@ impl RecordValue<'_> {
 /// A message without its key, as stored in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredRecord<'a> {
-    /// Commit sequence number of the message; 0 once every reader is newer than it.
+    /// Commit sequence number of the message, or 0 once every reader is newer than it.
     pub sequence: SequenceNumber,
     pub kind: MessageKind,
-    /// Expiry time of a put, in milliseconds of the caller's clock; 0 means never.
+    /// Expiry time of a put, in milliseconds of the caller's clock, or 0 if it never expires.
     pub expires_ms: u64,
-    /// The value of a put or the operand of a merge; empty for a delete.
+    /// The value of a put, or the operand of a merge. Empty for a delete.
     pub value: RecordValue<'a>,
 }
 

@@ -1,4 +1,4 @@
-//! The settings of a keyspace: the key prefix that identifies it, and how its records are stored.
+//! Keyspace settings: the key prefix that identifies a keyspace, and how its records are stored.
 
 use crate::merge::{CompactionFilter, MergeOperator};
 use alluvium_storage::NodeCodec;
@@ -27,28 +27,28 @@ use std::sync::Arc;
 /// assert_eq!(schema.rules(b"\x01key").codec, NodeCodec::Lz4);
 /// ```
 pub trait KeyspaceSchema: Send + Sync + fmt::Debug {
-    /// Returns the length of the keyspace prefix of a key, in bytes, which is at most the length of
-    /// the key. The prefix of a keyspace must not be a prefix of another keyspace's prefix.
+    /// Returns the length of a key's keyspace prefix in bytes, which is at most the length of the
+    /// key. No keyspace prefix may be a prefix of another.
     fn prefix_len(&self, key: &[u8]) -> usize;
 
     /// Returns the current rules of the keyspace that contains `key`. A caller that iterates over
-    /// keys should call this method only once per keyspace.
+    /// keys should call this only once per keyspace.
     fn rules(&self, key: &[u8]) -> Arc<KeyspaceRules>;
 }
 
-/// The storage settings of a keyspace. They may change at any time; a change applies to data that
-/// is written afterwards.
+/// The storage settings of a keyspace. They may change at any time, and a change applies to data
+/// that is written from then on.
 #[derive(Clone, Debug, Default)]
 pub struct KeyspaceRules {
-    /// The merge operator. Without one, a merge message is treated as a put of its operand.
+    /// The merge operator. Without one, a merge counts as a put of its operand.
     pub operator: Option<Arc<dyn MergeOperator>>,
-    /// The codec with which leaves and separately stored values are compressed.
+    /// The codec that compresses leaves and separate values.
     pub codec: NodeCodec,
-    /// Maximum length, in bytes, of a value that is stored in the leaf of its key; longer values
-    /// are stored separately. The threshold is at most four pages. `None` means a quarter of a
+    /// Maximum length, in bytes, of a value that is stored in its key's leaf. Longer values are
+    /// stored separately. The threshold is at most four pages, and `None` means a quarter of a
     /// page.
     pub value_threshold: Option<usize>,
-    /// The user's filter that compactions apply to values.
+    /// The user's filter, which compactions apply to values.
     pub filter: Option<Arc<dyn CompactionFilter>>,
 }
 
@@ -79,7 +79,7 @@ impl KeyspaceSchema for OneKeyspace {
 }
 
 /// Caches the rules of the current keyspace during an iteration over keys, so that they are looked
-/// up once per keyspace.
+/// up only once per keyspace.
 #[derive(Debug)]
 pub struct KeyspaceCursor {
     schema: Arc<dyn KeyspaceSchema>,
@@ -88,7 +88,7 @@ pub struct KeyspaceCursor {
 }
 
 impl KeyspaceCursor {
-    /// Creates the cache in the state before the first key.
+    /// Creates the cache in its state before the first key.
     pub fn new(schema: &Arc<dyn KeyspaceSchema>) -> KeyspaceCursor {
         KeyspaceCursor {
             schema: Arc::clone(schema),
@@ -97,8 +97,8 @@ impl KeyspaceCursor {
         }
     }
 
-    /// Advances to `key`. Returns the rules if the keyspace of the key differs from that of the
-    /// previous key, and `None` otherwise.
+    /// Advances to `key`. Returns the rules if the key's keyspace differs from that of the previous
+    /// key, and `None` otherwise.
     #[inline]
     pub fn enter(&mut self, key: &[u8]) -> Option<&KeyspaceRules> {
         if self.rules.is_some() && key.starts_with(&self.prefix) {
@@ -127,7 +127,7 @@ impl KeyspaceCursor {
         self.rules.as_deref().expect("a key was entered")
     }
 
-    /// Returns `key` without the prefix of the current keyspace. The key must be in that keyspace.
+    /// Returns `key` without the prefix of the current keyspace, to which it must belong.
     #[inline]
     pub fn user_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         debug_assert!(key.starts_with(&self.prefix), "a key of the keyspace entered");

@@ -1,26 +1,25 @@
-//! Reads, in batches, the separately stored values that a scan batch refers to and that are not
-//! loaded yet.
+//! Reads the separate values that a scan batch refers to but has not loaded yet, several at a time.
 
 use crate::batch::{ScanBatch, UnloadedValue};
 use crate::fetch::{BlockingFetch, FetchedNodes, NodeFetch, unwrap_ready};
 use crate::value_log::value_in;
 use alluvium_storage::Error;
 
-/// Maximum total size, in bytes, of the nodes that are read together. They stay in memory until
-/// their values have been copied.
+/// Maximum total size, in bytes, of the nodes read at once. They stay in memory until their values
+/// have been copied.
 const AT_ONCE: usize = 1 << 20;
 
-/// Loads all values that a scan batch does not contain yet. If a value cannot be read, its record
-/// and all later records are removed from the batch. The error then contains the key of that record
-/// and the cause.
+/// Loads all values that are missing from a scan batch. If a value cannot be read, removes its
+/// record and all later records from the batch, and returns the record's key and the cause as the
+/// error.
 pub fn load_values(batch: &mut ScanBatch, from: &BlockingFetch<'_>) -> Result<(), (Vec<u8>, Error)> {
     let lacking = batch.take_lacking();
     let mut rest = &lacking[..];
     while !rest.is_empty() {
         let (some, behind) = rest.split_at(fitting(rest));
         let mut brought = FetchedNodes::default();
-        // If the batched read fails, the values are read one by one. The values before the
-        // unreadable one are therefore still loaded.
+        // If the batched read fails, the values are read one by one, so that those before the
+        // unreadable one are still loaded.
         let _ = brought.wait(*from, some.iter().map(|value| value.pointer.node).collect());
         for value in some {
             bring_one(batch, value, from, &brought).map_err(|error| (batch.cut(value), error))?;
@@ -31,7 +30,7 @@ pub fn load_values(batch: &mut ScanBatch, from: &BlockingFetch<'_>) -> Result<()
     Ok(())
 }
 
-/// Returns the number of values to read together, counted from the first; it is at least one.
+/// Returns how many of the first values to read at once, which is at least one.
 fn fitting(lacking: &[UnloadedValue]) -> usize {
     let mut bytes = 0;
     let fits = |value: &&UnloadedValue| {

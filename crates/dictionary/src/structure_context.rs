@@ -1,4 +1,4 @@
-//! The objects of a store that it passes to each of its dictionaries.
+//! What a store shares with each of its dictionaries.
 
 use crate::horizon::GcHorizon;
 use crate::rules::KeyspaceSchema;
@@ -7,19 +7,19 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 
-/// The objects of a store that it passes to each of its dictionaries.
+/// What a store shares with each of its dictionaries.
 #[derive(Clone, Debug)]
 pub struct StructureContext {
     pub store: Arc<Store>,
     pub schema: Arc<dyn KeyspaceSchema>,
-    /// The positions of readers and the current time, which determine which versions may be
+    /// The positions of readers and the current time, which determine the versions that may be
     /// dropped.
     pub horizon: Arc<GcHorizon>,
 }
 
-/// Returns the result of an operation that writes. If a write has failed, this is reported to the
-/// store, which then accepts no further changes. A failed read has changed nothing, and the
-/// operation can be retried.
+/// Returns the result of an operation that writes, and reports a failed write to the store, which
+/// then accepts no further changes. A failed read has changed nothing, and the operation can be
+/// retried.
 ///
 /// # Errors
 /// The error in `result`.

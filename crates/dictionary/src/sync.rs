@@ -1,17 +1,17 @@
-//! The atomic types that this crate uses. They are those of the standard library, or those of the
-//! model checker under `--cfg alluvium_model_check`.
+//! The atomic types of this crate: those of the standard library, or those of the model checker
+//! under `--cfg alluvium_model_check`.
 
 #[cfg(alluvium_model_check)]
 pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 #[cfg(not(alluvium_model_check))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
-/// Number of spins after which a thread yields the processor. It must yield eventually, because the
-/// thread for which it waits may not be running.
+/// Number of spins before a thread yields the processor. It has to yield at some point, because the
+/// thread that it is waiting for may not be running.
 #[cfg(not(alluvium_model_check))]
 const SPINS: u32 = 64;
 
-/// Waits for another thread to make progress. Each wait is longer than the previous one.
+/// Waits for another thread to make progress, longer each time.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     turns: u32,

@@ -1,5 +1,4 @@
-//! Encoding of the root of a dictionary that writes its checkpoint as a single blob, format version
-//! 1.
+//! Root format, version 1, of a dictionary that writes each checkpoint as a single blob.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -17,11 +16,11 @@ const HERE: u8 = 0;
 const APART: u8 = 1;
 const _: () = assert!(HERE != APART, "a root says where the contents are");
 
-/// The decoded root of a dictionary that writes its checkpoint as a single blob.
+/// The decoded root of a dictionary that writes each checkpoint as a single blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlobRoot<'b> {
     Here(&'b [u8]),
-    /// The contents are stored in separate nodes, to which this pointer leads.
+    /// A pointer to the nodes that store the contents.
     Apart(ValuePointer),
 }
 
@@ -42,7 +41,7 @@ impl<'b> BlobRoot<'b> {
         out
     }
 
-    /// Decodes a root. `place` is the location that errors report.
+    /// Decodes a root. Errors report `place` as its location.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the bytes are not a valid root; [`Error::NewerFormat`] if a newer

@@ -1,8 +1,8 @@
-//! Blobs: byte strings of any length, each of which a checkpoint writes as a whole. A blob is
-//! stored in nodes of its own, and each node has a checksum.
+//! Blobs: byte strings of any length that a checkpoint writes in full. A blob is stored in its own
+//! nodes, each of which has a checksum.
 //!
-//! *Scope*: which extents store a blob; whether a root contains the bytes themselves or a pointer
-//! to them.
+//! *Scope*: which extents store a blob, and whether a root contains the bytes themselves or a
+//! pointer to them.
 //!
 //! *Must not depend on*: the meaning of the bytes.
 //!
@@ -22,7 +22,7 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer, Result};
 use std::collections::BTreeMap;
 
-/// A byte string that is stored on the device, and the extents that it occupies.
+/// A byte string stored on the device, and the extents that it occupies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blob {
     pointer: ValuePointer,
@@ -30,8 +30,7 @@ pub struct Blob {
 }
 
 impl Blob {
-    /// Writes `bytes` to newly allocated extents, which belong to the generation in progress, and
-    /// returns the blob.
+    /// Writes `bytes` to new extents of the generation in progress, and returns the blob.
     ///
     /// ```
     /// use alluvium_device::memory::MemoryDirectory;
@@ -71,7 +70,7 @@ impl Blob {
     }
 
     /// Reads the blob at `pointer` from an open store, bypassing the cache. Returns the blob and
-    /// its bytes.
+    /// its contents.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the data is damaged; I/O errors.
@@ -100,13 +99,13 @@ impl Blob {
         &self.pointer
     }
 
-    /// Returns the extents in which the bytes are stored.
+    /// Returns the extents that store the bytes.
     #[must_use]
     pub fn extents(&self) -> &[Extent] {
         &self.extents
     }
 
-    /// Frees the extents of the blob. The release takes effect in the generation in progress.
+    /// Frees the extents of the blob, effective in the generation in progress.
     pub fn release(self, store: &Store) {
         for extent in self.extents {
             store.extents().release(extent, store.epochs().current());
@@ -114,8 +113,8 @@ impl Blob {
     }
 }
 
-/// Reads the bytes that `pointer` refers to, bypassing the cache. Returns the bytes and pointers to
-/// the nodes in which they are stored.
+/// Reads the bytes that `pointer` refers to, bypassing the cache. Also returns pointers to the
+/// nodes that store them.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if the data is damaged; I/O errors.
@@ -124,8 +123,8 @@ pub fn read(
     pointer: &ValuePointer,
     purpose: Purpose,
 ) -> Result<(Vec<u8>, Vec<NodePointer>)> {
-    // The length comes from a pointer that may be corrupt, and a corrupt pointer could refer to the
-    // same node several times. The size of the data files therefore bounds the allocation.
+    // The pointer may be corrupt, and its length with it. It could even refer to the same node
+    // several times. The size of the data files therefore bounds the allocation.
     let mut files_bytes = 0;
     for tier in 0..files.tiers.count() {
         files_bytes += files.tiers.get(tier as u8)?.len();
@@ -145,7 +144,7 @@ pub fn read(
 
 /// Returns the smallest extents that cover `nodes`, each with its number of live bytes. The nodes
 /// must be in ascending order of tier and offset. Adjacent allocation units become one extent. The
-/// extents that were actually allocated may be larger, because nodes do not record their extents.
+/// allocated extents may be larger, because nodes do not record their extents.
 pub fn extents_of<'n>(nodes: impl Iterator<Item = &'n NodePointer>) -> Vec<(Extent, u64)> {
     let mut extents: Vec<(Extent, u64)> = Vec::new();
     for node in nodes {
@@ -180,9 +179,9 @@ pub fn extents_of<'n>(nodes: impl Iterator<Item = &'n NodePointer>) -> Vec<(Exte
     extents
 }
 
-/// Returns every extent that is reachable from a root, with its reference count and its number of
-/// live bytes. `nodes` are the nodes that store the contents of the root. `named` are the extents
-/// to which the contents refer; an extent appears there once for each reference.
+/// Returns every extent that is reachable from a root, with its reference count and its live bytes.
+/// `nodes` store the contents of the root. `named` lists the extents to which the contents refer,
+/// once for each reference.
 pub fn reached(
     mut nodes: Vec<NodePointer>,
     named: impl IntoIterator<Item = (Extent, u64)>,

@@ -1,13 +1,13 @@
-//! Batched lookups in one version of a dictionary. While the nodes that some keys need are read,
-//! other keys are searched.
+//! Batched lookups in one version of a dictionary. While nodes are read for some keys, other keys
+//! are searched.
 //!
 //! ```text
 //! few keys -> search -> keys that miss a node come together -> one request -> wait -> search -> ...
 //! ```
 //!
-//! A key whose search misses a node is set aside, even if it has missed nodes before. The missing
-//! nodes are requested together once enough keys have been set aside, or once there is no other key
-//! to search. Every request and every wait has a fixed cost, which the keys of a group share.
+//! A key whose search misses a node is set aside, even if it has missed nodes before. Once enough
+//! keys have been set aside, or no other key is left to search, all missing nodes are requested at
+//! once. Every request and every wait has a fixed cost, which the keys of a group share.
 
 use super::LookupReader;
 use crate::fetch::{FetchedNodes, NonBlockingFetch};
@@ -19,12 +19,12 @@ use std::task::Poll;
 
 /// Number of keys that are searched together as one group.
 const TOGETHER: usize = 16;
-/// A request is sent once this many keys are missing a node.
+/// Missing nodes are requested once this many keys are waiting for one.
 const ENOUGH: usize = 12;
 
-/// After this many misses of a key, the nodes that its search needs are pinned until the search has
-/// ended. Otherwise, if memory is scarce, the cache could repeatedly evict nodes before the search
-/// uses them.
+/// Once a key has missed this many times, the nodes that its search needs are pinned until the
+/// search has ended. Otherwise, when memory is scarce, the cache could evict them again and again
+/// before the search uses them.
 const PATIENCE: u32 = 4;
 const _: () = assert!(
     0 < ENOUGH && ENOUGH <= TOGETHER,
@@ -39,11 +39,11 @@ pub struct BatchKeySearch<S> {
     pub search: S,
     /// Whether the search for this key has ended.
     pub is_done: bool,
-    /// Number of times that the search has missed a node so far.
+    /// Number of times that the search has missed a node.
     waits: u32,
 }
 
-/// A group of keys, and the read request for which these keys wait.
+/// A group of keys, and the read request that they are waiting for.
 #[derive(Debug)]
 struct SearchGroup<S> {
     open: Vec<BatchKeySearch<S>>,
@@ -56,13 +56,14 @@ struct BatchLookup<'r, 'k, 'g, 'o, R: LookupReader> {
     keys: &'k [LookupKey<'k>],
     gathers: &'g mut [LookupState<'o>],
     queue: VecDeque<SearchGroup<R::Search>>,
-    /// Keys that miss a node which has not been requested yet, and (`missing`) these nodes.
+    /// Keys that are waiting for nodes that have not been requested yet. `missing` lists these
+    /// nodes.
     waiting: Vec<BatchKeySearch<R::Search>>,
     missing: Vec<NodePointer>,
 }
 
-/// Looks up several keys in the version of `reader`. The nodes that are not in memory are read
-/// together.
+/// Looks up several keys in the version of `reader`, and reads the nodes that are not in memory in
+/// batches.
 ///
 /// # Errors
 /// I/O errors; damage. After an error, the lookup states must not be used.
@@ -77,14 +78,14 @@ pub fn gather_many<R: LookupReader>(
     BatchLookup::new(reader, keys, gathers).finish()
 }
 
-/// Looks up several keys like [`gather_many`], but does not read from the device. Returns whether
-/// all required nodes were in memory. If they were not, the lookup states must not be used.
+/// Like [`gather_many`], but does not read from the device. Returns whether all required nodes were
+/// in memory; if not, the lookup states must not be used.
 ///
 /// # Errors
-/// The same as [`gather_many`].
+/// Like [`gather_many`].
 ///
 /// # Panics
-/// The same as [`gather_many`].
+/// Like [`gather_many`].
 pub fn gather_many_in_memory<R: LookupReader>(
     reader: &R,
     keys: &[LookupKey<'_>],
@@ -119,7 +120,7 @@ impl<'r, 'k, 'g, 'o, R: LookupReader> BatchLookup<'r, 'k, 'g, 'o, R> {
         }
     }
 
-    /// Continues the lookup, and waits for nodes as necessary, until all keys are done.
+    /// Continues the lookup until all keys are done, waiting for nodes as necessary.
     fn finish(mut self) -> Result<()> {
         loop {
             let Some(SearchGroup { open, pending }) = self.queue.pop_front() else {
@@ -133,7 +134,7 @@ impl<'r, 'k, 'g, 'o, R: LookupReader> BatchLookup<'r, 'k, 'g, 'o, R> {
             if let Some(mut pending) = pending
                 && !pending.poll()
             {
-                // This thread has no other key to search, so all missing nodes are requested now.
+                // This thread has no other key to search, so request the missing nodes now.
                 if !self.waiting.is_empty() {
                     self.ask()?;
                 }
@@ -146,7 +147,8 @@ impl<'r, 'k, 'g, 'o, R: LookupReader> BatchLookup<'r, 'k, 'g, 'o, R> {
         }
     }
 
-    /// Continues the lookup until a node is missing. Returns whether all keys are done.
+    /// Continues the lookup until all keys are done or a node is missing. Returns whether all are
+    /// done.
     fn finish_in_memory(mut self) -> Result<bool> {
         while let Some(few) = self.queue.pop_front() {
             self.search(few.open)?;
@@ -157,7 +159,7 @@ impl<'r, 'k, 'g, 'o, R: LookupReader> BatchLookup<'r, 'k, 'g, 'o, R> {
         Ok(true)
     }
 
-    /// Continues the searches of a group of keys. A key that misses a node is moved to `waiting`.
+    /// Continues the searches of a group of keys. A key that misses a node moves to `waiting`.
     fn search(&mut self, mut open: Vec<BatchKeySearch<R::Search>>) -> Result<()> {
         debug_assert!(
             open.iter().all(|key| !key.is_done),
@@ -190,7 +192,7 @@ impl<'r, 'k, 'g, 'o, R: LookupReader> BatchLookup<'r, 'k, 'g, 'o, R> {
         debug_assert!(!nodes.is_empty(), "a key waits only for a node");
         let from = self.reader.nodes();
         let pending = from.cache.request(&nodes, from.purpose, CacheRetention::Keep)?;
-        // The cache has no free frames for some of the nodes, so it has skipped them.
+        // The cache has skipped some of the nodes, because it had no free frames for them.
         if pending.skipped() > 0 {
             return self.search_blocking(open, nodes);
         }
@@ -201,8 +203,8 @@ impl<'r, 'k, 'g, 'o, R: LookupReader> BatchLookup<'r, 'k, 'g, 'o, R> {
         Ok(())
     }
 
-    /// Completes the searches of these keys with blocking reads. The nodes that are read stay in
-    /// memory until all these searches have ended.
+    /// Completes the searches of these keys with blocking reads, and keeps the nodes in memory
+    /// until all of the searches have ended.
     fn search_blocking(
         &mut self,
         mut open: Vec<BatchKeySearch<R::Search>>,

@@ -1,4 +1,4 @@
-//! Non-blocking lookups. A caller can run many of them on one thread and poll each in turn.
+//! Non-blocking lookups, many of which a caller can run on one thread, polling each in turn.
 
 use super::LookupReader;
 use crate::fetch::{FetchedNodes, NonBlockingFetch};
@@ -9,11 +9,11 @@ use alluvium_base::SequenceNumber;
 use alluvium_storage::{NodePointer, PendingReads, Result};
 use std::task::Poll;
 
-/// The progress of a non-blocking lookup between two polls: what is already known about the key,
-/// and the position of the search.
+/// The progress of a non-blocking lookup between two polls: the state of the key and the position
+/// of the search.
 ///
-/// A cursor keeps neither a version of the dictionary nor a memtable alive. If the dictionary has
-/// changed between two polls, the lookup restarts; it then finds most of its nodes in the cache.
+/// A cursor keeps neither a dictionary version nor a memtable alive. If the dictionary has changed
+/// between two polls, the lookup restarts, and then finds most of its nodes in the cache.
 ///
 /// ```text
 ///   loop   take a reader; of another state than the cursor's? begin again: begin, memtables, ...
@@ -22,20 +22,20 @@ use std::task::Poll;
 ///          tell LookupCursor::asked() what became of it
 /// ```
 ///
-/// A poll blocks only in three rare cases: for a value that is longer than a node, for a node that
-/// does not fit in the cache, and for a node that was evicted before the lookup continued.
+/// A poll blocks only in three rare cases: if a value is longer than a node, if a node does not fit
+/// in the cache, or if a node was evicted before the lookup continued.
 #[derive(Debug)]
 pub struct LookupCursor<S> {
     known: KeyState,
-    /// The position of the search; `None` before the lookup is started for the first time.
+    /// The position of the search, or `None` before the lookup is first started.
     search: Option<S>,
-    /// Number of the dictionary version that is being searched; `None` if the lookup must restart.
+    /// The dictionary version that is being searched, or `None` if the lookup must restart.
     state: Option<u64>,
     /// Nodes that the lookup needs and that are not in the cache.
     missing: Vec<NodePointer>,
-    /// Nodes that have been requested since the lookup was last started.
+    /// Nodes that have been requested since the lookup last started.
     asked: Vec<NodePointer>,
-    /// Whether the lookup blocks on missing nodes. It does so if some nodes could not be requested.
+    /// Whether the lookup blocks on missing nodes, because some nodes could not be requested.
     waits: bool,
 }
 
@@ -54,7 +54,7 @@ impl<S> Default for LookupCursor<S> {
 
 impl<S> LookupCursor<S> {
     /// Starts or restarts the lookup in the version of `reader`, for a reader at the sequence
-    /// number `at`. The allocated memory of the cursor is reused.
+    /// number `at`. Reuses the cursor's memory.
     pub fn begin<R: LookupReader<Search = S>>(&mut self, reader: &R, at: SequenceNumber, now_ms: u64) {
         self.known.reset(at, now_ms);
         match &mut self.search {
@@ -67,20 +67,20 @@ impl<S> LookupCursor<S> {
         self.waits = false;
     }
 
-    /// Detaches the lookup from the dictionary version that it searches. It must then be restarted.
+    /// Detaches the lookup from its dictionary version. It must restart before it can continue.
     pub fn leave(&mut self) {
         self.state = None;
     }
 
-    /// Returns whether the lookup was started in the version of `reader`. It can continue only in
-    /// that version.
+    /// Returns whether the lookup was started in the version of `reader`, because it can continue
+    /// only there.
     #[must_use]
     pub fn is_of<R: LookupReader<Search = S>>(&self, reader: &R) -> bool {
         self.state == Some(reader.state())
     }
 
     /// Moves the lookup state of the key out of the cursor, so that messages can be added to it.
-    /// The caller must move it back with [`LookupCursor::suspend`].
+    /// [`LookupCursor::suspend`] must move it back.
     pub fn resume<'op>(&mut self, operator: Option<&'op dyn MergeOperator>) -> LookupState<'op> {
         LookupState {
             operator,
@@ -88,28 +88,28 @@ impl<S> LookupCursor<S> {
         }
     }
 
-    /// Moves the lookup state obtained from [`LookupCursor::resume`] back into the cursor.
+    /// Moves the lookup state from [`LookupCursor::resume`] back into the cursor.
     pub fn suspend(&mut self, gather: LookupState<'_>) {
         debug_assert!(!gather.is_decided(), "L2: what is decided is not polled again");
         self.known = gather.known;
     }
 
-    /// Returns the nodes for which the lookup is waiting.
+    /// Returns the nodes that the lookup is waiting for.
     #[must_use]
     pub fn missing(&self) -> &[NodePointer] {
         &self.missing
     }
 
-    /// Notifies the cursor that its missing nodes were requested. If the request skipped some of
-    /// them, the lookup will block on these nodes when it continues.
+    /// Tells the cursor that its missing nodes were requested. If the request skipped any of them,
+    /// the lookup blocks on them when it continues.
     pub fn asked(&mut self, pending: &PendingReads) {
         debug_assert!(self.state.is_some(), "L3: only what was begun misses nodes");
         self.waits = pending.skipped() > 0;
         self.asked.append(&mut self.missing);
     }
 
-    /// Continues the lookup as far as possible with the nodes in memory. If the result is
-    /// `Pending`, [`LookupCursor::missing`] returns the nodes that are required next.
+    /// Continues the lookup as far as the nodes in memory allow. If the result is `Pending`,
+    /// [`LookupCursor::missing`] returns the nodes that are needed next.
     ///
     /// # Errors
     /// I/O errors; damage.
@@ -136,9 +136,9 @@ impl<S> LookupCursor<S> {
                 return Poll::Ready(done);
             }
             let missing = fetch.into_missing();
-            // If a node was requested and is missing again, then it could not be read or it was
-            // evicted before it was used. A blocking read then returns either the node or the
-            // error. Because no node is requested twice, the loop terminates.
+            // A node that was requested and is missing again either could not be read or was
+            // evicted before it was used. A blocking read returns the node or the error. No node is
+            // requested twice, so the loop terminates.
             self.waits |= missing.iter().any(|pointer| self.asked.contains(pointer));
             if !self.waits {
                 self.missing = missing;

@@ -1,13 +1,12 @@
-//! The code that drives point lookups. There are three drivers: blocking, batched and polled.
+//! Drivers for point lookups: blocking, batched and polled.
 //!
 //! *Scope*: which nodes a lookup still needs, when to request them, and when to wait for them.
 //!
 //! *Must not depend on*: how a dictionary finds a key; the contents of memtables and of the record
 //! cache.
 //!
-//! A dictionary implements a single step of a lookup. The step continues a [`LookupState`] until
-//! the result for the key is known or a node is missing. The drivers differ in the source from
-//! which they obtain nodes ([`NodeFetch`]):
+//! A dictionary implements one step of a lookup, which continues a [`LookupState`] until the result
+//! is known or a node is missing. The drivers differ in where they get nodes from ([`NodeFetch`]):
 //!
 //! ```text
 //!            node missing        then
@@ -18,9 +17,9 @@
 //!
 //! Invariants:
 //!
-//! - **L1** A node is requested only while some lookup is waiting for it.
-//! - **L2** No further step is executed for a lookup whose result is known.
-//! - **L3** A lookup continues only in the version of the dictionary in which it was started.
+//! - **L1** A node is requested only while a lookup is waiting for it.
+//! - **L2** A lookup whose result is known executes no further step.
+//! - **L3** A lookup continues only in the dictionary version in which it was started.
 
 pub mod batch;
 pub mod cursor;
@@ -38,13 +37,13 @@ use std::task::Poll;
 
 /// A reader of one version of a dictionary (O2). It should exist only for a short time.
 ///
-/// The dictionary implements a single step of a lookup, [`LookupReader::search`]. The drivers in
-/// this module call it.
+/// The dictionary implements a single step of a lookup, [`LookupReader::search`], which the drivers
+/// in this module call.
 pub trait LookupReader {
-    /// The position of the search for one key in this version.
+    /// The position of a search for one key in this version.
     type Search: fmt::Debug + Send;
 
-    /// Returns the sequence number of the last commit that this version contains.
+    /// Returns the sequence number of the last commit in this version.
     fn cut(&self) -> SequenceNumber;
 
     /// Returns the number of this version. A lookup can continue only in the version in which it
@@ -55,7 +54,7 @@ pub trait LookupReader {
     fn nodes(&self) -> BlockingFetch<'_>;
 
     /// Continues the lookup of one key until its result is known, all data has been searched, or a
-    /// node is missing. If a node is missing, the next call continues at the same position.
+    /// node is missing. In the last case, the next call continues at the same position.
     ///
     /// # Errors
     /// I/O errors; damage.
@@ -67,11 +66,11 @@ pub trait LookupReader {
         fetch: &F,
     ) -> Poll<Result<()>>;
 
-    /// Continues the lookups of several keys of a batch like [`LookupReader::search`], and marks
-    /// the lookups that are done.
+    /// Like [`LookupReader::search`], but for several keys of a batch. Marks the lookups that are
+    /// done.
     ///
     /// # Errors
-    /// The same as [`LookupReader::search`].
+    /// Like [`LookupReader::search`].
     fn search_together<F: NodeFetch>(
         &self,
         open: &mut [BatchKeySearch<Self::Search>],
@@ -87,17 +86,17 @@ pub trait LookupReader {
     /// Returns the initial position of a search.
     fn new_search(&self) -> Self::Search;
 
-    /// Resets a search to its initial position in this version. Its allocated memory is reused.
+    /// Resets a search to its initial position in this version, reusing its memory.
     fn restart(&self, search: &mut Self::Search) {
         *search = self.new_search();
     }
 
-    /// Is called when the search for a key has ended. Maintenance uses this to find out which parts
-    /// of the dictionary are read often.
+    /// Called when the search for a key has ended, so that maintenance learns which parts of the
+    /// dictionary are read often.
     fn ended(&self, _key: LookupKey<'_>) {}
 }
 
-/// Calls `search` with each unfinished search of a batch and the index of its key. Marks the
+/// Calls `search` for each unfinished search of a batch with the index of its key. Marks the
 /// searches that are done.
 pub(crate) fn search_each<S>(
     open: &mut [BatchKeySearch<S>],
@@ -112,7 +111,7 @@ pub(crate) fn search_each<S>(
     Ok(())
 }
 
-/// Looks up one key in the version of `reader`, and waits for each node that is not in memory.
+/// Looks up one key in the version of `reader`, waiting for each node that is not in memory.
 ///
 /// # Errors
 /// I/O errors; damage.

@@ -1,5 +1,5 @@
-//! The memory of a memtable. It is a single reservation of address space that is allocated upwards,
-//! is never moved, and is freed as a whole. Only this file creates pointers into it.
+//! The memory of a memtable: a single address space reservation that is allocated upwards, never
+//! moves, and is freed as a whole. Only this file creates pointers into it.
 
 use super::MAX_KEY;
 use super::node::{ChildArray, NodeBank, NodeBankKind as BankKind, NodeId, first_word};
@@ -12,29 +12,29 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32 as Settled;
 
-/// A position in the arena: its offset in units of eight bytes. Zero means that there is no object.
+/// A position in the arena: its offset in units of eight bytes. Zero means "none".
 pub(super) type ArenaOffset = u32;
 
 pub(super) const UNIT: usize = align_of::<ArenaRecordHeader>();
 const _: () = assert!(UNIT == 8);
 
-/// Size of a cache line in bytes. Banks are aligned to it, and prefetches use it as their unit.
+/// Size of a cache line in bytes, which is the alignment of banks and the unit of prefetches.
 pub(super) const LINE: usize = 64;
 
-/// Minimum memory limit, in bytes, of a memtable that uses huge pages. In a smaller memtable, huge
-/// pages would waste more memory than the time they save is worth.
+/// Minimum size limit, in bytes, of a memtable that uses huge pages. In a smaller memtable, huge
+/// pages waste more memory than the time they save is worth.
 const HUGE_FROM: usize = 2 * HUGE_PAGE;
 
-/// Maximum amount of memory, in bytes, that the system is asked to back with physical pages in
-/// advance, and (`SLICE`) the amount for each request. The system takes a tenth of a millisecond to
-/// provide a huge page, or five milliseconds if the host of a virtual machine must first find one.
+/// Maximum number of bytes that the system is asked to back with physical pages in advance, and
+/// (`SLICE`) the number of bytes per request. Providing a huge page takes the system a tenth of a
+/// millisecond, or five milliseconds if the host of a virtual machine has to find one first.
 const AHEAD: usize = 8 << 20;
 const SLICE: usize = HUGE_PAGE;
 
-/// Size of the word of a node in the arena, in bytes.
+/// Size of a node's word in the arena, in bytes.
 pub(super) const WORD: usize = size_of::<AtomicU64>().next_multiple_of(UNIT);
 
-/// Header of a record. The key and the operand of the record follow it.
+/// Header of a record, which the key and the operand follow.
 struct ArenaRecordHeader {
     sequence: SequenceNumber,
     expires_ms: u64,
@@ -43,8 +43,8 @@ struct ArenaRecordHeader {
     /// An older record of the same key, which usually skips several versions (M7).
     jump: AtomicU32,
     operand_len: u32,
-    /// The length of the key, the message kind, and the rank of the jump, packed into one word. It
-    /// is a standard atomic even under the model checker, because it is set before the record is
+    /// The key length, the message kind, and the rank of the jump, packed into one word. It is a
+    /// standard atomic even under the model checker, because it is set before the record is
     /// published and never changes afterwards.
     about: Settled,
 }
@@ -56,14 +56,14 @@ const KIND_AT: u32 = 20;
 const RANK_AT: u32 = 24;
 const _: () = assert!(MAX_KEY <= KEY_LEN as usize);
 
-/// The memory block of a memtable. Only the part that has been used occupies physical memory,
-/// rounded up to whole pages. Huge pages avoid page table walks in random reads, which otherwise
-/// take a third of the time of a lookup in 64 MiB.
+/// The memory block of a memtable. Only its used part occupies physical memory, rounded up to whole
+/// pages. Huge pages avoid page table walks in random reads, which would otherwise take a third of
+/// a lookup's time in 64 MiB.
 #[derive(Debug)]
 pub(super) struct MemtableArena {
     memory: AnonymousMemory,
-    /// End of the used part of the memory, in bytes. It has a cache line of its own, because
-    /// writers change it occasionally while readers need the adjacent fields.
+    /// End of the used part of the memory, in bytes. It has its own cache line, because writers
+    /// change it now and then while readers need the adjacent fields.
     used: CachePadded<AtomicUsize>,
     /// End of the part that the system was asked to back with physical memory.
     provided: AtomicUsize,
@@ -88,7 +88,7 @@ impl MemtableArena {
     }
 
     /// Returns an empty arena that reuses the same memory. All offsets into the old arena become
-    /// invalid. Memory that is allocated again is written before it is read.
+    /// invalid. Reallocated memory is written before it is read.
     pub(super) fn cleared(self) -> MemtableArena {
         debug_assert!(
             self.used.load(Ordering::Relaxed) <= self.memory.len(),
@@ -102,14 +102,14 @@ impl MemtableArena {
         }
     }
 
-    /// Asks the system to back the next slice of the arena with physical memory, unless enough has
-    /// been backed in advance. The amount in advance grows with the amount used, so that a small
-    /// arena stays small; only the first `most` bytes of the arena are backed. Returns whether a
-    /// slice was backed. Only one thread may call this at a time.
+    /// Asks the system to back the next slice of the arena with physical memory, unless enough is
+    /// already backed ahead of use. How far ahead depends on the amount used, so that a small arena
+    /// stays small. Never backs more than the first `most` bytes. Returns whether a slice was
+    /// backed. Only one thread at a time may call this.
     pub(super) fn provide(&self, most: usize) -> bool {
         let used = self.used.load(Ordering::Relaxed);
         let wanted = used.saturating_add(AHEAD.min(used.saturating_mul(4)));
-        // The memory that writers have already used is backed.
+        // Memory that writers have already used is backed.
         let from = self.provided.load(Ordering::Relaxed).max(used / SLICE * SLICE);
         let to = (from + SLICE).min(most).min(self.memory.len());
         if from >= wanted || from >= to {
@@ -133,10 +133,10 @@ impl MemtableArena {
         self.used.load(Ordering::Relaxed) - LINE
     }
 
-    /// Allocates `bytes` bytes with alignment `align`. They are freed only with the whole arena.
-    /// Returns their offset, or `None` if the arena has too little space left. To account for
-    /// memory that is allocated elsewhere for the memtable, the same number of bytes is allocated
-    /// here and left unused, so that a single limit bounds the total (M5).
+    /// Allocates `bytes` bytes with alignment `align`, which are freed only with the whole arena.
+    /// Returns their offset, or `None` if the arena has too little space left. Memory that the
+    /// memtable allocates elsewhere is also taken here and left unused, so that a single limit
+    /// bounds the total (M5).
     pub(super) fn take(&self, bytes: usize, align: usize) -> Option<usize> {
         debug_assert!(
             bytes > 0 && align.is_power_of_two() && align >= UNIT,
@@ -165,7 +165,7 @@ impl MemtableArena {
         unsafe { self.memory.start().add(offset) }
     }
 
-    /// Writes a record into the allocated bytes at `at` and returns its place.
+    /// Writes a record to the allocated bytes at `at` and returns its place.
     ///
     /// # Safety
     /// The bytes `at..at + cost` must have been allocated for this call alone, and `at` must be a
@@ -195,7 +195,7 @@ impl MemtableArena {
         (at / UNIT) as ArenaOffset
     }
 
-    /// Writes an empty bank into the allocated bytes at `at` and returns its place.
+    /// Writes an empty bank to the allocated bytes at `at` and returns its place.
     ///
     /// # Safety
     /// The bytes `at..at + kind.bytes()` must have been allocated for this call alone, and `at`
@@ -216,7 +216,7 @@ impl MemtableArena {
         (at / UNIT) as ArenaOffset
     }
 
-    /// Writes the word of a new node that has the bank at `bank`. The new node is locked.
+    /// Writes the word of a new node whose bank is at `bank`. The node is locked.
     ///
     /// # Safety
     /// The bytes `at..at + WORD` must have been allocated for this call alone, and `at` must be a
@@ -244,8 +244,8 @@ impl MemtableArena {
         }
     }
 
-    /// Returns the key of the record at `place`. Returns an empty key for place 0, which an
-    /// optimistic reader may encounter.
+    /// Returns the key of the record at `place`, or an empty key for place 0, which an optimistic
+    /// reader may encounter.
     #[inline]
     pub(super) fn key(&self, place: ArenaOffset) -> &[u8] {
         if place == 0 { &[] } else { self.record(place).key() }
@@ -279,7 +279,8 @@ impl MemtableArena {
         }
     }
 
-    /// Prefetches `bytes` bytes from `place` on. This is only a hint, and any place is permitted.
+    /// Prefetches `bytes` bytes starting at `place`. This is only a hint, and any place is
+    /// permitted.
     #[inline(always)]
     pub(super) fn prefetch(&self, place: ArenaOffset, bytes: usize) {
         #[cfg(target_arch = "x86_64")]
@@ -364,20 +365,19 @@ impl<'a> ArenaRecord<'a> {
         self.header().older.store(place, Ordering::Release);
     }
 
-    /// Returns an older record of the same key, or 0 if there is none. A reader may continue at
-    /// that record if even its sequence number is too new for the reader.
+    /// Returns an older record of the same key, or 0 if there is none. A reader may continue there
+    /// if even that record is too new for it.
     #[inline]
     pub(super) fn jump(self) -> ArenaOffset {
         self.header().jump.load(Ordering::Acquire)
     }
 
-    /// Returns the rank of the jump, which is the logarithm of the number of versions that it
-    /// skips.
+    /// Returns the rank of the jump: the logarithm of the number of versions that it skips.
     pub(super) fn rank(self) -> u32 {
         self.about() >> RANK_AT
     }
 
-    /// Sets the target and the rank of the jump. It must be called before the record is published.
+    /// Sets the target and the rank of the jump. Must be called before the record is published.
     pub(super) fn set_jump(self, to: ArenaOffset, rank: u32) {
         debug_assert!(self.rank() == 0 && self.jump() == 0, "M7: a jump is set once");
         assert!(rank < 1 << (u32::BITS - RANK_AT), "M7: a jump of rank {rank}");

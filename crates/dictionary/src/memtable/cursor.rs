@@ -11,8 +11,8 @@ use alluvium_base::{MessageKind, SequenceNumber};
 /// A position among the keys of a memtable.
 ///
 /// A cursor copies one leaf at a time. It may or may not return keys that are inserted while it is
-/// in use. This does not affect a reader at a given sequence number, because the messages of such
-/// keys have greater sequence numbers.
+/// in use. A reader at a given sequence number does not notice, because the messages of such keys
+/// have greater sequence numbers.
 ///
 /// ```
 /// use alluvium_base::Message;
@@ -38,15 +38,15 @@ pub struct MemtableCursor<'a> {
     spot: CursorPosition,
 }
 
-/// The position of a cursor without a reference to its memtable, for an owner that has access to
-/// the memtable only at times. It consists of the record places that it has copied from a leaf;
-/// these do not change. Every method receives the memtable as an argument, which must be the one in
-/// which the cursor was positioned. Otherwise the methods are those of [`MemtableCursor`].
+/// A cursor's position without a reference to its memtable, for an owner that cannot always access
+/// the memtable. It consists of record places copied from a leaf, which do not change. Every method
+/// takes as an argument the memtable in which the cursor was positioned. Otherwise, the methods
+/// correspond to those of [`MemtableCursor`].
 #[derive(Clone, Debug)]
 pub struct CursorPosition {
     slots: [ArenaOffset; FANOUT],
     count: usize,
-    /// Index of the current slot. If it is `count` or greater, the cursor is not at a key.
+    /// Index of the current slot. The cursor is not at a key if this is `count` or greater.
     index: usize,
     low: ArenaOffset,
     high: ArenaOffset,
@@ -74,8 +74,8 @@ impl Memtable {
         }
     }
 
-    /// Returns the first key in `start..end` that has a put or merge message with a sequence number
-    /// above `at`, or `None` if there is no such key.
+    /// Returns the first key in `start..end` with a put or merge above the sequence number `at`, or
+    /// `None` if there is none.
     #[must_use]
     pub fn first_news(&self, start: &[u8], end: &[u8], at: SequenceNumber) -> Option<Box<[u8]>> {
         let mut cursor = self.cursor();
@@ -101,8 +101,8 @@ impl<'a> MemtableCursor<'a> {
         self.spot.key(self.memtable)
     }
 
-    /// Returns the messages of the current key with sequence numbers up to `at`, newest first.
-    /// There are none if the cursor is not at a key.
+    /// Returns the messages of the current key with sequence numbers up to `at`, newest first, or
+    /// no messages if the cursor is not at a key.
     #[must_use]
     #[inline]
     pub fn versions(&self, at: SequenceNumber) -> KeyVersionIter<'a> {
@@ -201,28 +201,28 @@ impl CursorPosition {
         }
     }
 
-    /// If the cursor is past the last key of its leaf, moves it to the first key of the next leaf
-    /// that has keys.
+    /// If the cursor is past the last key of its leaf, moves it to the first key of the next
+    /// nonempty leaf.
     fn skip_forward(&mut self, memtable: &Memtable) {
         while self.index >= self.count && self.high != 0 {
             let arena = &memtable.arena;
             let from = arena.key(self.high);
             self.load(memtable, |node| node.child_for(from));
-            // A concurrent split may have left keys less than `from` in this leaf. The cursor has
-            // already passed them.
+            // A concurrent split may have left keys less than `from` in this leaf. The cursor is
+            // already past them.
             self.index = self.slots[..self.count].partition_point(|&slot| arena.key(slot) < from);
         }
     }
 
-    /// Moves to the slot before `index`, or, if there is none, to the last slot of the nearest
-    /// earlier leaf that has keys.
+    /// Moves to the slot before `index` or, if there is none, to the last slot of the nearest
+    /// earlier nonempty leaf.
     fn step_back_from(&mut self, memtable: &Memtable, index: usize) {
         let mut before = index;
         while before == 0 && self.low != 0 {
             let arena = &memtable.arena;
             let below = arena.key(self.low);
-            // Choose the child that contains the keys just below `below`. It precedes the first
-            // separator that is not less than `below`.
+            // Choose the child with the keys just below `below`. It precedes the first separator
+            // that is not less than `below`.
             self.load(memtable, |node| node.lower_bound(below).0.saturating_sub(1));
             before = self.slots[..self.count].partition_point(|&slot| arena.key(slot) < below);
         }
@@ -230,8 +230,8 @@ impl CursorPosition {
         debug_assert!(self.index <= self.count, "{} of {} keys", self.index, self.count);
     }
 
-    /// Descends to a leaf and copies its slots. `choose` returns the child to descend into at each
-    /// inner node.
+    /// Descends to a leaf and copies its slots. At each inner node, `choose` returns the index of
+    /// the child to descend into.
     fn load(&mut self, memtable: &Memtable, choose: impl Fn(&BankRef<'_>) -> usize) {
         let mut backoff = Backoff::default();
         while self.try_load(memtable, &choose).is_err() {

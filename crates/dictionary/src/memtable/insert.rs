@@ -1,5 +1,5 @@
-//! Insertion into a memtable: a writer descends from the root, splits the full nodes on its path,
-//! locks one leaf, and links one record.
+//! Memtable insertion. A writer descends from the root, splits the full nodes on its path, locks
+//! one leaf, and links one record.
 
 use super::arena::ArenaOffset;
 use super::lanes::LaneWriter;
@@ -9,17 +9,17 @@ use crate::key::LookupKey;
 use crate::sync::{Backoff, Ordering};
 use alluvium_base::Message;
 
-/// Maximum number of levels of a memtable. A tree of 64-way nodes that are at least half full
-/// contains 2³² keys in seven levels.
+/// Maximum number of levels in a memtable. A tree of 64-way nodes that are at least half full holds
+/// 2³² keys in seven levels.
 const MAX_HEIGHT: usize = 32;
 
 impl Memtable {
     /// Inserts a message for `key`. Any number of threads may insert concurrently. The messages of
-    /// one key may be inserted in any order, but no two of them may have the same sequence number.
+    /// a key may be inserted in any order, but no two may have the same sequence number.
     ///
     /// # Errors
-    /// [`MemtableFull`] if the memtable has no space for the message; the memtable is unchanged
-    /// then.
+    /// [`MemtableFull`] if there is no space for the message, in which case the memtable is
+    /// unchanged.
     ///
     /// # Panics
     /// If the key is longer than [`MAX_KEY`].
@@ -74,7 +74,7 @@ impl Memtable {
         unreachable!("a memtable of more than {MAX_HEIGHT} levels")
     }
 
-    /// Links a record into a locked leaf, which must not be full (M2), and then unlocks the leaf.
+    /// Links a record into a locked leaf, which must not be full (M2), and unlocks the leaf.
     fn add_to_leaf(&self, writer: &mut LaneWriter<'_>, leaf: &NodeView<'_>, key: &[u8], record: ArenaOffset) {
         debug_assert!(leaf.is_leaf() && record != 0, "M1: records are in leaves");
         debug_assert!(self.arena.key(leaf.low()) <= key, "M1: low <= key");
@@ -93,8 +93,8 @@ impl Memtable {
         leaf.unlock();
     }
 
-    /// Links a record into the version list of the key in a slot. Concurrent readers see the list
-    /// either without the record or with it.
+    /// Links a record into the version list of a slot's key. Concurrent readers see the list either
+    /// with or without the record.
     fn link_version(&self, leaf: &NodeView<'_>, index: usize, record: ArenaOffset) {
         let added = self.arena.record(record);
         let newest = leaf.slot(index);
@@ -117,8 +117,7 @@ impl Memtable {
         while let Some(&next) = [newer.jump(), newer.older()].iter().find(|&&next| is_newer(next)) {
             newer = self.arena.record(next);
         }
-        // The jumps that existing records have over the new record remain valid, because they lead
-        // to older records.
+        // Jumps over the new record remain valid, because they lead to older records.
         let older = newer.older();
         debug_assert!(newer.sequence() >= added.sequence(), "M2: newest first");
         added.set_jump(older, 0);
@@ -126,10 +125,10 @@ impl Memtable {
         newer.set_older(record);
     }
 
-    /// Returns the target and the rank of the jump for a record that is linked in front of
-    /// `newest`. Two consecutive jumps of equal rank are combined into a jump of the next rank. A
-    /// reader therefore finds one of n versions in about 2 log n steps (skew-binary lists: Myers,
-    /// An Applicative Random-Access Stack, 1983).
+    /// Returns the target and the rank of the jump of a record that is linked in front of `newest`.
+    /// Two consecutive jumps of equal rank are combined into one of the next rank, so that a reader
+    /// finds one of n versions in about 2 log n steps (skew-binary lists: Myers, An Applicative
+    /// Random-Access Stack, 1983).
     fn jump_above(&self, newest: ArenaOffset) -> (ArenaOffset, u32) {
         let before = self.arena.record(newest);
         let second = before.jump();
@@ -142,9 +141,9 @@ impl Memtable {
         (newest, 0)
     }
 
-    /// Splits a full node, below its parent or below a new root. Concurrent readers find every key
-    /// during the split: the keys that move to the right node are reachable there through the
-    /// parent before they are removed from the left node.
+    /// Splits a full node below its parent or below a new root. Concurrent readers find every key
+    /// throughout: the keys that move to the right node can be reached there through the parent
+    /// before they are removed from the left node.
     fn split(
         &self,
         writer: &mut LaneWriter<'_>,
@@ -168,8 +167,8 @@ impl Memtable {
         }
         let kind = NodeBankKind::of(node.level());
         debug_assert_eq!(node.count(), FANOUT, "only full nodes are split");
-        // If keys are inserted in ascending order, a split leaves the left node full. Otherwise it
-        // divides the keys into halves.
+        // For keys that are inserted in ascending order, leave the left node full. Otherwise, split
+        // the keys in half.
         let ascending = node.high() == 0 && node.lower_bound(key).0 == FANOUT;
         let middle = if ascending { FANOUT - 1 } else { FANOUT / 2 };
         let separator = node.slot(middle);
@@ -194,18 +193,18 @@ impl Memtable {
             self.root.store(root, Ordering::Release);
         }
         writer.give_back(kind, node.publish(left));
-        // Other writers may change the right node only from now on, because until now a scan may
-        // have found its keys in the left node.
+        // The right node must not change before this point, because a scan may have found its keys
+        // in the left node.
         self.view(right).unlock();
         Ok(())
     }
 }
 
-/// The reason why an attempt to insert was interrupted.
+/// Why an insertion attempt was interrupted.
 enum InsertInterruption {
-    /// Another writer has changed a node. The insertion must be restarted.
+    /// Another writer has changed a node, so the insertion must restart.
     Restart,
-    /// A node was split. The insertion must continue from the root.
+    /// A node was split, so the insertion must continue from the root.
     Split,
     /// The arena has no memory left for a node.
     Full,

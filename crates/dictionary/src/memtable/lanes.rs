@@ -1,7 +1,7 @@
-//! Lanes, which keep concurrent writers apart. Each insertion holds a lane, and each lane has
-//! memory of its own, which it allocates from the arena in large pieces. Writers therefore contend
-//! for a shared cache line only once in several hundred insertions. In addition, a writer has all
-//! the memory that it needs before it changes anything.
+//! Lanes, which keep concurrent writers apart. Each insertion holds a lane. A lane allocates memory
+//! from the arena in large pieces, so that writers contend for a shared cache line only once in
+//! several hundred insertions. A writer also has all the memory that it needs before it changes
+//! anything.
 
 use super::MemtableFull;
 use super::arena::{ArenaOffset, LINE, MemtableArena, UNIT, WORD};
@@ -12,47 +12,47 @@ use crossbeam_utils::CachePadded;
 use std::cell::Cell;
 use std::sync::atomic::AtomicUsize as Numbers;
 
-/// Maximum number of concurrent writers. Further writers wait until a lane is free.
+/// Maximum number of concurrent writers. Any others wait for a free lane.
 #[cfg(not(alluvium_model_check))]
 const LANES: usize = 64;
-/// The number is small under the model checker, so that writers have to share lanes.
+/// Small under the model checker, so that writers have to share lanes.
 #[cfg(alluvium_model_check)]
 const LANES: usize = 2;
 
-/// A lane allocates this fraction of the memtable's limit at once as memory for records, within the
-/// bounds below.
+/// A lane allocates this fraction of the memtable's limit at a time for records, within the bounds
+/// below.
 const FRACTION: usize = 1024;
 const LEAST_BYTES: usize = 4 << 10;
 const MOST_BYTES: usize = 64 << 10;
-/// A record that is larger than this fraction of a piece is allocated separately. The unused space
-/// at the end of a piece is therefore small.
+/// A record larger than this fraction of a piece is allocated separately, so that little space is
+/// wasted at the end of a piece.
 const LARGE_PART: usize = 8;
-/// Maximum number of banks that a lane allocates at once.
+/// Maximum number of banks that a lane allocates at a time.
 const MOST_BANKS: usize = 16;
-/// Number of words that a lane allocates at once.
+/// Number of words that a lane allocates at a time.
 const WORDS: usize = 16;
 
-/// Maximum number of banks of each kind that a split needs. The split of a leaf needs two leaf
-/// banks for the halves and an inner bank for the parent. The split of an inner node needs three
-/// inner banks, for the two halves and the parent.
+/// Maximum number of banks of each kind that a split needs. Splitting a leaf takes two leaf banks
+/// for the halves and an inner bank for the parent. Splitting an inner node takes three inner
+/// banks: two for the halves and one for the parent.
 const SPLIT_LEAVES: usize = 2;
 const SPLIT_INNER: usize = 3;
 const _: () =
     assert!(LEAST_BYTES <= MOST_BYTES && LEAST_BYTES.is_multiple_of(UNIT) && MOST_BYTES.is_multiple_of(UNIT));
 const _: () = assert!(WORDS >= 2, "a split adds two nodes at most");
 
-/// The state of a lane. Only the writer that holds the lane accesses it; the fields are atomic only
-/// to satisfy the compiler.
+/// The state of a lane. Only the writer that holds the lane accesses it, and the fields are atomic
+/// only to satisfy the compiler.
 #[derive(Debug)]
 struct WriterLane {
     held: AtomicU32,
     /// Number of records inserted through this lane.
     records: AtomicUsize,
-    /// The pieces of memory for records, for banks and for node words.
+    /// Pieces of memory for records, for banks and for node words.
     piece: ArenaChunk,
     banks: ArenaChunk,
     words: ArenaChunk,
-    /// Spare banks, which no node uses.
+    /// Spare banks that no node uses.
     leaves: SpareStack<SPLIT_LEAVES>,
     inner: SpareStack<SPLIT_INNER>,
 }
@@ -94,7 +94,7 @@ impl<const N: usize> SpareStack<N> {
     }
 }
 
-/// A piece of the arena from which nothing has been allocated yet.
+/// A piece of the arena, and how much of it is still unallocated.
 #[derive(Debug)]
 struct ArenaChunk {
     next: AtomicUsize,
@@ -130,8 +130,8 @@ impl ArenaChunk {
         self.end.store(end, Ordering::Relaxed);
     }
 
-    /// Allocates `bytes` bytes from the piece and returns their offset. The piece must have enough
-    /// space.
+    /// Allocates `bytes` bytes from the piece, which must have enough space, and returns their
+    /// offset.
     fn cut(&self, bytes: usize) -> usize {
         assert!(
             bytes <= self.left(),
@@ -148,7 +148,7 @@ impl ArenaChunk {
 #[derive(Debug)]
 pub(super) struct WriterLanes {
     lanes: Box<[CachePadded<WriterLane>]>,
-    /// Number of bytes that a lane allocates at once for records, and (`bank_bytes`) for banks.
+    /// Number of bytes that a lane allocates at a time for records, and (`bank_bytes`) for banks.
     piece_bytes: usize,
     bank_bytes: usize,
 }
@@ -174,14 +174,13 @@ impl WriterLanes {
         }
     }
 
-    /// Returns the number of records that have been inserted through all lanes.
+    /// Returns the number of records inserted through all lanes.
     pub(super) fn records(&self) -> usize {
         let records = |lane: &CachePadded<WriterLane>| lane.records.load(Ordering::Relaxed);
         self.lanes.iter().map(records).sum()
     }
 
-    /// Acquires a free lane, preferably the one that belongs to this thread. Waits if all lanes are
-    /// held.
+    /// Acquires a free lane, preferably this thread's own. Waits if all lanes are held.
     pub(super) fn writer<'a>(&'a self, arena: &'a MemtableArena) -> LaneWriter<'a> {
         let own = own_lane();
         let mut backoff = Backoff::default();
@@ -208,7 +207,7 @@ impl WriterLanes {
     }
 }
 
-/// A lane that a writer holds. Dropping this value releases the lane.
+/// A lane that a writer holds until this value is dropped.
 #[derive(Debug)]
 pub(super) struct LaneWriter<'a> {
     lanes: &'a WriterLanes,
@@ -217,7 +216,7 @@ pub(super) struct LaneWriter<'a> {
 }
 
 impl<'a> LaneWriter<'a> {
-    /// Writes a record and returns its place. Returns [`MemtableFull`] and writes nothing if the
+    /// Writes a record and returns its place, or returns [`MemtableFull`] and writes nothing if the
     /// record does not fit in the memtable.
     pub(super) fn add_record(
         &mut self,
@@ -229,7 +228,7 @@ impl<'a> LaneWriter<'a> {
         let large = cost > self.lanes.piece_bytes / LARGE_PART;
         let at = match cost <= lane.piece.left() {
             true => lane.piece.cut(cost),
-            // The record is large, or the arena does not have enough memory for another piece.
+            // Either the record is large, or the arena has no memory for another piece.
             false if large || !self.refill(&lane.piece, self.lanes.piece_bytes, UNIT) => {
                 self.arena.take(cost, UNIT).ok_or(MemtableFull)?
             }
@@ -248,13 +247,13 @@ impl<'a> LaneWriter<'a> {
         taken.is_some()
     }
 
-    /// Reserves the spare bank that an insertion into a leaf needs.
+    /// Reserves the spare bank for an insertion into a leaf.
     #[inline]
     pub(super) fn stock_for_insertion(&mut self) -> Result<(), MemtableFull> {
         self.stock_leaves(1)
     }
 
-    /// Reserves all memory that the split of a node needs, even if that node is the root.
+    /// Reserves all memory for splitting a node, even if it is the root.
     pub(super) fn stock_for_split(&mut self) -> Result<(), MemtableFull> {
         self.stock_leaves(SPLIT_LEAVES)?;
         while self.lane.inner.count() < SPLIT_INNER {
@@ -291,7 +290,7 @@ impl<'a> LaneWriter<'a> {
         Ok(unsafe { self.arena.put_bank(at, kind) })
     }
 
-    /// Returns a spare bank for the caller to fill. The bank must have been reserved before.
+    /// Returns a spare bank, which must have been reserved, for the caller to fill.
     pub(super) fn take_bank(&mut self, kind: NodeBankKind) -> BankRef<'a> {
         let place = match kind {
             NodeBankKind::Leaf => self.lane.leaves.take(),
@@ -300,7 +299,7 @@ impl<'a> LaneWriter<'a> {
         BankRef::new(self.arena, place)
     }
 
-    /// Adds a bank that no node uses any more to the spare banks of the lane.
+    /// Adds a bank that is no longer used to the lane's spare banks.
     pub(super) fn give_back(&mut self, kind: NodeBankKind, place: ArenaOffset) {
         match kind {
             NodeBankKind::Leaf => self.lane.leaves.put(place),
@@ -308,8 +307,8 @@ impl<'a> LaneWriter<'a> {
         }
     }
 
-    /// Creates a locked node with a bank that the caller has filled. The word of the node must have
-    /// been reserved before.
+    /// Creates a locked node with a bank that the caller has filled. The node's word must have been
+    /// reserved.
     pub(super) fn add_node(&mut self, bank: BankRef<'_>) -> NodeId {
         let at = self.lane.words.cut(WORD);
         // SAFETY: the bytes were just allocated from a piece that only the holder of this lane
@@ -317,7 +316,7 @@ impl<'a> LaneWriter<'a> {
         unsafe { self.arena.put_word(at, bank.place()) }
     }
 
-    /// Increments the number of records inserted through this lane.
+    /// Counts a record inserted through this lane.
     pub(super) fn count(&mut self) {
         debug_assert_eq!(self.lane.held.load(Ordering::Relaxed), 1, "a lane has one writer");
         let records = self.lane.records.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Point lookups in a memtable. A lookup returns the messages of one key, newest first.
+//! Point lookups in a memtable.
 
 use super::Memtable;
 use super::arena::{ArenaOffset, ArenaRecord, MemtableArena};
@@ -29,15 +29,15 @@ impl Memtable {
         }
     }
 
-    /// Prefetches the word of the filter that contains the bits of `key`. A reader that looks up
-    /// many keys prefetches the words of several keys at once. This is only a hint.
+    /// Prefetches the filter word for `key`. A reader of many keys prefetches the words of several
+    /// keys at once. This is only a hint.
     #[inline]
     pub fn prefetch(&self, key: LookupKey<'_>) {
         self.filter.of(key.hash()).prefetch();
     }
 
     /// Prefetches the leaf that may contain `key`, unless the filter excludes the key. It should be
-    /// called after the word that [`Memtable::prefetch`] has prefetched has arrived.
+    /// called once the filter word that [`Memtable::prefetch`] requested has arrived.
     pub fn prefetch_leaf(&self, key: LookupKey<'_>) {
         if !self.filter.of(key.hash()).may_contain() {
             return;
@@ -47,7 +47,7 @@ impl Memtable {
         };
         while !node.is_leaf() {
             let child = node.child(node.child_for(key.bytes()));
-            // The node was changed concurrently, so the prefetch is abandoned.
+            // The node was changed concurrently, so give up the prefetch.
             if node.validate().is_err() {
                 return;
             }
@@ -68,8 +68,8 @@ impl Memtable {
         Ok(place)
     }
 
-    /// Descends from the root to a leaf and returns it. `choose` returns the index of the child to
-    /// descend into at each inner node.
+    /// Descends from the root to a leaf and returns the leaf. At each inner node, `choose` returns
+    /// the index of the child to descend into.
     #[inline(always)]
     pub(super) fn descend(
         &self,
@@ -124,8 +124,8 @@ impl<'a> KeyVersionIter<'a> {
 }
 
 impl KeyVersionIter<'_> {
-    /// Returns the place at which to continue after `record`, which is too new for the reader. It
-    /// never skips a record that the reader sees.
+    /// Returns the place at which to continue after `record`, which is too new for the reader. No
+    /// record that the reader sees is skipped.
     #[cold]
     fn beyond(&self, record: ArenaRecord<'_>) -> ArenaOffset {
         #[cfg(debug_assertions)]
@@ -145,8 +145,8 @@ impl KeyVersionIter<'_> {
 
 #[cfg(debug_assertions)]
 std::thread_local! {
-    /// Number of versions that readers on this thread have skipped. It is counted only in debug
-    /// builds, for tests.
+    /// Number of versions that readers on this thread have skipped. Counted only in debug builds,
+    /// for tests.
     pub static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 

@@ -6,13 +6,13 @@
 //! *Must not depend on*: when it is sealed or written out, what a merge operator does.
 //!
 //! Readers read nodes optimistically (optimistic lock coupling; Leis, Haubenschild and Neumann,
-//! IEEE Data Eng. Bull. 2019). A reader loads the word of a node, reads the node, and loads the
-//! word again. If the word has changed, the reader starts over. The content of a node is in a bank.
-//! To change a node, a writer fills another bank and stores the place of that bank in the node's
-//! word. A reader therefore waits neither for a lock nor for a writer that was preempted while it
-//! held a lock. The writer reuses the replaced bank for a later change. Records are never moved,
-//! and only their link to the next older version changes. A record found by a reader therefore
-//! remains valid as long as the memtable exists.
+//! IEEE Data Eng. Bull. 2019). A reader loads a node's word, reads the node, and loads the word
+//! again. If the word has changed, the reader starts over. The content of a node is in a bank. To
+//! change a node, a writer fills another bank and stores its place in the node's word. A reader
+//! therefore never waits for a lock, nor for a writer that was preempted while it held one. The
+//! writer reuses the replaced bank for a later change. Records never move, and only their link to
+//! the next older version changes, so a record that a reader has found stays valid for as long as
+//! the memtable exists.
 //!
 //! ```text
 //!   word              lock, version, place of the bank
@@ -23,34 +23,34 @@
 //!                     further away, key, operand
 //! ```
 //!
-//! A lookup in a memtable of 64 MiB costs two cache misses, one for the leaf and one for the
-//! record. It prefetches all cache lines of the leaf at once, and the search in a node has neither
-//! branches nor dependent loads. The alternative is to move slots in place and let readers wait.
-//! Compared with it, copying to another bank makes puts slower by a fifth and gets by a twelfth.
+//! A lookup in a 64 MiB memtable costs two cache misses: one for the leaf and one for the record.
+//! It prefetches all cache lines of the leaf at once, and searching a node takes neither branches
+//! nor dependent loads. Moving slots in place would force readers to wait. Compared with that,
+//! copying to another bank slows down puts by a fifth and gets by a twelfth.
 //!
 //! Throughput on two shared virtual processors, in millions of operations per second, with 24-byte
-//! keys and 100-byte values in 64 MiB (`cargo bench -p alluvium-dictionary --bench memtable`): one
-//! thread puts 7.2 and gets 4.1; two threads put 12 and get 8.2.
+//! keys and 100-byte values in 64 MiB (`cargo bench -p alluvium-dictionary --bench memtable`): 7.2
+//! puts or 4.1 gets with one thread, and 12 puts or 8.2 gets with two.
 //!
 //! Invariants:
 //!
-//! - **M1** The keys of a node lie between its fences (low ≤ key < high) and are strictly
-//!   ascending.
+//! - **M1** The keys of a node are strictly ascending and lie between its fences (low ≤ key <
+//!   high).
 //! - **M2** The records of a key form a list, newest first. Every record is reachable from the slot
 //!   of its key.
-//! - **M3** A writer changes a node only while it holds the lock of the node. It either replaces
-//!   the bank of the node, which changes the node's word, or stores a newer record into the slot of
-//!   a key with a single store. If a reader sees any of the new content of a reused bank, it also
-//!   sees that the word of the node that formerly used the bank has changed.
-//! - **M4** An optimistic reader may see inconsistent content, but it only ever follows places at
-//!   which a word, a bank or a record exists.
-//! - **M5** `bytes()` includes every byte that is allocated from the budget: records, nodes, range
-//!   deletes, and the small reserves of the writers. It never exceeds the limit.
+//! - **M3** A writer changes a node only while it holds the node's lock. It either replaces the
+//!   node's bank, which changes the node's word, or stores a newer record into the slot of a key
+//!   with a single store. A reader that sees any new content of a reused bank also sees that the
+//!   word of the node that formerly used the bank has changed.
+//! - **M4** An optimistic reader may see inconsistent content, but it only ever follows places that
+//!   hold a word, a bank or a record.
+//! - **M5** `bytes()` never exceeds the limit. It includes every byte allocated from the budget:
+//!   records, nodes, range deletes, and the writers' small reserves.
 //! - **M6** The filter has no false negatives for a key that a reader may know to be present,
 //!   because a key is added to the filter before its record is linked.
 //! - **M7** The jump of a record is set before the record is linked and never changes. It leads to
-//!   an older record of the same key, or to none. A reader may follow a jump if the target is newer
-//!   than the reader's sequence number; it then cannot skip a record that it sees.
+//!   an older record of the same key, or nowhere. A reader may follow a jump to a record that is
+//!   newer than its sequence number, because it then skips no record that it can see.
 
 mod arena;
 mod cursor;
@@ -82,11 +82,11 @@ use ranges::MemtableTombstones;
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// Maximum memory that a range delete occupies in addition to its two keys, in bytes.
+/// Maximum memory that a range delete occupies besides its two keys, in bytes.
 pub const RANGE_OVERHEAD: usize = range_tombstones::OVERHEAD;
 
-/// The error that a memtable has no space for a message and must be sealed. The memtable is
-/// unchanged.
+/// The error for a memtable without enough space for a message. The memtable is unchanged and must
+/// be sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemtableFull;
 
@@ -115,7 +115,7 @@ pub struct Memtable {
 
 impl Memtable {
     /// Creates an empty memtable. `limit` is the maximum total size of its records, nodes and range
-    /// deletes in bytes.
+    /// deletes, in bytes.
     ///
     /// # Panics
     /// If `limit` is less than 64 KiB or more than 16 GiB.
@@ -128,8 +128,8 @@ impl Memtable {
         Memtable::over(MemtableArena::new(limit), MemtableFilter::new(limit), limit)
     }
 
-    /// Returns an empty memtable that reuses the memory and has the limit of this one. The system
-    /// does not have to back pages again that this memtable has already touched.
+    /// Returns an empty memtable that reuses this one's memory and limit, so that the system need
+    /// not back pages again that are already in use.
     ///
     /// ```
     /// # use alluvium_base::Message;
@@ -146,9 +146,9 @@ impl Memtable {
     }
 
     /// Asks the system to back some of the memory that writers will use next with physical pages,
-    /// so that writers do not wait for it. Returns whether more memory was backed. At most the
-    /// first `most` bytes of the memtable are backed. A call takes up to five milliseconds. Only
-    /// one thread may call this at a time.
+    /// so that writers do not have to wait for it. Never backs more than the first `most` bytes of
+    /// the memtable. Returns whether more memory was backed. A call takes up to five milliseconds.
+    /// Only one thread at a time may call this.
     ///
     /// ```
     /// # use alluvium_base::Message;
@@ -187,8 +187,8 @@ impl Memtable {
         self.arena.used()
     }
 
-    /// Returns the total memory use in bytes: [`Memtable::bytes`] plus the size of the filter,
-    /// which is fixed.
+    /// Returns the total memory use in bytes: [`Memtable::bytes`] plus the fixed size of the
+    /// filter.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.bytes() + self.filter.bytes()
@@ -200,7 +200,7 @@ impl Memtable {
         self.limit
     }
 
-    /// Returns the number of point messages, which excludes range deletes.
+    /// Returns the number of point messages, excluding range deletes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lanes.records()
@@ -215,7 +215,7 @@ impl Memtable {
     /// Inserts a range delete of the keys in `start..end` with the sequence number `sequence`.
     ///
     /// # Errors
-    /// [`MemtableFull`] if the range delete does not fit; the memtable is unchanged then.
+    /// [`MemtableFull`] if the range delete does not fit, in which case the memtable is unchanged.
     pub fn delete_range(
         &self,
         start: &[u8],
@@ -225,8 +225,8 @@ impl Memtable {
         self.ranges.add(start, end, sequence, &self.arena)
     }
 
-    /// Returns the sequence number of the newest range delete that covers `key`, among those with
-    /// sequence numbers up to `at`. Returns `None` if there is no such range delete.
+    /// Returns the sequence number of the newest range delete that covers `key`, ignoring those
+    /// above `at`. Returns `None` if there is none.
     #[must_use]
     #[inline]
     pub fn range_deleted(&self, key: &[u8], at: SequenceNumber) -> Option<SequenceNumber> {

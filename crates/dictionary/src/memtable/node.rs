@@ -1,51 +1,51 @@
-//! The nodes of a memtable. A node consists of a bank, which contains its content, and of a word,
-//! which contains the place of the bank. Writers never change a bank that a reader may be reading:
-//! they fill another bank and store its place in the word. Readers therefore never wait.
+//! The nodes of a memtable. A node is a word that contains the place of a bank, and the bank
+//! contains the node's content. Writers never change a bank that may be being read: they fill
+//! another bank and store its place in the word. Readers therefore never wait.
 
 use super::arena::{ArenaOffset, MemtableArena};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use std::cmp::Ordering as Compared;
 use std::ops::{Deref, Range};
 
-/// Maximum number of keys in a leaf and of children in an inner node.
+/// Maximum number of keys in a leaf, and of children in an inner node.
 #[cfg(not(alluvium_model_check))]
 pub(super) const FANOUT: usize = 64;
-/// The number is small under the model checker, so that few operations are enough to cause splits.
+/// Small under the model checker, so that a few operations cause splits.
 #[cfg(alluvium_model_check)]
 pub(super) const FANOUT: usize = 4;
 
-/// Number of key prefixes that are compared together. They fill one cache line.
+/// Number of key prefixes that are compared at a time. They fill one cache line.
 #[cfg(not(alluvium_model_check))]
 const GROUP: usize = 8;
 #[cfg(alluvium_model_check)]
 const GROUP: usize = 2;
 
 const _: () = assert!(FANOUT.is_multiple_of(GROUP));
-// A split halves a full node, and both halves must have keys.
+// A split halves a full node, and neither half may be empty.
 const _: () = assert!(FANOUT >= 2 && FANOUT.is_multiple_of(2));
 
-/// Identifies a node by the place of its word in the arena.
+/// Identifies a node by the place of its word.
 pub(super) type NodeId = ArenaOffset;
 
-/// The lock bit of a node's word. The upper half of the word is the place of the bank. The
-/// remaining bits of the lower half are a version number.
+/// The lock bit of a node's word. The upper half of the word is the place of the bank, and the
+/// other bits of the lower half are a version number.
 const LOCKED: u64 = 1;
 const VERSION_STEP: u32 = 2;
 
-/// The content of a node. Each slot of a leaf contains the newest record of a key. Each slot of an
-/// inner node contains the record whose key is a separator; the first child has no separator, and
-/// its slot contains place 0. The children of an inner node follow its bank. A child contains the
-/// keys at or above its separator.
+/// The content of a node. Each slot of a leaf holds the newest record of a key. Each slot of an
+/// inner node holds a record whose key is a separator, except that the first child has no
+/// separator, so its slot holds place 0. A child contains the keys at or above its separator. The
+/// children of an inner node follow its bank.
 ///
-/// A bank that is no longer used by its node is refilled for another node of the same kind. A late
-/// reader may then see the old content, the new content or a mixture, which it detects from the
-/// node's word (M3). Every place in a bank is either valid or zero (M4).
+/// A bank that its node no longer uses is refilled for another node of the same kind. A late reader
+/// may then see the old content, the new content or a mixture, which it detects from the node's
+/// word (M3). Every place in a bank is either valid or zero (M4).
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct NodeBank {
     level: AtomicU32,
     count: AtomicU32,
-    /// Number of leading bytes that all keys between the two fences have in common.
+    /// Number of leading bytes that all keys between the two fences share.
     skip: AtomicU32,
     low: AtomicU32,
     high: AtomicU32,
@@ -58,15 +58,15 @@ pub(super) struct NodeBank {
 #[derive(Debug)]
 struct PrefixArray([AtomicU64; FANOUT]);
 
-/// The prefix of an unused slot. No prefix of a key is greater.
+/// The prefix of an unused slot, which no key prefix exceeds.
 const NONE: u64 = u64::MAX;
 
-/// The children of an inner node. In the arena, this array follows the bank of the node.
+/// The children of an inner node. In the arena, this array follows the node's bank.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct ChildArray([AtomicU32; FANOUT]);
 
-/// The kind of a bank. A bank is reused only for nodes of the same kind.
+/// The kind of a bank, which only nodes of the same kind may reuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeBankKind {
     Leaf,
@@ -82,8 +82,8 @@ impl NodeBankKind {
         }
     }
 
-    /// Returns the size of a bank of this kind in the arena, in bytes, including the children of an
-    /// inner node.
+    /// Returns the size of a bank of this kind in the arena, in bytes, including the children in
+    /// the case of an inner node.
     pub(super) const fn bytes(self) -> usize {
         match self {
             NodeBankKind::Leaf => size_of::<NodeBank>(),
@@ -111,7 +111,8 @@ impl NodeBank {
         }
     }
 
-    /// Returns whether this is the bank of an inner node, which its children follow.
+    /// Returns whether this is the bank of an inner node, and is therefore followed by its
+    /// children.
     pub(super) fn is_inner(&self) -> bool {
         self.level.load(Ordering::Relaxed) > 0
     }
@@ -121,8 +122,8 @@ impl NodeBank {
     }
 
     /// Returns the number of prefixes less than `wanted`. The search compares the first prefix of
-    /// each group and then the prefixes of one group. It has neither data-dependent branches nor
-    /// dependent loads.
+    /// each group and then the prefixes of one group, without data-dependent branches or dependent
+    /// loads.
     #[inline(always)]
     fn prefixes_below(&self, wanted: u64) -> usize {
         let mut group = 0;
@@ -146,12 +147,12 @@ pub(super) struct BankRef<'a> {
     bank: &'a NodeBank,
 }
 
-/// A view of a node as it was when its word was read.
+/// A view of a node as of the time when its word was read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodeView<'a> {
     id: NodeId,
     word: &'a AtomicU64,
-    /// The word that was read, with the lock bit cleared.
+    /// The word as it was read, with the lock bit cleared.
     seen: u64,
     bank: BankRef<'a>,
 }
@@ -163,18 +164,17 @@ impl<'a> Deref for NodeView<'a> {
     }
 }
 
-/// The error that a node was changed concurrently. The operation must start over.
+/// The error for a node that was changed concurrently, so that the operation must start over.
 #[derive(Debug)]
 pub(super) struct NodeConflict;
 
-/// Returns the initial word of a new node with this bank. The word is locked by the creator of the
-/// node.
+/// Returns the initial word of a new node with this bank. The node's creator holds the lock.
 pub(super) fn first_word(bank: ArenaOffset) -> u64 {
     u64::from(bank) << 32 | LOCKED
 }
 
 impl<'a> NodeView<'a> {
-    /// Reads the word of the node `id` and returns a view. A writer may hold the lock of the node.
+    /// Reads the word of the node `id` and returns a view. A writer may hold the node's lock.
     #[inline(always)]
     pub(super) fn new(arena: &'a MemtableArena, id: NodeId) -> NodeView<'a> {
         debug_assert!(id != 0, "M4: no node is at place 0");
@@ -192,8 +192,8 @@ impl<'a> NodeView<'a> {
         self.id
     }
 
-    /// Prefetches this node if `parent` is the parent of leaves. Nodes above the leaves are usually
-    /// in the processor's cache.
+    /// Prefetches this node if `parent` is a parent of leaves. Higher nodes are usually in the
+    /// processor's cache.
     #[inline(always)]
     pub(super) fn prefetch_if_leaf_of(&self, parent: &NodeView<'_>) {
         if parent.level() == 1 {
@@ -201,12 +201,11 @@ impl<'a> NodeView<'a> {
         }
     }
 
-    /// Checks that everything that was read since the view was created belongs to one state of the
-    /// node (M3). Returns an error otherwise.
+    /// Checks that everything read since the view was created belongs to a single state of the node
+    /// (M3), and returns an error if it does not.
     #[inline(always)]
     pub(super) fn validate(&self) -> Result<(), NodeConflict> {
-        // The fence prevents the preceding reads from being reordered after the second load of the
-        // word.
+        // Keeps the preceding reads from being reordered after the second load of the word.
         fence(Ordering::Acquire);
         if self.word.load(Ordering::Relaxed) & !LOCKED == self.seen {
             Ok(())
@@ -227,7 +226,7 @@ impl<'a> NodeView<'a> {
         locked.map(|_| ()).map_err(|_| NodeConflict)
     }
 
-    /// Unlocks a new node, or a locked node whose bank was not replaced.
+    /// Unlocks a new node, or a locked node that has kept its bank.
     pub(super) fn unlock(&self) {
         debug_assert!(
             self.word.load(Ordering::Relaxed) & LOCKED != 0,
@@ -237,7 +236,7 @@ impl<'a> NodeView<'a> {
     }
 
     /// Replaces the bank of a locked node and unlocks the node. Returns the place of the old bank,
-    /// which the node no longer uses.
+    /// which is no longer in use.
     pub(super) fn publish(&self, bank: BankRef<'_>) -> ArenaOffset {
         debug_assert!(
             self.word.load(Ordering::Relaxed) & LOCKED != 0,
@@ -273,8 +272,8 @@ impl<'a> BankRef<'a> {
         self.level() == 0
     }
 
-    /// Returns the number of used slots. The result never exceeds [`FANOUT`], even if an optimistic
-    /// reader sees an inconsistent state.
+    /// Returns the number of used slots. It never exceeds [`FANOUT`], even if an optimistic reader
+    /// sees an inconsistent state.
     pub(super) fn count(&self) -> usize {
         (self.bank.count.load(Ordering::Relaxed) as usize).min(FANOUT)
     }
@@ -295,23 +294,23 @@ impl<'a> BankRef<'a> {
         self.bank.high.load(Ordering::Acquire)
     }
 
-    /// Prefetches all the memory of the bank that a search reads.
+    /// Prefetches all memory of the bank that a search reads.
     #[inline(always)]
     pub(super) fn prefetch(&self) {
         self.arena.prefetch(self.place, NodeBankKind::Leaf.bytes());
     }
 
-    /// Returns the index of the first slot whose key is not less than `key`, and whether that key
-    /// equals `key`.
+    /// Returns the index of the first slot whose key is not less than `key`, and whether the two
+    /// keys are equal.
     #[inline(always)]
     pub(super) fn lower_bound(&self, key: &[u8]) -> (usize, bool) {
         debug_assert!(self.place != 0, "M4: no bank is at place 0");
         let wanted = prefix(key, self.bank.skip.load(Ordering::Relaxed) as usize);
         let mut end = self.count();
-        // First compare the prefixes only, without accessing any record.
+        // First compare only the prefixes, which does not access any record.
         let mut at = self.bank.prefixes_below(wanted).min(end);
         let from = at;
-        // Then compare whole keys, but only those of the few slots with the same prefix.
+        // Then compare whole keys, but only in the few slots with the same prefix.
         while at < end {
             let middle = if at == from { at } else { at + (end - at) / 2 };
             if self.bank.prefix(middle) > wanted {
@@ -338,8 +337,8 @@ impl<'a> BankRef<'a> {
         }
     }
 
-    /// Replaces the record in a slot of a locked node by another record of the same key. Concurrent
-    /// readers see either of the two records.
+    /// Replaces the record in a slot of a locked node with another record of the same key.
+    /// Concurrent readers see one of the two.
     pub(super) fn replace(&self, index: usize, slot: ArenaOffset) {
         debug_assert!(
             slot != 0 && index < self.count(),
@@ -348,25 +347,25 @@ impl<'a> BankRef<'a> {
         self.bank.slots[index].store(slot, Ordering::Release);
     }
 
-    /// Prepares the bank to be filled by setting its header. Only late readers and the caller
-    /// access the bank.
+    /// Prepares the bank for filling by setting its header. Only the caller and late readers access
+    /// the bank.
     fn begin(&self, level: u32, count: usize, low: ArenaOffset, high: ArenaOffset) {
         assert!(count <= FANOUT, "{count} keys of a node (M1)");
-        // If a late reader sees any store after this fence, then it also sees that the node that
-        // formerly used this bank has another bank now (M3).
+        // A late reader that sees any store after this fence also sees that the node that formerly
+        // used this bank has another one by now (M3).
         fence(Ordering::Release);
         self.bank.level.store(level, Ordering::Relaxed);
         let before = self.count();
         self.bank.count.store(count as u32, Ordering::Relaxed);
         self.bank.low.store(low, Ordering::Release);
         self.bank.high.store(high, Ordering::Release);
-        // The prefixes above the former number of keys are marked as unused already.
+        // Prefixes above the former number of keys are already marked as unused.
         for unused in &self.bank.prefixes.0[count..before.max(count)] {
             unused.store(NONE, Ordering::Relaxed);
         }
     }
 
-    /// Copies a range of slots of a locked node into this bank, beginning at slot `to`.
+    /// Copies a range of slots of a locked node into this bank, starting at slot `to`.
     fn copy(&self, from: &BankRef<'_>, range: Range<usize>, to: usize) {
         debug_assert!(
             range.end <= FANOUT && to + range.len() <= FANOUT,
@@ -400,7 +399,7 @@ impl<'a> BankRef<'a> {
         }
     }
 
-    /// Fills this bank with the content of a locked node and one additional slot at `index`.
+    /// Fills this bank with the content of a locked node plus one more slot at `index`.
     pub(super) fn fill_with(&self, from: &BankRef<'_>, index: usize, slot: ArenaOffset, child: NodeId) {
         let count = from.count();
         assert!(index <= count && count < FANOUT, "slot {index} of {count}");
@@ -413,8 +412,8 @@ impl<'a> BankRef<'a> {
         self.copy(from, index..count, index + 1);
     }
 
-    /// Fills this bank with a part of the content of a full, locked node. The part lies between the
-    /// given fences (M1).
+    /// Fills this bank with the part of a full, locked node that lies between the given fences
+    /// (M1).
     pub(super) fn fill_part(
         &self,
         from: &BankRef<'_>,
@@ -437,14 +436,14 @@ impl<'a> BankRef<'a> {
             return;
         }
         for at in 0..range.len() {
-            // The first separator of an inner node may be absent or equal to the low fence. In
-            // either case its prefix only has to be the lowest one.
+            // The first separator of an inner node may be absent or equal to the low fence. All
+            // that matters in either case is that its prefix is the lowest.
             let key = self.arena.key(self.bank.slots[at].load(Ordering::Relaxed));
             self.bank.prefixes.0[at].store(prefix(key, skip as usize), Ordering::Relaxed);
         }
     }
 
-    /// Fills this bank with the content of a new root that has two children.
+    /// Fills this bank as a new root with two children.
     pub(super) fn fill_root(&self, level: u32, left: NodeId, separator: ArenaOffset, right: NodeId) {
         assert!(
             level > 0 && separator != 0 && left != right,
@@ -456,8 +455,8 @@ impl<'a> BankRef<'a> {
         self.set(1, separator, right);
     }
 
-    /// Returns the number of leading bytes that all keys between two fences have in common. Returns
-    /// 0 if a fence is absent.
+    /// Returns the number of leading bytes that all keys between two fences share, or 0 if a fence
+    /// is absent.
     fn shared_bytes(&self, low: ArenaOffset, high: ArenaOffset) -> u32 {
         if low == 0 || high == 0 {
             return 0;
@@ -467,8 +466,8 @@ impl<'a> BankRef<'a> {
     }
 }
 
-/// Copies an array of atomics element by element, in an unrolled loop. An insertion spends most of
-/// its time here.
+/// Copies an array of atomics element by element in an unrolled loop, because an insertion spends
+/// most of its time here.
 #[inline(always)]
 fn copy<A>(from: &[A], to: &[A], one: impl Fn(&A, &A)) {
     let (from, rest) = from.as_chunks::<4>();
@@ -483,12 +482,11 @@ fn copy<A>(from: &[A], to: &[A], one: impl Fn(&A, &A)) {
     }
 }
 
-/// Number of bytes of a record that are prefetched: the header, the key, and the beginning of the
-/// value.
+/// Number of bytes of a record to prefetch: the header, the key, and the beginning of the value.
 const RECORD_LINES: usize = 192;
 
-/// Returns the eight bytes of a key that follow its first `skip` bytes, padded with zeros. The
-/// result is an integer that sorts in the same order.
+/// Returns the eight bytes of a key after its first `skip` bytes, padded with zeros, as an integer
+/// that sorts in the same order.
 #[inline(always)]
 fn prefix(key: &[u8], skip: usize) -> u64 {
     let rest = key.get(skip..).unwrap_or(&[]);

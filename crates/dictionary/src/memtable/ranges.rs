@@ -1,9 +1,9 @@
-//! The range deletes of a memtable, in a list of immutable indexes. Each index has at least twice
+//! The range deletes of a memtable, as a list of immutable indexes. Each index has at least twice
 //! as many range deletes as the next one.
 //!
 //! A new range delete becomes an index of its own, and indexes of similar size are then merged (the
-//! logarithmic method of Bentley and Saxe, 1980). With n range deletes, each one is therefore
-//! indexed about log n times. Readers share a snapshot of the list.
+//! logarithmic method of Bentley and Saxe, 1980). Each of n range deletes is therefore indexed
+//! about log n times. Readers share a snapshot of the list.
 
 use super::MemtableFull;
 use super::arena::{MemtableArena, UNIT};
@@ -16,12 +16,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 /// The range deletes of a memtable.
 #[derive(Debug, Default)]
 pub(super) struct MemtableTombstones {
-    /// Number of range deletes. If there are none, readers access only this word.
+    /// Number of range deletes. As long as it is 0, readers access nothing else.
     count: AtomicUsize,
-    /// Number of bytes charged to the arena's budget for range deletes. The mutex serialises
+    /// Number of bytes charged to the arena's budget for range deletes. The mutex also serialises
     /// additions.
     taken: Mutex<usize>,
-    /// The indexes, largest first. Each has at least twice as many range deletes as the next one.
+    /// The indexes, largest first, each with at least twice as many range deletes as the next one.
     indexes: RwLock<Arc<Vec<Arc<Index>>>>,
 }
 
@@ -31,11 +31,11 @@ impl MemtableTombstones {
     }
 
     fn read(&self) -> Arc<Vec<Arc<Index>>> {
-        // Readers and writers hold the lock only while they copy or replace a pointer.
+        // Readers and writers hold the lock only long enough to copy or replace a pointer.
         Arc::clone(&self.indexes.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds a range delete. If it does not fit in the arena's budget, nothing changes.
+    /// Adds a range delete. If it exceeds the arena's budget, nothing changes.
     pub(super) fn add(
         &self,
         start: &[u8],
@@ -93,8 +93,7 @@ impl MemtableTombstones {
     }
 }
 
-/// Returns the memory use of an index in bytes, including its header and its entry in the list of
-/// indexes.
+/// Returns the memory use of an index in bytes, including its header and its entry in the list.
 fn bytes(index: &Index) -> usize {
     index.memory_bytes() + size_of::<Index>() + 4 * size_of::<usize>()
 }
@@ -113,8 +112,8 @@ pub struct TombstoneSnapshot {
 }
 
 impl TombstoneSnapshot {
-    /// Returns the sequence number of the newest range delete that covers `key`, among those with
-    /// sequence numbers up to `at`.
+    /// Returns the sequence number of the newest range delete that covers `key`, ignoring those
+    /// above `at`.
     pub fn covering(&self, key: &[u8], at: SequenceNumber) -> Option<SequenceNumber> {
         let indexes = self.indexes.iter();
         indexes.filter_map(|index| index.covering(key, at)).max()
@@ -128,16 +127,17 @@ impl TombstoneSnapshot {
         newer.any(|index| index.newer(at).touching(range) > 0)
     }
 
-    /// Returns a range that contains `key` and that range deletes with sequence numbers up to `at`
-    /// cover entirely. If several such ranges are found, returns the one with the greatest end.
+    /// Returns a range that contains `key` and that is deleted entirely by range deletes with
+    /// sequence numbers up to `at`. If it finds several such ranges, returns the one with the
+    /// greatest end.
     pub fn around(&self, key: &[u8], at: SequenceNumber) -> Option<(Vec<u8>, Vec<u8>)> {
         let ranges = self.indexes.iter().filter_map(|index| index.around(key, at));
         ranges.max_by(|(_, one), (_, other)| one.cmp(other))
     }
 
-    /// Returns a range that contains the keys just below `end` and that range deletes with sequence
-    /// numbers up to `at` cover entirely. If several such ranges are found, returns the one with
-    /// the smallest start.
+    /// Returns a range that contains the keys just below `end` and that is deleted entirely by
+    /// range deletes with sequence numbers up to `at`. If it finds several such ranges, returns the
+    /// one with the smallest start.
     pub fn reaching(&self, end: &[u8], at: SequenceNumber) -> Option<(Vec<u8>, Vec<u8>)> {
         let ranges = self
             .indexes

@@ -19,7 +19,7 @@ fn random_key(random: &mut fastrand::Rng) -> Vec<u8> {
     key
 }
 
-/// Compares every read with the reference model.
+/// Checks every read against the reference model.
 fn compare(memtable: &Memtable, reference: &Reference, at: SequenceNumber) {
     let wanted = |versions: &BTreeMap<SequenceNumber, (MessageKind, Vec<u8>)>| -> Vec<(SequenceNumber, MessageKind, Vec<u8>)> {
         versions
@@ -55,7 +55,7 @@ fn it_answers_like_a_sorted_map_of_versions() {
     let mut memtable = Memtable::new(4 << 20);
     for seed in 0..40 {
         let mut random = fastrand::Rng::with_seed(seed);
-        // The next memtable reuses the memory with the content of the previous one.
+        // The next memtable reuses this one's memory, with its content still there.
         memtable = memtable.cleared();
         assert!(memtable.is_empty());
         let mut reference = Reference::new();
@@ -145,7 +145,7 @@ fn keys_in_order_leave_full_leaves() {
     }
     let records = 20_000 * MemtableArena::cost(&[0; 8], b"");
     let leaves = 20_000 / node::FANOUT * NodeBankKind::Leaf.bytes();
-    // The memory reserved by a lane is a small fraction of the limit.
+    // A lane reserves only a small fraction of the limit.
     let bytes = memtable.bytes() - memtable.limit() / 256;
     assert!(
         bytes < records + leaves * 11 / 10,
@@ -305,7 +305,7 @@ fn every_byte_is_counted_and_little_is_taken_ahead() {
             .unwrap();
         records += MemtableArena::cost(&[0; 8], &operand);
     }
-    // Leaves split by random insertions are about two thirds full, and never less than half.
+    // Random insertions leave split leaves about two thirds full, and never less than half.
     let leaves = 20_000 / (node::FANOUT / 2) * NodeBankKind::Leaf.bytes();
     let bytes = memtable.bytes();
     assert!(
@@ -368,7 +368,7 @@ fn a_reader_waits_for_no_writer() {
         let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
         memtable.insert(&key, Message::put(number, b"v")).unwrap();
     }
-    // Writers lock every node from the root to the first and to the last leaf, and do not proceed.
+    // Writers lock every node from the root to the first leaf and to the last leaf, and then stop.
     let mut held = vec![memtable.root_view().unwrap()];
     for choose_last in [false, true] {
         let mut node = held[0];
@@ -411,7 +411,7 @@ fn many_writers_and_readers_lose_nothing() {
             scope.spawn(move || {
                 for at in 0..EACH {
                     let number = at * THREADS + thread;
-                    // Inserts every key twice, the older version later.
+                    // Inserts every key twice, first the newer version and then the older one.
                     memtable
                         .insert(&key(number), Message::put(2 * number + 2, b"new"))
                         .unwrap();
@@ -494,7 +494,7 @@ fn a_reader_finds_its_version_among_many_in_a_few_steps() {
     let mut random = fastrand::Rng::with_seed(3);
     let mut late = Vec::new();
     for sequence in 1..=VERSIONS {
-        // Some writers overtake others.
+        // Delay some messages, so that others overtake them.
         if random.u8(..20) == 0 {
             late.push(sequence);
         } else {

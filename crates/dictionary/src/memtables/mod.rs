@@ -1,9 +1,9 @@
 //! The memtables above the dictionaries, and the key ranges in which scans have found no live keys.
 //!
-//! *Scope*: which memtables are not incorporated yet; which memtables a dictionary already
+//! *Scope*: which memtables have not been incorporated yet; which memtables a dictionary already
 //! contains.
 //!
-//! *Must not depend on*: when they are incorporated, and what owns them.
+//! *Must not depend on*: when memtables are incorporated, and what owns them.
 
 pub mod empty_ranges;
 
@@ -22,25 +22,25 @@ pub struct MemtableEntry {
     pub base: SequenceNumber,
 }
 
-/// The list of the memtables above the dictionaries, newest first. A list never changes.
+/// The memtables above the dictionaries, newest first. A list is never modified.
 pub type MemtableList = Arc<Vec<MemtableEntry>>;
 
 /// Owner of the memtables above the dictionaries.
 ///
-/// A memtable is removed from the list only after it was incorporated. A reader first loads the
-/// list and then a version of a dictionary. It skips the memtables that were incorporated in
-/// between, which it recognises by their bases.
+/// A memtable is removed from the list only after it was incorporated. A reader loads the list
+/// first and a version of a dictionary second. If a memtable was incorporated in between, the
+/// reader recognises it by its base and skips it.
 pub trait MemtableOwner: Send + Sync + fmt::Debug {
     fn newest_first(&self) -> MemtableList;
 
-    /// Returns the table of the ranges that scans have found empty, if the owner has one.
+    /// Returns the table of ranges that scans have found empty, if the owner has one.
     fn empty_ranges(&self) -> Option<&EmptyRanges> {
         None
     }
 }
 
-/// Returns the memtables in `list` that a reader at `at` needs in addition to a dictionary that
-/// contains every commit up to `cut`. The list must have been loaded before `cut`.
+/// Returns the memtables in `list` that a reader at `at` needs besides a dictionary that contains
+/// every commit up to `cut`. The list must have been loaded before `cut`.
 pub fn above(
     list: Option<&MemtableList>,
     cut: SequenceNumber,

@@ -1,26 +1,25 @@
-//! Offset-value codes. Such a code is a word that encodes how a key compares with a smaller key
-//! (Conner, 1977; Do and Graefe, *Robust and efficient sorting with offset-value coding*, ACM TODS
-//! 2023).
+//! Offset-value codes: words that encode how a key compares with a smaller key (Conner, 1977; Do
+//! and Graefe, *Robust and efficient sorting with offset-value coding*, ACM TODS 2023).
 //!
-//! A key is divided into columns of six bytes and padded with zeros. The code of a key is relative
-//! to a base, which is a key that precedes it. The code consists of the first column in which the
-//! two keys differ and of the key's bytes in that column. Of two keys with codes relative to the
-//! same base, the key with the smaller code comes first: it either agrees with the base in more
-//! columns, or its first different column is smaller. The code of the other key is then also its
-//! code relative to the first key. If two codes are equal, then the keys agree in that column and
-//! in all columns before it, and nothing is known about the columns after it.
+//! A key is padded with zeros and divided into columns of six bytes. Its code is relative to a
+//! base, which is a key that precedes it. The code consists of the first column in which the two
+//! keys differ and of the key's bytes in that column. Of two keys with codes relative to the same
+//! base, the one with the smaller code comes first: it either agrees with the base in more columns,
+//! or its first differing column is smaller. The other key's code is then the same relative to the
+//! first key. If two codes are equal, the keys agree in that column and in all columns before it,
+//! and the later columns must be compared.
 
 use super::MergeDirection;
 
 /// Number of bytes of a key in one column.
 const COLUMN: usize = 6;
-/// The code of a source that is at its end. It is greater than the code of any key.
+/// The code of a source that is at its end, which exceeds the code of any key.
 pub(super) const ENDED: OffsetValueCode = OffsetValueCode(u64::MAX);
-/// The code of a key that does not differ from its base in any column. The keys are equal or differ
-/// only in trailing zeros.
+/// The code of a key that agrees with its base in every column. Such keys are equal or differ only
+/// in trailing zeros.
 pub(super) const EQUAL: OffsetValueCode = OffsetValueCode(0);
-/// Number of columns that a code can distinguish. Any later column is treated as the last one of
-/// these; the longest key has fewer columns.
+/// Number of columns that a code can distinguish. Any later column would be treated as the last of
+/// these, but even the longest key has fewer columns.
 const COLUMNS: usize = 0xfff0;
 
 const _: () = assert!(COLUMNS * COLUMN > crate::record::MAX_KEY);
@@ -34,7 +33,7 @@ const _: () = assert!(
 pub(super) struct OffsetValueCode(u64);
 
 impl OffsetValueCode {
-    /// Returns the code of `key`, which differs from its base in `column` for the first time.
+    /// Returns the code of `key`, which first differs from its base in `column`.
     #[inline(always)]
     fn at(column: usize, key: &[u8], direction: MergeDirection) -> OffsetValueCode {
         let value = word(key, column * COLUMN) >> 16;
@@ -43,11 +42,11 @@ impl OffsetValueCode {
             MergeDirection::Forward => value,
             MergeDirection::Backward => value ^ (u64::MAX >> 16),
         };
-        // The result is always greater than EQUAL and less than ENDED.
+        // The result always lies strictly between EQUAL and ENDED.
         OffsetValueCode(((COLUMNS - column.min(COLUMNS - 1)) as u64) << 48 | value)
     }
 
-    /// Returns the code of `key` relative to a base that precedes all keys.
+    /// Returns the code of `key` relative to a base that precedes every key.
     pub(super) fn of(key: &[u8], direction: MergeDirection) -> OffsetValueCode {
         OffsetValueCode::at(0, key, direction)
     }
@@ -61,8 +60,8 @@ impl OffsetValueCode {
         }
     }
 
-    /// Returns the minimum number of leading bytes that two keys have in common if both have this
-    /// code relative to the same base.
+    /// Returns the minimum number of leading bytes that two keys share if both have this code
+    /// relative to the same base.
     pub(super) fn agreed(self) -> usize {
         match self {
             EQUAL => 0,
@@ -71,8 +70,8 @@ impl OffsetValueCode {
     }
 }
 
-/// Returns the eight bytes of a key from `at` on, padded with zeros, as an integer that sorts in
-/// the same order.
+/// Returns the eight bytes of a key that start at `at`, padded with zeros, as an integer that sorts
+/// in the same order.
 #[inline(always)]
 fn word(key: &[u8], at: usize) -> u64 {
     let rest = key.get(at..).unwrap_or(&[]);
@@ -85,8 +84,8 @@ fn word(key: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(eight)
 }
 
-/// Returns the index of the first byte in which two keys differ when padded with zeros. Returns
-/// `None` if there is no such byte.
+/// Returns the index of the first byte in which two zero-padded keys differ, or `None` if there is
+/// no such byte.
 #[inline(always)]
 fn first_difference(one: &[u8], two: &[u8]) -> Option<usize> {
     let len = one.len().max(two.len());

@@ -1,22 +1,21 @@
-//! Compaction filters, with which a user decides whether compactions keep, remove or replace a
+//! Compaction filters, with which a user decides whether a compaction keeps, removes or replaces a
 //! value.
 
 use std::fmt;
 
-/// A value for which a compaction filter has to return a verdict.
+/// A value on which a compaction filter has to decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterCandidate<'a> {
     /// The key, without the prefix of its keyspace.
     pub key: &'a [u8],
     pub value: &'a [u8],
-    /// Expiry time of the value in milliseconds of the caller's clock; 0 means that it never
-    /// expires.
+    /// Expiry time of the value in milliseconds of the caller's clock, or 0 if it never expires.
     pub expires_ms: u64,
     /// The current time in milliseconds of the same clock.
     pub now_ms: u64,
 }
 
-/// The verdict of a [`CompactionFilter`]: what a compaction does with a value.
+/// What a compaction does with a value, as decided by a [`CompactionFilter`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilterVerdict {
     /// Keep the value and its expiry time.
@@ -28,9 +27,9 @@ pub enum FilterVerdict {
 }
 
 /// A user's filter, which compactions apply to values. A compaction may apply it to the same value
-/// once on each level of a tree, or never, and to different values in any order. A verdict should
-/// therefore depend only on the candidate. Invariant G5 lists the values to which the filter is
-/// applied.
+/// once on each level of a tree or not at all, and to different values in any order. The verdict
+/// should therefore depend only on the candidate. Invariant G5 lists the values to which the filter
+/// is applied.
 ///
 /// ```
 /// use alluvium_dictionary::merge::{FilterCandidate, CompactionFilter, FilterVerdict};
@@ -50,6 +49,6 @@ pub enum FilterVerdict {
 /// assert_eq!(OneDay.decide(&FilterCandidate { now_ms: 86_500_000, ..candidate }), FilterVerdict::Remove);
 /// ```
 pub trait CompactionFilter: Send + Sync + fmt::Debug {
-    /// Returns what a compaction shall do with the value of a put.
+    /// Decides what a compaction does with the value of a put.
     fn decide(&self, candidate: &FilterCandidate<'_>) -> FilterVerdict;
 }

@@ -1,42 +1,40 @@
-//! Folding: the messages of one key are replaced by as few messages as possible (invariants G2 to
+//! Folding, which replaces the messages of a key by as few messages as possible (invariants G2 to
 //! G5).
 
 use super::{CompactionFilter, FilterCandidate, FilterVerdict, MergeOperator};
 use alluvium_base::{Message, MessageKind, SequenceNumber};
 use std::sync::Arc;
 
-/// Whether data exists that is older than the sources of a merge.
+/// Whether there is data older than the sources of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OlderData {
-    /// No older data exists: the sources contain every older message of the range.
+    /// There is none: the sources contain every older message of the range.
     None,
-    /// Older messages may exist outside the sources. The merged messages must continue to hide them
-    /// or to be folded with them.
+    /// Older messages may exist outside the sources, so the merged messages must still hide them or
+    /// fold with them.
     Elsewhere,
 }
 
-/// The rule that says which messages a merge may drop. It is determined once, when the merge is
-/// planned.
+/// The rule for which messages a merge may drop. It is fixed when the merge is planned.
 #[derive(Clone, Debug)]
 pub struct FoldRule {
-    /// The oldest sequence number at which a reader may still read: the minimum of the oldest
+    /// The oldest sequence number at which a reader may still read: the lower of the oldest
     /// snapshot and the visible watermark.
     pub horizon: SequenceNumber,
-    /// The sequence numbers of the snapshots and the visible watermark, in ascending order. The
-    /// horizon may be among them. Every reader reads at one of these, at the horizon, or above all
-    /// of them.
+    /// The sequence numbers of the snapshots and the visible watermark, in ascending order,
+    /// possibly including the horizon. Every reader reads at one of these, at the horizon, or above
+    /// all of them.
     pub readers: Arc<[SequenceNumber]>,
     /// Whether older messages may exist outside the sources of the merge.
     pub older: OlderData,
     /// The current time in milliseconds of the caller's clock. Values that expire at or before this
-    /// time are treated as deleted.
+    /// time count as deleted.
     pub now_ms: u64,
 }
 
 impl FoldRule {
-    /// Returns the sequence number up to which readers may still see messages below a delete that
-    /// was committed at `sequence`. Every reader that could see a message between this number and
-    /// `sequence` also sees the delete, which hides the message.
+    /// Returns the highest sequence number at which a reader may see messages that are older than a
+    /// delete committed at `sequence`, without seeing the delete itself.
     #[must_use]
     pub fn below_band_of(&self, sequence: SequenceNumber) -> SequenceNumber {
         debug_assert!(sequence > 0, "a commit has a number");
@@ -47,7 +45,7 @@ impl FoldRule {
     }
 
     /// Returns the band of a message that was committed at `sequence` (G2). Returns `None` if the
-    /// message is newer than the newest sequence number at which readers are known to read.
+    /// message is newer than every sequence number at which readers are known to read.
     fn band(&self, sequence: SequenceNumber) -> Option<VisibilityBand> {
         if sequence <= self.horizon {
             return Some(VisibilityBand {
@@ -65,38 +63,39 @@ impl FoldRule {
     }
 }
 
-/// A visibility band: a range of sequence numbers such that every reader sees either all messages
-/// in it or none of them.
+/// A visibility band: a range of sequence numbers whose messages every reader sees either all or
+/// not at all.
 #[derive(Clone, Copy, Debug)]
 struct VisibilityBand {
-    /// Sequence number of the oldest reader that sees the messages of the band.
+    /// Sequence number of the oldest reader that sees the band.
     reader: SequenceNumber,
-    /// Sequence number of the newest reader that does not see the messages of the band; `None` if
-    /// there is no such reader.
+    /// Sequence number of the newest reader that does not see the band, or `None` if every reader
+    /// sees it.
     floor: Option<SequenceNumber>,
 }
 
-/// A message that remains after the messages of a key have been folded.
+/// A message that remains once a key's messages have been folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoldedMessage<'a> {
-    /// Commit sequence number of the message; 0 if no reader can see an older version of the key.
+    /// Commit sequence number of the message, or 0 if no reader can see an older version of the
+    /// key.
     pub sequence: SequenceNumber,
     pub kind: MessageKind,
-    /// Expiry time of a put; 0 means that it never expires.
+    /// Expiry time of a put, or 0 if it never expires.
     pub expires_ms: u64,
     pub operand: &'a [u8],
     /// Index of the input message from which the operand was taken unchanged, counted from the
-    /// newest. `None` if the operand was not taken from an input message.
+    /// newest. `None` if there is no such message.
     pub number: Option<usize>,
 }
 
-/// Folds the messages of one key after another. The same folder is used for all keys of a merge, so
-/// that its allocated memory is reused.
+/// Folds the messages of one key after another. A merge uses one folder for all its keys, in order
+/// to reuse memory.
 #[derive(Debug)]
 pub struct MessageFolder<'op> {
     rule: &'op FoldRule,
     operator: Option<&'op dyn MergeOperator>,
-    /// Whether the current band is the oldest one. If it is, no reader sees only older messages.
+    /// Whether the current band is the oldest one, so that no reader sees only older messages.
     is_oldest: bool,
     /// The user's compaction filter, and the key without the prefix of its keyspace.
     filter: Option<(&'op dyn CompactionFilter, &'op [u8])>,
@@ -106,18 +105,17 @@ pub struct MessageFolder<'op> {
     folded: Vec<u8>,
 }
 
-/// What was found so far in the current band.
+/// What has been found in the current band.
 #[derive(Clone, Copy)]
 enum BandState {
     Nothing,
-    /// Merge messages for which no base was found yet, with the sequence number of the newest.
+    /// Merge messages without a base so far, with the sequence number of the newest.
     Merges(SequenceNumber),
     Done,
 }
 
 impl<'op> MessageFolder<'op> {
-    /// Creates a folder. Without a merge operator, a merge message is treated as a put of its
-    /// operand.
+    /// Creates a folder. Without a merge operator, a merge counts as a put of its operand.
     #[must_use]
     pub fn new(rule: &'op FoldRule, operator: Option<&'op dyn MergeOperator>) -> MessageFolder<'op> {
         MessageFolder {
@@ -131,8 +129,7 @@ impl<'op> MessageFolder<'op> {
         }
     }
 
-    /// Sets the compaction filter that is applied (G5) to the next key. The filter receives `key`
-    /// as the key.
+    /// Applies the compaction filter to the next key (G5), and passes it `key` as the key.
     #[must_use]
     pub fn filtered(mut self, filter: &'op dyn CompactionFilter, key: &'op [u8]) -> MessageFolder<'op> {
         self.filter = Some((filter, key));
@@ -144,18 +141,18 @@ impl<'op> MessageFolder<'op> {
         self.rule
     }
 
-    /// Folds the messages of one key, which are passed from newest to oldest. Passes the remaining
-    /// messages to `emit` in the same order.
+    /// Folds the messages of one key, which must be passed from newest to oldest. Passes the
+    /// remaining messages to `emit` in the same order.
     ///
-    /// `deleted` receives a sequence number. It returns the newest range delete at or before that
-    /// number that covers the key.
+    /// `deleted` maps a sequence number to the newest range delete at or before it that covers the
+    /// key.
     pub fn fold<'m>(
         &mut self,
         messages: impl IntoIterator<Item = Message<'m>>,
         deleted: impl Fn(SequenceNumber) -> Option<SequenceNumber>,
         mut emit: impl FnMut(FoldedMessage<'_>),
     ) {
-        // The current band, and the newest range delete that the oldest reader of the band sees.
+        // The current band, and the newest range delete that the band's oldest reader sees.
         let mut current: Option<(VisibilityBand, Option<SequenceNumber>)> = None;
         let mut below = BandState::Nothing;
         for (number, message) in messages.into_iter().enumerate() {
@@ -167,9 +164,8 @@ impl<'op> MessageFolder<'op> {
             let (band, hidden) = match current {
                 Some(same) if same.0.floor.is_none_or(|floor| sequence > floor) => same,
                 _ => {
-                    // The pending merge messages belong to the newer band. Some readers see the
-                    // older messages but not these, so they are emitted without being folded into
-                    // the older ones.
+                    // The pending merges belong to the newer band. Some readers see the older
+                    // messages without these merges, so emit the merges separately.
                     if let BandState::Merges(newest) = below {
                         self.emit_chain(newest, &mut emit);
                     }
@@ -183,12 +179,12 @@ impl<'op> MessageFolder<'op> {
                 }
             };
             below = match below {
-                // Older messages of this band are invisible to every reader.
+                // No reader can see older messages of this band.
                 BandState::Done if band.floor.is_none() => break,
                 BandState::Done => BandState::Done,
-                // The range delete hides all remaining messages of the band. It is stored
-                // separately from the runs' records, or dropped if no older data exists. The merge
-                // messages above it are folded without a base.
+                // The range delete hides all remaining messages of the band, so the merges above it
+                // have no base. The range delete itself is stored separately from the runs'
+                // records, or dropped if there is no older data.
                 _ if hidden.is_some_and(|deleted| sequence < deleted) => {
                     self.finish(below, None, &mut emit);
                     BandState::Done
@@ -202,7 +198,7 @@ impl<'op> MessageFolder<'op> {
         }
     }
 
-    /// Processes the newest message of a band and returns the new state of the band.
+    /// Processes the newest message of a band and returns the band's new state.
     fn first(
         &mut self,
         message: &Message<'_>,
@@ -226,7 +222,7 @@ impl<'op> MessageFolder<'op> {
         BandState::Done
     }
 
-    /// Processes a message that follows merge messages for which no base was found yet.
+    /// Processes a message below merge messages that have no base yet.
     fn under_merges(
         &mut self,
         newest: SequenceNumber,
@@ -242,9 +238,9 @@ impl<'op> MessageFolder<'op> {
             MessageKind::Put
                 if !self.is_expired(message) && (message.expires_ms != 0 || self.refuses(message)) =>
             {
-                // The merge messages apply to the put until it expires, and to no value afterwards.
-                // Both must therefore be kept. The same applies if the operator rejects the put;
-                // readers of the key then receive an error.
+                // The merges apply to the put until it expires, and to nothing afterwards, so keep
+                // both. Also keep both if the operator rejects the put, in which case readers of
+                // the key receive an error.
                 self.emit_chain(newest, emit);
                 emit(FoldedMessage {
                     sequence: self.settled(message.sequence),
@@ -259,8 +255,8 @@ impl<'op> MessageFolder<'op> {
         BandState::Done
     }
 
-    /// Processes the end of the sources while merge messages have no base yet. A range delete is
-    /// not used as their base here, because messages between it and them may exist outside the
+    /// Handles merge messages that have no base when the sources end. A range delete cannot serve
+    /// as their base here, because messages newer than the range delete may exist outside the
     /// sources.
     fn end(&mut self, newest: SequenceNumber, emit: &mut impl FnMut(FoldedMessage<'_>)) {
         if self.rule.older == OlderData::None {
@@ -282,8 +278,8 @@ impl<'op> MessageFolder<'op> {
         });
     }
 
-    /// Folds the pending merge messages into their base, or without a base if there is none, and
-    /// emits the result as a put.
+    /// Folds the pending merge messages into their base, if there is one, and emits the result as a
+    /// put.
     fn finish(&mut self, below: BandState, base: Option<&[u8]>, emit: &mut impl FnMut(FoldedMessage<'_>)) {
         let BandState::Merges(newest) = below else { return };
         self.fold_chain(base);
@@ -297,8 +293,8 @@ impl<'op> MessageFolder<'op> {
         self.emit_put(&put, emit);
     }
 
-    /// Emits the put that remains of a band. If the band is the oldest one, the compaction filter
-    /// is applied first.
+    /// Emits the put that remains of a band. In the oldest band, applies the compaction filter
+    /// first.
     fn emit_put(&self, put: &FoldedMessage<'_>, emit: &mut impl FnMut(FoldedMessage<'_>)) {
         debug_assert_ne!(put.kind, MessageKind::Delete, "a delete has no value");
         let filter = self.filter.filter(|_| self.is_oldest);
@@ -336,8 +332,8 @@ impl<'op> MessageFolder<'op> {
         }
     }
 
-    /// Returns the sequence number with which a remaining message is stored: 0 if no reader can see
-    /// an older version (G4), and `sequence` otherwise.
+    /// Returns the sequence number to store with a remaining message: 0 if no reader can see an
+    /// older version (G4), and `sequence` otherwise.
     fn settled(&self, sequence: SequenceNumber) -> SequenceNumber {
         match self.rule.older {
             OlderData::None if self.is_oldest => 0,
@@ -369,7 +365,7 @@ impl<'op> MessageFolder<'op> {
         self.ends.push(self.chain.len());
     }
 
-    /// Folds the pending operands, oldest first. If there is a base, they are folded into it.
+    /// Folds the pending operands, oldest first, into the base if there is one.
     fn fold_chain(&mut self, base: Option<&[u8]>) {
         let operator = self
             .operator
@@ -391,7 +387,7 @@ impl<'op> MessageFolder<'op> {
     }
 }
 
-/// Converts a message that is not folded with others.
+/// Converts a message that is kept as it is.
 fn whole<'a>(message: &Message<'a>, number: usize) -> FoldedMessage<'a> {
     let Message {
         sequence,

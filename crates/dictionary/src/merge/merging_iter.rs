@@ -1,10 +1,10 @@
-//! A merging iterator over sorted sources. It uses a tree of losers, in which each step needs one
+//! A merging iterator over sorted sources. It uses a tree of losers, so that each step takes one
 //! comparison per level.
 //!
 //! The algorithm is from Knuth, *The Art of Computer Programming*, volume 3, section 5.4.1. If
 //! several sources have equal keys, the newest source comes first (G1). Nearly every comparison
-//! compares two offset-value codes (`code.rs`), which are words. A step therefore reads only one
-//! key, regardless of how long the common prefixes of the keys are.
+//! compares two offset-value codes (`code.rs`), which are words. A step therefore reads a single
+//! key, however long the common prefixes of the keys are.
 
 use super::code::{ENDED, EQUAL, OffsetValueCode};
 use std::cmp::Ordering;
@@ -16,25 +16,25 @@ pub enum MergeDirection {
     Backward,
 }
 
-/// A source of keys in sorted order. It is positioned at a key or at its end. The same key may
-/// occur several times.
+/// A source of keys in sorted order, positioned at a key or at its end. The same key may occur
+/// several times.
 pub trait SortedSource {
-    /// Returns the current key, or `None` at the end. The key does not change until the source is
-    /// advanced.
+    /// Returns the current key, or `None` at the end. The key does not change until the source
+    /// advances.
     fn key(&self) -> Option<&[u8]>;
 
     /// Advances to the next key in the merge's direction.
     ///
     /// # Errors
-    /// Errors that occur while the source is read.
+    /// Errors from reading the source.
     fn advance(&mut self) -> Result<(), Self::Error>;
 
-    /// The type of an error that occurs while the source is read.
+    /// The type of errors from reading the source.
     type Error;
 }
 
-/// Merges several sources into one sorted sequence. The current source is the newest of the sources
-/// that are at the smallest key, or at the greatest key in a backward merge.
+/// Merges several sources into one sorted sequence. The current source is the newest among those at
+/// the smallest key (or the greatest key, in a backward merge).
 ///
 /// ```
 /// use alluvium_dictionary::merge::{MergeDirection, MergingIter, SortedSource};
@@ -58,20 +58,19 @@ pub trait SortedSource {
 pub struct MergingIter<S> {
     sources: Vec<S>,
     direction: MergeDirection,
-    /// The inner nodes 1…n−1 of a tree whose leaves n…2n−1 are the sources. Each inner node
-    /// contains the source that lost the match at this node, with the code of its key relative to
-    /// the winner's key. Entry 0 is the overall winner, with the code of its key relative to
-    /// `last`.
+    /// The inner nodes 1…n−1 of a tree whose leaves n…2n−1 are the sources. Each inner node holds
+    /// the source that lost the match there, with its code relative to the winner's key. Entry 0 is
+    /// the overall winner, with its code relative to `last`.
     losers: Vec<LoserTreeEntry>,
     /// The key of the previous winner.
     last: Vec<u8>,
-    /// Buffers for [`MergingIter::gallop`]: the key of the winner, and (`bound`) the key of the
-    /// next source.
+    /// Buffers for [`MergingIter::gallop`]: the winner's key, and (`bound`) the key of the next
+    /// source.
     base: Vec<u8>,
     bound: Vec<u8>,
 }
 
-/// An entry of the tree: a source and the code of its current key.
+/// A tree entry: a source and the code of its current key.
 #[derive(Clone, Copy, Debug)]
 struct LoserTreeEntry {
     code: OffsetValueCode,
@@ -79,8 +78,8 @@ struct LoserTreeEntry {
 }
 
 impl<S: SortedSource> MergingIter<S> {
-    /// Creates an iterator over `sources`, which must be positioned at their first keys and ordered
-    /// from newest to oldest.
+    /// Creates an iterator over `sources`, which must be ordered from newest to oldest and
+    /// positioned at their first keys.
     #[must_use]
     pub fn new(sources: Vec<S>, direction: MergeDirection) -> MergingIter<S> {
         let nobody = LoserTreeEntry {
@@ -114,8 +113,8 @@ impl<S: SortedSource> MergingIter<S> {
         self.sources[self.losers.first()?.source].key()
     }
 
-    /// Returns whether the current key equals the key before the last [`MergingIter::advance`]. If
-    /// it does, the current source has an older message of that key. The method is very cheap.
+    /// Returns whether the current key equals the key before the last [`MergingIter::advance`],
+    /// which means that the current message is an older one of the same key. Very cheap.
     #[must_use]
     #[inline]
     pub fn repeats(&self) -> bool {
@@ -134,8 +133,8 @@ impl<S: SortedSource> MergingIter<S> {
         &self.sources
     }
 
-    /// Returns all sources, so that the caller can reposition them. If the key of any source has
-    /// changed, the caller must call [`MergingIter::rebuild`].
+    /// Returns all sources for repositioning. If the key of any source changes, the caller must
+    /// call [`MergingIter::rebuild`].
     pub fn sources_mut(&mut self) -> &mut [S] {
         &mut self.sources
     }
@@ -143,17 +142,17 @@ impl<S: SortedSource> MergingIter<S> {
     /// Advances the current source and determines the next winner.
     ///
     /// # Errors
-    /// Errors of the source. After an error, the merge stays at its position.
+    /// Errors of the source, after which the merge keeps its position.
     #[inline]
     pub fn advance(&mut self) -> Result<(), S::Error> {
         self.advance_by(S::advance)
     }
 
-    /// Calls `step` to advance the current source, and determines the next winner. `step` must
-    /// advance the source to a later key or to an older message of the same key.
+    /// Like [`MergingIter::advance`], but calls `step` to advance the current source. `step` must
+    /// move it to a later key or to an older message of the same key.
     ///
     /// # Errors
-    /// The same as [`MergingIter::advance`].
+    /// Like [`MergingIter::advance`].
     #[inline]
     pub fn advance_by(&mut self, step: impl FnOnce(&mut S) -> Result<(), S::Error>) -> Result<(), S::Error> {
         let Some(&LoserTreeEntry { source, code }) = self.losers.first() else {
@@ -163,7 +162,7 @@ impl<S: SortedSource> MergingIter<S> {
         let Some(key) = winner.key() else {
             return Ok(());
         };
-        // If the key is the same as before, `last` does not change.
+        // If the key has not changed, neither does `last`.
         let repeats = code == EQUAL && key.len() == self.last.len();
         if !repeats {
             self.last.clear();
@@ -171,8 +170,8 @@ impl<S: SortedSource> MergingIter<S> {
         }
         if let Err(error) = step(winner) {
             if !repeats {
-                // The winner is still at the first message of its key, but `last` has changed, so
-                // the winner's code must become relative to the new `last`.
+                // The winner is still at the first message of its key, but `last` has changed, and
+                // the winner's code must be relative to it.
                 self.losers[0].code = OffsetValueCode::of(&self.last, self.direction);
             }
             return Err(error);
@@ -195,15 +194,15 @@ impl<S: SortedSource> MergingIter<S> {
         Ok(())
     }
 
-    /// Emits several keys of the current source without a match for each of them, and then
-    /// determines the next winner. `walk` receives the current source and an exclusive bound, which
-    /// is the key of the next source, or `None` if there is no other source. `walk` must emit the
-    /// current key and the keys of the source that follow below the bound, advance the source to
-    /// the first key that it has not emitted, and return the number of keys emitted. The source
-    /// must then be at a key that differs from the last one emitted.
+    /// Emits several keys of the current source without playing a match for each, and then
+    /// determines the next winner. `walk` receives the current source and an exclusive bound: the
+    /// key of the next source, or `None` if there is no other source. `walk` must emit the current
+    /// key and all further keys of the source below the bound, leave the source at the first key
+    /// not emitted, and return the number of keys emitted. That first key must differ from the last
+    /// one emitted.
     ///
     /// # Errors
-    /// Errors that `walk` returns.
+    /// Errors from `walk`.
     pub fn gallop(
         &mut self,
         walk: impl FnOnce(&mut S, Option<&[u8]>) -> Result<usize, S::Error>,
@@ -230,7 +229,7 @@ impl<S: SortedSource> MergingIter<S> {
         if count == 0 {
             return Ok(0);
         }
-        // The losers on the path of the winner lost to its former key. Their codes are still
+        // The losers on the winner's path lost to its former key, and their codes are still
         // relative to that key.
         std::mem::swap(&mut self.last, &mut self.base);
         let code = match winner.key() {
@@ -241,8 +240,8 @@ impl<S: SortedSource> MergingIter<S> {
         Ok(count)
     }
 
-    /// Returns the source whose key follows the key of the winner. It is one of the sources that
-    /// lost a match against the winner.
+    /// Returns the source whose key comes next after the winner's. It must have lost a match
+    /// against the winner.
     fn runner_up(&self, winner: usize) -> Option<usize> {
         let mut best: Option<(usize, &[u8])> = None;
         let mut node = (winner + self.losers.len()) / 2;
@@ -261,14 +260,14 @@ impl<S: SortedSource> MergingIter<S> {
         Some(best?.0)
     }
 
-    /// Replays all matches. Must be called after sources were repositioned.
+    /// Replays all matches. Must be called after sources have been repositioned.
     pub fn rebuild(&mut self) {
         let count = self.sources.len();
         if count == 0 {
             return;
         }
         self.last.clear();
-        // The winner at each node, computed from the leaves upwards.
+        // The winner at each node, computed from the leaves up.
         let start = |source: usize| LoserTreeEntry {
             code: self.sources[source]
                 .key()
@@ -283,8 +282,8 @@ impl<S: SortedSource> MergingIter<S> {
         self.losers[0] = winners[1];
     }
 
-    /// Replays the matches on the path from the leaf of a source to the root. All losers on that
-    /// path lost to the previous key of this source, so all codes are relative to it.
+    /// Replays the matches on the path from a source's leaf to the root. All losers on that path
+    /// lost to the source's previous key, so all codes are relative to that key.
     #[inline]
     fn replay(&mut self, mut winner: LoserTreeEntry) {
         let mut node = (winner.source + self.losers.len()) / 2;
@@ -302,9 +301,9 @@ impl<S: SortedSource> MergingIter<S> {
         self.losers[0] = winner;
     }
 
-    /// Plays a match and returns its winner and its loser. The code of the loser becomes relative
-    /// to the key of the winner. Sources are ordered by key; of equal keys, the newest source comes
-    /// first, and sources at their ends come last.
+    /// Plays a match and returns the winner and the loser, whose code is now relative to the
+    /// winner's key. Sources are ordered by key. If keys are equal, the newest source comes first.
+    /// Sources at their ends come last.
     #[cold]
     #[inline(never)]
     fn play(&self, one: LoserTreeEntry, two: LoserTreeEntry) -> (LoserTreeEntry, LoserTreeEntry) {

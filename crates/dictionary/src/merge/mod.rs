@@ -1,15 +1,15 @@
-//! Merges sorted sources, and folds the messages of each key into as few messages as possible.
+//! Merges sorted sources and folds the messages of each key into as few messages as possible.
 //!
 //! *Scope*: which source is next; which of several equal keys is the newest; which messages no
 //! reader can see any more.
 //!
-//! *Must not depend on*: the origin of the sources, when a merge is worth its cost, the use of the
-//! result.
+//! *Must not depend on*: where the sources come from, when a merge is worth its cost, what the
+//! result is used for.
 //!
 //! Throughput with eight sources in memory, 24-byte keys and 100-byte values, on one thread of a
 //! shared virtual processor (`cargo bench -p alluvium-dictionary --bench merge`): 43 million
-//! records per second with random keys; 38 million with keys that have eight bytes in common; 24
-//! million if whole keys are compared instead of codes.
+//! records per second with random keys; 38 million if the keys share eight bytes; 24 million if
+//! whole keys are compared instead of codes.
 //!
 //! Invariants:
 //!
@@ -20,9 +20,9 @@
 //!   reader sees either all messages of a band or none. The oldest band extends up to the
 //!   *horizon*, the oldest sequence number at which a reader may still read. Each other band
 //!   extends from the sequence number of one reader to that of the next.
-//! - **G3** At most one message of each key remains in each band. The exception is a merge above a
-//!   put that will expire or that the merge operator rejects: then both remain. Every reader reads
-//!   the same as before the merge, now and at any later time.
+//! - **G3** In each band, at most one message of each key remains. The exception is a merge above a
+//!   put that will expire or that the merge operator rejects, in which case both remain. Every
+//!   reader reads the same as before the merge, now and at any later time.
 //! - **G4** A merge message is folded without a base only if the sources contain *every* older
 //!   message of the range ([`OlderData::None`]). Only then, and only in the oldest band, are
 //!   tombstones dropped and sequence numbers set to zero.

@@ -3,19 +3,19 @@
 use std::fmt;
 use thiserror::Error;
 
-/// The error that a merge operator rejects an operand or a base value.
+/// The error for an operand or a base value that a merge operator rejects.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("operator {operator}: {why}")]
 pub struct BadOperand {
     /// Name of the merge operator, from [`MergeOperator::name`].
     pub operator: &'static str,
-    /// Reason for the rejection, in the words of the operator.
+    /// The operator's reason for the rejection.
     pub why: String,
 }
 
 impl BadOperand {
-    /// Converts this error into the error that a reader of `key` receives if the operator rejects
-    /// the value of the key as the base of its operands.
+    /// Converts this error into the one that a reader of `key` receives if the operator rejects the
+    /// key's value as the base of its operands.
     #[must_use]
     pub fn under_operands_of(self, key: &[u8]) -> alluvium_storage::Error {
         alluvium_storage::Error::BadBase {
@@ -26,24 +26,25 @@ impl BadOperand {
     }
 }
 
-/// An associative operator on values: `(a ∘ b) ∘ c = a ∘ (b ∘ c)`. Operands may therefore be folded
-/// together before their base is known. If a key has no value, the operand becomes its value.
+/// An associative operator on values: `(a ∘ b) ∘ c = a ∘ (b ∘ c)`. Operands can therefore be folded
+/// into each other before their base is known. If a key has no value, the operand becomes its
+/// value.
 pub trait MergeOperator: Send + Sync + fmt::Debug {
-    /// Returns the name of the operator. The name is stored with the keyspace, so that a store
-    /// cannot be opened with a different operator.
+    /// Returns the operator's name, which is stored with the keyspace so that a store cannot be
+    /// opened with a different operator.
     fn name(&self) -> &'static str;
 
-    /// Checks whether an operand can be folded. The method is called before the operand is written,
-    /// so that folding cannot fail later.
+    /// Checks whether an operand can be folded. Called before the operand is written, so that
+    /// folding cannot fail later.
     ///
     /// # Errors
     /// [`BadOperand`] with the reason if the operand cannot be folded.
     fn check(&self, operand: &[u8]) -> Result<(), BadOperand>;
 
     /// Checks whether operands can be folded into `value`, the value of a put. Compactions and
-    /// readers call this method when they find operands above a put. If it fails, compactions keep
-    /// both unchanged, and readers of the key receive the error. The default implementation calls
-    /// [`MergeOperator::check`], which must then accept every result of folding operands.
+    /// readers call this when they find operands above a put. On failure, compactions keep both
+    /// unchanged, and readers of the key receive the error. The default implementation calls
+    /// [`MergeOperator::check`], which must then accept every result of a fold.
     ///
     /// # Errors
     /// [`BadOperand`] with the reason if operands cannot be folded into the value.
@@ -52,8 +53,7 @@ pub trait MergeOperator: Send + Sync + fmt::Debug {
     }
 
     /// Replaces `older` by `older ∘ newer`. After damage or a change of the operator, an operand
-    /// may be one that [`MergeOperator::check`] would reject. In that case the result is the newer
-    /// operand.
+    /// may be one that [`MergeOperator::check`] would reject; the result is then the newer operand.
     fn fold(&self, older: &mut Vec<u8>, newer: &[u8]);
 }
 
@@ -72,7 +72,7 @@ pub struct AddOperator;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AppendOperator;
 
-/// The merge operator that keeps the smaller of value and operand, in byte order.
+/// The merge operator that keeps the lesser of value and operand, in byte order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MinimumOperator;
 

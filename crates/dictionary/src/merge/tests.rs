@@ -28,7 +28,7 @@ impl SortedSource for Keys {
     }
 }
 
-/// Returns the keys of all sources in order; of equal keys, the newest source's first.
+/// Returns the keys of all sources in order. If keys are equal, the newest source comes first.
 fn in_order(sources: &[Keys], direction: MergeDirection) -> Vec<(Vec<u8>, usize)> {
     let of = |(index, source): (usize, &Keys)| {
         let keys = source.keys.clone().into_iter();
@@ -71,8 +71,8 @@ fn any_number_of_sources_merge_like_a_stable_sort() {
     }
 }
 
-/// Keys that exercise comparisons: long common prefixes, trailing zeros, keys that are prefixes of
-/// others.
+/// Generates keys that are hard to compare: long common prefixes, trailing zeros, and keys that are
+/// prefixes of others.
 fn alike(random: &mut fastrand::Rng) -> Vec<u8> {
     let mut key = b"a beginning that many keys have"[..random.usize(..32)].to_vec();
     key.extend((0..random.usize(..9)).map(|_| [0, 0, 1, 0xff][random.usize(..4)]));
@@ -104,7 +104,7 @@ fn keys_that_are_alike_and_keys_that_come_again_merge_like_a_stable_sort() {
                 at: 0,
             });
             let mut merged = MergingIter::new(sources.collect(), direction);
-            // Half of the time, start in the middle.
+            // Start in the middle half of the time.
             let starts: Vec<usize> = lists
                 .iter()
                 .map(|keys| {
@@ -211,7 +211,7 @@ impl Owned {
     }
 }
 
-/// Returns the result of a reader at `at`, computed from the definition of each kind, oldest
+/// Returns what a reader at `at` reads, computed from the definition of each message kind, oldest
 /// message first.
 fn read(messages: &[Owned], deletes: &[SequenceNumber], at: SequenceNumber, now_ms: u64) -> Option<Vec<u8>> {
     let mut events: Vec<(SequenceNumber, Option<&Owned>)> = messages
@@ -238,7 +238,8 @@ fn read(messages: &[Owned], deletes: &[SequenceNumber], at: SequenceNumber, now_
     value
 }
 
-/// Generates a random history of one key, newest first, and range deletes that cover it.
+/// Generates a random history of one key, newest message first, and range deletes that cover the
+/// key.
 fn history(random: &mut fastrand::Rng) -> (Vec<Owned>, Vec<SequenceNumber>) {
     let mut sequences: Vec<SequenceNumber> = (1..=20).collect();
     random.shuffle(&mut sequences);
@@ -269,7 +270,7 @@ fn history(random: &mut fastrand::Rng) -> (Vec<Owned>, Vec<SequenceNumber>) {
 
 const NOW_MS: u64 = 10;
 
-/// Returns the bands of a rule, each from above one reader up to the next.
+/// Returns the bands of a rule, each from just above one reader up to the next.
 fn bands(rule: &FoldRule) -> Vec<(Option<SequenceNumber>, SequenceNumber)> {
     let above = rule
         .readers
@@ -281,8 +282,8 @@ fn bands(rule: &FoldRule) -> Vec<(Option<SequenceNumber>, SequenceNumber)> {
     readers.map(|reader| (floor.replace(reader), reader)).collect()
 }
 
-/// Folds the newest `taken` messages by a rule, and compares reads with and without folding, at
-/// `reader` and wherever readers may read according to the rule. Returns whether all results are
+/// Folds the newest `taken` messages by a rule and compares reads with and without folding, at
+/// `reader` and wherever the rule says that readers may read. Returns whether all results are
 /// equal.
 fn readers_agree(
     history: &(Vec<Owned>, Vec<SequenceNumber>),
@@ -293,9 +294,9 @@ fn readers_agree(
     filtered_readers_agree(history, taken, rule, reader, None)
 }
 
-/// As above, with a filter. Readers must read the same as if, at the time of the newest message
-/// that the filter was applied to, the key had been deleted or written as decided. The filter must
-/// be applied to the value that a reader at the horizon reads.
+/// Like [`readers_agree`], but with a filter. Readers must read the same as if the filter's
+/// decision had been written at the time of the newest message that the filter was applied to. The
+/// filter must be applied to the value that a reader at the horizon reads.
 fn filtered_readers_agree(
     history: &(Vec<Owned>, Vec<SequenceNumber>),
     taken: usize,
@@ -339,7 +340,7 @@ fn filtered_readers_agree(
             "one remains, or merges above a put that expires (G3): {after:?}, {rule:?}"
         );
     }
-    // Range deletes at or below the horizon are dropped by a merge that has all older messages;
+    // A merge that has all older messages drops the range deletes at or below the horizon. All
     // others remain.
     let remaining: Vec<SequenceNumber> = match rule.older {
         OlderData::None => deletes
@@ -390,9 +391,9 @@ fn folding_changes_nothing_that_a_reader_at_or_above_the_horizon_reads() {
     }
 }
 
-/// Returns the history in which the filter's decision was written at the time of the newest message
-/// that it was applied to; `None` if it was applied to a value that a reader at the horizon does
-/// not read.
+/// Returns the history as if the filter's decision had been written at the time of the newest
+/// message that it was applied to. Returns `None` if it was applied to a value that a reader at the
+/// horizon does not read.
 fn as_if_written(
     history: &(Vec<Owned>, Vec<SequenceNumber>),
     rule: &FoldRule,
@@ -418,7 +419,7 @@ fn as_if_written(
     Some((messages, deletes))
 }
 
-/// Rejects two of three values, and records the candidates.
+/// Rejects two out of three values and records the candidates.
 #[derive(Debug, Default)]
 struct Picky {
     asked: Mutex<Vec<(Vec<u8>, u64, FilterVerdict)>>,
@@ -491,7 +492,7 @@ fn a_filter_that_is_asked_about_merges_without_their_base_is_noticed() {
             .iter()
             .take_while(|message| message.1 == MessageKind::Merge);
         let taken = merges.count();
-        // Only the candidates matter here: according to the rule there is nothing older.
+        // Only the candidates matter here: the rule says that there is nothing older.
         let rule = FoldRule {
             horizon: MAX_SEQUENCE,
             older: OlderData::None,
@@ -517,7 +518,7 @@ fn a_filter_that_is_asked_about_what_an_older_reader_does_not_read_is_noticed() 
     }));
 }
 
-/// Tries an intentionally wrong rule on many histories. Returns whether any reader notices.
+/// Tries a deliberately wrong rule on many histories. Returns whether any reader notices.
 fn is_noticed(
     mut broken: impl FnMut(&mut fastrand::Rng, &(Vec<Owned>, Vec<SequenceNumber>)) -> bool,
 ) -> bool {

@@ -1,7 +1,7 @@
-//! Builds an index of range deletes: merges the range deletes of several sources and drops those
-//! that no reader can distinguish.
+//! Builds an index of range deletes by merging those of several sources and dropping those that no
+//! reader can tell apart.
 //!
-//! All keys are read once, in order. From then on each key is represented by its number.
+//! All keys are read once, in order. After that, each key is represented by its number.
 
 use super::format::{BoundaryKeyIter, BoundaryKeys, BoundaryKeysBuilder};
 use super::list::RangeTombstoneList;
@@ -14,18 +14,18 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-/// A set of range deletes in any order, and the sorted keys at which they begin and end.
+/// A set of range deletes in any order, and the sorted keys at which they start and end.
 #[derive(Clone, Debug, Default)]
 pub struct RangeTombstoneBuilder {
     pub(super) keys: BoundaryKeys,
-    /// The inclusive start and the exclusive end of each range delete, as key numbers.
+    /// The inclusive start and exclusive end of each range delete, as key numbers.
     pub(super) ranges: Vec<(u32, u32)>,
     /// The sequence number of each range delete.
     pub(super) sequences: Vec<SequenceNumber>,
 }
 
-/// The next key of a source, clamped to the key range of that source. The ordering is such that a
-/// heap pops the lowest key first.
+/// The next key of a source, clamped to the source's key range. Ordered in such a way that a heap
+/// pops the lowest key first.
 struct BoundaryHead<'k> {
     walk: BoundaryKeyIter<'k>,
     range: &'k KeyRange,
@@ -83,8 +83,8 @@ impl RangeTombstoneBuilder {
         }
     }
 
-    /// Creates a builder with the range deletes of several sources, each clipped to a key range. If
-    /// the sources are ordered from newest to oldest, [`RangeTombstoneBuilder::finish`] does not
+    /// Creates a builder with the range deletes of several sources, each clipped to its key range.
+    /// If the sources are ordered from newest to oldest, [`RangeTombstoneBuilder::finish`] does not
     /// have to sort the range deletes.
     #[must_use]
     pub fn merged(sources: &[(&RangeTombstoneIndex, &KeyRange)]) -> RangeTombstoneBuilder {
@@ -113,8 +113,7 @@ impl RangeTombstoneBuilder {
             debug_assert!(numbers.is_sorted(), "keys of a source keep their order");
             for delete in source.deletes() {
                 let range = (numbers[delete.start as usize], numbers[delete.end as usize]);
-                // A range delete outside the key range of its source becomes empty by clamping, and
-                // is dropped.
+                // Clamping empties a range delete outside its source's key range, so drop it.
                 if range.0 < range.1 {
                     ranges.push(range);
                     sequences.push(delete.sequence);
@@ -141,7 +140,7 @@ impl RangeTombstoneBuilder {
     }
 
     /// Clips the range deletes to key ranges, which must be ascending and disjoint. A range delete
-    /// that overlaps several of these ranges is replaced by one for each of them.
+    /// that overlaps several of them is replaced by one for each.
     pub fn cut_to(&mut self, ranges: &[KeyRange]) {
         debug_assert!(
             ranges.windows(2).all(|pair| pair[0].ends_before(&pair[1].low)),
@@ -156,7 +155,7 @@ impl RangeTombstoneBuilder {
         let mut numbers = Vec::with_capacity(self.keys.len());
         let mut walk = self.keys.walk();
         let mut is_left = walk.next();
-        // Adds all keys below a bound, and then the bound itself.
+        // Adds all keys below a bound, followed by the bound itself.
         let mut add = |bound: Option<&[u8]>| {
             while is_left && bound.is_none_or(|bound| walk.key() < bound) {
                 numbers.push(keys.add(walk.key()));
@@ -184,10 +183,10 @@ impl RangeTombstoneBuilder {
         self.set(&cut);
     }
 
-    /// Gives all range deletes up to the sequence number `place` the sequence number of the oldest
-    /// of them, so that ranges that touch can be joined. The caller must already have applied these
-    /// range deletes to its own messages, and no reader may read below `place`. Older sources must
-    /// not contain a message that is as new as the oldest of these range deletes.
+    /// Gives every range delete up to the sequence number `place` the sequence number of the oldest
+    /// of them, so that touching ranges can be joined. The caller must already have applied these
+    /// range deletes to its own messages, no reader may read below `place`, and no older source may
+    /// contain a message as new as the oldest of these range deletes.
     pub fn equalize_sequences(&mut self, place: SequenceNumber) {
         let meant = self
             .sequences
@@ -204,10 +203,10 @@ impl RangeTombstoneBuilder {
         }
     }
 
-    /// Drops the range deletes that no reader can distinguish. `places` are the sequence numbers at
-    /// which readers read, in ascending order; further readers may read above the last one. Of the
-    /// range deletes between two places, only the newest one remains for each key. All range
-    /// deletes above the last place remain.
+    /// Drops range deletes that no reader can tell apart. `places` are the sequence numbers at
+    /// which readers read, in ascending order; other readers may read above the last one. Between
+    /// two places, only the newest range delete of each key remains. All range deletes above the
+    /// last place remain.
     pub fn fold(&mut self, places: &[SequenceNumber]) {
         let last = places.last().copied();
         if last.is_none() || self.sequences.iter().all(|&sequence| Some(sequence) > last) {
@@ -222,8 +221,8 @@ impl RangeTombstoneBuilder {
         self.set(&folded);
     }
 
-    /// Keeps only the range deletes for which `remains` returns true. It is called with the start,
-    /// the end and the sequence number of each range delete.
+    /// Keeps only the range deletes for which `remains` returns true, given their start, end and
+    /// sequence number.
     pub fn retain(&mut self, mut remains: impl FnMut(&[u8], &[u8], SequenceNumber) -> bool) {
         let remaining: Vec<IndexedTombstone> = self
             .deletes()
@@ -251,7 +250,7 @@ impl RangeTombstoneBuilder {
         self.sequences = deletes.iter().map(|delete| delete.sequence).collect();
     }
 
-    /// Builds the index. Keys at which no range delete begins or ends any more are dropped.
+    /// Builds the index. Drops keys at which no range delete starts or ends any more.
     #[must_use]
     pub fn finish(mut self) -> RangeTombstoneIndex {
         self.prune();
@@ -293,7 +292,7 @@ impl RangeTombstoneBuilder {
         }
     }
 
-    /// Drops the keys at which no range delete begins or ends any more.
+    /// Drops the keys at which no range delete starts or ends any more.
     fn prune(&mut self) {
         let mut used = vec![false; self.keys.len()];
         for (start, end) in &self.ranges {
@@ -319,7 +318,7 @@ impl RangeTombstoneBuilder {
 }
 
 /// Finds the newest range delete in `meant` for every key, and appends the result to `to` as
-/// disjoint ranges in ascending order.
+/// disjoint, ascending ranges.
 fn fold_into(mut meant: Vec<IndexedTombstone>, to: &mut Vec<IndexedTombstone>) {
     meant.sort_unstable_by_key(|delete| (delete.start, delete.end, delete.sequence));
     let mut ends: Vec<u32> = meant
@@ -329,8 +328,8 @@ fn fold_into(mut meant: Vec<IndexedTombstone>, to: &mut Vec<IndexedTombstone>) {
     ends.sort_unstable();
     ends.dedup();
     let mut coming = meant.into_iter().peekable();
-    // The range deletes that cover the current cell, with the newest one on top. A range delete
-    // that has ended is removed only when it reaches the top.
+    // The range deletes that cover the current cell, newest on top. One that has ended is removed
+    // only when it reaches the top.
     let mut open: BinaryHeap<(SequenceNumber, u32)> = BinaryHeap::new();
     let mut last: Option<IndexedTombstone> = None;
     for cell in ends.windows(2) {

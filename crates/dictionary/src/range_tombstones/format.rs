@@ -1,5 +1,5 @@
-//! The encoding of range deletes at the end of the footer of a run, format version 1. All integers
-//! are varints, in LEB128 of at most 10 bytes.
+//! Format, version 1, of the range deletes at the end of a run's footer. All integers are LEB128
+//! varints of at most 10 bytes.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -12,8 +12,8 @@
 //!               sequence number without that of the one before
 //! ```
 //!
-//! In memory, the keys have the same encoding. Decoding never allocates much more memory than the
-//! input is long.
+//! The keys have the same encoding in memory. Decoding never allocates much more memory than the
+//! input occupies.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::RangeTombstoneIndex;
@@ -21,18 +21,18 @@ use super::builder::RangeTombstoneBuilder;
 use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use std::cmp::Ordering;
 
-/// Number of keys in a group. The first key of a group is stored in full.
+/// Number of keys in a group, of which the first is stored in full.
 const GROUP: usize = 16;
 
-/// Approximate size, in bytes, of the pieces in which encoded range deletes are passed to the
+/// Approximate size of the pieces, in bytes, in which encoded range deletes are passed to the
 /// caller.
 const PIECE: usize = 16 << 10;
 
-/// A sorted list of distinct keys, which are prefix-compressed within groups of [`GROUP`] keys.
+/// A sorted list of distinct keys, prefix-compressed in groups of [`GROUP`] keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct BoundaryKeys {
     bytes: Box<[u8]>,
-    /// Offset in `bytes` of the first key of each group.
+    /// Offset of each group's first key in `bytes`.
     groups: Box<[u32]>,
     count: u32,
 }
@@ -46,7 +46,7 @@ pub(super) struct BoundaryKeysBuilder {
 }
 
 impl BoundaryKeysBuilder {
-    /// Creates a builder and reserves memory for the keys of several sources.
+    /// Creates a builder with memory reserved for the keys of several sources.
     pub(super) fn with_room<'k>(
         sources: impl Iterator<Item = &'k BoundaryKeys> + Clone,
     ) -> BoundaryKeysBuilder {
@@ -58,7 +58,7 @@ impl BoundaryKeysBuilder {
         }
     }
 
-    /// Adds a key and returns its number. The key must not be less than the previous one.
+    /// Adds a key, which must not be less than the previous one, and returns its number.
     ///
     /// # Panics
     /// If the total size of the keys reaches 4 GiB.
@@ -108,7 +108,7 @@ pub(super) struct BoundaryKeyIter<'k> {
 }
 
 impl BoundaryKeyIter<'_> {
-    /// Advances to the next key. Returns false at the end.
+    /// Advances to the next key, or returns false at the end.
     pub(super) fn next(&mut self) -> bool {
         if self.left == 0 {
             return false;
@@ -126,8 +126,8 @@ impl BoundaryKeyIter<'_> {
     }
 }
 
-/// Reads an encoded key. Returns the number of bytes that it shares with the previous key, and its
-/// remaining bytes.
+/// Reads an encoded key. Returns the number of bytes that it shares with the previous key, and the
+/// rest of it.
 #[inline]
 fn entry<'k>(reader: &mut ByteReader<'k>) -> Result<(usize, &'k [u8]), TruncatedInput> {
     let (shared, rest) = (reader.varint()?, reader.varint()?);
@@ -186,8 +186,8 @@ impl BoundaryKeys {
         while number < self.len().min(first + GROUP)
             && let Ok((shared, rest)) = entry(&mut reader)
         {
-            // If a key shares more than `same` bytes with the previous key, it differs from `key`
-            // at the same byte as the previous key does. It is therefore less than `key` as well.
+            // A key that shares more than `same` bytes with the previous key differs from `key` at
+            // the same byte as the previous key, and is therefore also less than `key`.
             if shared <= same {
                 let wanted = key.get(shared..).unwrap_or_default();
                 if shared < same || !is_before(rest.cmp(wanted)) {
@@ -207,7 +207,7 @@ impl BoundaryKeys {
 
     /// Decodes `count` keys. Returns `None` if the bytes are invalid.
     fn decode(bytes: &[u8], count: u64) -> Option<BoundaryKeys> {
-        // An encoded key has at least two bytes, one for each of its two lengths.
+        // Every encoded key has at least two bytes, one for each of its lengths.
         let count = u32::try_from(count).ok()?;
         let mut groups = Vec::with_capacity((bytes.len() / 2).min(count as usize).div_ceil(GROUP));
         let mut reader = ByteReader::new(bytes);
@@ -235,11 +235,11 @@ impl BoundaryKeys {
 }
 
 impl RangeTombstoneIndex {
-    /// Encodes the range deletes and passes the bytes to `piece` in several pieces, because the
-    /// whole encoding may be long.
+    /// Encodes the range deletes and passes the result to `piece` in pieces, because it may be
+    /// long.
     ///
     /// # Errors
-    /// Errors that `piece` returns.
+    /// Errors from `piece`.
     pub fn encode<E>(&self, mut piece: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let keys = &self.keys;
         let mut out = Vec::new();
@@ -268,7 +268,7 @@ impl RangeTombstoneIndex {
     /// Decodes range deletes.
     ///
     /// # Errors
-    /// If the bytes are invalid, a description of the data that was expected.
+    /// If the bytes are invalid, what was expected in their place.
     pub fn decode(reader: &mut ByteReader<'_>) -> Result<RangeTombstoneIndex, &'static str> {
         let bad = |_| "range deletes to their end";
         let (count, len) = (reader.varint().map_err(bad)?, reader.varint().map_err(bad)?);
@@ -276,7 +276,7 @@ impl RangeTombstoneIndex {
         let keys =
             BoundaryKeys::decode(bytes.map_err(bad)?, count).ok_or("keys of range deletes in order")?;
         let count = reader.varint().map_err(bad)?;
-        // An encoded range delete has at least three bytes, one for each of its three varints.
+        // Every encoded range delete has at least three bytes, one for each of its varints.
         let most = (reader.remaining() / 3) as u64;
         let room = count.min(most) as usize;
         let (mut ranges, mut sequences) = (Vec::with_capacity(room), Vec::with_capacity(room));
@@ -357,7 +357,7 @@ mod tests {
             for end in (0..bytes.len()).step_by(1 + bytes.len() / 2000) {
                 assert!(decode(&bytes[..end]).is_err());
             }
-            // Arbitrary bytes are decoded without a panic, and the result can be encoded.
+            // Decoding arbitrary bytes does not panic, and the result can be encoded.
             for _ in 0..if count > 300 { 20 } else { 2000 } {
                 let mut bad = bytes.clone();
                 for _ in 0..random.usize(1..4) {

@@ -2,8 +2,8 @@
 
 use alluvium_base::SequenceNumber;
 
-/// The position of the two keys of a range delete. They are stored one after the other and end
-/// where the keys of the next range delete begin.
+/// Where the two keys of a range delete are stored. The second key follows the first and ends where
+/// the next range delete's keys start.
 #[derive(Clone, Copy, Debug)]
 struct TombstoneEntry {
     at: u32,
@@ -11,7 +11,7 @@ struct TombstoneEntry {
     sequence: SequenceNumber,
 }
 
-/// A list of range deletes in insertion order. It uses only two allocations.
+/// A list of range deletes in insertion order, in only two allocations.
 #[derive(Clone, Debug, Default)]
 pub struct RangeTombstoneList {
     keys: Vec<u8>,
@@ -19,7 +19,7 @@ pub struct RangeTombstoneList {
 }
 
 impl RangeTombstoneList {
-    /// Adds a range delete of `start..end`. An empty range is ignored.
+    /// Adds a range delete of `start..end`, unless the range is empty.
     ///
     /// # Panics
     /// If the total size of the keys reaches 4 GiB.
@@ -53,7 +53,7 @@ impl RangeTombstoneList {
         self.entries.is_empty()
     }
 
-    /// Returns the start and the end of the range delete with the given number.
+    /// Returns the start and end of the range delete with the given number.
     pub(super) fn keys(&self, number: usize) -> (&[u8], &[u8]) {
         let (entry, next) = (&self.entries[number], self.entries.get(number + 1));
         let end = next.map_or(self.keys.len(), |next| next.at as usize);
@@ -64,8 +64,8 @@ impl RangeTombstoneList {
         self.keys[entry.at as usize..end].split_at(entry.start as usize)
     }
 
-    /// Returns an iterator over the start, the end and the sequence number of every range delete,
-    /// in insertion order.
+    /// Returns an iterator over the start, end and sequence number of every range delete, in
+    /// insertion order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8], SequenceNumber)> {
         self.entries.iter().enumerate().map(|(number, entry)| {
             let (start, end) = self.keys(number);

@@ -1,16 +1,15 @@
-//! An index of range deletes, which may overlap. Each range delete is stored once. A lookup finds
-//! the newest one that covers a key and is visible to a reader.
+//! An index of possibly overlapping range deletes. Each range delete is stored once. A lookup finds
+//! the newest one that covers a key and that a reader sees.
 //!
 //! *Scope*: which deletes cover a key, which range around a key is deleted for a reader, which
-//! deletes no reader can distinguish any more.
+//! deletes no reader can tell apart any more.
 //!
 //! *Must not depend on*: whether the deletes belong to a memtable or to a run.
 //!
-//! The index is a segment tree (Bentley, 1977). The keys at which a range delete begins or ends
-//! divide the key space into cells, which are the leaves of a tree. A range delete is entered at
-//! those nodes whose subtrees together are exactly its range; these are at most two nodes per
-//! level. A lookup visits the ancestors of one cell. At each of them it searches for the newest
-//! range delete that the reader sees.
+//! The index is a segment tree (Bentley, 1977). The keys at which range deletes start or end divide
+//! the key space into cells, which are the leaves of the tree. A range delete is entered at the
+//! nodes whose subtrees combine to exactly its range, of which there are at most two per level. A
+//! lookup visits the ancestors of one cell, and looks for the newest visible range delete at each.
 //!
 //! ```text
 //!   deletes    3: a to m    7: g to z
@@ -28,9 +27,9 @@
 //! - **Z1** Every range delete is stored once. A reader at any sequence number finds the newest
 //!   range delete up to that number.
 //! - **Z2** A range delete occupies at most the size of its two keys plus [`OVERHEAD`] bytes,
-//!   regardless of how many others overlap it.
-//! - **Z3** Folding changes neither the results of the readers for which it is done nor those of
-//!   any reader above the last of them.
+//!   however many others overlap it.
+//! - **Z3** Folding for a list of readers changes neither their results nor those of any reader
+//!   above the last of them.
 
 mod builder;
 mod format;
@@ -51,13 +50,12 @@ use packed_integers::PackedIntegers;
 use segment_tree::SegmentTree;
 use std::ops::Range;
 
-/// Maximum memory that a range delete occupies in addition to its two keys, in bytes: the lengths
-/// of the keys (8), the range delete itself (16), its share of the nodes of the tree (16), two
-/// entries in each of up to 32 levels (256), and the fixed size of an index.
+/// Maximum memory that a range delete occupies besides its two keys, in bytes: the lengths of the
+/// keys (8), the range delete itself (16), its share of the tree nodes (16), two entries in each of
+/// up to 32 levels (256), and the fixed size of an index.
 pub const OVERHEAD: usize = 448;
 
-/// A range delete of the keys from an inclusive to an exclusive boundary. A boundary is a key
-/// number.
+/// A range delete from an inclusive to an exclusive boundary, both of which are key numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct IndexedTombstone {
     sequence: SequenceNumber,
@@ -65,11 +63,11 @@ struct IndexedTombstone {
     end: u32,
 }
 
-/// An array of sequence numbers in ascending order.
+/// An ascending array of sequence numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct SequenceArray {
     base: SequenceNumber,
-    /// The differences of the sequence numbers from `base`, which is the lowest of them.
+    /// The differences between the sequence numbers and `base`, the lowest of them.
     beyond: PackedIntegers,
 }
 
@@ -98,13 +96,13 @@ impl SequenceArray {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeTombstoneIndex {
-    /// The keys at which a range delete begins or ends.
+    /// The keys at which range deletes start or end.
     keys: BoundaryKeys,
     /// The sequence number of each range delete, oldest first.
     sequences: SequenceArray,
-    /// The boundary at which each range delete begins.
+    /// The boundary at which each range delete starts.
     starts: PackedIntegers,
-    /// The length of each range delete, as a number of boundaries.
+    /// The length of each range delete, in boundaries.
     lengths: PackedIntegers,
     count: u32,
     tree: SegmentTree,
@@ -156,8 +154,7 @@ impl RangeTombstoneIndex {
         (0..self.len()).map(|number| self.delete(number))
     }
 
-    /// Calls `tell` with the start, the end and the sequence number of every range delete, oldest
-    /// first.
+    /// Calls `tell` with the start, end and sequence number of every range delete, oldest first.
     pub fn each(&self, mut tell: impl FnMut(&[u8], &[u8], SequenceNumber)) {
         for delete in self.deletes() {
             tell(
@@ -181,7 +178,7 @@ impl RangeTombstoneIndex {
         Some((self.keys.get(0), self.keys.get(last as u32)))
     }
 
-    /// Returns an index of the range deletes whose sequence numbers are greater than `than`.
+    /// Returns an index of the range deletes with sequence numbers above `than`.
     #[must_use]
     pub fn newer(&self, than: SequenceNumber) -> RangeTombstoneIndex {
         let older = self.sequences().take_while(|&sequence| sequence <= than).count();
@@ -197,13 +194,13 @@ impl RangeTombstoneIndex {
         draft.finish()
     }
 
-    /// Returns, for each ancestor of a cell, the oldest range delete and the newest one that a
-    /// reader at `at` sees. Nodes without a visible range delete are skipped.
+    /// Returns, for each ancestor of a cell, the oldest and the newest range delete that a reader
+    /// at `at` sees. Skips nodes without a visible range delete.
     fn above(&self, cell: Option<usize>, at: SequenceNumber) -> impl Iterator<Item = (usize, usize)> {
         self.tree.above(cell).filter_map(move |entries| {
             let is_seen = |place: usize| self.sequences.get(self.tree.entry(place)) <= at;
             let Range { start, end } = entries;
-            // Fast path: nearly every reader sees all range deletes of the node.
+            // Fast path: nearly every reader sees all of the node's range deletes.
             let (mut low, mut high) = if is_seen(end - 1) {
                 (end, end)
             } else {
@@ -226,26 +223,25 @@ impl RangeTombstoneIndex {
         self.keys.count_before(key, true).checked_sub(1)
     }
 
-    /// Returns the sequence number of the newest range delete that covers `key`, among those with
-    /// sequence numbers up to `at`.
+    /// Returns the sequence number of the newest range delete that covers `key`, ignoring those
+    /// above `at`.
     #[must_use]
     pub fn covering(&self, key: &[u8], at: SequenceNumber) -> Option<SequenceNumber> {
         let newest = |(_, newest)| self.sequences.get(newest);
         self.above(self.cell(key), at).map(newest).max()
     }
 
-    /// Returns the range of a range delete that covers `key`, among those with sequence numbers up
-    /// to `at`. If several of the range deletes examined do, returns the range with the greatest
-    /// end.
+    /// Returns the range of a range delete that covers `key`, ignoring those above `at`. Examines
+    /// only some of the range deletes, and of these chooses the one with the greatest end.
     #[must_use]
     pub fn around(&self, key: &[u8], at: SequenceNumber) -> Option<(Vec<u8>, Vec<u8>)> {
         let furthest = self.ends_of(self.cell(key), at).max_by_key(|delete| delete.end)?;
         Some((self.keys.get(furthest.start), self.keys.get(furthest.end)))
     }
 
-    /// Returns the range of a range delete that covers the keys just below `end`, among those with
-    /// sequence numbers up to `at`. If several of the range deletes examined do, returns the range
-    /// with the smallest start.
+    /// Returns the range of a range delete that covers the keys just below `end`, ignoring those
+    /// above `at`. Examines only some of the range deletes, and of these chooses the one with the
+    /// smallest start.
     #[must_use]
     pub fn covering_below(&self, end: &[u8], at: SequenceNumber) -> Option<(Vec<u8>, Vec<u8>)> {
         let cell = self.keys.count_before(end, false).checked_sub(1);
@@ -254,15 +250,14 @@ impl RangeTombstoneIndex {
     }
 
     /// Returns, for each ancestor of a cell, the oldest and the newest range delete that a reader
-    /// at `at` sees. If ranges grow or shrink monotonically with age, the widest range is among
-    /// them.
+    /// at `at` sees. If ranges only ever grow or only ever shrink, the widest one is among these.
     fn ends_of(&self, cell: Option<usize>, at: SequenceNumber) -> impl Iterator<Item = IndexedTombstone> {
         self.above(cell, at)
             .flat_map(|(oldest, newest)| [self.delete(oldest), self.delete(newest)])
     }
 
-    /// Returns whether range deletes with sequence numbers up to `at` cover every key of `range`
-    /// that is in `low..=last`.
+    /// Returns whether range deletes with sequence numbers up to `at` cover every key of `range` in
+    /// `low..=last`.
     #[must_use]
     pub fn cover(&self, low: &[u8], last: &[u8], range: &KeyRange, at: SequenceNumber) -> bool {
         let mut low = low.to_vec();
@@ -281,8 +276,8 @@ impl RangeTombstoneIndex {
         let low = self.keys.count_before(&range.low, true) as u32;
         let high = range.high.as_deref();
         let high = high.map_or(u32::MAX, |high| self.keys.count_before(high, false) as u32);
-        // A range delete ends after `range.low` if its end is not among the boundaries at or before
-        // `range.low`.
+        // A range delete ends after `range.low` unless its end is one of the boundaries at or
+        // before `range.low`.
         let touches = |delete: &IndexedTombstone| delete.end >= low && delete.start < high;
         self.deletes().filter(touches).count()
     }

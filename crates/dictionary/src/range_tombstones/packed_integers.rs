@@ -1,5 +1,5 @@
-//! Arrays of bit-packed unsigned integers. Every integer of an array is stored in as many bits as
-//! the largest one needs.
+//! Bit-packed arrays of unsigned integers. Every integer in an array takes as many bits as the
+//! largest one needs.
 
 const WORD: usize = u64::BITS as usize;
 

@@ -1,7 +1,7 @@
 //! A segment tree that maps each cell of the key space to the range deletes that cover it.
 //!
-//! Most nodes of the tree have no entries. A bitmap marks the nodes that have entries, and
-//! population counts of the bitmap give the positions of these nodes in the arrays.
+//! Most nodes of the tree have no entries. A bitmap marks the nodes that do, and its population
+//! counts locate these nodes in the arrays.
 
 use super::packed_integers::PackedIntegers;
 use std::ops::Range;
@@ -15,22 +15,21 @@ pub(super) struct SegmentTree {
     cells: u32,
     /// A bitmap that marks the nodes with entries.
     has: Box<[u64]>,
-    /// For each word of the bitmap, the number of bits that are set before that word.
+    /// For each word of the bitmap, the number of bits set before it.
     before: Box<[u32]>,
-    /// The start of the entries of each node that is set in the bitmap, and finally the end of all
+    /// The start of the entries of each node marked in the bitmap, followed by the end of all
     /// entries.
     firsts: PackedIntegers,
-    /// The entries, which are numbers of range deletes. They are grouped by node, and the oldest
-    /// comes first within a node.
+    /// The entries, which are range delete numbers, grouped by node and oldest first within a node.
     entries: PackedIntegers,
 }
 
 impl SegmentTree {
-    /// Builds the tree over `cells` cells. For each range delete, `ranges` contains its first cell
-    /// and the first cell after it. The oldest range delete comes first.
+    /// Builds the tree over `cells` cells. `ranges` contains the first cell of each range delete
+    /// and the first cell after it, oldest range delete first.
     ///
-    /// The function makes several passes over the range deletes, because a counter for every node
-    /// would require more memory than the tree itself.
+    /// This takes several passes over the range deletes, because a counter for every node would
+    /// take more memory than the tree itself.
     pub(super) fn of(ranges: &[(u32, u32)], cells: u32) -> SegmentTree {
         if ranges.is_empty() {
             return SegmentTree::default();
@@ -67,8 +66,8 @@ impl SegmentTree {
         for first in &mut firsts {
             sum += std::mem::replace(first, sum);
         }
-        // The start of each node is incremented whenever an entry is stored. In the end it is the
-        // start of the next node.
+        // Storing an entry increments the start of its node, which ends up as the start of the next
+        // node.
         let mut entries = vec![0u32; sum as usize];
         for (range, number) in ranges.iter().zip(0..) {
             tree.places(*range, |place| {
@@ -85,8 +84,8 @@ impl SegmentTree {
         tree
     }
 
-    /// Calls `tell` for each node that the given range consists of, with the position of the node
-    /// among those that have entries.
+    /// Calls `tell` for each node that the given range consists of, with the node's position among
+    /// those that have entries.
     fn places(&self, range: (u32, u32), mut tell: impl FnMut(usize)) {
         nodes(range, self.cells, |node| tell(self.place(node)));
     }
@@ -108,13 +107,13 @@ impl SegmentTree {
         Some(self.firsts.get(place) as usize..self.firsts.get(place + 1) as usize)
     }
 
-    /// Returns the range delete number that an entry contains.
+    /// Returns the range delete number in an entry.
     pub(super) fn entry(&self, place: usize) -> usize {
         self.entries.get(place) as usize
     }
 
-    /// Returns, for each ancestor of a cell that has entries, the range of these entries, oldest
-    /// first.
+    /// Returns the entries of each ancestor of a cell, oldest first, as a range. Skips ancestors
+    /// without entries.
     #[inline]
     pub(super) fn above(&self, cell: Option<usize>) -> impl Iterator<Item = Range<usize>> {
         let cells = self.cells as usize;
@@ -139,7 +138,7 @@ impl SegmentTree {
     }
 }
 
-/// Calls `tell` with each node of the canonical decomposition of a range of cells.
+/// Calls `tell` for each node in the canonical decomposition of a range of cells.
 fn nodes((start, end): (u32, u32), cells: u32, mut tell: impl FnMut(usize)) {
     let mut low = start as usize + cells as usize;
     let mut high = end as usize + cells as usize;

@@ -4,7 +4,7 @@ use alluvium_base::message::MAX_SEQUENCE;
 /// A delete of one-byte keys.
 type Small = (u8, u8, SequenceNumber);
 
-/// The range of a step.
+/// Maps a step to a range.
 type Shape = fn(u32) -> (u32, u32);
 
 fn random_deletes(seed: u64, most: usize) -> Vec<Small> {
@@ -83,7 +83,7 @@ fn parts_of_ranges_are_counted_cut_and_covered() {
         let cut = RangeTombstoneBuilder::merged(&sources).finish();
         let (from, last, at) = (random.u8(..20), random.u8(..20), random.u64(..31));
         let is_covered = (from..=last).all(|key| key >= high || newest(&deletes, key, at).is_some());
-        // Longer keys between two one-byte keys have the same result as the lower of these.
+        // A longer key between two one-byte keys has the same result as the lower of the two.
         assert_eq!(
             index.cover(&[from], &[last], &range, at),
             is_covered,
@@ -113,7 +113,8 @@ fn deletes_that_are_cut_to_ranges_delete_what_lies_in_those_and_nothing_else() {
         }
         let mut cut = RangeTombstoneBuilder::of(&list(&deletes));
         cut.cut_to(&ranges);
-        // Levelled, so that adjacent ranges are joined. Nothing is left outside `ranges`.
+        // With equal sequence numbers, adjacent ranges are joined. Nothing is left outside
+        // `ranges`.
         let mut joined = cut.clone();
         joined.equalize_sequences(MAX_SEQUENCE);
         joined.fold(&[MAX_SEQUENCE]);
@@ -160,7 +161,7 @@ fn folding_changes_no_answer_that_anybody_asks_for() {
                 );
             }
         }
-        // Between two places there are at most as many ranges as boundaries permit.
+        // Between two places, there are at most as many ranges as the boundaries permit.
         let kept = deletes.iter().filter(|delete| delete.2 > above).count();
         assert!(folded.len() <= places.len() * 2 * deletes.len() + kept);
     }

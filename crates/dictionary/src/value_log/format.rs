@@ -1,5 +1,5 @@
-//! The encoding of a value pointer, format version 1, and of the pointer nodes of a long value. All
-//! integers are little-endian.
+//! Format, version 1, of value pointers and of the pointer nodes of long values. All integers are
+//! little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -8,9 +8,9 @@
 //!     36     4  its length in bytes
 //! ```
 //!
-//! A value that is not longer than the largest node is stored in a single node, which it may share
-//! with other values. A longer value is split into nodes of the maximum length, of which only the
-//! last may be shorter. Levels of pointer nodes are added above them until a single root remains.
+//! A value that is not longer than the largest node is stored in a single node, possibly with other
+//! values. A longer value is split into nodes of maximum length, except that the last may be
+//! shorter. Levels of pointer nodes are added above them until a single root remains.
 //!
 //! ```text
 //! OFFSET    SIZE  MEANING
@@ -32,8 +32,8 @@ impl ValuePointer {
         ByteWriter::new(out).u32(self.at).u32(self.len);
     }
 
-    /// Decodes a pointer and checks that its fields are plausible. `place` is the location that
-    /// errors report.
+    /// Decodes a pointer and checks that its fields are plausible. Errors report `place` as its
+    /// location.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the bytes are not a valid pointer.
@@ -54,14 +54,14 @@ impl ValuePointer {
     }
 }
 
-/// Appends the encoding of a pointer node, which consists of `pointers`, to `out`.
+/// Appends the encoding of a pointer node with the given pointers to `out`.
 pub(super) fn encode_pointers(pointers: &[NodePointer], out: &mut Vec<u8>) {
     for pointer in pointers {
         pointer.encode(out);
     }
 }
 
-/// Decodes the `count` pointers that a pointer node contains.
+/// Decodes the `count` pointers in a pointer node.
 pub(super) fn decode_pointers(
     bytes: &[u8],
     count: usize,

@@ -1,15 +1,15 @@
-//! Separate values: values that are too long for a leaf and are therefore stored outside it. This
-//! module determines where they are stored, and writes and reads them.
+//! Separate values, which are too long for their leaf and are therefore stored outside it. This
+//! module chooses where to store them, and writes and reads them.
 //!
-//! *Scope*: how several values share a node; how a value longer than a node is split into a small
-//! tree of nodes; how much space a value occupies.
+//! *Scope*: how values share a node; how a value longer than a node is split into a small tree of
+//! nodes; how much space a value occupies.
 //!
 //! *Must not depend on*: keys; which leaf points to a value, or whether several runs do.
 //!
 //! Invariants:
 //!
-//! - **V1** The pointer to a value determines the number and the levels of the value's nodes. A
-//!   reader never allocates more memory than the length in the pointer.
+//! - **V1** The pointer to a value determines how many nodes and levels the value has. A reader
+//!   never allocates more memory than the length in the pointer.
 //! - **V2** A value that is not longer than the largest node is stored whole, in a single node.
 
 mod format;
@@ -30,7 +30,7 @@ pub const MAX_VALUE: usize = u32::MAX as usize;
 /// A pointer to a value that is stored outside its leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ValuePointer {
-    /// The node that contains the value. For a long value, the root of the tree of its nodes.
+    /// The node that contains the value, or the root of a long value's tree of nodes.
     pub node: NodePointer,
     /// Offset of the value in the node, in bytes; 0 for a long value.
     pub at: u32,
@@ -39,15 +39,15 @@ pub struct ValuePointer {
 }
 
 impl ValuePointer {
-    /// Returns whether the value is longer than the largest node and is therefore stored in nodes
-    /// of its own.
+    /// Returns whether the value is longer than the largest node and therefore has its own tree of
+    /// nodes.
     #[must_use]
     pub fn is_long(&self, page_size: PageSize) -> bool {
         self.len as usize > largest(page_size)
     }
 
-    /// Returns the space that the value occupies in its extent, in bytes. This is the length of the
-    /// value multiplied by the compression ratio of its node.
+    /// Returns the space that the value occupies in its extent, in bytes: its length multiplied by
+    /// the compression ratio of its node.
     #[must_use]
     pub fn share(&self, page_size: PageSize) -> u64 {
         debug_assert!(self.node.pages > 0, "a node has a page");
@@ -55,7 +55,7 @@ impl ValuePointer {
         u64::from(self.len) * (self.node.read_len() as u64).min(decoded) / decoded
     }
 
-    /// Creates a pointer to a value of `len` bytes in a node that does not exist.
+    /// Creates a pointer to a value of `len` bytes in a nonexistent node.
     #[cfg(test)]
     pub fn some(at: u32, len: usize) -> ValuePointer {
         let node = NodePointer {
@@ -91,8 +91,9 @@ pub fn pages_for(len: usize, page_size: PageSize) -> usize {
     len.div_ceil(page_size.bytes()).max(1)
 }
 
-/// Returns the number of nodes on each level below the root, beginning with the level that contains
-/// the value. The result is empty for a value in a single node.
+/// Returns the number of nodes on each level of a value's tree except the root, starting at the
+/// bottom with the nodes that hold the bytes. The result is empty if the value fits in a single
+/// node.
 fn levels(len: usize, page_size: PageSize) -> Vec<usize> {
     let largest = largest(page_size);
     let mut levels = Vec::new();
@@ -105,8 +106,8 @@ fn levels(len: usize, page_size: PageSize) -> Vec<usize> {
     levels
 }
 
-/// Returns the number of pages of a node in which values of about `len` bytes are packed. This is
-/// the smallest number for which at most an eighth of the node remains empty, or the maximum.
+/// Returns the number of pages for a node that packs values of about `len` bytes: the smallest
+/// number that leaves at most an eighth of the node empty, or the maximum.
 fn pages_to_pack(len: usize, page_size: PageSize) -> usize {
     let wasted = |pages: usize| {
         let node = pages * page_size.bytes();

@@ -10,11 +10,11 @@ use alluvium_base::Purpose;
 use alluvium_storage::{CacheRetention, EpochGuard, Error, NodeCache, NodePointer, Result};
 use std::task::{Poll, ready};
 
-/// Maximum number of nodes of a long value that are requested together.
+/// Maximum number of nodes of a long value that are read at once.
 /// Tuning: `16` since 2026-11-21.
 const AT_ONCE: usize = 16;
 
-/// Reads a value into `out`, whose previous contents are removed. The node of a value in a single
+/// Reads a value into `out`, replacing its contents. If the value is stored in a single node, the
 /// node stays in the cache; the nodes of a long value do not.
 ///
 /// # Errors
@@ -40,14 +40,14 @@ pub fn read_value(
     read_from(&nodes, pointer, out)
 }
 
-/// Minimum length, in bytes, of a value that may stay in its pinned page instead of being copied.
-/// Copying a shorter value is about as fast as pinning and unpinning its page.
+/// Minimum length, in bytes, of a value that may stay in its pinned page. Copying a shorter value
+/// is about as fast as pinning and unpinning its page.
 /// Tuning: `2048` since 2026-11-22; copying 2 KiB takes about as long as pinning a page.
 const WORTH_HOLDING: usize = 2048;
 
-/// Reads a value into `room`: the value is either copied into the buffer, replacing its contents,
-/// or stays in its page, which is then pinned. The node is obtained from `fetch`; for a long value,
-/// the nodes are read with blocking.
+/// Reads a value into the given destination. The value either replaces the contents of the buffer
+/// or stays in its page, which is then pinned. The node comes from `fetch`, except that the nodes
+/// of a long value are always read with blocking reads.
 pub fn fetch_value<F: NodeFetch>(
     fetch: &F,
     pointer: &ValuePointer,
@@ -76,21 +76,21 @@ pub fn fetch_value<F: NodeFetch>(
     Poll::Ready(Ok(()))
 }
 
-/// Returns the bytes of the value at `pointer` within the contents of its node.
+/// Returns the bytes of the value at `pointer`, given the contents of its node.
 pub fn value_in<'n>(node: &'n [u8], pointer: &ValuePointer) -> Result<&'n [u8]> {
     let (at, len) = (pointer.at as usize, pointer.len as usize);
     let value = at.checked_add(len).and_then(|end| node.get(at..end));
     value.ok_or_else(|| short(pointer))
 }
 
-/// Returns the error for a value that would extend beyond the end of its node.
+/// Returns the error for a value that extends beyond the end of its node.
 #[cold]
 fn short(pointer: &ValuePointer) -> Error {
     let found = format!("a value of {} bytes at {}", pointer.len, pointer.at);
     Error::corrupt(pointer.node.place(), "a value inside its node", found)
 }
 
-/// Reads a value from any source of nodes into `out`, whose previous contents are removed.
+/// Reads a value from any node source into `out`, replacing its contents.
 pub fn read_from(nodes: &dyn NodeReader, pointer: &ValuePointer, out: &mut Vec<u8>) -> Result<()> {
     out.clear();
     let page_size = nodes.page_size();
@@ -129,7 +129,7 @@ pub fn nodes_of(nodes: &dyn NodeReader, pointer: &ValuePointer) -> Result<Vec<No
     Ok(all)
 }
 
-/// Passes pointers to the nodes of a long value to `visit`, in groups. The root comes first.
+/// Passes pointers to the nodes of a long value to `visit` in groups, root first.
 pub fn each_group(
     nodes: &dyn NodeReader,
     pointer: &ValuePointer,
@@ -158,9 +158,8 @@ pub enum NodeContent {
     Pointers,
 }
 
-/// Traverses the pointer nodes of a long value from the root, from left to right. `visit` receives
-/// the pointers in each node, and the number of levels of pointer nodes from the nodes they point
-/// to downwards.
+/// Traverses the pointer nodes of a long value from the root, left to right. For each pointer node,
+/// `visit` receives its pointers and the number of pointer levels below it.
 fn descend(
     nodes: &dyn NodeReader,
     pointer: &ValuePointer,
@@ -168,7 +167,7 @@ fn descend(
 ) -> Result<()> {
     let page_size = nodes.page_size();
     let fan_out = largest(page_size) / NodePointer::BYTES;
-    // For each level, the number of nodes that still have to be visited.
+    // For each level, how many nodes are still to be visited.
     let mut left = levels(pointer.len as usize, page_size);
     let mut pending = Vec::new();
     if pointer.is_long(page_size) {
@@ -197,11 +196,11 @@ fn descend(
     Ok(())
 }
 
-/// Reads a value into `out`, whose previous contents are removed, and bypasses the cache. Returns
-/// pointers to all nodes of the value.
+/// Reads a value into `out`, replacing its contents and bypassing the cache. Returns pointers to
+/// all nodes of the value.
 ///
 /// # Errors
-/// The same as [`read_value`].
+/// Like [`read_value`].
 pub fn read_apart(
     files: DataFiles<'_>,
     pointer: &ValuePointer,

@@ -1,5 +1,5 @@
-//! Writes values that are stored outside their leaves. Short values share nodes; a long value has
-//! nodes of its own.
+//! Writes values that are stored outside their leaves. Short values share nodes, and a long value
+//! has nodes of its own.
 
 use super::format::encode_pointers;
 use super::{ValuePointer, largest, pages_for, pages_to_pack};
@@ -9,24 +9,23 @@ use alluvium_storage::{NodePointer, PageSize, Result};
 /// The result of adding a value to a [`ValueWriter`].
 #[derive(Debug)]
 pub enum ValuePlacement {
-    /// The value is buffered. Its location is not known before [`ValueWriter::close`] writes its
-    /// node.
+    /// The value is buffered. Its location is unknown until [`ValueWriter::close`] writes its node.
     Waits,
-    /// The value is long and was written to nodes of its own, to which this pointer leads.
+    /// The value is long and was written to its own nodes, which this pointer leads to.
     Long(ValuePointer),
 }
 
-/// The position at which the pointer to a value will be stored once it is known.
+/// Where the pointer to a value will be stored once it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PointerSlot {
-    /// Number of the leaf within its run, or any other number that the caller chooses.
+    /// Number of the leaf within its run, or any other number that suits the caller.
     pub leaf: u64,
     /// Offset of the pointer among the leaf's values.
     pub at: usize,
 }
 
-/// A writer of separate values. It packs short values into shared nodes and writes each long value
-/// to nodes of its own.
+/// A writer of separate values, which packs short values into shared nodes and gives each long
+/// value its own nodes.
 #[derive(Debug)]
 pub struct ValueWriter {
     writer: NodeWriter,
@@ -38,7 +37,7 @@ pub struct ValueWriter {
 }
 
 impl ValueWriter {
-    /// Creates a writer that writes the nodes of values with `writer`.
+    /// Creates a writer that writes value nodes with `writer`.
     pub fn new(writer: NodeWriter, page_size: PageSize) -> ValueWriter {
         ValueWriter {
             writer,
@@ -54,13 +53,13 @@ impl ValueWriter {
         !self.waiting.is_empty()
     }
 
-    /// Returns whether a value of `len` bytes cannot be added before the buffered node is closed.
+    /// Returns whether the buffered node must be closed before a value of `len` bytes can be added.
     pub fn is_full_for(&self, len: usize) -> bool {
         !self.waiting.is_empty() && (self.node.len() + len > self.room || len > largest(self.page_size))
     }
 
-    /// Adds a value, which must fit in the buffered node or be long. For a long value, pointers to
-    /// its nodes are passed to `touch` after the nodes were written.
+    /// Adds a value, which must be long or fit in the buffered node. Once the nodes of a long value
+    /// have been written, their pointers are passed to `touch`.
     pub fn add(
         &mut self,
         value: &[u8],
@@ -88,7 +87,7 @@ impl ValueWriter {
         Ok(ValuePlacement::Waits)
     }
 
-    /// Writes the node that contains the buffered values. Passes the slot and the location of each
+    /// Writes the node that contains the buffered values, and passes the slot and location of each
     /// value to `tell`.
     pub fn close(&mut self, mut tell: impl FnMut(PointerSlot, ValuePointer)) -> Result<()> {
         if self.waiting.is_empty() {
@@ -119,11 +118,11 @@ impl ValueWriter {
         self.add_pieces(|piece| piece(value), touch)
     }
 
-    /// Adds a long value, which `feed` supplies in pieces, so that the whole value is never in
-    /// memory at once. No other value may be buffered.
+    /// Adds a long value, which `feed` supplies in pieces so that it is never in memory as a whole.
+    /// No other value may be buffered.
     ///
     /// # Errors
-    /// Errors that `feed` returns; a full disk; I/O errors.
+    /// Errors from `feed`; a full disk; I/O errors.
     ///
     /// # Panics
     /// If other values are buffered.
@@ -174,7 +173,7 @@ impl ValueWriter {
         &mut self.writer
     }
 
-    /// Returns the number of bytes that were written or are buffered.
+    /// Returns the number of bytes written or buffered.
     pub fn bytes(&self) -> u64 {
         self.writer.bytes() + self.node.len() as u64
     }

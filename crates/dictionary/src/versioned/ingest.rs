@@ -13,14 +13,13 @@ use alluvium_storage::Result;
 pub trait LayerTarget: Dictionary {
     type Writer: LayerWriter<Run: Send + Sync> + Send + Sync;
 
-    /// Returns `result`. If it is the error of a failed write, the error is also reported to the
-    /// store.
+    /// Returns `result`. If it is the error of a failed write, also reports it to the store.
     ///
     /// # Errors
     /// The error in `result`.
     fn poison_on_error<T>(&self, result: Result<T>) -> Result<T>;
 
-    /// Does the same as [`BulkIngest::gather`], for the given layers.
+    /// Like [`BulkIngest::gather`], but for the given layers.
     ///
     /// # Errors
     /// I/O errors; damage.
@@ -31,7 +30,7 @@ pub trait LayerTarget: Dictionary {
         gather: &mut LookupState<'_>,
     ) -> Result<()>;
 
-    /// Does the same as [`BulkIngest::walk`], for the given layers.
+    /// Like [`BulkIngest::walk`], but for the given layers.
     fn walk(
         &self,
         layers: &IngestLayers<Self::Writer>,
@@ -43,7 +42,7 @@ pub trait LayerTarget: Dictionary {
     fn writing_bytes(&self, layers: &IngestLayers<Self::Writer>) -> u64;
 
     /// Attaches the finished layers to the structure as the commits from `first` to `last`. `first`
-    /// must be the sequence number that follows the structure's cut.
+    /// must follow the structure's cut.
     ///
     /// # Errors
     /// A full disk; I/O errors. After an error, the structure is unchanged.
@@ -55,17 +54,16 @@ pub trait LayerTarget: Dictionary {
     ) -> Result<()>;
 }
 
-/// An ingest of messages, in layers, into a structure. Each push does a bounded part of the work.
-/// Between two pushes, the ingest may be kept for any time and may be sent to another thread. If
-/// the ingest is dropped, or the process crashes, before the ingest is attached, its space is
-/// freed.
+/// An ingest of messages into a structure, in layers. Each push does a bounded amount of work.
+/// Between two pushes, the ingest may be kept for any length of time or sent to another thread. If
+/// it is dropped before it is attached, or the process crashes, its space is freed.
 ///
-/// The messages are assigned their sequence numbers when the ingest is attached.
+/// The messages receive their sequence numbers when the ingest is attached.
 #[derive(Debug)]
 pub struct LayerIngest<T: LayerTarget> {
     into: T,
     layers: IngestLayers<T::Writer>,
-    /// Sequence number of the last commit of the ingest; `None` until all its data is written.
+    /// Sequence number of the ingest's last commit, or `None` until all data has been written.
     last: Option<SequenceNumber>,
 }
 
@@ -79,14 +77,13 @@ impl<T: LayerTarget> LayerIngest<T> {
         }
     }
 
-    /// Attaches the ingest like [`BulkIngest::attach`]. If a layer is unfinished, it is finished
-    /// first.
+    /// Attaches the ingest like [`BulkIngest::attach`], finishing an unfinished layer first.
     ///
     /// # Errors
-    /// The same as [`LayerTarget::attach`].
+    /// Like [`LayerTarget::attach`].
     ///
     /// # Panics
-    /// If `first` is not the sequence number that follows the structure's cut.
+    /// If `first` does not follow the structure's cut.
     pub fn attach(mut self, first: SequenceNumber) -> Result<()> {
         assert_eq!(
             self.into.cut() + 1,
@@ -98,8 +95,8 @@ impl<T: LayerTarget> LayerIngest<T> {
         self.into.poison_on_error(attached)
     }
 
-    /// Writes all pending data of the ingest when it is called for the first time. Returns the
-    /// sequence number of the last commit of the ingest.
+    /// On the first call, writes all pending data of the ingest. Returns the sequence number of its
+    /// last commit.
     fn finish(&mut self, first: SequenceNumber) -> Result<SequenceNumber> {
         if let Some(last) = self.last {
             return Ok(last);

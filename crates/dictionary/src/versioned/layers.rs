@@ -1,12 +1,12 @@
-//! Layers of runs, which are written for a structure before they become part of it.
+//! Layers of runs that are written before they become part of a structure.
 //!
-//! A layer is a list of runs. For each key, a newer layer hides the data of older layers. Range
+//! A layer is a list of runs. For each key, a newer layer hides the data of older ones. Range
 //! deletes are kept in memory until the layers are attached.
 //!
 //! Invariants:
 //!
-//! - **Y1** The extents of layers are provisional. They are freed by a crash, and by
-//!   [`IngestLayers::keep`] if their layers are dropped.
+//! - **Y1** The extents of layers are provisional. A crash frees them, and so does
+//!   [`IngestLayers::keep`] if it drops their layers.
 //! - **Y2** Within a layer, each key is in at most one run and has at most one message.
 //! - **Y3** A layer contains either runs or range deletes, but not both.
 
@@ -16,14 +16,13 @@ use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// A writer of the runs that layers consist of.
+/// A writer of the runs that make up layers.
 pub trait LayerWriter: fmt::Debug {
-    /// The type of a finished run that does not belong to a structure yet.
+    /// A finished run that does not belong to a structure yet.
     type Run: fmt::Debug;
 
-    /// Adds a message to the current run. Keys must be added in ascending order. If the run is
-    /// full, it is finished, either before or after the message is added, and is appended to
-    /// `written`.
+    /// Adds a message to the current run. Keys must be added in ascending order. A full run is
+    /// finished, either before or after the message is added, and appended to `written`.
     ///
     /// # Errors
     /// A full disk; I/O errors.
@@ -32,7 +31,7 @@ pub trait LayerWriter: fmt::Debug {
     /// Finishes the current run, if there is one, and appends it to `written`.
     ///
     /// # Errors
-    /// The same as [`LayerWriter::push`].
+    /// Like [`LayerWriter::push`].
     fn end_run(&mut self, written: &mut Vec<Self::Run>) -> Result<()>;
 
     /// Discards the current run, if there is one.
@@ -41,7 +40,7 @@ pub trait LayerWriter: fmt::Debug {
     /// Writes a run that contains the range deletes `deletes`.
     ///
     /// # Errors
-    /// The same as [`LayerWriter::push`].
+    /// Like [`LayerWriter::push`].
     fn write_deleted_ranges(&mut self, deletes: RangeTombstoneIndex) -> Result<Option<Self::Run>>;
 
     /// Discards a finished run and frees its space.
@@ -76,9 +75,9 @@ pub struct IngestLayers<W: LayerWriter> {
     layers: Vec<IngestLayer<W::Run>>,
     /// All range deletes, in order. Their sequence numbers are the layer numbers that readers see.
     list: RangeTombstoneList,
-    /// Index of the range deletes in finished layers.
+    /// Lookup structure for the range deletes in finished layers.
     deletes: Arc<RangeTombstoneIndex>,
-    /// Finished runs of the newest layer, which is not finished itself.
+    /// Finished runs of the newest, unfinished layer.
     runs: Vec<W::Run>,
     /// The last key that was added to the newest layer.
     last: Option<Vec<u8>>,
@@ -86,7 +85,7 @@ pub struct IngestLayers<W: LayerWriter> {
 }
 
 impl<W: LayerWriter> IngestLayers<W> {
-    /// Creates an ingest without layers. `writer` writes its runs.
+    /// Creates an ingest without layers, whose runs `writer` writes.
     #[must_use]
     pub fn new(writer: W) -> IngestLayers<W> {
         IngestLayers {
@@ -108,8 +107,8 @@ impl<W: LayerWriter> IngestLayers<W> {
     /// Adds a message to the newest layer.
     ///
     /// # Errors
-    /// [`Error::BadOption`] if the key is not greater than the previous one; the message is then
-    /// not added. After [`Error::Full`] or an I/O error, the layers can only be dropped.
+    /// [`Error::BadOption`] if the key is not greater than the previous one, in which case the
+    /// message is not added. After [`Error::Full`] or an I/O error, the layers can only be dropped.
     pub fn push(&mut self, key: &[u8], message: Message<'_>) -> Result<()> {
         if let Some(last) = self.last.as_deref().filter(|last| *last >= key) {
             let (key, last) = (key.escape_ascii(), last.escape_ascii());
@@ -142,7 +141,7 @@ impl<W: LayerWriter> IngestLayers<W> {
     /// Finishes the newest layer.
     ///
     /// # Errors
-    /// The same as [`IngestLayers::push`].
+    /// Like [`IngestLayers::push`].
     pub fn end_layer(&mut self) -> Result<()> {
         self.writer.end_run(&mut self.runs)?;
         let has_deletes = self.list.len() > self.ended_deletes();
@@ -162,7 +161,7 @@ impl<W: LayerWriter> IngestLayers<W> {
         Ok(())
     }
 
-    /// Returns whether the newest layer contains data that is not in a finished layer.
+    /// Returns whether the newest layer contains any data yet.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.last.is_some() || self.list.len() > self.ended_deletes()
@@ -179,8 +178,7 @@ impl<W: LayerWriter> IngestLayers<W> {
         self.layers.len() as u64
     }
 
-    /// Drops the newest layers, including the unfinished one, so that only the `layers` oldest ones
-    /// remain.
+    /// Drops the newest layers, including the unfinished one, and keeps the `layers` oldest ones.
     pub fn keep(&mut self, layers: u64) {
         self.give_up_newest();
         let layers = usize::try_from(layers).unwrap_or(usize::MAX);
@@ -222,24 +220,24 @@ impl<W: LayerWriter> IngestLayers<W> {
         runs.sum::<u64>() + 2 * self.deletes.memory_bytes() as u64
     }
 
-    /// Returns the runs of each finished layer, oldest layer first. Each comes with the layer
-    /// number that readers see, counted from 1.
+    /// Returns the runs of each finished layer, oldest layer first, with the layer number that
+    /// readers see, counted from 1.
     pub fn layers(&self) -> impl DoubleEndedIterator<Item = (SequenceNumber, &[W::Run])> {
         let layers = self.layers.iter().enumerate();
         layers.map(|(place, layer)| (place as u64 + 1, &*layer.runs))
     }
 
-    /// Returns the index of the range deletes in finished layers.
+    /// Returns the lookup structure for the range deletes in finished layers.
     pub fn deletes(&self) -> &Arc<RangeTombstoneIndex> {
         &self.deletes
     }
 
-    /// Prepares the layers to be attached as the commits from `first` on. The newest layer is
-    /// finished if it has data, and range deletes are written to runs of their layers. Returns the
-    /// sequence number of the last commit.
+    /// Prepares the layers to be attached as the commits starting at `first`. Finishes the newest
+    /// layer if it has data, and writes range deletes to runs in their layers. Returns the sequence
+    /// number of the last commit.
     ///
     /// # Errors
-    /// The same as [`IngestLayers::push`].
+    /// Like [`IngestLayers::push`].
     pub fn finish(&mut self, first: SequenceNumber) -> Result<SequenceNumber> {
         if self.is_open() {
             self.end_layer()?;
@@ -258,8 +256,8 @@ impl<W: LayerWriter> IngestLayers<W> {
         Ok(first + self.count().max(1) - 1)
     }
 
-    /// Transfers the ownership of the runs of finished layers, and of their extents, to the caller.
-    /// The oldest layer comes first. Each run comes with the number of its layer, counted from 0.
+    /// Hands the runs of finished layers and their extents over to the caller, oldest layer first.
+    /// Each run comes with the number of its layer, counted from 0.
     pub fn hand_over(&mut self) -> Vec<(u64, W::Run)> {
         self.give_up_newest();
         let layers = (0..).zip(self.layers.drain(..));
@@ -267,7 +265,7 @@ impl<W: LayerWriter> IngestLayers<W> {
         runs.collect()
     }
 
-    /// Discards the unfinished layer and the runs that were written for it.
+    /// Discards the unfinished layer and its runs.
     fn give_up_newest(&mut self) {
         self.writer.give_up_run();
         self.last = None;

@@ -1,16 +1,16 @@
-//! Structures that change only by publishing new, immutable versions.
+//! Structures that change only when a new, immutable version is published.
 //!
 //! *Scope*: which version is current; how a version stays readable for a reader; that a root is
 //! written only once for the same contents; the layers of an ingest.
 //!
-//! *Must not depend on*: the contents of a version, how a key is found in it, how contents are
+//! *Must not depend on*: what a version contains, how a key is found in it, how contents are
 //! encoded.
 //!
 //! Invariants:
 //!
-//! - **H1** A version is immutable. The data that it refers to stays readable as long as some guard
-//!   exists that was pinned before the next version was published.
-//! - **H2** Version numbers are consecutive. The cut of a version is never less than that of the
+//! - **H1** A version is immutable. Its data stays readable as long as any guard exists that was
+//!   pinned before the next version was published.
+//! - **H2** Version numbers are consecutive. A version's cut is never less than that of the
 //!   previous version.
 
 mod ingest;
@@ -28,14 +28,14 @@ use arc_swap::ArcSwap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The identification of a version of a structure.
+/// Identifies a version of a structure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VersionStamp {
-    /// The version number, which is the number of versions before this one.
+    /// The version number, which is the number of earlier versions.
     pub number: u64,
-    /// The number of times that the contents were changed up to this version.
+    /// How many times the contents have changed up to this version.
     pub contents: u64,
-    /// The cut of the version: it contains every commit up to this one and none after it.
+    /// The version's cut: it contains every commit up to this one and none after it.
     pub cut: SequenceNumber,
 }
 
@@ -49,7 +49,7 @@ impl VersionStamp {
         }
     }
 
-    /// Returns the stamp for the next version, if its contents differ from those of this version.
+    /// Returns the stamp of the next version if it has different contents.
     #[must_use]
     pub fn changed(self, cut: SequenceNumber) -> VersionStamp {
         VersionStamp {
@@ -58,8 +58,7 @@ impl VersionStamp {
         }
     }
 
-    /// Returns the stamp for the next version, if its contents are the same as those of this
-    /// version.
+    /// Returns the stamp of the next version if it has the same contents.
     ///
     /// # Panics
     /// If `cut` is less than the cut of this version.
@@ -80,11 +79,11 @@ pub trait StructureVersion: Send + Sync {
     fn stamp(&self) -> &VersionStamp;
 }
 
-/// A version that is borrowed for a short time without changing a shared reference count.
+/// A version borrowed for a short time, without touching a shared reference count.
 pub type VersionGuard<V> = arc_swap::Guard<Arc<V>>;
 
 /// Holds the current version of a structure. Readers load it without a lock. Writers must be
-/// serialised by a lock that the structure provides.
+/// serialised by a lock of the structure.
 pub struct VersionCell<V> {
     current: ArcSwap<V>,
 }
@@ -104,19 +103,19 @@ impl<V: StructureVersion> VersionCell<V> {
         }
     }
 
-    /// Borrows the current version for a short time, such as the duration of a call.
+    /// Borrows the current version for a short time, such as during one call.
     #[inline]
     pub fn peek(&self) -> VersionGuard<V> {
         self.current.load()
     }
 
-    /// Returns the current version. The caller may keep it for any time.
+    /// Returns the current version for as long as the caller needs it.
     #[inline]
     pub fn load(&self) -> Arc<V> {
         self.current.load_full()
     }
 
-    /// Returns the sequence number of the last commit that the current version contains.
+    /// Returns the sequence number of the last commit in the current version.
     #[inline]
     pub fn cut(&self) -> SequenceNumber {
         self.peek().stamp().cut

@@ -1,4 +1,4 @@
-//! Lookups of keys in a single version of a structure.
+//! Key lookups in a single version of a structure.
 
 use super::{StructureVersion, VersionCell, VersionGuard, VersionStamp};
 use crate::fetch::{BlockingFetch, NodeFetch};
@@ -11,8 +11,7 @@ use alluvium_storage::{EpochGuard, Result};
 use std::fmt;
 use std::task::Poll;
 
-/// The search in a version of a structure. It implements the step of a lookup that [`LookupReader`]
-/// requires.
+/// How to search a version of a structure. This is the lookup step that [`LookupReader`] requires.
 pub trait VersionSearch {
     /// The type of the structure's versions.
     type Version: StructureVersion;
@@ -23,7 +22,7 @@ pub trait VersionSearch {
 
     fn store(&self) -> &Store;
 
-    /// Does the same as [`LookupReader::search`], in the given version.
+    /// Like [`LookupReader::search`], but in the given version.
     ///
     /// # Errors
     /// I/O errors; damage.
@@ -36,7 +35,7 @@ pub trait VersionSearch {
         fetch: &F,
     ) -> Poll<Result<()>>;
 
-    /// Does the same as [`LookupReader::search_together`], in the given version.
+    /// Like [`LookupReader::search_together`], but in the given version.
     ///
     /// # Errors
     /// I/O errors; damage.
@@ -53,25 +52,25 @@ pub trait VersionSearch {
         })
     }
 
-    /// Does the same as [`LookupReader::restart`]. The default implementation creates a new search.
+    /// Like [`LookupReader::restart`]. By default, creates a new search.
     fn restart(search: &mut Self::Search) {
         *search = Self::Search::default();
     }
 
-    /// Does the same as [`LookupReader::ended`], in the given version.
+    /// Like [`LookupReader::ended`], but for the given version.
     fn ended(&self, _version: &Self::Version, _key: LookupKey<'_>) {}
 }
 
-/// A reader of one version of a structure. The version stays readable until the reader is dropped.
-/// A reader should exist only for a short time, because space that is unlinked while it exists
-/// cannot be reused before it is dropped.
+/// A reader of one version of a structure, which stays readable until the reader is dropped. A
+/// reader should be short-lived, because space that is freed during its lifetime cannot be reused
+/// until it is dropped.
 ///
 /// A caller that also reads memtables must load their list before it creates a reader. It must skip
-/// the memtables with commits at or below the reader's cut, because the structure already contains
+/// memtables with commits at or below the reader's cut, because the structure already contains
 /// them.
 pub struct VersionReader<'s, S: VersionSearch> {
     structure: &'s S,
-    // The field order matters: the version is dropped before the guard that keeps it readable.
+    // The field order matters: the version must be dropped before the guard that keeps it readable.
     version: VersionGuard<S::Version>,
     guard: EpochGuard,
 }

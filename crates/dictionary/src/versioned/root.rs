@@ -1,4 +1,4 @@
-//! The root of a structure that writes its checkpoint as a single blob.
+//! The root of a structure that writes each checkpoint as a single blob.
 
 use super::VersionStamp;
 use crate::blob::{self, Blob, BlobRoot};
@@ -8,18 +8,18 @@ use alluvium_storage::extents::Extent;
 use alluvium_storage::store::Store;
 use alluvium_storage::{DiskLocation, NodePointer, Result};
 
-/// Writes the root of a structure, but only once for the same contents.
+/// Writes the root of a structure, and reuses it while the contents stay the same.
 #[derive(Debug, Default)]
 pub struct RootWriter {
     /// The number of the contents that were written last, and their root.
     root: Option<(u64, Vec<u8>)>,
-    /// The blob to which the root points, if the contents are not stored in the root itself.
+    /// The blob that the root points to, unless the root itself stores the contents.
     blob: Option<Blob>,
 }
 
 impl RootWriter {
-    /// Opens a structure from its root. The root is then also the root of the contents of the first
-    /// version. `decode` decodes the contents; it receives the location from which they were read.
+    /// Opens a structure from its root, which is also the root of the first version's contents.
+    /// `decode` decodes the contents and receives the location that they were read from.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt); I/O errors.
@@ -42,9 +42,9 @@ impl RootWriter {
         Ok((RootWriter { root, blob }, contents))
     }
 
-    /// Returns the root of a version. It is written only if the contents have changed since the
-    /// last call. `encode` encodes the contents. Contents of at most `inline` bytes are stored in
-    /// the root itself.
+    /// Returns the root of a version, and writes it only if the contents have changed since the
+    /// last call. `encode` encodes the contents. The root itself stores contents of at most
+    /// `inline` bytes.
     ///
     /// # Errors
     /// A full disk, in which case nothing has changed. After any other failed write, the store
@@ -81,14 +81,14 @@ impl RootWriter {
         Ok(root)
     }
 
-    /// Returns the extents of the blob to which the last root points.
+    /// Returns the extents of the blob that the last root points to.
     pub fn extents(&self) -> impl Iterator<Item = Extent> + '_ {
         self.blob.iter().flat_map(|blob| blob.extents().iter().copied())
     }
 }
 
-/// Reads the contents of a root and bypasses the cache. Returns the contents and pointers to the
-/// nodes in which they are stored.
+/// Reads the contents of a root, bypassing the cache. Returns them with pointers to the nodes that
+/// store them.
 ///
 /// # Errors
 /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the contents are damaged; I/O errors.

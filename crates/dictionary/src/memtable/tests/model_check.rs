@@ -1,10 +1,11 @@
-//! The memtable under the model checker, which explores all interleavings of its atomics:
+//! Memtable tests for the model checker, which explores all interleavings of the memtable's
+//! atomics:
 //!
 //! ```text
 //! RUSTFLAGS="--cfg alluvium_model_check" cargo test --release -p alluvium-dictionary --lib model_check
 //! ```
 //!
-//! Nodes have four slots there, so that a few keys split leaves and grow the root.
+//! Nodes have only four slots there, so that a few keys suffice to split leaves and grow the root.
 
 use super::super::*;
 use crate::key::LookupKey;
@@ -173,8 +174,8 @@ fn model_check_what_was_acknowledged_before_a_reader_began_is_seen_in_the_midst_
                 .unwrap();
         }
         let acknowledged = Arc::new(AtomicU64::new(0));
-        // The fifth key splits the first leaf, in whatever order the writers arrive; the others go
-        // to either side of it.
+        // Whatever the order of the writers, the fifth key splits the first leaf, and the others
+        // end up on either side of it.
         let writers: Vec<_> = [[15u64, 41], [35, 42]]
             .into_iter()
             .map(|numbers| {

@@ -1,17 +1,17 @@
-//! The state that a scan keeps about a dead run: the consecutive dead keys, those without a value,
-//! that it passes.
+//! What a scan remembers about a dead run, which is a sequence of consecutive keys without a value
+//! (dead keys).
 
 use super::{EmptyRange, EmptyRanges, ReadPoint};
 use crate::memtables::MemtableOwner;
 use crate::merge::MergeDirection;
 use crate::range::KeyRange;
 
-/// After this many consecutive dead keys, and after each further group of the same size, a scan
-/// looks for a range that it can skip.
+/// A scan looks for a range to skip after this many consecutive dead keys, and again after each
+/// further group of this size.
 /// Tuning: `4` since 2026-11-28.
 const PATIENCE: u32 = 4;
-/// After a skipped range, a scan looks for the next range at each of this many keys. Between two
-/// ranges there is usually one key that had a value.
+/// After it has skipped a range, a scan looks for the next range at each of this many keys, because
+/// two ranges are usually separated by a single key that once had a value.
 /// Tuning: `2` since 2026-11-28.
 const BETWEEN: u32 = 2;
 /// Minimum number of consecutive dead keys that a scan records as an empty range.
@@ -20,15 +20,15 @@ const NOTED: u32 = 64;
 /// Minimum number of consecutive dead keys by which a scan extends an adjacent recorded range.
 /// Tuning: `16` since 2026-11-28.
 const NOTED_BESIDE: u32 = 16;
-/// If a scan skips this many ranges in a row, it records them as a single range.
+/// A scan that skips this many ranges in a row records them as a single range.
 /// Tuning: `8` since 2026-11-28.
 const JOINED: u32 = 8;
 const _: () = assert!(PATIENCE <= NOTED_BESIDE && NOTED_BESIDE <= NOTED);
 
 #[cfg(debug_assertions)]
 std::thread_local! {
-    /// Number of dead keys that scans on this thread have passed one by one. It is counted only in
-    /// debug builds, for tests.
+    /// Number of dead keys that scans on this thread have passed one by one. Counted only in debug
+    /// builds, for tests.
     pub static PASSED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
@@ -36,20 +36,20 @@ std::thread_local! {
 #[derive(Debug)]
 pub struct DeadRun {
     direction: MergeDirection,
-    /// Whether the scan has found no key with a value since it began at an end of its range.
+    /// Whether the scan began at an end of its range and has not found a key with a value since.
     is_fresh: bool,
-    /// Start, in scan direction, of the current part, whose keys are passed one by one. `None`
-    /// before the part begins.
+    /// Start, in scan direction, of the current part of the run, in which the scan visits each key.
+    /// `None` before the part begins.
     from: Option<Vec<u8>>,
-    /// The last key that was passed in the current part.
+    /// The dead key that the scan has visited most recently.
     last: Vec<u8>,
-    /// Number of keys that were passed in the current part, and (`passed`) in all parts together.
+    /// Number of keys visited in the current part, and (`passed`) in all parts of the run.
     dead: u32,
     passed: u32,
     leaps: u32,
-    /// Whether any of the passed keys is dead because its value has expired.
+    /// Whether any of the visited keys is dead because its value has expired.
     expired: bool,
-    /// The preceding parts, each with an inclusive first key and an exclusive end.
+    /// The preceding parts of the run, each with an inclusive start and an exclusive end.
     parts: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -75,7 +75,7 @@ impl DeadRun {
         }
     }
 
-    /// Resets the state, because the scan is moved to another position.
+    /// Resets the state because the scan moves to another position.
     pub fn leave(&mut self) {
         self.clear();
         self.is_fresh = false;
@@ -88,8 +88,8 @@ impl DeadRun {
         self.parts.clear();
     }
 
-    /// Adds a dead key in the range of the scan to the run. `expired` is true if the key may have
-    /// had a value at an earlier time.
+    /// Adds a dead key of the scan's range to the run. `expired` tells whether the key may have had
+    /// a value at an earlier time.
     pub fn pass(&mut self, key: &[u8], expired: bool, range: &KeyRange) {
         #[cfg(debug_assertions)]
         PASSED.with(|passed| passed.set(passed.get() + 1));
@@ -111,21 +111,22 @@ impl DeadRun {
         self.expired |= expired;
     }
 
-    /// Returns whether the scan should look for an empty range around the key that was passed last.
+    /// Returns whether the scan should look for an empty range around the key that it has just
+    /// visited.
     #[must_use]
     pub fn may_leap(&self) -> bool {
         self.dead.is_multiple_of(PATIENCE) || (self.dead <= BETWEEN && self.leaps > 0)
     }
 
-    /// Returns the recorded empty range that contains the key passed last, if there is one and the
-    /// scan can skip it.
+    /// Looks for a recorded empty range around the key that the scan has just visited. If there is
+    /// one that is valid at `moment`, returns it for the scan to skip.
     pub fn leap(&mut self, empty: &EmptyRanges, moment: ReadPoint) -> Option<EmptyRange> {
         let range = empty.around(&self.last, moment)?;
         self.leapt(&range);
         Some(range)
     }
 
-    /// Notifies the run that the scan skips `range`.
+    /// Tells the run that the scan skips `range`.
     pub fn leapt(&mut self, range: &EmptyRange) {
         let (near, far) = match self.direction {
             MergeDirection::Forward => (&range.start, &range.end),
@@ -141,7 +142,7 @@ impl DeadRun {
         self.leaps += 1;
     }
 
-    /// Returns the range of keys between two positions in scan direction, or `None` if it is empty.
+    /// Returns the range between two positions in scan direction, or `None` if it is empty.
     fn part(&self, from: Vec<u8>, to: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
         let (start, end) = match self.direction {
             MergeDirection::Forward => (from, to.to_vec()),
@@ -150,7 +151,7 @@ impl DeadRun {
         (start < end).then_some((start, end))
     }
 
-    /// Ends the run, because the scan has reached a key with a value. Records the run if it is long
+    /// Ends the run because the scan has reached a key with a value. Records the run if it is long
     /// enough.
     #[inline]
     pub fn end(&mut self, memtables: Option<&dyn MemtableOwner>, moment: ReadPoint) {
@@ -161,8 +162,8 @@ impl DeadRun {
         self.is_fresh = false;
     }
 
-    /// Records the passed keys as an empty range if there are enough of them. The scan may continue
-    /// afterwards.
+    /// Records the visited keys as an empty range if there are enough of them. The scan may
+    /// continue afterwards.
     pub fn note(&mut self, memtables: Option<&dyn MemtableOwner>, (at, now_ms): ReadPoint) {
         let least = if self.leaps > 0 { NOTED_BESIDE } else { NOTED };
         if self.passed < least && self.leaps < JOINED {
@@ -175,7 +176,7 @@ impl DeadRun {
         if self.dead > 0
             && let Some(from) = self.from.take()
         {
-            // The first position behind the passed keys in scan direction.
+            // The first position after the visited keys in scan direction.
             let to = match self.direction {
                 MergeDirection::Forward => behind(&self.last),
                 MergeDirection::Backward => self.last.clone(),
@@ -189,7 +190,7 @@ impl DeadRun {
         }
         self.parts.clear();
         (self.dead, self.passed) = (0, 0);
-        // The keys that follow are adjacent to the range that was just recorded.
+        // The keys that follow are adjacent to the range just recorded.
         self.leaps = 1;
         self.expired = false;
     }

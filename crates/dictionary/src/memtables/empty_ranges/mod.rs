@@ -1,26 +1,27 @@
-//! A cache of key ranges in which scans have found no live keys. Later scans skip such a range in
-//! one step.
+//! A cache of key ranges in which scans have found no live keys, so that later scans can skip each
+//! of them in one step.
 //!
 //! *Scope*: which key ranges contain no live key, from which commit on, and which writes invalidate
 //! them.
 //!
-//! *Must not depend on*: where the tombstones are, in memtables or below, and when compactions drop
-//! them.
+//! *Must not depend on*: whether the tombstones are in memtables or below, and when compactions
+//! drop them.
 //!
 //! A queue inserts at its back and deletes at its front. The tombstones remain until a compaction
-//! drops them, and every scan from the front would have to pass all of them. The first scan that
-//! does so records the range as empty, and later scans start behind it. The same applies to keys
-//! that have expired.
+//! drops them, and every scan from the front would have to pass all of them. The first such scan
+//! records the range as empty, and later scans start after it. Expired keys are treated the same
+//! way.
 //!
 //! A recorded range is empty for every reader at or above the commit at which it was found empty,
-//! until a put or a merge writes to one of its keys. Every writer checks for such ranges before its
-//! commit becomes visible. If there are no ranges, this check reads a single word.
+//! until a put or a merge writes one of its keys. Every writer therefore checks for such ranges
+//! before its commit becomes visible. As long as there are no ranges, the check reads a single
+//! word.
 //!
-//! A race must be avoided: a reader may have passed the position of a key before a writer inserts
-//! the key, and the writer may check for ranges before the reader records the range. A reader
-//! therefore first registers a claim for the range, then looks for newer messages in it, and only
-//! then makes the range valid. A writer first inserts its records into the memtable and then checks
-//! ranges and claims. At least one of the two therefore notices the other.
+//! This could race: a reader passes the position of a key before a writer inserts the key, and the
+//! writer checks for ranges before the reader records one. A reader therefore first registers a
+//! claim for its range, then looks for newer messages in the range, and only then makes the range
+//! valid. A writer inserts its records into the memtable first and then checks ranges and claims.
+//! At least one of the two therefore notices the other.
 //!
 //! Invariants:
 //!
@@ -69,14 +70,14 @@ use table::{EmptyRangeClaim, EmptyRangeTable};
 /// ```
 #[derive(Debug)]
 pub struct EmptyRanges {
-    /// Number of ranges and claims. If there are none, writers access only this word.
+    /// Number of ranges and claims. As long as it is 0, writers access nothing else.
     count: AtomicUsize,
     table: RwLock<EmptyRangeTable>,
     /// Last commit of the newest memtable that has been removed from the list of memtables.
     written_out: AtomicU64,
 }
 
-/// The position of a reader: its sequence number, and its time in milliseconds.
+/// The position of a reader: its sequence number and its time in milliseconds.
 pub type ReadPoint = (SequenceNumber, u64);
 
 impl EmptyRanges {
@@ -90,8 +91,8 @@ impl EmptyRanges {
         }
     }
 
-    /// Notifies the table that a memtable with commits up to `cut` is about to be removed from the
-    /// list of memtables. Also drops ranges that have not been used during several such calls.
+    /// Tells the table that a memtable with commits up to `cut` is about to be removed from the
+    /// list of memtables. Also drops ranges that have gone unused for several such calls.
     pub fn memtable_leaves(&self, cut: SequenceNumber) {
         self.written_out.fetch_max(cut, Ordering::Release);
         self.drop_unused();
@@ -104,8 +105,8 @@ impl EmptyRanges {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// Returns the recorded range that contains `key`, if there is one and it is valid for a reader
-    /// at `moment`.
+    /// Returns the recorded range that contains `key`, or `None` if there is none that is valid for
+    /// a reader at `moment`.
     #[must_use]
     pub fn around(&self, key: &[u8], moment: ReadPoint) -> Option<EmptyRange> {
         if self.is_empty() {
@@ -114,8 +115,8 @@ impl EmptyRanges {
         self.table.read().around(key, moment)
     }
 
-    /// Returns the recorded range that contains the keys just below `end`, if there is one and it
-    /// is valid for a reader at `moment`.
+    /// Returns the recorded range that contains the keys just below `end`, or `None` if there is
+    /// none that is valid for a reader at `moment`.
     #[must_use]
     pub fn below(&self, end: &[u8], moment: ReadPoint) -> Option<EmptyRange> {
         if self.is_empty() {
@@ -124,10 +125,10 @@ impl EmptyRanges {
         self.table.read().below(end, moment)
     }
 
-    /// Records ranges in which a reader at `moment` has found no live key. Each range has an
-    /// inclusive first key and an exclusive end. `memtables` are the memtables above the
-    /// dictionary: a range is truncated before its first key that has a newer message in them. The
-    /// reader must have seen every commit up to its sequence number.
+    /// Records ranges in which a reader at `moment` has found no live key, each with an inclusive
+    /// start and an exclusive end. `memtables` are the memtables above the dictionary. A range is
+    /// truncated before the first of its keys that has a newer message in one of them. The reader
+    /// must have seen every commit up to its sequence number.
     pub fn note(&self, ranges: &[(Vec<u8>, Vec<u8>)], moment: ReadPoint, memtables: &dyn MemtableOwner) {
         let Some(claims) = self.claim(ranges, moment) else {
             return;
@@ -135,26 +136,26 @@ impl EmptyRanges {
         self.settle(claims, moment, memtables);
     }
 
-    /// Registers claims for `ranges`; from now on, writes truncate these claims. Returns the
-    /// numbers of the claims, or `None` if they were not accepted.
+    /// Registers claims for `ranges`, which writes truncate from now on. Returns the numbers of the
+    /// claims, or `None` if they were not accepted.
     fn claim(&self, ranges: &[(Vec<u8>, Vec<u8>)], (at, _): ReadPoint) -> Option<Range<u64>> {
         let mut table = self.table.write();
         let claims = table.claim(ranges, at);
         self.count.store(table.len(), Ordering::Release);
         drop(table);
-        // If a writer does not see the claims, then its records are already in a memtable, where
+        // If a writer does not see the claims, its records are already in a memtable, where
         // `settle` finds them.
         fence(Ordering::SeqCst);
         claims
     }
 
-    /// Makes each claim valid up to its first key that has a newer message in `memtables`.
+    /// Makes each claim valid up to the first of its keys that has a newer message in `memtables`.
     fn settle(&self, claims: Range<u64>, moment: ReadPoint, memtables: &dyn MemtableOwner) {
         let list = memtables.newest_first();
-        // The claims can be made valid only if `memtables` contains every commit newer than the
-        // reader, because flushed commits are in the dictionaries, which this function does not
-        // search. It is not enough to check the base of the oldest memtable, which may stay in the
-        // list after newer memtables have been flushed and removed.
+        // A claim can become valid only if `memtables` contains every commit newer than the reader:
+        // flushed commits are in the dictionaries, which this function does not search. Checking
+        // the base of the oldest memtable is not enough, because that memtable may stay in the list
+        // after newer ones have been flushed and removed.
         let is_known = list.last().is_none_or(|oldest| oldest.base <= moment.0)
             && self.written_out.load(Ordering::Acquire) <= moment.0;
         let claimed = self.table.read().claimed(&claims);
@@ -176,12 +177,12 @@ impl EmptyRanges {
         self.count.store(table.len(), Ordering::Release);
     }
 
-    /// Invalidates the ranges around `keys`, which a commit has put or merged. The records of the
-    /// commit must already be in a memtable, and the commit must not be visible yet.
+    /// Invalidates the ranges around `keys`, which a commit has put or merged. The commit's records
+    /// must already be in a memtable, and the commit must not be visible yet.
     #[inline]
     pub fn written<'k>(&self, keys: impl IntoIterator<Item = &'k [u8]>) {
-        // The fence orders the insertion of the records before this check. A reader that claims a
-        // range from now on therefore sees the records.
+        // Orders the insertion of the records before this check, so that a reader that claims a
+        // range from now on sees the records.
         fence(Ordering::SeqCst);
         if self.count.load(Ordering::Relaxed) > 0 {
             self.cut(keys.into_iter());
@@ -201,15 +202,15 @@ impl EmptyRanges {
         self.count.store(table.len(), Ordering::Release);
     }
 
-    /// Drops all ranges and claims. From now on, ranges recorded by readers below `last` are
-    /// rejected. To be called when commits up to `last` bypass the memtables.
+    /// Drops all ranges and claims, and rejects ranges from readers below `last` from now on. Must
+    /// be called when commits up to `last` bypass the memtables.
     pub fn forget(&self, last: SequenceNumber) {
         let mut table = self.table.write();
         table.forget(last);
         self.count.store(table.len(), Ordering::Release);
     }
 
-    /// Drops the ranges that have not been used during several calls.
+    /// Drops the ranges that have gone unused for several calls.
     fn drop_unused(&self) {
         if self.is_empty() {
             return;

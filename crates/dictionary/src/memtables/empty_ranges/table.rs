@@ -1,4 +1,4 @@
-//! The table of empty ranges, in order of their start keys, and of the claims.
+//! The table of empty ranges, ordered by their start keys, and of claims.
 
 use super::ReadPoint;
 use alluvium_base::SequenceNumber;
@@ -6,30 +6,30 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Approximate memory that a range occupies in addition to its keys, in bytes.
+/// Approximate memory that a range occupies besides its keys, in bytes.
 const OVERHEAD: usize = 96;
 
 /// A key range that contains no live keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmptyRange {
-    /// First key of the range (inclusive).
+    /// Inclusive start of the range.
     pub start: Box<[u8]>,
-    /// End of the range (exclusive).
+    /// Exclusive end of the range.
     pub end: Box<[u8]>,
 }
 
-/// A range in the table. The start of the range is the key of the map entry.
+/// A range in the table. Its start is the key of the map entry.
 #[derive(Debug)]
 struct EmptyRangeEntry {
     end: Box<[u8]>,
     /// The oldest sequence number and the earliest time at which the range is valid.
     since: ReadPoint,
-    /// Number of calls of [`EmptyRangeTable::drop_unused`] that the range survives if it is not
+    /// Number of calls of [`EmptyRangeTable::drop_unused`] that the range survives without being
     /// used.
     credit: AtomicU8,
 }
 
-/// The credit of a new range, and (`USED`) the credit of a range after it was used.
+/// The credit of a new range, and (`USED`) of a range that has been used.
 const NEW: u8 = 1;
 const USED: u8 = 4;
 
@@ -39,7 +39,7 @@ impl EmptyRangeEntry {
     }
 }
 
-/// A range that a reader has found empty and for which it still has to look for newer messages.
+/// A range that a reader has found empty but has not yet searched for newer messages.
 #[derive(Clone, Debug)]
 pub(super) struct EmptyRangeClaim {
     pub(super) number: u64,
@@ -47,7 +47,7 @@ pub(super) struct EmptyRangeClaim {
     pub(super) end: Box<[u8]>,
 }
 
-/// All ranges and claims. The ranges do not overlap each other.
+/// All ranges and claims. Ranges do not overlap.
 #[derive(Debug)]
 pub(super) struct EmptyRangeTable {
     ranges: BTreeMap<Box<[u8]>, EmptyRangeEntry>,
@@ -55,7 +55,7 @@ pub(super) struct EmptyRangeTable {
     next_claim: u64,
     bytes: usize,
     most_bytes: usize,
-    /// Position of the CLOCK hand, which searches for unused ranges to evict.
+    /// Position of the CLOCK hand, which looks for unused ranges to evict.
     hand: Box<[u8]>,
     /// Readers below this sequence number cannot claim ranges.
     floor: SequenceNumber,
@@ -87,7 +87,7 @@ impl EmptyRangeTable {
         self.bytes
     }
 
-    /// Returns the range that contains `key`, regardless of the readers for which it is valid.
+    /// Returns the range that contains `key`, whatever readers it is valid for.
     fn range_of(&self, key: &[u8]) -> Option<(&[u8], &EmptyRangeEntry)> {
         let upto = (Bound::Unbounded, Bound::Included(key));
         let (start, known) = self.ranges.range::<[u8], _>(upto).next_back()?;
@@ -110,8 +110,8 @@ impl EmptyRangeTable {
         self.range_of(key).is_some() || self.claims.iter().any(|claim| claim.holds(key))
     }
 
-    /// Splits the range that contains `key`, because the key now has a value. Truncates the claims
-    /// that contain the key.
+    /// Splits the range that contains `key` and truncates the claims that contain it, because the
+    /// key now has a value.
     pub(super) fn cut(&mut self, key: &[u8]) {
         if let Some((start, _)) = self.range_of(key) {
             let start: Box<[u8]> = start.into();
@@ -151,8 +151,8 @@ impl EmptyRangeTable {
         assert!(before.is_none(), "ranges do not overlap");
     }
 
-    /// Registers claims for `ranges` on behalf of a reader at `at`. Returns the numbers of the
-    /// claims, or `None` if they cannot be accepted.
+    /// Registers claims for `ranges` on behalf of a reader at `at`. Returns their numbers, or
+    /// `None` if the claims cannot be accepted.
     pub(super) fn claim(&mut self, ranges: &[(Vec<u8>, Vec<u8>)], at: SequenceNumber) -> Option<Range<u64>> {
         let wanted: usize = ranges.iter().map(|(start, end)| bytes(start, end)).sum();
         if at < self.floor || wanted > self.most_bytes / 2 {
@@ -172,8 +172,8 @@ impl EmptyRangeTable {
         Some(first..self.next_claim)
     }
 
-    /// Evicts ranges that were not used recently, by the CLOCK algorithm, until `wanted` more bytes
-    /// are available (N3).
+    /// Evicts ranges that were not used recently, with the CLOCK algorithm, until `wanted` more
+    /// bytes are available (N3).
     fn evict_ranges(&mut self, wanted: usize) {
         while self.bytes + wanted > self.most_bytes && !self.ranges.is_empty() {
             let behind = (Bound::Excluded(&*self.hand), Bound::Unbounded);
@@ -192,15 +192,15 @@ impl EmptyRangeTable {
         }
     }
 
-    /// Returns the current state of the claims with these numbers. Claims that no longer exist are
-    /// omitted.
+    /// Returns the current state of the claims with these numbers, omitting those that no longer
+    /// exist.
     pub(super) fn claimed(&self, numbers: &Range<u64>) -> Vec<EmptyRangeClaim> {
         let own = self.claims.iter().filter(|claim| numbers.contains(&claim.number));
         own.cloned().collect()
     }
 
-    /// Makes a claim a valid range. `news` is the first key of the claim that has a newer message;
-    /// the range ends before it.
+    /// Turns a claim into a valid range. The range ends before `news`, the first key of the claim
+    /// that has a newer message.
     pub(super) fn settle(&mut self, number: u64, news: Option<Box<[u8]>>, since: ReadPoint) {
         let Some(claim) = self.claims.iter().find(|claim| claim.number == number) else {
             return;
@@ -249,7 +249,7 @@ impl EmptyRangeTable {
         self.bytes = 0;
     }
 
-    /// Drops the ranges whose credit is zero, and reduces the credit of every other range by one.
+    /// Drops the ranges without credit, and takes one credit from every other range.
     pub(super) fn drop_unused(&mut self) {
         let mut freed = 0;
         self.ranges.retain(|start, known| {
@@ -269,7 +269,8 @@ impl EmptyRangeClaim {
     }
 }
 
-/// Returns the range and renews its credit if it is valid at `moment`. Returns `None` otherwise.
+/// Returns the range and renews its credit if it is valid at `moment`, and returns `None`
+/// otherwise.
 fn used(start: &[u8], known: &EmptyRangeEntry, moment: ReadPoint) -> Option<EmptyRange> {
     if !known.holds_for(moment) {
         return None;

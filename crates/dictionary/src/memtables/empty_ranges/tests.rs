@@ -1,4 +1,5 @@
-//! Tests of ranges against a reference, and of events between a claim and its end.
+//! Tests that compare ranges with a reference, and tests of what happens between a claim and its
+//! end.
 
 use super::*;
 use crate::key::LookupKey;
@@ -66,7 +67,8 @@ fn nothing_is_noted_by_a_reader_who_is_older_than_what_the_memtables_hold() {
 
 #[test]
 fn nothing_is_noted_where_a_newer_memtable_has_left_from_above_one_that_stays() {
-    // A memtable that a damaged structure has not incorporated stays in the list below all others.
+    // A memtable that a damaged structure could not incorporate stays in the list, below all
+    // others.
     let (empty, memtables) = (EmptyRanges::new(1 << 16), one(0));
     empty.memtable_leaves(8);
     empty.note(&[range(b"a", b"z")], (7, 0), &memtables);
@@ -177,7 +179,7 @@ fn ranges_hold_no_key_that_has_a_value_in_any_order_of_notes_and_writes() {
     }
 }
 
-/// Scans keys, all without values, and returns the number of keys passed individually.
+/// Scans keys without values and returns the number of keys passed one by one.
 fn walk(
     run: &mut DeadRun,
     empty: &EmptyRanges,
@@ -232,7 +234,7 @@ fn a_walk_notes_long_runs_and_passes_few_keys_the_next_time() {
         assert!(empty.is_empty(), "short runs are not worth it");
         assert_eq!(pass(101), 100);
         assert_eq!(empty.len(), 1, "{direction:?}");
-        // The range is extended once enough further keys were passed, and not before.
+        // The range is extended only once enough further keys have been passed.
         for upto in 102..240 {
             let passed = pass(upto);
             assert!((4..4 + 17).contains(&passed), "{passed} of {upto}, {direction:?}");
@@ -243,7 +245,7 @@ fn a_walk_notes_long_runs_and_passes_few_keys_the_next_time() {
             MergeDirection::Backward => empty.below(&[250], (5, 0)),
         };
         assert!(edge.is_some(), "it reaches to where the walks begin");
-        // Writes that were deleted again leave pieces, which are joined.
+        // Deleted writes have left gaps between pieces, which are joined.
         for key in (30..60).step_by(3) {
             empty.written([&[key][..], &[250 - key][..]]);
         }
@@ -258,8 +260,8 @@ fn a_walk_notes_long_runs_and_passes_few_keys_the_next_time() {
 
 #[test]
 fn writers_and_readers_at_once_never_hide_a_key() {
-    // Each writer puts and deletes its own key. A reader for which the key has a value must not
-    // find it in a range.
+    // Each writer puts and deletes its own key. A reader that sees a value for the key must not
+    // find the key in a range.
     const TURNS: u64 = 3_000;
     let empty = EmptyRanges::new(1 << 16);
     let memtables = One(Arc::new(Memtable::new(8 << 20)), 0);

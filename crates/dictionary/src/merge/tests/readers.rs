@@ -1,5 +1,5 @@
-//! Versions between snapshots: the messages that remain for each reader, and detection of a reader
-//! that was omitted.
+//! Tests of versions between snapshots: which messages remain for each reader, and whether a reader
+//! that was left out is noticed.
 
 use super::*;
 

@@ -30,7 +30,7 @@ impl MergeOperator for Fussy {
     }
 }
 
-/// Result of a read: the value, or an error about a bad base.
+/// What a reader reads: a value, or an error about a bad base.
 fn read(
     history: &(Vec<Owned>, Vec<SequenceNumber>),
     at: SequenceNumber,
