@@ -146,7 +146,7 @@ pub trait Dictionary: fmt::Debug + Send + Sync {
     /// be opened. The dictionary does not change until the returned value is dropped.
     ///
     /// # Errors
-    /// Like [`Dictionary::prepare`].
+    /// The same errors as [`Dictionary::prepare`].
     fn checkpoint_root(&self) -> Result<CheckpointRoot<'_>>;
 
     /// Checks the dictionary and returns all errors found and the extents that the dictionary uses.
@@ -299,7 +299,7 @@ pub trait BulkIngest: fmt::Debug + Send + Sync {
     /// Ends the newest layer, which makes its messages readable, and starts a newer one.
     ///
     /// # Errors
-    /// Like [`BulkIngest::push`].
+    /// The same errors as [`BulkIngest::push`].
     fn end_layer(&mut self) -> Result<()>;
 
     /// Returns the number of ended layers.
@@ -343,7 +343,7 @@ pub trait BulkIngest: fmt::Debug + Send + Sync {
     /// newer layer becomes the commit after that. `first` must follow the dictionary's cut.
     ///
     /// # Errors
-    /// Like [`BulkIngest::prepare`], unless `prepare` was called before.
+    /// The same errors as [`BulkIngest::prepare`], unless `prepare` was called before.
     fn attach(self: Box<Self>, first: SequenceNumber) -> Result<()>;
 }
 

@@ -1,10 +1,10 @@
-//! In-memory Bloom filters in which all bits of a key are in one block, so that a lookup reads only
+//! In-memory Bloom filters that keep all bits of a key in one block, so that a lookup reads only
 //! one cache line.
 //!
 //! Blocked Bloom filters: Putze, Sanders and Singler, "Cache-, hash- and space-efficient Bloom
 //! filters", 2007. A block is either a word or a cache line. With a word ([`WordBlock`]), an
 //! insertion is one atomic instruction. With a cache line ([`LineBlock`]), there are fewer false
-//! positives for the same size. Any number of threads may query and add keys concurrently; keys are
+//! positives for the same size. Any number of threads may query and add keys concurrently. Keys are
 //! never removed (F8).
 //!
 //! ```text
@@ -17,29 +17,29 @@ use crate::sync::{AtomicU64, Ordering};
 use alluvium_base::prefetch_line;
 use std::fmt;
 
-/// Kind of block that a [`BloomFilter`] consists of.
+/// The kind of block that makes up a [`BloomFilter`].
 pub trait BloomBlock: Default {
     /// Number of bits in a block.
     const BITS: u32;
-    /// Number of bits that are set for each key. Some of them may coincide.
+    /// Number of bits set for each key, some of which may coincide.
     const PROBES: u32;
 
-    /// Returns the part of a hash from which the bits of a key are selected.
+    /// Returns the part of a hash that selects the bits of a key.
     fn choose(hash: u64) -> u64;
 
-    /// Returns the selected bits. Each item is the index of a word in the block, and a mask of bits
-    /// in that word.
+    /// Returns the selected bits: for each, the index of a word in the block and a bit mask for
+    /// that word.
     fn parts(chosen: u64) -> impl Iterator<Item = (usize, u64)>;
 
-    /// Returns the words of which the block consists.
+    /// Returns the words of the block.
     fn words(&self) -> &[AtomicU64];
 }
 
-/// A block that consists of one word.
+/// A block of one word.
 #[derive(Debug, Default)]
 pub struct WordBlock([AtomicU64; 1]);
 
-/// A block that consists of one cache line.
+/// A block of one cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct LineBlock([AtomicU64; 8]);
@@ -96,7 +96,7 @@ impl BloomBlock for LineBlock {
     }
 }
 
-/// An in-memory Bloom filter that consists of blocks.
+/// An in-memory Bloom filter made of blocks.
 ///
 /// ```
 /// use alluvium_filters::{BloomFilter, LineBlock, hash};
@@ -125,7 +125,7 @@ impl<B> Clone for BloomPosition<'_, B> {
 impl<B> Copy for BloomPosition<'_, B> {}
 
 impl<B: BloomBlock> BloomFilter<B> {
-    /// Creates an empty filter with `blocks` blocks, but at least one.
+    /// Creates an empty filter with `blocks` blocks, or with one if that is 0.
     ///
     /// # Panics
     /// If there are 2³² blocks or more, because only half of a hash selects the block.
@@ -151,7 +151,7 @@ impl<B: BloomBlock> BloomFilter<B> {
         size_of_val(&*self.blocks)
     }
 
-    /// Returns the location of the bits for a hash. Both halves of the hash must be well mixed.
+    /// Returns the location of the bits for a hash, both halves of which must be well mixed.
     #[must_use]
     #[inline]
     pub fn of(&self, hash: u64) -> BloomPosition<'_, B> {
@@ -162,9 +162,8 @@ impl<B: BloomBlock> BloomFilter<B> {
         }
     }
 
-    /// Returns the expected false-positive rate of a filter that has `blocks` blocks and contains
-    /// `keys` keys. It is the mean over the number of keys per block, which follows a Poisson
-    /// distribution.
+    /// Returns the expected false-positive rate of a filter with `blocks` blocks and `keys` keys.
+    /// It is averaged over the number of keys per block, which has a Poisson distribution.
     #[must_use]
     pub fn false_positive_rate(blocks: usize, keys: u64) -> f64 {
         let mean = keys as f64 / blocks.max(1) as f64;
@@ -192,14 +191,14 @@ impl<B> fmt::Debug for BloomFilter<B> {
 }
 
 impl<B: BloomBlock> BloomPosition<'_, B> {
-    /// Prefetches the cache line that contains the key's block.
+    /// Prefetches the cache line of the key's block.
     #[inline]
     pub fn prefetch(self) {
         prefetch_line(self.block);
     }
 
-    /// Returns whether the key may have been added. If another thread has added the key and the
-    /// current thread has learnt of this, the result is true (F8).
+    /// Returns whether the key may have been added. Always true if the current thread has learnt
+    /// that another thread has added the key (F8).
     #[must_use]
     #[inline]
     pub fn may_contain(self) -> bool {
@@ -218,8 +217,8 @@ impl<B: BloomBlock> BloomPosition<'_, B> {
         }
     }
 
-    /// Adds the key without atomic read-modify-write instructions. No other thread may add a key
-    /// concurrently, because one of the two keys might be lost.
+    /// Adds the key without atomic read-modify-write instructions. No other thread may be adding a
+    /// key, because one of the two keys might be lost.
     #[inline]
     pub fn add_alone(self) {
         let words = self.block.words();
@@ -238,7 +237,7 @@ mod tests {
         hash(0, &number.to_le_bytes())
     }
 
-    /// Adds some keys, and compares the measured false-positive rate with the theoretical one.
+    /// Adds some keys and compares the measured false-positive rate with the theoretical one.
     fn answers_as_computed<B: BloomBlock>(blocks: usize, keys: u64) {
         let filter: BloomFilter<B> = BloomFilter::new(blocks);
         for number in 0..keys {

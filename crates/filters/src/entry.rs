@@ -1,9 +1,9 @@
-//! Entries of filters. An entry is a fingerprint with a small value.
+//! Filter entries, each of which is a fingerprint with a small value.
 
 use std::fmt;
 
-/// Maximum length of a fingerprint, in bits. The remaining bits of the 64 in a [`FilterEntry`]
-/// contain the value.
+/// Maximum length of a fingerprint, in bits. The other bits of the 64 in a [`FilterEntry`] are for
+/// the value.
 pub const MAX_FINGERPRINT_BITS: u32 = 48;
 
 /// Maximum length of a value, in bits.
@@ -28,7 +28,7 @@ const _: () = assert!(
 pub struct Fingerprint(pub(crate) u64);
 
 impl Fingerprint {
-    /// Returns the fingerprint that consists of the first `bits` bits of a hash.
+    /// Returns the fingerprint made of the first `bits` bits of a hash.
     ///
     /// # Panics
     /// If `bits` is 0 or above [`MAX_FINGERPRINT_BITS`].
@@ -70,9 +70,9 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// A fingerprint and its value, stored in one word. Entries are ordered by fingerprint. Entries
-/// with equal fingerprints are ordered by descending value: runs are numbered from the oldest to
-/// the newest, so the newest run comes first.
+/// A fingerprint and its value in one word. Entries are ordered by fingerprint, and those with
+/// equal fingerprints by descending value. Runs are numbered from oldest to newest, so the newest
+/// run comes first.
 ///
 /// ```
 /// use alluvium_filters::{FilterEntry, Fingerprint};
@@ -111,8 +111,8 @@ impl FilterEntry {
         FilterEntry::new(self.fingerprint(), value)
     }
 
-    /// Returns the entry as an integer. These integers sort in the same order as the entries. Used
-    /// for error messages and radix sorts.
+    /// Returns the entry as an integer, for error messages and radix sorts. The integers sort in
+    /// the same order as the entries.
     #[must_use]
     #[inline]
     pub fn bits(self) -> u64 {

@@ -6,14 +6,14 @@ use thiserror::Error;
 /// Result of a function that may receive invalid bytes or arguments.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The reason why a filter could not be built, read or written.
+/// Why a filter could not be built, read or written.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Error {
     /// The requested parameters are not supported.
     #[error("a filter cannot have this shape: {what}; choose {instead}")]
     Shape {
         what: String,
-        /// The supported alternatives, as an object of the verb "choose".
+        /// The supported alternatives, as the object of the verb "choose".
         instead: String,
     },
     /// The contents of a page violate the format.
@@ -21,18 +21,18 @@ pub enum Error {
     Corrupt {
         /// Number of the page in its filter.
         page: u32,
-        /// The field or structure that is wrong.
+        /// What is wrong: a field or a structure.
         what: &'static str,
         expected: String,
         found: String,
     },
-    /// The contents of a structure that does not consist of pages violate the format.
+    /// The contents of a structure without pages violate the format.
     #[error("{structure}, byte {at}: {what} should be {expected}, found {found}; rebuild it from its store")]
     Damaged {
         structure: &'static str,
-        /// Byte offset in the structure at which the error was found.
+        /// Byte offset of the error in the structure.
         at: u64,
-        /// The field that is wrong or the rule that is violated.
+        /// What is wrong: a field, or a violated rule.
         what: &'static str,
         expected: String,
         found: String,
@@ -40,20 +40,19 @@ pub enum Error {
     /// A list or a routing filter violates the format.
     #[error("bit {bit}: {what} should be {expected}, found {found}; rebuild the filter from its runs")]
     DamagedBits {
-        /// Offset at which the error was found, in bits from the beginning of the bytes that were
-        /// read.
+        /// Bit offset of the error from the first byte that was read.
         bit: u64,
-        /// The field or structure that is wrong.
+        /// What is wrong: a field or a structure.
         what: &'static str,
         expected: String,
         found: String,
     },
-    /// An entry was added out of order, or after the last page of the filter was written.
+    /// An entry was added out of order, or after the filter's last page was written.
     #[error("entry {entry:016x} came after {last:016x}: sort the entries before building")]
     Order {
-        /// The entry that was added too late, as a word.
+        /// The entry that came too late, as a word.
         entry: u64,
-        /// The greatest entry that was added before, as a word.
+        /// The greatest entry before it, as a word.
         last: u64,
     },
     /// A value has more bits than the geometry of the filter allows.
@@ -63,7 +62,7 @@ pub enum Error {
         /// Number of bits that the filter stores for each value.
         bits: u32,
     },
-    /// The filters have different fingerprint lengths. Such filters cannot be merged, compared, or
+    /// The filters have different fingerprint lengths, so they cannot be merged, compared, or
     /// converted into each other.
     #[error("fingerprints have {found} bits instead of {expected}: the length is fixed for a store")]
     FingerprintBits {

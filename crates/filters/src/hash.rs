@@ -1,12 +1,12 @@
-//! Hash function that maps a key to the 64 bits from which every filter computes its bits.
+//! The hash function that maps a key to the 64 bits on which every filter is based.
 
 use alluvium_base::checksum::seeded;
 
 /// Returns the XXH3-64 hash of `key` under the seed of a store.
 ///
-/// Filters receive only these hashes and no keys; a [`crate::Fingerprint`] is the leading part of a
-/// hash. The seed should be chosen at random for each store, so that clients, which do not know it,
-/// cannot choose keys that collide.
+/// Filters see only these hashes and never the keys. A [`crate::Fingerprint`] is the leading part
+/// of a hash. The seed should be random for each store, so that clients, who do not know it, cannot
+/// choose keys that collide.
 ///
 /// ```
 /// use alluvium_filters::hash;

@@ -5,30 +5,30 @@
 //! look them up, merge them and check them. Other structures over hashes: indexes of entropy-coded
 //! tries over sorted hashes ([`trie`]), block indexes of packed stores ([`pachash`]), and immutable
 //! filters ([`listed`]). All of these are functions of byte slices, which the caller reads, caches
-//! and writes. The exceptions are the Bloom filters, which exist only in memory.
+//! and writes, except for the Bloom filters, which exist only in memory.
 //!
-//! *Must not depend on*: keys (except for hashing them), the meaning of values, the location of
-//! pages, caches, devices, threads, clocks.
+//! *Must not depend on*: keys (except for hashing them), what values mean, where pages are stored,
+//! caches, devices, threads, clocks.
 //!
 //! Invariants:
 //!
-//! - **F1** There is no I/O, no thread and no clock: the same arguments always result in the same
+//! - **F1** There is no I/O, no thread and no clock: the same arguments always produce the same
 //!   bytes.
 //! - **F2** A fingerprint that was added more often than it was removed is found.
-//! - **F3** For any input bytes, a reader does not panic, read outside of its slice, loop forever,
-//!   or allocate memory for more than the entries of a page. Invalid bytes result in an error or in
-//!   a wrong answer.
-//! - **F4** The bytes of a filter depend only on its entries and its geometry, not on the order or
-//!   origin of the entries. Bulk building, inserting, removing, merging and resizing all result in
+//! - **F3** Whatever bytes it is given, a reader does not panic, read outside its slice, loop
+//!   forever, or allocate memory for more than the entries of a page. Invalid bytes cause an error
+//!   or a wrong answer.
+//! - **F4** The bytes of a filter depend only on its entries and its geometry, and not on the order
+//!   or origin of the entries. Bulk building, inserting, removing, merging and resizing all produce
 //!   the same bytes.
-//! - **F5** A page contains all entries in its range of fingerprints, except for runs that spilled.
-//!   The page identifies these runs. A lookup reads one page, and rarely a second one.
-//! - **F6** Merging filters, dropping entries and resizing need no keys and preserve every bit of a
+//! - **F5** A page contains all entries in its fingerprint range, except for runs that spilled, and
+//!   it identifies these runs. A lookup reads one page, and rarely a second one.
+//! - **F6** Merging filters, dropping entries and resizing need no keys and keep every bit of a
 //!   fingerprint.
-//! - **F7** Entries are sorted by ascending fingerprint. Entries with the same fingerprint are
-//!   sorted from the newest value, which is the greatest, to the oldest.
-//! - **F8** A Bloom filter finds every key that was added. This holds also in a thread that learns
-//!   that a key was added while other threads add keys.
+//! - **F7** Entries are sorted by ascending fingerprint, and those with the same fingerprint from
+//!   the newest value, which is the greatest, to the oldest.
+//! - **F8** A Bloom filter finds every key that was added, even in a thread that learns about an
+//!   added key while other threads are adding keys.
 
 pub mod bits;
 pub mod bloom;

@@ -1,18 +1,18 @@
-//! Sorts the entries from which a filter is built.
+//! Sorts the entries for building a filter.
 
 use crate::FilterEntry;
 
-/// Number of entries up to which the sort of the standard library is as fast.
+/// Number of entries up to which the standard library's sort is as fast.
 const SMALL: usize = 1 << 12;
 
-/// Average number of entries in a bucket. A bucket fits into the L1 cache, in which it is sorted.
+/// Average number of entries in a bucket, which is small enough to be sorted in the L1 cache.
 const BUCKET: usize = 1 << 9;
 
-/// Sorts entries into the order in which a [`crate::FilterBuilder`] expects them.
+/// Sorts entries into the order that a [`crate::FilterBuilder`] expects.
 ///
-/// Fingerprints are uniformly distributed. Therefore a single pass that distributes the entries to
-/// buckets by their highest bits almost sorts them, and each bucket is then sorted separately. The
-/// function allocates as much memory as the entries occupy.
+/// Fingerprints are uniformly distributed, so a single pass that distributes the entries to buckets
+/// by their highest bits almost sorts them. Each bucket is then sorted separately. Allocates as
+/// much memory as the entries take up.
 ///
 /// ```
 /// use alluvium_filters::{FilterEntry, Fingerprint, sort};
@@ -27,7 +27,7 @@ pub fn sort(entries: &mut Vec<FilterEntry>) {
     }
     let bits = (entries.len() / BUCKET).ilog2().min(16);
     let bucket = |entry: &FilterEntry| (entry.0 >> (64 - bits)) as usize;
-    // `next` has the start of each bucket; later it has the position of the bucket's next entry.
+    // `next` holds the start of each bucket, and later the position of the bucket's next entry.
     let mut next = vec![0usize; (1 << bits) + 1];
     for entry in entries.iter() {
         next[bucket(entry) + 1] += 1;

@@ -1,5 +1,5 @@
-//! Atomics of this crate: those of the standard library or, under `--cfg alluvium_model_check`,
-//! those of the model checker.
+//! Atomics of this crate: those of the standard library or, under `--cfg alluvium_model_check`, of
+//! the model checker.
 
 #[cfg(alluvium_model_check)]
 pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering};

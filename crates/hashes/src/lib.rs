@@ -1,4 +1,4 @@
-//! Dictionaries that locate records by a hash of the key and do not maintain key order.
+//! Dictionaries that locate records by a hash of the key and do not keep keys in order.
 //!
 //! *Scope*: how records are located by a hash of their key, in memory and on a device.
 //!
@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //!
-//! - **H1** Data read from a device is verified before it is used. Damaged data is reported as an
-//!   error with its location.
+//! - **H1** Data from a device is verified before it is used. Damage is reported as an error with
+//!   its location.
 //! - **H2** No function spawns a thread or reads a clock.
 
 pub mod hashed;

@@ -82,10 +82,10 @@ pub fn gather_many<R: LookupReader>(
 /// in memory; if not, the lookup states must not be used.
 ///
 /// # Errors
-/// Like [`gather_many`].
+/// The same errors as [`gather_many`].
 ///
 /// # Panics
-/// Like [`gather_many`].
+/// In the same cases as [`gather_many`].
 pub fn gather_many_in_memory<R: LookupReader>(
     reader: &R,
     keys: &[LookupKey<'_>],

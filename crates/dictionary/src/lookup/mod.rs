@@ -70,7 +70,7 @@ pub trait LookupReader {
     /// done.
     ///
     /// # Errors
-    /// Like [`LookupReader::search`].
+    /// The same errors as [`LookupReader::search`].
     fn search_together<F: NodeFetch>(
         &self,
         open: &mut [BatchKeySearch<Self::Search>],

@@ -152,7 +152,7 @@ impl<S: SortedSource> MergingIter<S> {
     /// move it to a later key or to an older message of the same key.
     ///
     /// # Errors
-    /// Like [`MergingIter::advance`].
+    /// The same errors as [`MergingIter::advance`].
     #[inline]
     pub fn advance_by(&mut self, step: impl FnOnce(&mut S) -> Result<(), S::Error>) -> Result<(), S::Error> {
         let Some(&LoserTreeEntry { source, code }) = self.losers.first() else {

@@ -200,7 +200,7 @@ fn descend(
 /// all nodes of the value.
 ///
 /// # Errors
-/// Like [`read_value`].
+/// The same errors as [`read_value`].
 pub fn read_apart(
     files: DataFiles<'_>,
     pointer: &ValuePointer,

@@ -80,7 +80,7 @@ impl<T: LayerTarget> LayerIngest<T> {
     /// Attaches the ingest like [`BulkIngest::attach`], finishing an unfinished layer first.
     ///
     /// # Errors
-    /// Like [`LayerTarget::attach`].
+    /// The same errors as [`LayerTarget::attach`].
     ///
     /// # Panics
     /// If `first` does not follow the structure's cut.

@@ -31,7 +31,7 @@ pub trait LayerWriter: fmt::Debug {
     /// Finishes the current run, if there is one, and appends it to `written`.
     ///
     /// # Errors
-    /// Like [`LayerWriter::push`].
+    /// The same errors as [`LayerWriter::push`].
     fn end_run(&mut self, written: &mut Vec<Self::Run>) -> Result<()>;
 
     /// Discards the current run, if there is one.
@@ -40,7 +40,7 @@ pub trait LayerWriter: fmt::Debug {
     /// Writes a run that contains the range deletes `deletes`.
     ///
     /// # Errors
-    /// Like [`LayerWriter::push`].
+    /// The same errors as [`LayerWriter::push`].
     fn write_deleted_ranges(&mut self, deletes: RangeTombstoneIndex) -> Result<Option<Self::Run>>;
 
     /// Discards a finished run and frees its space.
@@ -141,7 +141,7 @@ impl<W: LayerWriter> IngestLayers<W> {
     /// Finishes the newest layer.
     ///
     /// # Errors
-    /// Like [`IngestLayers::push`].
+    /// The same errors as [`IngestLayers::push`].
     pub fn end_layer(&mut self) -> Result<()> {
         self.writer.end_run(&mut self.runs)?;
         let has_deletes = self.list.len() > self.ended_deletes();
@@ -237,7 +237,7 @@ impl<W: LayerWriter> IngestLayers<W> {
     /// number of the last commit.
     ///
     /// # Errors
-    /// Like [`IngestLayers::push`].
+    /// The same errors as [`IngestLayers::push`].
     pub fn finish(&mut self, first: SequenceNumber) -> Result<SequenceNumber> {
         if self.is_open() {
             self.end_layer()?;

@@ -1,4 +1,4 @@
-//! Encoding of a stream of bits in bytes, version 1.
+//! Encoding of a bit stream in bytes, version 1.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -7,14 +7,14 @@
 //!    8·w     8  zeros: a load of 8 bytes at the last bit stays inside
 //! ```
 //!
-//! The lowest bit of a number is written first. A little-endian load therefore returns the bits of
-//! the number in the right order.
+//! The lowest bit of a number is written first, so that a little-endian load returns its bits in
+//! the right order.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-/// Number of zero bytes that follow the last word of a stream.
+/// Number of zero bytes after the last word of a stream.
 pub const TAIL_BYTES: usize = 8;
 
-/// Loads at least 57 bits of a stream, starting at a bit offset. Bits after the end of `bytes` are
+/// Loads at least 57 bits of a stream, starting at a bit offset. Bits past the end of `bytes` are
 /// zero.
 #[inline(always)]
 pub fn peek(bytes: &[u8], bit: u64) -> u64 {
@@ -35,14 +35,14 @@ fn peek_at_the_end(bytes: &[u8], at: usize) -> u64 {
         .fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
-/// Returns the number that is stored in `count` bits, at most 57, starting at a bit offset.
+/// Returns the number stored in `count` bits, at most 57, starting at a bit offset.
 #[inline(always)]
 pub fn take(bytes: &[u8], bit: u64, count: u32) -> u64 {
     debug_assert!(count <= 57, "one load brings 57 bits");
     peek(bytes, bit) & ((1 << count) - 1)
 }
 
-/// Writer of a stream of bits. Each call appends a number of up to 64 bits.
+/// Writer of a bit stream. Each call appends a number of up to 64 bits.
 #[derive(Clone, Debug, Default)]
 pub struct BitWriter {
     bytes: Vec<u8>,
@@ -69,8 +69,7 @@ impl BitWriter {
         self.len() == 0
     }
 
-    /// Appends the lowest `count` bits of a number, at most 64. The other bits of the number must
-    /// be zero.
+    /// Appends the lowest `count` bits of a number, at most 64. All other bits must be zero.
     #[inline]
     pub fn push(&mut self, number: u64, count: u32) {
         assert!(

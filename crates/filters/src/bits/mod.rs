@@ -1,8 +1,8 @@
-//! Streams of bits that are stored in bytes. Tries, block indexes and listed filters use them.
+//! Bit streams stored in bytes, which tries, block indexes and listed filters use.
 //!
 //! *Scope*: the order of bits in bytes; how to append a few bits; how to load 57 bits.
 //!
-//! *Must not depend on*: the meaning of the bits; codes; headers.
+//! *Must not depend on*: what the bits mean; codes; headers.
 
 mod format;
 

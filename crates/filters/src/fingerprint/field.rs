@@ -1,5 +1,5 @@
-//! Arithmetic in the field of integers modulo the Mersenne prime 2^127 − 1. The polynomials that
-//! compute fingerprints are over this field.
+//! Arithmetic in the field of integers modulo the Mersenne prime 2^127 − 1, over which the
+//! polynomials that compute fingerprints are defined.
 
 pub(super) const MODULUS: u128 = (1 << 127) - 1;
 
@@ -27,7 +27,7 @@ pub(super) fn mul(a: u128, b: u128) -> u128 {
     let middle = (low >> 64) + (left & LOW) + (right & LOW);
     let bottom = (middle << 64) | (low & LOW);
     let top = high + (left >> 64) + (right >> 64) + (middle >> 64);
-    // 2^128 is congruent to 2, so the bits above bit 127 are added to the low bits.
+    // 2^128 is congruent to 2, so add the bits above bit 127 to the low bits.
     reduce(((top << 1) | (bottom >> 127)) + (bottom & MODULUS))
 }
 
@@ -35,7 +35,7 @@ pub(super) fn mul(a: u128, b: u128) -> u128 {
 mod tests {
     use super::*;
 
-    /// Computes the product by doubling and adding, as a reference.
+    /// Computes the product by doubling and adding, for comparison.
     fn slow(a: u128, b: u128) -> u128 {
         let mut sum = 0;
         for bit in (0..127).rev() {
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn every_element_but_zero_has_its_inverse() {
-        // By Fermat's little theorem, a^(p−2) is the inverse of a. All bits of p − 2 are ones,
+        // By Fermat's little theorem, the inverse of a is a^(p−2). All bits of p − 2 are ones
         // except bit 1.
         for a in [2u128, 3, 12345, 1 << 100, MODULUS - 1] {
             let mut power = 1;

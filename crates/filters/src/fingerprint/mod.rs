@@ -1,14 +1,14 @@
-//! Fingerprints whose independence is proved. They are interpreted as strings of characters.
+//! Fingerprints with proven independence, interpreted as strings of characters.
 //!
 //! *Scope*: how 8 to 128 uniformly distributed bits are computed from a seed and a key; how
-//! prefixes, check characters and next characters are extracted from these bits (Conway §2.2).
+//! prefixes, check characters and next characters are extracted from them (Conway §2.2).
 //!
-//! *Must not depend on*: how fingerprints are used; who draws and stores the seed.
+//! *Must not depend on*: what fingerprints are used for; who draws and stores the seed.
 //!
 //! - **F9** With `HashIndependence::Words(k)`, the fingerprints of any `k` keys are independent.
-//!   They are values of a polynomial of degree k − 1 over the field of 2^127 − 1 elements, whose
-//!   coefficients are drawn from the seed. The polynomial is evaluated at a field element computed
-//!   from the key. Two keys have the same element with probability at most length / 2^127.
+//!   They are values of a polynomial of degree k − 1 over the field of 2^127 − 1 elements, with
+//!   coefficients drawn from the seed. The polynomial is evaluated at a field element computed from
+//!   the key. Two keys have the same element with probability at most length / 2^127.
 
 mod field;
 mod format;
@@ -21,15 +21,15 @@ use alluvium_base::checksum::seeded;
 /// How many keys have independent fingerprints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashIndependence {
-    /// Any set of this number of keys has independent fingerprints. With 1 the function is
-    /// constant, so that all keys collide, which tests use.
+    /// Any set of this many keys has independent fingerprints. With 1, the function is constant and
+    /// all keys collide, which is useful in tests.
     Words(u16),
-    /// Fingerprints are computed by XXH3, which is faster. Their independence is assumed and not
-    /// proved.
+    /// Fingerprints are computed with XXH3, which is faster. Their independence is assumed rather
+    /// than proven.
     Assumed,
 }
 
-/// Maximum independence, which is the number of coefficients of the polynomial.
+/// Maximum independence, which is the number of the polynomial's coefficients.
 pub const MAX_INDEPENDENCE: u16 = 1024;
 
 /// A fingerprint function, defined by a seed, a fingerprint length and an independence.
@@ -53,7 +53,7 @@ pub struct FingerprintFamily {
 }
 
 impl FingerprintFamily {
-    /// Creates the function for a seed. Its fingerprints have `width` bits.
+    /// Creates the function for a seed, with fingerprints of `width` bits.
     ///
     /// # Errors
     /// [`Error::Shape`] if the width is not from 8 to 128, or if the independence is 0 or exceeds
@@ -130,9 +130,8 @@ impl FingerprintFamily {
         WideFingerprint(bits >> (128 - self.width) << (128 - self.width))
     }
 
-    /// Maps a key to a field element. The element is the value of a polynomial at a point drawn
-    /// from the seed. The coefficients of the polynomial are the length of the key and its pieces
-    /// of 15 bytes.
+    /// Maps a key to a field element: the value of a polynomial at a point drawn from the seed. The
+    /// polynomial's coefficients are the length of the key and its pieces of 15 bytes.
     fn element(&self, key: &[u8]) -> u128 {
         key.chunks(15).fold(key.len() as u128, |sum, piece| {
             let piece = piece
@@ -153,13 +152,14 @@ fn draw(seed: u128, number: u64) -> u128 {
     field::reduce(u128::from(word(1)) << 64 | u128::from(word(2)))
 }
 
-/// A fingerprint of up to 128 bits, left-aligned: its first bit is the highest bit of the number.
+/// A fingerprint of up to 128 bits, left-aligned, so that its first bit is the highest bit of the
+/// number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WideFingerprint(pub u128);
 
-/// Interprets fingerprints as strings of characters, each of which has log2 λ bits.
+/// Interprets fingerprints as strings of characters of log2 λ bits each.
 ///
-/// Lengths of prefixes are given in bits, so a prefix need not end at the end of a character.
+/// Prefix lengths are given in bits, so a prefix need not end at a character boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FingerprintAlphabet {
     width: u32,
@@ -209,7 +209,7 @@ impl FingerprintAlphabet {
     }
 
     /// Returns whether a fingerprint has enough bits for a prefix of `prefix_bits` bits and for
-    /// `checks` check characters without an overlap.
+    /// `checks` check characters without overlap.
     #[must_use]
     pub fn fits(&self, prefix_bits: u32, checks: u32) -> bool {
         prefix_bits <= 63 && prefix_bits + checks * self.character_bits <= self.width
@@ -225,14 +225,14 @@ impl FingerprintAlphabet {
         }
     }
 
-    /// Returns the character that follows a prefix of `prefix_bits` bits.
+    /// Returns the character after a prefix of `prefix_bits` bits.
     #[must_use]
     pub fn next(&self, fingerprint: WideFingerprint, prefix_bits: u32) -> u32 {
         ((fingerprint.0 << prefix_bits) >> (128 - self.character_bits)) as u32
     }
 
-    /// Returns the check character for a level. It is the character with number `level` from the
-    /// end, where the last character has number 1.
+    /// Returns the check character for a level: character number `level` from the end, where the
+    /// last character is number 1.
     #[must_use]
     pub fn check(&self, fingerprint: WideFingerprint, level: u32) -> u32 {
         let from_end = 128 - self.width + (level - 1) * self.character_bits;

@@ -5,7 +5,7 @@ fn family(width: u32, independence: HashIndependence) -> FingerprintFamily {
 }
 
 /// Returns the chi-square statistic for outcomes that should be equally likely. It has one degree
-/// of freedom less than there are outcomes.
+/// of freedom fewer than there are outcomes.
 fn chi_square(counts: &[u32]) -> f64 {
     let total: u32 = counts.iter().sum();
     let expected = f64::from(total) / counts.len() as f64;
@@ -41,8 +41,8 @@ fn every_character_is_uniform() {
 
 #[test]
 fn pairs_of_keys_have_independent_characters() {
-    // Over many seeds, each of the 16 pairs of values occurs equally often as the characters of two
-    // fixed keys.
+    // Over many seeds, the characters of two fixed keys take each of their 16 pairs of values
+    // equally often.
     let mut counts = [0u32; 16];
     for seed in 0..4000 {
         let family = FingerprintFamily::new(seed, 64, HashIndependence::Words(16)).unwrap();
@@ -121,7 +121,7 @@ fn prefixes_extend_by_next_characters_and_never_meet_check_characters() {
                 alphabet.prefix(fingerprint, at) << bits | u64::from(alphabet.next(fingerprint, at));
             assert_eq!(extended, alphabet.prefix(fingerprint, at + bits));
         }
-        // The check character of the first level consists of the last of the 64 bits.
+        // The check character of the first level is the end of the 64 bits.
         let last = (fingerprint.0 >> 64) as u32 & (characters - 1);
         assert_eq!(alphabet.check(fingerprint, 1), last);
         assert!(alphabet.fits(32, 32 / bits) && !alphabet.fits(33, 32u32.div_ceil(bits)));
@@ -146,7 +146,7 @@ fn impossible_shapes_are_refused_by_name() {
 
 #[test]
 fn random_functions_fill_the_fullest_of_many_bins_with_few_balls() {
-    // Lemma 1: if N balls are put into N / log N bins, every bin has Θ(log N) balls.
+    // Lemma 1: with N balls in N / log N bins, every bin has Θ(log N) balls.
     for seed in 0..20 {
         let family = FingerprintFamily::new(seed, 64, FingerprintFamily::independence_for(1 << 14)).unwrap();
         let alphabet = FingerprintAlphabet::new(64, 2).unwrap();

@@ -1,10 +1,9 @@
-//! Encoding of lists of differences as bits, version 1. It defines how integers are packed into
-//! bytes, and the header of a list.
+//! Encoding of difference lists as bits, version 1: how integers are packed into bytes, and the
+//! header of a list.
 //!
 //! The bits of a byte are used from the lowest to the highest, and the lowest bit of an integer is
 //! written first. With parameter k, a difference d is encoded as ⌊d / 2^k⌋ ones, a zero, and the k
-//! lowest bits of d. The payload of an entry follows its difference. The last byte is padded with
-//! zeros.
+//! lowest bits of d. The entry's payload follows. The last byte is padded with zeros.
 //!
 //! A self-contained list is encoded as follows:
 //!
@@ -27,9 +26,9 @@ use alluvium_base::bytes::{ByteReader, ByteWriter};
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 16;
 
-/// Source of the bytes that a bit reader reads: a slice, or a stream that is read block by block.
+/// Source of the bytes for a bit reader: a slice, or a stream that is read block by block.
 pub trait ByteSource {
-    /// Error for bytes that cannot be read or bits that are invalid.
+    /// Error for bytes that cannot be read, or for invalid bits.
     type Error: From<Error>;
 
     /// Returns the next byte, or `None` at the end of the source.
@@ -51,7 +50,7 @@ impl ByteSource for &[u8] {
     }
 }
 
-/// Writer of bits. Its complete bytes can be taken at any time.
+/// Bit writer, whose complete bytes can be taken at any time.
 #[derive(Clone, Debug, Default)]
 pub struct StreamBitWriter {
     bytes: Vec<u8>,
@@ -101,25 +100,25 @@ impl StreamBitWriter {
         self.put((1 << count) - 1, count as u32 + 1);
     }
 
-    /// Returns the number of bits that were appended.
+    /// Returns the number of bits appended so far.
     #[must_use]
     pub fn bits(&self) -> u64 {
         self.bits
     }
 
-    /// Returns the number of complete bytes that have not been taken.
+    /// Returns the number of complete bytes that have not been taken yet.
     #[must_use]
     pub fn ready(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Returns the complete bytes and removes them from the writer. The bits of the last, partial
-    /// byte stay in the writer.
+    /// Removes and returns the complete bytes. The bits of the last, partial byte stay in the
+    /// writer.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }
 
-    /// Pads the last byte with zeros, and returns all bytes that have not been taken.
+    /// Pads the last byte with zeros, and returns all bytes that have not been taken yet.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         if self.filled > 0 {
@@ -129,7 +128,7 @@ impl StreamBitWriter {
     }
 }
 
-/// Reader of bits from a source of bytes.
+/// Bit reader over a byte source.
 #[derive(Clone, Debug)]
 pub struct BitReader<S> {
     source: S,
@@ -149,7 +148,7 @@ impl<S: ByteSource> BitReader<S> {
         }
     }
 
-    /// Returns the number of bits that were read.
+    /// Returns the number of bits read so far.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
@@ -158,7 +157,7 @@ impl<S: ByteSource> BitReader<S> {
     /// Reads `bits` bits, at most 56, as a number.
     ///
     /// # Errors
-    /// If the source has fewer bits left or cannot be read.
+    /// If the source has fewer bits left, or cannot be read.
     #[inline]
     pub fn get(&mut self, bits: u32) -> std::result::Result<u64, S::Error> {
         debug_assert!(bits <= 56, "{bits} bits");
@@ -180,7 +179,7 @@ impl<S: ByteSource> BitReader<S> {
     /// Reads `bits` bits, at most 128, as a number.
     ///
     /// # Errors
-    /// The errors of [`BitReader::get`].
+    /// The same errors as [`BitReader::get`].
     #[inline]
     pub fn get_wide(&mut self, bits: u32) -> std::result::Result<u128, S::Error> {
         let (mut value, mut done) = (0, 0);
@@ -195,7 +194,7 @@ impl<S: ByteSource> BitReader<S> {
     /// Reads ones up to and including the next zero. Returns the number of ones.
     ///
     /// # Errors
-    /// The errors of [`BitReader::get`], and an error if there are more than `most` ones.
+    /// The same errors as [`BitReader::get`], and an error if there are more than `most` ones.
     #[inline]
     pub fn unary(&mut self, most: u64) -> std::result::Result<u64, S::Error> {
         let mut count = 0;
@@ -230,7 +229,7 @@ impl<S: ByteSource> BitReader<S> {
     }
 }
 
-/// Encodes entries and their payloads as a self-contained list. The entries must be sorted.
+/// Encodes entries, which must be sorted, and their payloads as a self-contained list.
 ///
 /// ```
 /// use alluvium_filters::golomb::{decode, encode};

@@ -1,14 +1,14 @@
-//! Sorted lists of integers, stored as differences in a Golomb–Rice code.
+//! Sorted integer lists, stored as differences in a Golomb–Rice code.
 //!
 //! *Scope*: how bits are packed; the best parameter for the density of a list; the maximum size of
 //! a list in bits (Conway §2.2, Lemma 2).
 //!
-//! *Must not depend on*: the meaning of entries and payloads; the location of the bytes.
+//! *Must not depend on*: what entries and payloads mean; where the bytes are stored.
 //!
-//! - **F10** A list of n entries from a universe of 2^u integers, with payloads of p bits, has at
-//!   most n (1 + k + p) + 2^(u − k) bits, for any distribution of the entries. The reason is that
-//!   all differences together have at most 2^(u − k) ones, because each one stands for a step of
-//!   2^k in the universe.
+//! - **F10** However its entries are distributed, a list of n entries from a universe of 2^u
+//!   integers, with payloads of p bits, has at most n (1 + k + p) + 2^(u − k) bits. The reason is
+//!   that all differences combined have at most 2^(u − k) ones, because each one stands for a step
+//!   of 2^k in the universe.
 
 mod format;
 #[cfg(test)]
@@ -69,7 +69,7 @@ impl RiceCode {
     }
 }
 
-/// State of encoding or decoding a list: the code and the previous entry.
+/// The state of encoding or decoding a list: the code and the previous entry.
 #[derive(Clone, Copy, Debug)]
 pub struct DeltaCoder {
     rice: RiceCode,
@@ -77,8 +77,8 @@ pub struct DeltaCoder {
 }
 
 impl DeltaCoder {
-    /// Starts a list, or continues one at a known position. The next difference is relative to
-    /// `base`.
+    /// Starts a list, or continues one at a known position, so that the next difference is relative
+    /// to `base`.
     #[must_use]
     pub fn new(rice: RiceCode, base: u64) -> DeltaCoder {
         DeltaCoder { rice, last: base }
@@ -97,10 +97,10 @@ impl DeltaCoder {
         self.last = entry;
     }
 
-    /// Reads the next entry. It may be at most `most`.
+    /// Reads the next entry, which may be at most `most`.
     ///
     /// # Errors
-    /// If the bits end, cannot be read, or represent an entry greater than `most`.
+    /// If the bits end, cannot be read, or stand for an entry greater than `most`.
     #[inline]
     pub fn read<S: ByteSource>(&mut self, bits: &mut BitReader<S>, most: u64) -> Result<u64, S::Error> {
         let k = self.rice.parameter;

@@ -5,8 +5,8 @@ use super::shape::ListedShape;
 use crate::packed::put_checksum;
 use crate::{Error, Result};
 
-/// Writes the filter of ascending hashes to `space`, and returns its length in bytes. `space` is
-/// long enough if it has [`ListedShape::most_bytes`] bytes.
+/// Writes the filter of ascending hashes to `space` and returns its length in bytes.
+/// [`ListedShape::most_bytes`] bytes of space are always enough.
 ///
 /// # Errors
 /// [`Error::Order`] if a hash is less than the previous one; [`Error::Shape`] if there are more
@@ -44,7 +44,7 @@ pub fn write(shape: ListedShape, hashes: impl IntoIterator<Item = u64>, space: &
 /// ```
 ///
 /// # Errors
-/// The errors of [`write()`].
+/// The same errors as [`write()`].
 pub fn encode(shape: ListedShape, hashes: impl IntoIterator<Item = u64>) -> Result<Vec<u8>> {
     let mut bytes = vec![0; shape.most_bytes()];
     let len = write(shape, hashes, &mut bytes)?;
@@ -52,14 +52,14 @@ pub fn encode(shape: ListedShape, hashes: impl IntoIterator<Item = u64>) -> Resu
     Ok(bytes)
 }
 
-/// Writes the pages of a filter to `space`, one after the other.
+/// Writes the pages of a filter to `space`, one after another.
 pub(super) struct ListedPageWriter<'s> {
     header: ListedHeader,
     space: &'s mut [u8],
-    /// Number of bytes of `space` that have been written.
+    /// Number of bytes of `space` written so far.
     at: usize,
-    /// `page` is the number of the next page, relative to the first page in the header;
-    /// `fingerprints` are the fingerprints of this page.
+    /// `page` is the number of the next page, relative to the first page in the header, and
+    /// `fingerprints` are its fingerprints.
     page: u32,
     fingerprints: Vec<u64>,
     bytes: Vec<u8>,
@@ -79,8 +79,8 @@ impl<'s> ListedPageWriter<'s> {
         })
     }
 
-    /// Adds a fingerprint, which must not be less than the previous one. Returns false if it equals
-    /// the previous one, in which case it is added only once.
+    /// Adds a fingerprint, which must not be less than the previous one. If the two are equal, does
+    /// nothing and returns false.
     pub(super) fn push(&mut self, fingerprint: u64) -> Result<bool> {
         if self.fingerprints.last() == Some(&fingerprint) {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! Consistency check of the bytes of a filter, with a separate check for each rule.
+//! Consistency check of a filter's bytes, with a separate check for each rule.
 
 use super::build::ListedPageWriter;
 use super::filter::ListedFilter;
@@ -8,10 +8,10 @@ use crate::packed::{PackedViolation, wrong_checksum};
 use std::ops::Deref;
 
 impl<B: Deref<Target = [u8]>> ListedFilter<B> {
-    /// Returns every violation of the format; empty if the filter is valid. Checks four rules: the
-    /// checksum is correct; the fingerprints of each list are ascending and belong to the list's
-    /// bucket (F14); there are no more fingerprints than hashes; and writing the fingerprints again
-    /// results in the same bytes (F15).
+    /// Returns every violation of the format, or nothing if the filter is valid. Checks that the
+    /// checksum is correct; that the fingerprints of each list are ascending and belong to the
+    /// list's bucket (F14); that there are no more fingerprints than hashes; and that writing the
+    /// fingerprints again produces the same bytes (F15).
     #[must_use]
     pub fn check(&self) -> Vec<PackedViolation> {
         let mut found: Vec<PackedViolation> = wrong_checksum(&self.bytes).into_iter().collect();

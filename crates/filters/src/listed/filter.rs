@@ -6,8 +6,8 @@ use crate::Result;
 use crate::packed::put_checksum;
 use std::ops::{Deref, DerefMut, Range};
 
-/// A filter whose bytes are in memory, or a part that has only some of its pages. Any number of
-/// threads may query it concurrently.
+/// A filter in memory, or a part with only some of its pages. Any number of threads may query it
+/// concurrently.
 #[derive(Clone, Debug)]
 pub struct ListedFilter<B> {
     pub(super) header: ListedHeader,
@@ -15,8 +15,7 @@ pub struct ListedFilter<B> {
 }
 
 impl<B: Deref<Target = [u8]>> ListedFilter<B> {
-    /// Opens a filter by reading its header and its directory. Use [`ListedFilter::check`] to check
-    /// the rest.
+    /// Opens a filter by reading its header and directory. [`ListedFilter::check`] checks the rest.
     ///
     /// # Errors
     /// [`crate::Error::Damaged`] if the bytes are not a filter or have the wrong length.
@@ -36,7 +35,7 @@ impl<B: Deref<Target = [u8]>> ListedFilter<B> {
         self.header.shape
     }
 
-    /// Returns the numbers of the pages that are present, as a range.
+    /// Returns the range of pages that are present.
     #[must_use]
     pub fn pages(&self) -> Range<u32> {
         self.header.first..self.header.first + self.header.pages
@@ -48,7 +47,7 @@ impl<B: Deref<Target = [u8]>> ListedFilter<B> {
         self.pages() == (0..self.header.shape.pages())
     }
 
-    /// Returns whether a hash may have been added. Returns true if the page for the hash is not
+    /// Returns whether a hash may have been added. Always true if the page for the hash is not
     /// present (F13).
     ///
     /// # Errors
@@ -71,9 +70,8 @@ impl<B: Deref<Target = [u8]>> ListedFilter<B> {
         Ok(false)
     }
 
-    /// Copies some pages to a new, smaller filter. `zeroed` allocates zeroed memory for it, given
-    /// the number of bytes. Returns `None` if the range is empty or if one of its pages is not
-    /// present.
+    /// Copies some pages to a new, smaller filter. `zeroed` allocates the given number of zeroed
+    /// bytes for it. Returns `None` if the range is empty or one of its pages is not present.
     #[must_use]
     pub fn part<T>(&self, pages: Range<u32>, zeroed: impl FnOnce(usize) -> T) -> Option<ListedFilter<T>>
     where

@@ -28,8 +28,8 @@
 //!               zeros up to the next step; after the last, up to the next byte
 //! ```
 //!
-//! The fingerprint of a hash is computed from the number that its first k bits represent: this
-//! number is multiplied by n · 2^b / 2^k and rounded down.
+//! The fingerprint of a hash is the number in its first k bits, multiplied by n · 2^b / 2^k and
+//! rounded down.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::shape::{BUCKETS, ListedShape, MOST_ONES};
@@ -46,11 +46,11 @@ const FRAME: PackedFrame = PackedFrame {
     version: 1,
 };
 const HEADER_BYTES: u64 = 24;
-/// Length of a page's entry in the directory, in bytes.
+/// Length of a page's directory entry, in bytes.
 const ENTRY_BYTES: u64 = 8;
-/// Number of bytes in a page that precede its lists.
+/// Number of bytes in a page before its lists.
 const PLACES_BYTES: u64 = 2 * (BUCKETS as u64 + 1);
-/// Number of bits in a directory entry that store the logarithm of the step size.
+/// Number of bits in a directory entry for the logarithm of the step size.
 const STEP_BITS: u32 = 6;
 /// Maximum base-2 logarithm of the step size.
 const MOST_STEP: u32 = 24;
@@ -59,9 +59,9 @@ const MOST_STEP: u32 = 24;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ListedHeader {
     pub(super) shape: ListedShape,
-    /// Number of the first page that is present.
+    /// Number of the first page present.
     pub(super) first: u32,
-    /// Number of pages that are present.
+    /// Number of pages present.
     pub(super) pages: u32,
 }
 
@@ -71,7 +71,7 @@ pub(super) fn damaged(at: u64, what: &'static str, expected: impl Into<String>, 
     FRAME.damaged(at, what, expected, found.to_string())
 }
 
-/// Returns the maximum number of bytes outside of lists in a filter of `pages` pages.
+/// Returns the maximum number of bytes outside lists in a filter of `pages` pages.
 pub(super) fn most_overhead(pages: u32) -> u64 {
     let each = ENTRY_BYTES + PLACES_BYTES + 1;
     HEADER_BYTES + ENTRY_BYTES + u64::from(pages) * each + CHECKSUM_BYTES
@@ -136,9 +136,8 @@ impl ListedHeader {
         Some(())
     }
 
-    /// Writes the directory entry of a page: its byte offset, and the logarithm of its step size.
-    /// `page` is relative to the first page that is present. Returns `None` if `space` is too
-    /// short.
+    /// Writes a page's directory entry: its byte offset, and the logarithm of its step size. `page`
+    /// is relative to the first page present. Returns `None` if `space` is too short.
     pub(super) fn put_entry(&self, space: &mut [u8], page: u32, byte: u64, step: u32) -> Option<()> {
         let entry = byte << STEP_BITS | u64::from(step);
         let place = space.get_mut(entry_at(page) as usize..)?;
@@ -146,8 +145,8 @@ impl ListedHeader {
         Some(())
     }
 
-    /// Returns the directory entry of a page: its byte offset, and the logarithm of its step size.
-    /// `page` is relative to the first page that is present.
+    /// Returns a page's directory entry: its byte offset, and the logarithm of its step size.
+    /// `page` is relative to the first page present.
     #[inline]
     pub(super) fn entry(&self, bytes: &[u8], page: u32) -> Option<(u64, u32)> {
         let entry = bytes.get(entry_at(page) as usize..)?.first_chunk()?;
@@ -155,13 +154,13 @@ impl ListedHeader {
         Some((entry >> STEP_BITS, (entry & ((1 << STEP_BITS) - 1)) as u32))
     }
 
-    /// Returns the byte offset at which the first page begins.
+    /// Returns the byte offset of the first page.
     #[inline]
     pub(super) fn first_byte(&self) -> u64 {
         entry_at(self.pages) + ENTRY_BYTES
     }
 
-    /// Returns the bytes of a range of pages, which are numbered relative to the first page that is
+    /// Returns the bytes of a range of pages, which are numbered relative to the first page
     /// present. Returns an empty slice if the range is invalid.
     pub(super) fn pages_in<'b>(&self, bytes: &'b [u8], pages: Range<u32>) -> &'b [u8] {
         let at = |page| Some((self.first_byte() + self.entry(bytes, page)?.0) as usize);
@@ -170,8 +169,7 @@ impl ListedHeader {
         found.unwrap_or_default()
     }
 
-    /// Returns the list of a bucket in a page. `page` is relative to the first page that is
-    /// present.
+    /// Returns the list of a bucket in a page. `page` is relative to the first page present.
     #[inline]
     pub(super) fn list<'b>(&self, bytes: &'b [u8], page: u32, bucket: usize) -> Result<FingerprintList<'b>> {
         let list = self.entry(bytes, page).and_then(|(byte, step)| {
@@ -206,14 +204,13 @@ fn entry_at(page: u32) -> u64 {
     HEADER_BYTES + ENTRY_BYTES * u64::from(page)
 }
 
-/// Decoder of the fingerprints in a bucket. They are relative to the smallest fingerprint that the
-/// bucket covers. The zeros that pad a list to the next step are decoded as repetitions of the last
+/// Decoder of the fingerprints in a bucket, which are relative to the smallest fingerprint that the
+/// bucket covers. The zeros that pad a list to the next step decode as repetitions of the last
 /// fingerprint.
 #[derive(Debug)]
 pub(super) struct FingerprintList<'b> {
     bytes: &'b [u8],
-    /// `at` is the bit offset of the next fingerprint, and `end` is the bit offset of the end of
-    /// the list.
+    /// `at` is the bit offset of the next fingerprint, and `end` is that of the end of the list.
     at: u64,
     end: u64,
     low_bits: u32,

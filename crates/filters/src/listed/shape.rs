@@ -1,12 +1,12 @@
-//! Parameters of a filter. They define how a hash is mapped to a fingerprint, and a fingerprint to
-//! its page and bucket.
+//! Parameters of a filter, which define how a hash maps to a fingerprint, and a fingerprint to its
+//! page and bucket.
 
 use crate::{Error, Result};
 
 /// Maximum number of hashes in a filter.
 pub const MOST_HASHES: u64 = 1 << 36;
 
-/// Maximum number of bits b, for which the false-positive rate is 2^-b.
+/// Maximum b for a false-positive rate of 2^-b.
 pub const MOST_BITS: u32 = 24;
 
 /// Base-2 logarithm of the average number of hashes in a bucket.
@@ -18,9 +18,8 @@ const PAGE_LOG: u32 = 6;
 /// Number of buckets per page.
 pub(super) const BUCKETS: usize = 1 << PAGE_LOG;
 
-/// Number of additional bits of a hash from which its fingerprint is computed. With two additional
-/// bits, some fingerprints are a quarter more likely than others. This increases the false-positive
-/// rate by at most 1.6 %.
+/// Number of extra hash bits from which a fingerprint is computed. With two, some fingerprints are
+/// a quarter more likely than others, which increases the false-positive rate by at most 1.6 %.
 const SPARE_BITS: u32 = 2;
 
 /// The parameters of a filter.
@@ -41,8 +40,7 @@ pub struct ListedShape {
 }
 
 impl ListedShape {
-    /// Returns the shape of a filter of `hashes` hashes that has a false-positive rate of
-    /// 2^-`bits`.
+    /// Returns the shape of a filter of `hashes` hashes with a false-positive rate of 2^-`bits`.
     ///
     /// # Errors
     /// [`Error::Shape`] if there are more than [`MOST_HASHES`] hashes, or if `bits` is 0 or greater
@@ -64,8 +62,8 @@ impl ListedShape {
         })
     }
 
-    /// Returns the same shape for hashes of which only the first `bits` bits are known. If the
-    /// shape would use more bits of each hash, the false-positive rate increases.
+    /// Returns the same shape for hashes of which only the first `bits` bits are known. The
+    /// false-positive rate increases if the shape would use more bits.
     ///
     /// # Panics
     /// If `bits` is 0.
@@ -90,7 +88,7 @@ impl ListedShape {
         self.hashes.max(1).div_ceil(1 << (BUCKET_LOG + PAGE_LOG)) as u32
     }
 
-    /// Returns the number of the page to which a hash belongs.
+    /// Returns the number of the page for a hash.
     #[must_use]
     pub fn page_of(&self, hash: u64) -> u32 {
         self.page(self.fingerprint(hash))
@@ -99,11 +97,11 @@ impl ListedShape {
     /// Returns the maximum length in bytes of any filter of this shape.
     #[must_use]
     pub fn most_bytes(&self) -> usize {
-        // The differences in a bucket together have fewer than 2^(BUCKET_LOG + 1) ones.
+        // The differences in a bucket have fewer than 2^(BUCKET_LOG + 1) ones in total.
         let buckets = self.hashes.max(1).div_ceil(1 << BUCKET_LOG);
         let ones = buckets << (BUCKET_LOG + 1);
         let bits = self.hashes * u64::from(self.low_bits() + 1) + ones;
-        // One five-hundredth is added for the zeros that pad lists to the step size.
+        // Add one five-hundredth for the zeros that pad lists to the step size.
         let bytes = bits / 8 + bits / 4000 + super::format::most_overhead(self.pages());
         bytes as usize
     }
@@ -121,13 +119,13 @@ impl ListedShape {
         ((first * u128::from(self.universe())) >> self.known) as u64
     }
 
-    /// Returns the number of the page to which a fingerprint belongs.
+    /// Returns the number of the page for a fingerprint.
     #[inline]
     pub(super) fn page(&self, fingerprint: u64) -> u32 {
         (fingerprint >> (self.bits + BUCKET_LOG + PAGE_LOG)) as u32
     }
 
-    /// Returns the location of a fingerprint in its page: the bucket, and the distance from the
+    /// Returns the location of a fingerprint in its page: its bucket, and its distance from the
     /// smallest fingerprint that the bucket covers.
     #[inline]
     pub(super) fn place(&self, fingerprint: u64) -> (usize, u64) {
@@ -153,9 +151,9 @@ impl ListedShape {
     }
 }
 
-/// Maximum number of ones in an encoded difference. A difference is less than the number of
-/// fingerprints that a bucket covers.
+/// Maximum number of ones in an encoded difference, which is less than the number of fingerprints
+/// that a bucket covers.
 pub(super) const MOST_ONES: u32 = (1 << (BUCKET_LOG + 1)) - 1;
 
-// One load returns 57 bits, in which a whole encoded difference must fit.
+// One load returns 57 bits, which must hold a whole encoded difference.
 const _: () = assert!(MOST_ONES + 1 + (MOST_BITS - 1) <= 57);

@@ -1,4 +1,4 @@
-//! Tests of hits, false positives and sizes. A filter is compared with the set of its hashes.
+//! Tests of hits, false positives and sizes, which compare a filter with the set of its hashes.
 
 use super::*;
 use proptest::prelude::*;
@@ -12,8 +12,7 @@ fn random(count: usize, seed: u64) -> Vec<u64> {
     hashes
 }
 
-/// Builds the filter of ascending hashes. Checks that it is valid and that it finds each of them
-/// (F13).
+/// Builds the filter of ascending hashes. Checks that it is valid and finds each of them (F13).
 fn sound(hashes: &[u64], bits: u32, known: u32) -> ListedFilter<Vec<u8>> {
     let shape = ListedShape::new(hashes.len() as u64, bits)
         .unwrap()
@@ -22,7 +21,7 @@ fn sound(hashes: &[u64], bits: u32, known: u32) -> ListedFilter<Vec<u8>> {
     let filter = ListedFilter::open(bytes).unwrap();
     assert_eq!((filter.shape(), filter.is_whole()), (shape, true));
     assert_eq!(filter.check(), []);
-    // Look up only some of the hashes if they are clustered, because a lookup reads the whole list
+    // If the hashes are clustered, look up only some of them, because a lookup reads the whole list
     // of a bucket.
     let is_crowd = hashes
         .windows(1024)
@@ -37,8 +36,8 @@ fn sound(hashes: &[u64], bits: u32, known: u32) -> ListedFilter<Vec<u8>> {
 #[test]
 fn the_bytes_of_a_filter_are_these() {
     let shape = ListedShape::new(3, 4).unwrap();
-    // There are 48 possible fingerprints. Those of the hashes are 0, 12 and 47, computed from the
-    // first 8 bits.
+    // There are 48 possible fingerprints. Those of the hashes are computed from the first 8 bits
+    // and are 0, 12 and 47.
     let bytes = encode(shape, [0, 64 << 56, 64 << 56 | 7, u64::MAX]).unwrap();
     let mut expected = b"AFLS\x01\x04\x08\0".to_vec();
     expected.extend([3, 0, 0, 0, 0, 0, 0, 0]);
@@ -46,7 +45,7 @@ fn the_bytes_of_a_filter_are_these() {
     expected.extend([0; 8]);
     // The page has 130 bytes of bit offsets and 3 bytes of lists.
     expected.extend((64 * 133u64).to_le_bytes());
-    // The differences are 0, 12 = 1 · 8 + 4 and 35 = 4 · 8 + 3. They need 4, 5 and 8 bits.
+    // The differences are 0, 12 = 1 · 8 + 4 and 35 = 4 · 8 + 3, which take 4, 5 and 8 bits.
     expected.extend([0, 0]);
     (0..64).for_each(|_| expected.extend([17, 0]));
     let bits: u32 = 0b1_0001 << 4 | 0b0110_1111 << 9;
@@ -106,7 +105,7 @@ fn hashes_may_lie_in_any_way() {
             );
         }
     }
-    // Test a dense sequence of hashes, which is in a few buckets.
+    // Test a dense sequence of hashes, all in a few buckets.
     let dense: Vec<u64> = (0..50_000).map(|at| 9 << 60 | at << 32).collect();
     let filter = sound(&dense, 20, 64);
     assert!(!filter.may_hold(9 << 60 | 1 << 31).unwrap());
@@ -171,7 +170,7 @@ fn no_damage_of_a_filter_makes_anything_panic_and_each_is_reported() {
             for flip in [1, 0xff] {
                 let mut damaged = bytes.to_vec();
                 damaged[at] ^= flip;
-                // Test the damage also with a checksum that matches the damaged bytes.
+                // Also test the damage with a checksum that matches the damaged bytes.
                 for fits in [false, true] {
                     if fits {
                         let end = damaged.len() - 8;

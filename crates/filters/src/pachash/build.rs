@@ -1,4 +1,4 @@
-//! Builds a block index while the packed store is written.
+//! Builds a block index while its packed store is being written.
 
 use super::format::{BlockIndexHeader, encode};
 use super::sequence::SequenceWriter;
@@ -43,7 +43,7 @@ impl BlockIndexBuilder {
     ///
     /// # Errors
     /// [`Error::Order`] if the hash is less than the previous one; [`Error::Shape`] if the object
-    /// is empty, or if it is longer than the bytes of the shape that are left.
+    /// is empty, or longer than the bytes of the shape that are left.
     pub fn push(&mut self, hash: u64, bytes: u64) -> Result<()> {
         if hash < self.last {
             return Err(Error::Order {
@@ -78,7 +78,7 @@ impl BlockIndexBuilder {
     /// Completes the index and returns its bytes.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the objects together have fewer bytes than the shape.
+    /// [`Error::Shape`] if the objects have fewer bytes in total than the shape.
     pub fn finish(mut self) -> Result<Vec<u8>> {
         if self.position != self.shape.bytes {
             let what = format!(

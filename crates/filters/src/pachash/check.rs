@@ -1,4 +1,4 @@
-//! Consistency check of the bytes of a block index, with a separate check for each rule.
+//! Consistency check of a block index's bytes, with a separate check for each rule.
 
 use super::format::encode;
 use super::index::BlockIndex;
@@ -6,9 +6,9 @@ use super::sequence::SequenceWriter;
 use crate::packed::{PackedViolation, wrong_checksum};
 
 impl BlockIndex<'_> {
-    /// Returns every violation of the format; empty if the index is valid. Checks three rules: the
-    /// checksum is correct; there is a first bin for each block, they ascend from 0, and they are
-    /// in range; and encoding them again results in the same bytes (B3).
+    /// Returns every violation of the format, or nothing if the index is valid. Checks that the
+    /// checksum is correct; that each block has a first bin, and these bins ascend from 0 and are
+    /// in range; and that encoding them again produces the same bytes (B3).
     #[must_use]
     pub fn check(&self) -> Vec<PackedViolation> {
         let mut found: Vec<PackedViolation> = wrong_checksum(self.bytes).into_iter().collect();

@@ -19,7 +19,7 @@
 //! ```
 //!
 //! The bin of a hash is `hash · bins / 2^64`, rounded down, where bins = blocks · 2^logarithm. The
-//! upper part of a bin consists of all bits except the lower bits.
+//! upper part of a bin is everything above its lower bits.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::sequence::{self, EliasFanoSequence, SAMPLED};
@@ -117,8 +117,8 @@ impl BlockIndexHeader {
         }
     }
 
-    /// Returns the sample from which the search for a bin starts, or `None` if the bytes end
-    /// before.
+    /// Returns the sample at which the search for a bin starts, or `None` if the bytes end before
+    /// it.
     #[inline]
     pub(super) fn sample(&self, bytes: &[u8], bin: u64) -> Option<u64> {
         let at = HEADER_BYTES + (bin >> self.shape.bins_log) / SAMPLED * SAMPLE_BYTES;
@@ -139,8 +139,8 @@ mod tests {
 
     #[test]
     fn the_bytes_of_an_index_are_these() {
-        // There are four blocks of 10 bytes with 8 bins each, so a bin consists of the five highest
-        // bits of a hash.
+        // There are four blocks of 10 bytes with 8 bins each, so a hash's bin is in its five
+        // highest bits.
         let mut builder = BlockIndexBuilder::new(BlockIndexShape::new(40, 10).unwrap());
         for (bin, bytes) in [(0, 4), (1, 6), (7, 3), (9, 20), (31, 7)] {
             builder.push(bin << 59, bytes).unwrap();
@@ -149,8 +149,8 @@ mod tests {
         let mut expected = b"APCH\x01\x03\0\0\x0a\0\0\0\0\0\0\0".to_vec();
         expected.extend([40, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
         expected.extend([0; 8]);
-        // The first bins are 0; 2, which is the smallest bin above 1, because an object starts at
-        // the block boundary; 9; and 9. Two of them have upper part 0, two have 1, and none has 2
+        // The first bins are 0; 2, because an object starts at the block boundary and 2 is the
+        // smallest bin above 1; 9; and 9. Two of them have upper part 0, two have 1, and none has 2
         // or 3.
         expected.extend([0b0001_1011, 0, 0, 0, 0, 0, 0, 0]);
         expected.extend([0; 8]);

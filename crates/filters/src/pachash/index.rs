@@ -1,4 +1,4 @@
-//! Queries of a block index: maps a hash to blocks.
+//! Block index queries, which map a hash to blocks.
 
 use super::format::{BlockIndexHeader, FRAME};
 use super::sequence::EliasFanoSequence;
@@ -6,8 +6,7 @@ use super::shape::BlockIndexShape;
 use crate::Result;
 use std::ops::Range;
 
-/// The index of a packed store, whose bytes are in memory. Any number of threads may query it
-/// concurrently.
+/// The index of a packed store, in memory. Any number of threads may query it concurrently.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockIndex<'b> {
     pub(super) header: BlockIndexHeader,
@@ -16,8 +15,8 @@ pub struct BlockIndex<'b> {
 }
 
 impl<'b> BlockIndex<'b> {
-    /// Opens an index by reading its header and checking that the number of bytes matches it. The
-    /// checksum is verified only by [`BlockIndex::check`].
+    /// Opens an index by reading its header and checking that the number of bytes matches it. Only
+    /// [`BlockIndex::check`] verifies the checksum.
     ///
     /// # Errors
     /// [`Error::Damaged`](crate::Error::Damaged) if the header or the length is invalid.
@@ -43,8 +42,7 @@ impl<'b> BlockIndex<'b> {
     }
 
     /// Returns the range of blocks that contains all objects with this hash, if there are any (B1).
-    /// The blocks are consecutive, so one request can read them. The range is empty if the store is
-    /// empty.
+    /// One request can read the whole range. It is empty if the store is.
     ///
     /// # Errors
     /// [`Error::Damaged`](crate::Error::Damaged) if the index is invalid.

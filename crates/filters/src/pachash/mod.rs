@@ -1,22 +1,22 @@
-//! Block indexes of packed hash stores. An index maps a hash to the blocks that may contain its
-//! objects, and needs 5 bits per block.
+//! Block indexes of packed hash stores, which map a hash to the blocks that may contain its
+//! objects, at 5 bits per block.
 //!
 //! *Scope*: how sorted hashes are divided into bins; how the first bin of every block is encoded
 //! and found; the format of an index.
 //!
-//! *Must not depend on*: keys; the contents of objects and their offsets in blocks; the location of
-//! blocks.
+//! *Must not depend on*: keys; what objects contain, and their offsets in blocks; where blocks are
+//! stored.
 //!
 //! Source: Kurpicz, Lehmann and Sanders, "PaCHash: Packed and Compressed Hash Tables" (ALENEX 2023;
 //! arXiv 2205.04745).
 //!
 //! # How it works
 //!
-//! Objects of any size are stored in hash order, without gaps, so they may extend across block
+//! Objects of any size are stored in hash order without gaps, so they may extend across block
 //! boundaries. Hashes are divided into *bins*, a few times as many as there are blocks. For each
-//! block, the index stores its *first bin*: the first bin that has bytes in the block. The objects
-//! of a bin are only in two places: in all blocks that have this first bin, and in the last block
-//! that has a smaller first bin:
+//! block, the index stores its *first bin*, which is the first bin that has bytes in the block. The
+//! objects of a bin can be only in the blocks that have it as their first bin, and in the last
+//! block with a smaller first bin:
 //!
 //! ```text
 //! bins    0 0 1 1   4 4 5 5   5 5 5 5   5 9 …      bin 5: blocks 1, 2, 3
@@ -24,20 +24,19 @@
 //! index         0         2         5         5
 //! ```
 //!
-//! If an object starts exactly at a block boundary, several values are valid as the first bin of
-//! the block: any bin after the last bin before the boundary, up to the bin of the object. The
-//! index uses the smallest of them (2 above), so that lookups need not read the preceding block.
+//! If an object starts exactly at a block boundary, the block's first bin may be any bin after the
+//! last one before the boundary, up to the object's bin. The index uses the smallest of them (2
+//! above), so that lookups need not read the preceding block.
 //!
 //! The ascending sequence of first bins is Elias–Fano coded: the lower bits of each bin are stored
-//! verbatim, and the upper bits in unary. With 8 bins per block this needs 3 + 2 bits per block. In
-//! addition, 1 bit for every 8 blocks is needed for samples that locate zeros.
+//! verbatim and the upper bits in unary. With 8 bins per block, this takes 3 + 2 bits per block,
+//! plus 1 bit per 8 blocks for samples that locate zeros.
 //!
 //! # Invariants
 //!
-//! - **B1** The blocks that a lookup returns contain all bytes of all objects that have the hash.
-//! - **B2** The first bins of the blocks ascend from 0, and are less than the number of bins.
-//! - **B3** The bytes of an index depend only on the hashes, the sizes of the objects and the
-//!   shape.
+//! - **B1** The blocks that a lookup returns contain every byte of every object with the hash.
+//! - **B2** The first bins of the blocks ascend from 0 and are less than the number of bins.
+//! - **B3** The bytes of an index depend only on the hashes, the object sizes and the shape.
 
 mod build;
 mod check;

@@ -1,15 +1,15 @@
 //! Elias–Fano code of an ascending sequence of numbers.
 //!
 //! Each number is split into an upper part and lower bits. Upper parts are written in unary: for
-//! each value of the upper part, from 0, there is a one for every number with this value, followed
-//! by a zero. The lower bits of all numbers are written one after the other.
+//! each value of the upper part, starting at 0, there is a one for every number with this value,
+//! followed by a zero. The lower bits of all numbers are written one after another.
 
 use crate::bits::{BitWriter, peek, take};
 
-/// Number of zeros from one sample to the next.
+/// Number of zeros between two samples.
 pub(super) const SAMPLED: u64 = 512;
 
-/// Number of bits that a load returns.
+/// Number of bits returned by one load.
 const LOAD: u32 = 57;
 
 /// Encoder that writes the two streams and the samples of an [`EliasFanoSequence`].
@@ -17,11 +17,11 @@ const LOAD: u32 = 57;
 pub(super) struct SequenceWriter {
     pub(super) upper: BitWriter,
     pub(super) lower: BitWriter,
-    /// Bit offsets in the upper stream at which the numbers with upper parts 0, [`SAMPLED`], 2 ·
-    /// [`SAMPLED`], and so on begin.
+    /// Bit offsets in the upper stream where the numbers with upper parts 0, [`SAMPLED`], 2 ·
+    /// [`SAMPLED`], and so on start.
     pub(super) samples: Vec<u64>,
     lower_bits: u32,
-    /// Upper part of the numbers that are being written.
+    /// Upper part of the numbers being written.
     at: u64,
 }
 
@@ -44,7 +44,7 @@ impl SequenceWriter {
             .push(number & ((1 << self.lower_bits) - 1), self.lower_bits);
     }
 
-    /// Advances to the numbers whose upper part is `upper`.
+    /// Advances to the numbers with upper part `upper`.
     pub(super) fn advance(&mut self, upper: u64) {
         assert!(upper >= self.at, "B2: numbers rise");
         while self.at < upper {
@@ -68,9 +68,9 @@ pub(super) struct EliasFanoSequence<'b> {
 
 impl EliasFanoSequence<'_> {
     /// Returns how many elements are less than `number`, and how many are at most `number`.
-    /// `sample` is the bit offset at which the numbers with a certain upper part begin: the
-    /// multiple of [`SAMPLED`] at or below the upper part of `number`. Returns `None` if the bytes
-    /// are not a valid sequence.
+    /// `sample` is the bit offset of the numbers whose upper part is the nearest multiple of
+    /// [`SAMPLED`] at or below that of `number`. Returns `None` if the bytes are not a valid
+    /// sequence.
     #[inline]
     pub(super) fn rank(&self, number: u64, sample: u64) -> Option<(u64, u64)> {
         let (upper, lower) = (number >> self.lower_bits, number & ((1 << self.lower_bits) - 1));
@@ -104,7 +104,7 @@ impl EliasFanoSequence<'_> {
         Some(at)
     }
 
-    /// Returns the number of consecutive ones that begin at offset `bit`.
+    /// Returns the number of consecutive ones starting at offset `bit`.
     #[inline]
     fn run(&self, bit: u64) -> u64 {
         let mut at = bit;
@@ -117,8 +117,8 @@ impl EliasFanoSequence<'_> {
         }
     }
 
-    /// Returns the index of the first element of a run whose lower bits satisfy the predicate. All
-    /// later elements of the run must satisfy it, too.
+    /// Returns the index of the first element in a run whose lower bits satisfy the predicate,
+    /// which all later elements of the run must satisfy, too.
     #[inline]
     fn first(&self, begin: u64, run: u64, is_so: impl Fn(u64) -> bool) -> u64 {
         let (mut low, mut high) = (0, run);
@@ -141,7 +141,7 @@ impl EliasFanoSequence<'_> {
         )
     }
 
-    /// Returns all elements. There are as many as there are ones in the upper stream.
+    /// Returns all elements, of which there are as many as ones in the upper stream.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
         let bits = self.upper.len() as u64 * 8;
         let set = (0..bits).filter(|&bit| take(self.upper, bit, 1) == 1);

@@ -1,9 +1,9 @@
-//! Parameters of a block index: the size of the store, and the number of bins.
+//! Parameters of a block index: the size of the store and the number of bins.
 
 use crate::{Error, Result};
 
-/// Default base-2 logarithm of the number of bins per block. Doubling the number of bins costs one
-/// bit per block, and halves the number of blocks that are read unnecessarily.
+/// Default base-2 logarithm of the number of bins per block. Twice as many bins cost one more bit
+/// per block and halve the number of blocks that are read unnecessarily.
 pub const DEFAULT_BINS_LOG: u32 = 3;
 
 /// Maximum base-2 logarithm of the number of bins per block.
@@ -27,8 +27,8 @@ pub struct BlockIndexShape {
 }
 
 impl BlockIndexShape {
-    /// Creates the parameters for a store whose objects have `bytes` bytes in total and are stored
-    /// in blocks of `block_bytes` bytes. There are 8 bins per block.
+    /// Creates the parameters for a store with `bytes` bytes of objects in blocks of `block_bytes`
+    /// bytes, with 8 bins per block.
     ///
     /// # Errors
     /// [`Error::Shape`] if the block size is zero, or if there are more than 2^40 blocks.
@@ -39,7 +39,7 @@ impl BlockIndexShape {
     /// Creates the parameters like [`BlockIndexShape::new`], but with 2^`bins_log` bins per block.
     ///
     /// # Errors
-    /// The errors of [`BlockIndexShape::new`], and [`Error::Shape`] if `bins_log` exceeds
+    /// The same errors as [`BlockIndexShape::new`], and [`Error::Shape`] if `bins_log` exceeds
     /// [`MAX_BINS_LOG`].
     pub fn with_bins(bytes: u64, block_bytes: u32, bins_log: u32) -> Result<BlockIndexShape> {
         let shape = BlockIndexShape {

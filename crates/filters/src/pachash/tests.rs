@@ -1,12 +1,11 @@
 //! Tests of a block index: the blocks of each object, the size of the index, and the number of
-//! blocks that are read unnecessarily. The index is compared with a list of the positions of
-//! objects.
+//! blocks read unnecessarily. They compare the index with a list of object positions.
 
 use super::*;
 use proptest::prelude::*;
 use std::ops::Range;
 
-/// Builds an index. Returns its bytes, and the range of blocks that contains each object.
+/// Builds an index. Returns its bytes, and the range of blocks for each object.
 fn build(objects: &[(u64, u64)], block_bytes: u32, bins_log: u32) -> (Vec<u8>, Vec<Range<u64>>) {
     let total = objects.iter().map(|(_, bytes)| bytes).sum();
     let mut builder =
@@ -20,7 +19,7 @@ fn build(objects: &[(u64, u64)], block_bytes: u32, bins_log: u32) -> (Vec<u8>, V
     (builder.finish().unwrap(), places)
 }
 
-/// Checks that a lookup of each object returns its blocks, and no blocks except those that the
+/// Checks that a lookup of each object returns its blocks, and no others except those that the
 /// definition permits.
 fn assert_holds(bytes: &[u8], objects: &[(u64, u64)], places: &[Range<u64>]) {
     let index = BlockIndex::open(bytes).unwrap();
@@ -33,8 +32,7 @@ fn assert_holds(bytes: &[u8], objects: &[(u64, u64)], places: &[Range<u64>]) {
             "B1: {found:?}, {place:?}"
         );
         assert!(found.end <= index.shape().blocks());
-        // A lookup may return only the blocks that contain objects of the bin, and one block before
-        // them.
+        // A lookup may return only the blocks with objects of the bin, and one block before them.
         let bin = index.shape().bin(*hash);
         let of_bin = || {
             objects
@@ -113,8 +111,8 @@ fn objects_that_begin_with_their_block_are_read_alone() {
         .map(|(hash, _)| index.blocks(*hash).unwrap())
         .map(|blocks| blocks.end - blocks.start)
         .sum();
-    // A lookup reads an extra block only if two objects are in the same bin or in adjacent bins.
-    // The average is therefore 1.37 instead of 2.
+    // A lookup reads an extra block only if two objects are in the same bin or in adjacent bins, so
+    // the average is 1.37 rather than 2.
     let mean = read as f64 / objects.len() as f64;
     assert!(mean < 1.4, "{mean}");
 }

@@ -1,4 +1,4 @@
-//! Encoding of the frame that all packed structures have in common. Integers are little-endian.
+//! Encoding of the frame that all packed structures share. Integers are little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -17,10 +17,10 @@ use alluvium_base::checksum;
 /// Length of the checksum at the end, in bytes.
 pub(crate) const CHECKSUM_BYTES: u64 = 8;
 
-/// Describes one kind of packed structure.
+/// A kind of packed structure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PackedFrame {
-    /// Name of the kind of structure, for error messages.
+    /// Name of this kind of structure, for error messages.
     pub(crate) structure: &'static str,
     pub(crate) magic: [u8; 4],
     pub(crate) version: u8,
@@ -32,7 +32,7 @@ impl PackedFrame {
         ByteWriter::new(bytes).bytes(&self.magic).u8(self.version);
     }
 
-    /// Checks the magic bytes and the version. Calls `read` on the bytes after them, and returns
+    /// Checks the magic bytes and the version, calls `read` on the bytes after them, and returns
     /// its result.
     pub(crate) fn open<'b, T>(
         &self,
@@ -53,8 +53,7 @@ impl PackedFrame {
         Ok(header)
     }
 
-    /// Checks the number of bytes. `expected` is `None` if the length would exceed the address
-    /// space.
+    /// Checks the number of bytes. `expected` is `None` if it would exceed the address space.
     pub(crate) fn check_len(&self, bytes: &[u8], expected: Option<u64>) -> Result<()> {
         let len = bytes.len() as u64;
         if expected == Some(len) {
@@ -77,13 +76,13 @@ impl PackedFrame {
     }
 }
 
-/// Appends the checksum of all bytes written before.
+/// Appends the checksum of all bytes written so far.
 pub(crate) fn seal(bytes: &mut Vec<u8>) {
     let sum = checksum(bytes);
     ByteWriter::new(bytes).u64(sum);
 }
 
-/// Writes the checksum of the first `len` bytes after these bytes. Returns the length including the
+/// Writes the checksum of the first `len` bytes after them. Returns the length including the
 /// checksum, or `None` if `space` is too short.
 pub(crate) fn put_checksum(space: &mut [u8], len: usize) -> Option<usize> {
     let sum = checksum(space.get(..len)?);

@@ -1,8 +1,8 @@
-//! Code that trie indexes, block indexes and listed filters have in common.
+//! Code that trie indexes, block indexes and listed filters share.
 //!
 //! *Scope*: the beginning and the end of their formats; how a check reports violations.
 //!
-//! *Must not depend on*: the contents between them.
+//! *Must not depend on*: what comes in between.
 
 mod format;
 
@@ -10,10 +10,10 @@ pub(crate) use format::{CHECKSUM_BYTES, PackedFrame, put_checksum, seal, wrong_c
 
 use std::fmt;
 
-/// A rule of a structure's format that the bytes violate.
+/// A format rule that the bytes violate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PackedViolation {
-    /// Kind and number of the part to which the violation belongs; `None` if it concerns the whole
+    /// Kind and number of the part with the violation, or `None` if it concerns the whole
     /// structure.
     pub part: Option<(&'static str, u64)>,
     /// What the rule requires, and what was found instead.

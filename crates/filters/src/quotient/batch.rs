@@ -1,9 +1,9 @@
 //! Batches of lookups whose cache misses overlap.
 //!
-//! A lookup reads a block and then the slots to which the block refers. These are two dependent
+//! A lookup reads a block and then the slots that the block refers to, which makes two dependent
 //! cache misses. A batch first prefetches all blocks, then reads the blocks and prefetches all
-//! slots, and then compares the slots. It is used for the maplets on a path through a tree, and for
-//! the keys of a `multi_get`.
+//! slots, and then compares the slots. It serves the maplets on a path through a tree, and the keys
+//! of a `multi_get`.
 
 use super::bits::{BitKernel, BitOperations, PortableBits};
 use super::format::{QuotientBlock, load, slots_at};
@@ -12,21 +12,21 @@ use super::values::FingerprintValues;
 use crate::Fingerprint;
 use alluvium_base::prefetch;
 
-/// Marks a run for which one load of slots does not give the result.
+/// Marks a run that a single load of slots does not settle.
 const UNSETTLED: u32 = u32::MAX;
 
-/// Prefetch distance: a stage prefetches a cache line this many lookups before the next stage uses
-/// it. A greater distance hides more latency. At 16, the prefetches of both stages together already
-/// keep as many cache misses outstanding as a core supports.
+/// A stage prefetches a cache line this many lookups before the next stage uses it. A greater
+/// distance hides more latency. At 16, the prefetches of both stages already keep as many cache
+/// misses outstanding as a core supports.
 const AHEAD: usize = 16;
 
-/// Number of entries in the ring of lookups in progress. It is a power of two, and greater than
-/// twice the prefetch distance.
+/// Number of entries in the ring of lookups in progress. It is a power of two, and more than twice
+/// the prefetch distance.
 const RING: usize = 64;
 const _: () = assert!(RING > 2 * AHEAD && RING.is_power_of_two());
 
-/// Looks up each fingerprint in its page. Calls `each` with the index of the fingerprint and the
-/// result. The pages may belong to different filters.
+/// Looks up each fingerprint in its page, and calls `each` with the index of the fingerprint and
+/// the result. The pages may belong to different filters.
 ///
 /// ```
 /// use alluvium_filters::{
@@ -53,7 +53,7 @@ const _: () = assert!(RING > 2 * AHEAD && RING.is_power_of_two());
 /// # Ok::<(), alluvium_filters::Error>(())
 /// ```
 pub fn lookup_many<'a>(probes: &[(PageView<'a>, Fingerprint)], mut each: impl FnMut(usize, PageLookup<'a>)) {
-    // All pages are processed with the kernel that the geometry of the first page uses.
+    // All pages are processed with the kernel of the first page's geometry.
     match probes.first().map(|(view, _)| view.geometry.kernel) {
         None => (),
         Some(BitKernel::Portable) => in_stages::<PortableBits>(probes, &mut each),
@@ -70,13 +70,13 @@ fn in_stages_bmi2<'a>(probes: &[(PageView<'a>, Fingerprint)], each: &mut impl Fn
     in_stages::<super::bits::Bmi2Bits>(probes, each);
 }
 
-/// Ring of the lookups that are between two stages. It has a separate array for each word, which
-/// allows a stage to load a word while the store of another stage is still pending.
+/// Ring of the lookups between two stages. Each word has a separate array, so that a stage can load
+/// one while another stage's store is still pending.
 struct LookupRing {
     block: [u32; RING],
     quotient: [u32; RING],
     remainder: [u64; RING],
-    /// Bit offset in the page at which the run of the quotient begins.
+    /// Bit offset in the page of the quotient's run.
     bit: [u32; RING],
     len: [u32; RING],
 }
@@ -107,8 +107,8 @@ fn in_stages<'a, B: BitOperations>(
             let slot = turn.wrapping_sub(AHEAD) % RING;
             let block = QuotientBlock::read(view.page, underway.block[slot]).unwrap_or_default();
             let aim = aim::<B>(view.geometry, block, underway.quotient[slot]);
-            // A quotient that is not occupied has no slots to prefetch. To avoid an unpredictable
-            // branch, the line of its block is prefetched instead.
+            // A quotient that is not occupied has no slots to prefetch. Prefetch the line of its
+            // block instead, to avoid an unpredictable branch.
             let (here, there) = (
                 QuotientBlock::at(underway.block[slot]) as u32 * 8,
                 slots_at(view.geometry, aim.position),

@@ -1,21 +1,21 @@
-//! Rank and select operations on a word, implemented with BMI2 instructions or portably.
+//! Rank and select operations on a word, with BMI2 instructions or portable code.
 //!
-//! Both implementations return the same results for every input (checked in `tests`). The
-//! implementation is chosen once, when a geometry is created.
+//! Both implementations return the same results for every input (checked in `tests`). Creating a
+//! geometry chooses one of them.
 
-/// The operations on bits that a lookup needs.
+/// The bit operations that a lookup needs.
 pub(super) trait BitOperations {
-    /// Returns the lowest `count` bits of `word`. `count` may be up to 255; if it is 64 or more,
-    /// all bits are returned.
+    /// Returns the lowest `count` bits of `word`, or all of them if `count`, which may be up to
+    /// 255, is 64 or more.
     fn low(word: u64, count: u32) -> u64;
 
     /// Returns the set bit of `word` that has `n` set bits below it, where `mark` is `1 << n`.
-    /// Returns 0 if `word` has too few set bits or if `mark` is 0. `mark` must not have more than
-    /// one bit.
+    /// Returns 0 if `word` has too few set bits or `mark` is 0. `mark` must not have more than one
+    /// bit.
     fn nth_one(word: u64, mark: u64) -> u64;
 }
 
-/// Implementation of [`BitOperations`] that a geometry uses.
+/// The [`BitOperations`] implementation of a geometry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BitKernel {
     Portable,
@@ -56,7 +56,7 @@ impl BitOperations for PortableBits {
             return 0;
         }
         let rank = mark.trailing_zeros();
-        // Compute the number of ones in each byte, and then the prefix sums over the bytes (Vigna,
+        // Count the ones in each byte, and then compute prefix sums over the bytes (Vigna,
         // "Broadword implementation of rank/select queries").
         let pairs = word - (word >> 1 & 0x5555_5555_5555_5555);
         let fours = (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333);
@@ -65,8 +65,8 @@ impl BitOperations for PortableBits {
         if (sums >> 56) as u32 <= rank {
             return 0;
         }
-        // Compute the number of bytes whose prefix sum is at most the rank. In `full`, the top bit
-        // of each such byte is set.
+        // Count the bytes whose prefix sum is at most the rank. In `full`, the top bit of each such
+        // byte is set.
         let full = (u64::from(rank) * 0x0101_0101_0101_0101 + 0x8080_8080_8080_8080) - sums;
         let byte = (full & 0x8080_8080_8080_8080).count_ones();
         let before = (sums << 8 >> (byte * 8)) as u32 & 0xff;
@@ -79,7 +79,7 @@ impl BitOperations for PortableBits {
 }
 
 /// Implementation with x86-64 instructions. It may be used only in functions that enable the
-/// features which [`BitKernel::detect`] checks.
+/// features that [`BitKernel::detect`] checks.
 #[cfg(target_arch = "x86_64")]
 pub(super) struct Bmi2Bits;
 

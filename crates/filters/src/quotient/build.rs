@@ -1,25 +1,25 @@
-//! Builds a filter in one pass over sorted entries. The pages are produced in order, so that the
-//! caller can write them sequentially.
+//! Builds a filter in one pass over sorted entries. Pages are produced in order, so that the caller
+//! can write them sequentially.
 
 use super::geometry::FilterGeometry;
 use super::page_layout::PagePlacer;
 use super::spill::{CountedEntry, write_pages};
 use crate::{Error, FilterEntry};
 
-/// Statistics of the filter that a [`FilterBuilder`] has built.
+/// Statistics of a filter built by a [`FilterBuilder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuildStats {
-    /// Number of entries. An entry that occurs several times is counted several times.
+    /// Number of entries, in which each occurrence of an entry counts.
     pub entries: u64,
     pub distinct: u64,
-    /// Total number of pages. Spill pages are included.
+    /// Total number of pages, including spill pages.
     pub pages: u32,
-    /// Number of records that did not fit into their pages.
+    /// Number of records that did not fit in their pages.
     pub spilled: u32,
 }
 
 /// Builds the pages of a filter from sorted entries: first the [`FilterGeometry::pages`] main
-/// pages, and then the spill pages. It needs memory for one page and for the records that spilled.
+/// pages, and then the spill pages. It needs memory for one page and for the spilled records.
 ///
 /// ```
 /// use alluvium_filters::{FilterBuilder, FilterEntry, Error, FilterGeometry, FilterShape, hash};
@@ -47,7 +47,7 @@ pub struct FilterBuilder<S> {
     geometry: FilterGeometry,
     sink: S,
     placer: PagePlacer,
-    /// The entry that was pushed last. It is not in the page yet, because it may occur again.
+    /// The most recently pushed entry, which is not in the page yet because it may occur again.
     held: Option<CountedEntry>,
     spilled: Vec<CountedEntry>,
     entries: u64,
@@ -55,7 +55,7 @@ pub struct FilterBuilder<S> {
 }
 
 impl<S> FilterBuilder<S> {
-    /// Creates a builder of a filter, which passes each completed page to `sink`.
+    /// Creates a filter builder, which passes each completed page to `sink`.
     pub fn new<E>(geometry: FilterGeometry, sink: S) -> FilterBuilder<S>
     where
         S: FnMut(&[u8]) -> Result<(), E>,
@@ -72,18 +72,18 @@ impl<S> FilterBuilder<S> {
         }
     }
 
-    /// Returns the geometry of the filter that is being built.
+    /// Returns the geometry of the filter being built.
     #[must_use]
     pub fn geometry(&self) -> &FilterGeometry {
         &self.geometry
     }
 
     /// Appends an entry that occurs `count` times. Entries must be pushed in ascending order. If an
-    /// entry equals the previous one, `count` is added to the count of that entry.
+    /// entry equals the previous one, their counts are added.
     ///
     /// # Errors
-    /// [`Error::Order`], [`Error::Value`] or [`Error::Count`] if the entry is invalid; errors
-    /// returned by the sink.
+    /// [`Error::Order`], [`Error::Value`] or [`Error::Count`] if the entry is invalid; errors from
+    /// the sink.
     #[inline]
     pub fn push<E>(&mut self, entry: FilterEntry, count: u32) -> Result<(), E>
     where
@@ -145,10 +145,10 @@ impl<S> FilterBuilder<S> {
         Ok(())
     }
 
-    /// Passes the remaining pages to the sink, and returns the statistics.
+    /// Passes the remaining pages to the sink and returns the statistics.
     ///
     /// # Errors
-    /// Errors returned by the sink.
+    /// Errors from the sink.
     pub fn finish<E>(mut self) -> Result<BuildStats, E>
     where
         S: FnMut(&[u8]) -> Result<(), E>,

@@ -1,4 +1,4 @@
-//! Consistency check of the pages of a filter, with a separate check for each rule.
+//! Consistency check of a filter's pages, with a separate check for each rule.
 
 use super::build::FilterBuilder;
 use super::format::{FilterPageHeader, PageKind, QuotientBlock, SLOT_LOAD_BYTES, slot, slots_at};
@@ -14,7 +14,7 @@ use std::fmt;
 pub struct FilterViolation {
     /// Number of the page in its filter.
     pub page: u32,
-    /// Block of the page to which the violation belongs; `None` if it concerns the whole page.
+    /// The block of the page with the violation, or `None` if it concerns the whole page.
     pub block: Option<u32>,
     /// What the rule requires, and what was found instead.
     pub what: String,
@@ -30,7 +30,7 @@ impl fmt::Display for FilterViolation {
     }
 }
 
-/// Collects the violations that are found in one page.
+/// Collects the violations found in one page.
 struct ViolationReport {
     page: u32,
     found: Vec<FilterViolation>,
@@ -54,12 +54,11 @@ impl ViolationReport {
 }
 
 impl PageView<'_> {
-    /// Returns every violation that can be found by looking at page `number` alone; empty if the
-    /// page is valid. It checks the header; that positions are consecutive; that the number of run
-    /// ends in each block matches the quotients whose runs are in the page; the order, counts and
-    /// fingerprints of words; that unused space consists of zeros; and that there are spilled
-    /// records if blocks refer to them. [`FilterImage::check`] also finds violations that can be
-    /// found only with the whole filter.
+    /// Returns every violation that page `number` shows by itself, or nothing if it is valid.
+    /// Checks the header; that positions are consecutive; that the number of run ends in each block
+    /// matches the quotients whose runs are in the page; the order, counts and fingerprints of
+    /// words; that unused space is zero; and that there are spilled records if blocks refer to
+    /// them. [`FilterImage::check`] also finds the violations that only the whole filter shows.
     #[must_use]
     pub fn check(&self, number: u32) -> Vec<FilterViolation> {
         let mut report = ViolationReport::of(number);
@@ -181,9 +180,9 @@ impl PageView<'_> {
 }
 
 impl FilterImage<'_> {
-    /// Returns every violation in the filter; empty if it is valid. Checks the rules of each page.
-    /// Also checks that rebuilding the filter from its entries results in the same bytes (invariant
-    /// F4), which includes the spilled entries and the order of their records.
+    /// Returns every violation in the filter, or nothing if it is valid. Checks the rules of each
+    /// page, and that rebuilding the filter from its entries produces the same bytes (invariant
+    /// F4), including the spilled entries and the order of their records.
     #[must_use]
     pub fn check(&self) -> Vec<FilterViolation> {
         let mut violations = Vec::new();

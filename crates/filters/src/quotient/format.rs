@@ -33,13 +33,12 @@
 //!               the block's last
 //! ```
 //!
-//! A run contains its entries in ascending order of slot words, which have the remainder above the
-//! complemented value. A word that occurs once or twice is stored once or twice. A word that occurs
-//! three times or more is stored as three equal words. They are followed by its count minus three,
-//! which occupies as many slots as are needed for 32 bits, lowest bits first.
+//! A run contains its entries in ascending order of slot words. A slot word has the remainder above
+//! the complemented value. A word that occurs once or twice is stored once or twice. A word that
+//! occurs more often is stored as three equal words, followed by its count minus three, which takes
+//! as many slots as 32 bits require, lowest bits first.
 //!
-//! A spill page is encoded as follows. The records of all spill pages together are in ascending
-//! order:
+//! A spill page is encoded as follows. The records are in ascending order across all spill pages:
 //!
 //! ```text
 //! OFFSET          SIZE  MEANING
@@ -74,12 +73,12 @@ use crate::{Error, FilterEntry, Result};
 use alluvium_base::bytes::{ByteReader, ByteWriter};
 use alluvium_base::checksum;
 
-/// Length of the header of a page, in bytes.
+/// Length of a page's header, in bytes.
 pub(super) const HEADER_BYTES: usize = 32;
 /// Length of a block, in bytes.
 pub(super) const BLOCK_BYTES: usize = 16;
-/// Number of bytes that a load of slots reads. A page ends with this number of zero bytes, so
-/// that a load of the last slot stays inside the page.
+/// Number of bytes that a load of slots reads. A page ends with as many zero bytes, so that loading
+/// the last slot stays inside the page.
 pub(super) const SLOT_LOAD_BYTES: usize = 8;
 /// Length of a spilled record, in bytes.
 pub(super) const RECORD_BYTES: usize = 12;
@@ -90,9 +89,9 @@ const VERSION: u8 = 1;
 /// The kind of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageKind {
-    /// A main page, which has the entries of a range of fingerprints.
+    /// A main page, with the entries in a range of fingerprints.
     Page = 1,
-    /// A spill page, which has entries that did not fit into their main pages.
+    /// A spill page, with entries that did not fit in their main pages.
     Spill = 2,
 }
 
@@ -108,7 +107,7 @@ pub(super) struct FilterPageHeader {
 }
 
 impl FilterPageHeader {
-    /// Writes the header to the beginning of a page.
+    /// Writes the header at the beginning of a page.
     #[allow(
         clippy::indexing_slicing,
         reason = "a page that is being filled has the length of its geometry"
@@ -128,7 +127,7 @@ impl FilterPageHeader {
         page[..HEADER_BYTES].copy_from_slice(&bytes);
     }
 
-    /// Reads the header of a page. Checks that it has the expected geometry, kind and page number.
+    /// Reads the header of a page, and checks its geometry, kind and page number.
     pub(super) fn read(
         geometry: &FilterGeometry,
         page: &[u8],
@@ -197,7 +196,7 @@ impl FilterPageHeader {
         page[12..16].copy_from_slice(&filled.to_le_bytes());
     }
 
-    /// Sets the number that the page's first spilled record has in the filter.
+    /// Sets the number, within the filter, of the page's first spilled record.
     #[allow(
         clippy::indexing_slicing,
         reason = "a page that is being filled has the length of its geometry"
@@ -206,14 +205,14 @@ impl FilterPageHeader {
         page[16..20].copy_from_slice(&first_record.to_le_bytes());
     }
 
-    /// Returns which records of the filter spilled from a page: the number of the first record, and
-    /// how many there are. Any bytes are accepted.
+    /// Returns which of the filter's records spilled from a page: the number of the first, and how
+    /// many there are. Accepts any bytes.
     pub(super) fn spilled(page: &[u8]) -> (u32, u32) {
         (word(page, 16), word(page, 20))
     }
 }
 
-/// Returns the four bytes at offset `at` as a number, or 0 after the end of the page.
+/// Returns the four bytes at offset `at` as a number, or 0 past the end of the page.
 pub(super) fn word(page: &[u8], at: usize) -> u32 {
     page.get(at..)
         .and_then(|bytes| bytes.first_chunk())
@@ -302,10 +301,10 @@ impl FilterGeometry {
 /// Metadata of 48 quotients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct QuotientBlock {
-    /// Bits 0 to 47 are the mask of the quotients that have entries. Bits 48 to 63 are the position
-    /// of the block's first slot.
+    /// Bits 0 to 47 are the mask of the quotients with entries. Bits 48 to 63 are the position of
+    /// the block's first slot.
     pub(super) head: u64,
-    /// Mask of the slots that are the last one of a run. Bit 0 is the block's first slot.
+    /// Mask of the slots that end a run, where bit 0 is the block's first slot.
     pub(super) ends: u64,
 }
 
@@ -319,13 +318,13 @@ impl QuotientBlock {
         }
     }
 
-    /// Returns the byte offset at which a block begins in its page.
+    /// Returns the byte offset of a block in its page.
     #[inline(always)]
     pub(super) fn at(block: u32) -> usize {
         HEADER_BYTES + block as usize * BLOCK_BYTES
     }
 
-    /// Reads a block of a page. Returns `None` if the page ends before.
+    /// Reads a block of a page, or returns `None` if the page ends before it.
     #[inline(always)]
     pub(super) fn read(page: &[u8], block: u32) -> Option<QuotientBlock> {
         let at = QuotientBlock::at(block);
@@ -347,7 +346,7 @@ impl QuotientBlock {
         page[at + 8..at + BLOCK_BYTES].copy_from_slice(&self.ends.to_le_bytes());
     }
 
-    /// Returns the mask of the quotients that have entries.
+    /// Returns the mask of the quotients with entries.
     #[inline(always)]
     pub(super) fn occupied(self) -> u64 {
         self.head & ((1 << 48) - 1)
@@ -359,20 +358,20 @@ impl QuotientBlock {
         (self.head >> 48) as u32
     }
 
-    /// Returns the number of slots that the runs of the block have in the page.
+    /// Returns the number of slots that the block's runs take up in the page.
     #[inline(always)]
     pub(super) fn slots(self) -> u32 {
         64 - self.ends.leading_zeros()
     }
 
-    /// Returns whether some runs of the block have spilled.
+    /// Returns whether any runs of the block have spilled.
     #[inline(always)]
     pub(super) fn has_spilled(self) -> bool {
         self.ends.count_ones() < self.occupied().count_ones()
     }
 }
 
-/// Returns the offset in the page, in bits, of the slot at `position`.
+/// Returns the bit offset in the page of the slot at `position`.
 #[inline(always)]
 pub(super) fn slots_at(geometry: &FilterGeometry, position: u32) -> u32 {
     position
@@ -381,14 +380,14 @@ pub(super) fn slots_at(geometry: &FilterGeometry, position: u32) -> u32 {
 }
 
 /// Loads at least 57 bits of a page, starting with the slot at `position`. Returns `None` if the
-/// load would go beyond the end of the page.
+/// load would extend past the end of the page.
 #[inline(always)]
 pub(super) fn slots(geometry: &FilterGeometry, page: &[u8], position: u32) -> Option<u64> {
     load(page, slots_at(geometry, position))
 }
 
-/// Loads at least 57 bits of a page, starting at a bit offset. Returns `None` if the load would go
-/// beyond the end of the page.
+/// Loads at least 57 bits of a page, starting at a bit offset. Returns `None` if the load would
+/// extend past the end of the page.
 #[inline(always)]
 pub(super) fn load(page: &[u8], bit: u32) -> Option<u64> {
     let at = (bit >> 3) as usize;
@@ -396,7 +395,7 @@ pub(super) fn load(page: &[u8], bit: u32) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.first_chunk()?) >> (bit & 7))
 }
 
-/// Returns the slot at `position`, or 0 after the end of the page.
+/// Returns the slot at `position`, or 0 past the end of the page.
 #[inline(always)]
 pub(super) fn slot(geometry: &FilterGeometry, page: &[u8], position: u32) -> u64 {
     slots(geometry, page, position).unwrap_or(0) & ((1 << geometry.slot_bits) - 1)
@@ -411,8 +410,8 @@ pub(super) struct SlotWriter {
 }
 
 impl SlotWriter {
-    /// Creates a writer that continues with the slot at `position`. Bits of earlier slots in the
-    /// same byte are preserved.
+    /// Creates a writer that continues with the slot at `position` and preserves earlier slots'
+    /// bits in the same byte.
     #[allow(
         clippy::indexing_slicing,
         reason = "a page that is being filled has the length of its geometry"
@@ -447,7 +446,7 @@ impl SlotWriter {
         }
     }
 
-    /// Writes the bits that have not been written. The rest of their last byte becomes zero.
+    /// Writes the bits still pending. The rest of their last byte becomes zero.
     #[allow(
         clippy::indexing_slicing,
         reason = "a page that is being filled has the length of its geometry"
@@ -459,7 +458,7 @@ impl SlotWriter {
 }
 
 /// Writes the lowest `count` bits of `bits`, at most 57, at a bit offset of the page. The page must
-/// have 8 bytes from the byte with this offset on.
+/// have 8 bytes left, counted from the byte with this offset.
 #[allow(
     clippy::indexing_slicing,
     reason = "a page that is being filled has the length of its geometry"
@@ -512,7 +511,7 @@ pub(super) fn records_per_page(geometry: &FilterGeometry) -> u32 {
     ((geometry.page_bytes as usize - HEADER_BYTES) / RECORD_BYTES) as u32
 }
 
-/// Returns the record with index `index` in a spill page, or `None` if the page ends before.
+/// Returns record number `index` of a spill page, or `None` if the page ends before it.
 #[inline]
 pub(super) fn record(page: &[u8], index: u32) -> Option<(FilterEntry, u32)> {
     let at = HEADER_BYTES + index as usize * RECORD_BYTES;
@@ -523,7 +522,7 @@ pub(super) fn record(page: &[u8], index: u32) -> Option<(FilterEntry, u32)> {
     ))
 }
 
-/// Writes the record with index `index` in a spill page.
+/// Writes record number `index` of a spill page.
 #[allow(
     clippy::indexing_slicing,
     reason = "a page that is being filled has the length of its geometry"

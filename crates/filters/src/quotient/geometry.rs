@@ -1,58 +1,56 @@
 //! The geometry of a filter: how a fingerprint is split into page, block, quotient and remainder.
 //!
-//! A fingerprint `f` of `p` bits is interpreted as the fraction `f / 2^p`. It is multiplied by the
+//! A fingerprint `f` of `p` bits is interpreted as the fraction `f / 2^p` and multiplied by the
 //! number of quotients, `T = pages × blocks × 48`. The integer part of the product is the quotient,
 //! and the highest `r` bits of its fractional part are the remainder. If `T = 2^q`, this is the
 //! textbook's split of `p` bits into `q` and `r`. But `T` may be any number, so the size of a
-//! filter fits the number of its entries instead of the next power of two. `r` is the smallest
-//! value for which two different fingerprints never have both quotient and remainder in common,
-//! which is the case if `2^(p - r) ≤ T`. Therefore the mapping is invertible
-//! ([`FilterGeometry::fingerprint_at`]).
+//! filter fits the number of its entries rather than the next power of two. `r` is the smallest
+//! value for which no two fingerprints share both quotient and remainder, which is the case if
+//! `2^(p - r) ≤ T`. The mapping is therefore invertible ([`FilterGeometry::fingerprint_at`]).
 
 use super::bits::BitKernel;
 use super::format::{BLOCK_BYTES, HEADER_BYTES, SLOT_LOAD_BYTES};
 use crate::{Error, Fingerprint, MAX_FINGERPRINT_BITS, MAX_VALUE_BITS, Result};
 
-/// Number of quotients in a block. It is the number of bits that a metadata word has besides a
-/// position of 16 bits.
+/// Number of quotients in a block, which is the number of bits that a metadata word has besides a
+/// 16-bit position.
 pub const BLOCK_QUOTIENTS: u32 = 48;
 
-/// Maximum number of slots that the runs of a block may have. It is the number of bits in a
-/// metadata word.
+/// Maximum number of slots for the runs of a block, which is the number of bits in a metadata word.
 pub const BLOCK_SLOTS: u32 = 64;
 
-/// Maximum length of a slot, in bits. A slot contains a remainder and a value, and is read with one
-/// unaligned load of 64 bits.
+/// Maximum length of a slot, in bits. A slot holds a remainder and a value, and is read with one
+/// unaligned 64-bit load.
 pub const MAX_SLOT_BITS: u32 = 57;
 
-/// Maximum number of quotients in a filter. Up to this number, the fixed-point computation that
-/// maps a location back to its fingerprint is exact.
+/// Maximum number of quotients in a filter, up to which the fixed-point computation that maps a
+/// location back to its fingerprint is exact.
 pub const MAX_QUOTIENTS: u64 = 1 << 31;
 
-/// Default number of entries of a [`FilterShape`], as a percentage of the number of quotients.
+/// Default number of entries in a [`FilterShape`], as a percentage of the number of quotients.
 pub const DEFAULT_LOAD_PERCENT: u32 = 90;
 
-/// Length in bits of the count that is stored after a word that occurs three times or more.
+/// Length, in bits, of the count after a word that occurs three times or more.
 pub(super) const COUNT_BITS: u32 = 32;
 
-/// Parameters of a filter. Together with the number of entries, they determine its
-/// [`FilterGeometry`].
+/// Parameters of a filter, which determine its [`FilterGeometry`] for a given number of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterShape {
-    /// Length of a fingerprint in bits, from 8 to 48. The false-positive rate of a filter with `n`
-    /// entries is `n / 2^fingerprint_bits`.
+    /// Length of a fingerprint in bits, from 8 to 48. A filter with `n` entries has a
+    /// false-positive rate of `n / 2^fingerprint_bits`.
     pub fingerprint_bits: u32,
     /// Length of a value in bits, from 0 to 16.
     pub value_bits: u32,
     /// Size of a page in bytes, a power of two from 4 KiB to 64 KiB.
     pub page_bytes: u32,
-    /// Number of entries as a percentage of the number of quotients, from 10 to 95. With a lower
-    /// percentage, lookups are slightly faster; with a higher one, the filter is smaller.
+    /// Number of entries as a percentage of the number of quotients, from 10 to 95. Lower
+    /// percentages make lookups slightly faster, and higher ones make the filter smaller.
     pub load_percent: u32,
 }
 
 impl FilterShape {
-    /// Returns the parameters with pages of 4 KiB and with entries for 90 % of the quotients.
+    /// Returns the parameters for pages of 4 KiB, and for entries amounting to 90 % of the
+    /// quotients.
     #[must_use]
     pub fn new(fingerprint_bits: u32, value_bits: u32) -> FilterShape {
         FilterShape {
@@ -65,7 +63,7 @@ impl FilterShape {
 }
 
 /// The geometry of one filter, which determines where its fingerprints are stored. It is small and
-/// `Copy`. The owner of the filter stores it together with the filter ([`FilterGeometry::encode`]).
+/// `Copy`. The filter's owner stores it with the filter ([`FilterGeometry::encode`]).
 ///
 /// ```
 /// use alluvium_filters::{Fingerprint, FilterGeometry, FilterShape};
@@ -88,17 +86,16 @@ pub struct FilterGeometry {
     pub(super) pages: u32,
     pub(super) blocks: u32,
     pub(super) capacity: u32,
-    /// Offset in a page at which the slots begin, in bits.
+    /// Bit offset of the slots in a page.
     pub(super) slots_bit: u32,
-    /// Number of bits by which a word must be shifted right if the remainder is in its highest
-    /// bits.
+    /// How many bits to shift a word right if its highest bits are the remainder.
     remainder_shift: u32,
-    /// Mask of the bits of a hash that belong to the fingerprint.
+    /// Mask of the hash bits that belong to the fingerprint.
     fingerprint_mask: u64,
     /// Number of slots, called lanes, that are compared with a single load.
     pub(super) lanes: u32,
-    /// Mask of the lowest remainder bit of each lane. The product of a remainder and this mask has
-    /// the remainder in every lane.
+    /// Mask of the lowest remainder bit of each lane. Multiplying a remainder by this mask copies
+    /// it to every lane.
     pub(super) lane_low: u64,
     /// Mask of the highest bit of each lane.
     pub(super) lane_high: u64,
@@ -112,7 +109,7 @@ pub struct FilterGeometry {
 }
 
 impl FilterGeometry {
-    /// Returns the smallest geometry for `entries` entries at the percentage that the shape gives.
+    /// Returns the smallest geometry for `entries` entries at the percentage given by the shape.
     ///
     /// # Errors
     /// [`Error::Shape`] if a parameter is out of range, or if the fingerprints are too short for
@@ -134,8 +131,8 @@ impl FilterGeometry {
         Self::with_pages(found.pages, shape)
     }
 
-    /// Returns the geometry of a filter that has `pages` pages. With more pages, quotients have
-    /// more bits and remainders have fewer.
+    /// Returns the geometry of a filter with `pages` pages. With more pages, quotients are longer
+    /// and remainders shorter.
     ///
     /// # Errors
     /// [`Error::Shape`] if a parameter is out of range.
@@ -143,10 +140,10 @@ impl FilterGeometry {
         Self::search(shape, |_| u64::from(pages))
     }
 
-    /// Finds the shortest remainder length with which all fingerprints can be distinguished. There
-    /// is a mutual dependency: with shorter remainders a page has space for more slots, so fewer
-    /// pages are needed, but with fewer pages remainders must be longer. The lengths are tried in
-    /// ascending order, and the first sufficient one is used.
+    /// Finds the shortest remainder length that tells all fingerprints apart. Shorter remainders
+    /// leave space for more slots per page, so that fewer pages are needed, but fewer pages in turn
+    /// require longer remainders. The lengths are therefore tried in ascending order until one is
+    /// sufficient.
     fn search(shape: FilterShape, pages_for: impl Fn(u64) -> u64) -> Result<FilterGeometry> {
         let FilterShape {
             fingerprint_bits,
@@ -206,11 +203,11 @@ impl FilterGeometry {
             ..
         } = shape;
         let slot_bits = remainder_bits + value_bits;
-        // A slot may begin at different bits of a byte, depending on its length. This reduces the
-        // number of bits of a 64-bit load that can be used.
+        // Depending on its length, a slot may start at different bits of a byte, which reduces the
+        // number of usable bits in a 64-bit load.
         let skew = [0, 7, 6, 7, 4, 7, 6, 7][slot_bits as usize % 8];
-        // A run that contains a count has three equal slots and the slots of the count. So a run of
-        // at most `lanes` slots never contains a count.
+        // A run with a count has three equal slots and the slots of the count, so a run of at most
+        // `lanes` slots never contains a count.
         let lanes = ((64 - skew) / slot_bits).min(2 + COUNT_BITS.div_ceil(slot_bits));
         let lane_ones = (0..lanes).fold(0u64, |ones, lane| ones | 1 << (lane * slot_bits));
         let quotients = u128::from(pages) * u128::from(blocks * BLOCK_QUOTIENTS);
@@ -237,29 +234,29 @@ impl FilterGeometry {
         }
     }
 
-    /// Returns the same geometry with the portable implementation, which is used on processors
-    /// without BMI2. For tests and comparisons.
+    /// Returns the same geometry with the portable implementation, which processors without BMI2
+    /// use. For tests and comparisons.
     #[must_use]
     pub fn portable(mut self) -> FilterGeometry {
         self.kernel = BitKernel::Portable;
         self
     }
 
-    /// Returns the fingerprint of a hash, which consists of its first bits.
+    /// Returns the fingerprint of a hash, which is made of its first bits.
     #[must_use]
     #[inline]
     pub fn fingerprint(&self, hash: u64) -> Fingerprint {
         Fingerprint(hash & self.fingerprint_mask)
     }
 
-    /// Returns the number of the page to which all entries of a fingerprint belong.
+    /// Returns the number of the page for all entries of a fingerprint.
     #[must_use]
     #[inline]
     pub fn page_of(&self, fingerprint: Fingerprint) -> u32 {
         ((u128::from(fingerprint.0) * u128::from(self.pages)) >> 64) as u32
     }
 
-    /// Returns the smallest fingerprint that belongs to a page.
+    /// Returns the smallest fingerprint in a page.
     pub(super) fn first_fingerprint(&self, page: u32) -> Fingerprint {
         let first = (u128::from(page) << self.fingerprint_bits).div_ceil(u128::from(self.pages));
         Fingerprint((first as u64) << (64 - self.fingerprint_bits))
@@ -278,8 +275,8 @@ impl FilterGeometry {
         }
     }
 
-    /// Returns the position of the first quotient of a block, on the fixed-point scale that
-    /// [`FilterGeometry::fingerprint_at`] uses.
+    /// Returns the position of a block's first quotient on the fixed-point scale of
+    /// [`FilterGeometry::fingerprint_at`].
     pub(super) fn block_base(&self, page: u32, block: u32) -> u128 {
         let blocks = u64::from(page) * u64::from(self.blocks) + u64::from(block);
         // The number is less than 2^127. It has 96 - p fractional bits, of which 63 are needed.
@@ -287,21 +284,21 @@ impl FilterGeometry {
         base << self.fingerprint_bits.saturating_sub(33) >> 33u32.saturating_sub(self.fingerprint_bits)
     }
 
-    /// Returns the distance between the positions of consecutive blocks, on the same scale as
+    /// Returns the distance between the positions of consecutive blocks on the same scale as
     /// [`FilterGeometry::block_base`].
     pub(super) fn block_step(&self) -> u128 {
         (u128::from(BLOCK_QUOTIENTS) << (63 + self.fingerprint_bits)) / u128::from(self.quotients())
     }
 
-    /// Returns the fingerprint that has the given quotient and remainder in the block at position
-    /// `base`. This is the inverse of [`FilterGeometry::place`].
+    /// Returns the fingerprint with the given quotient and remainder in the block at position
+    /// `base`, which is the inverse of [`FilterGeometry::place`].
     ///
     /// A fingerprint `f` satisfies `f × T = quotient × 2^p + remainder × 2^(p-r) + d` with `0 ≤ d <
     /// 2^(p-r) ≤ T`. Therefore `f` is the sum without `d`, divided by `T` and rounded up. The
-    /// division by `T` is computed in fixed point with 63 fractional bits, and its result is
-    /// slightly too small. The error is less than `2^-47` for the base and `2^(r-57)` for the rest.
-    /// Rounding up gives the exact result if the error is less than `1 / T`. The limits of
-    /// [`MAX_QUOTIENTS`] and 48 fingerprint bits ensure this.
+    /// division by `T` uses fixed point with 63 fractional bits, and its result is slightly too
+    /// small. The error is less than `2^-47` for the base and `2^(r-57)` for the rest. Rounding up
+    /// gives the exact result if the error is less than `1 / T`, which [`MAX_QUOTIENTS`] and the
+    /// limit of 48 fingerprint bits ensure.
     #[inline(always)]
     pub(super) fn fingerprint_at(&self, base: u128, quotient: u32, remainder: u64) -> Fingerprint {
         let offset = u64::from(quotient) << self.remainder_bits | remainder;
@@ -310,21 +307,21 @@ impl FilterGeometry {
         Fingerprint(number << (64 - self.fingerprint_bits))
     }
 
-    /// Returns the slot word of an entry. It has the remainder above the value, and the value is
-    /// complemented so that the newest entry is sorted first.
+    /// Returns the slot word of an entry, with the remainder above the value. The value is
+    /// complemented so that the newest entry sorts first.
     #[inline(always)]
     pub(super) fn word(&self, remainder: u64, value: u16) -> u64 {
         let value = u64::from(!value) & ((1 << self.value_bits) - 1);
         remainder << self.value_bits | value
     }
 
-    /// Returns the value that a slot word contains.
+    /// Returns the value in a slot word.
     #[inline(always)]
     pub(super) fn value(&self, word: u64) -> u16 {
         (!word & ((1 << self.value_bits) - 1)) as u16
     }
 
-    /// Returns the number of slots that a count occupies.
+    /// Returns the number of slots that a count takes up.
     #[inline]
     pub(super) fn count_slots(&self) -> u32 {
         COUNT_BITS.div_ceil(self.slot_bits)
@@ -336,7 +333,7 @@ impl FilterGeometry {
         self.fingerprint_bits
     }
 
-    /// Returns the length of a remainder, in bits. A slot stores only these bits of a fingerprint.
+    /// Returns the length of a remainder, in bits. A slot stores nothing else of a fingerprint.
     #[must_use]
     pub fn remainder_bits(&self) -> u32 {
         self.remainder_bits
@@ -354,27 +351,26 @@ impl FilterGeometry {
         self.page_bytes
     }
 
-    /// Returns the number of main pages. Spill pages are not included.
+    /// Returns the number of main pages, excluding spill pages.
     #[must_use]
     pub fn pages(&self) -> u32 {
         self.pages
     }
 
-    /// Returns the size of all main pages, in bytes. Spill pages are not included.
+    /// Returns the size of all main pages, excluding spill pages, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         u64::from(self.pages) * u64::from(self.page_bytes)
     }
 
-    /// Returns the number of quotients in all pages. The load of a filter is the number of its
-    /// entries divided by this number.
+    /// Returns the number of quotients in all pages. A filter's load is the number of its entries
+    /// divided by this number.
     #[must_use]
     pub fn quotients(&self) -> u64 {
         u64::from(self.pages) * u64::from(self.blocks * BLOCK_QUOTIENTS)
     }
 
-    /// Returns the false-positive rate of a filter that contains `fingerprints` distinct
-    /// fingerprints.
+    /// Returns the false-positive rate of a filter with `fingerprints` distinct fingerprints.
     #[must_use]
     pub fn false_positive_rate(&self, fingerprints: u64) -> f64 {
         // Of all 2^p fingerprints, n are present. An absent key has one of them by chance.
@@ -400,7 +396,7 @@ pub(super) struct QuotientAddress {
     pub(super) remainder: u64,
 }
 
-/// Returns the maximum number of blocks in a page that has one slot for each quotient.
+/// Returns the maximum number of blocks in a page with one slot per quotient.
 fn blocks_in(page_bytes: u32, slot_bits: u32) -> u32 {
     let bits = (page_bytes as usize - HEADER_BYTES - SLOT_LOAD_BYTES) as u32 * 8;
     let blocks = bits / (BLOCK_BYTES as u32 * 8 + BLOCK_QUOTIENTS * slot_bits);

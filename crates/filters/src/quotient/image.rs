@@ -1,5 +1,5 @@
-//! A complete filter in memory. It is used for tests and for small filters, and shows how pages and
-//! spill pages belong together.
+//! A complete filter in memory, for tests and for small filters. It shows how pages and spill pages
+//! belong together.
 
 use super::format::records_per_page;
 use super::geometry::FilterGeometry;
@@ -9,7 +9,7 @@ use super::spill::{CountedEntry, SpillView};
 use super::values::FingerprintValues;
 use crate::{Error, Fingerprint, Result};
 
-/// All pages of a filter, one after the other, as a [`crate::FilterBuilder`] produces them.
+/// All pages of a filter, one after another, as a [`crate::FilterBuilder`] produces them.
 ///
 /// ```
 /// use alluvium_filters::{
@@ -63,7 +63,7 @@ impl<'a> FilterImage<'a> {
         self.geometry
     }
 
-    /// Returns the number of pages. Spill pages are included.
+    /// Returns the number of pages, including spill pages.
     #[must_use]
     pub fn pages(&self) -> u32 {
         (self.bytes.len() / self.geometry.page_bytes as usize) as u32
@@ -88,7 +88,7 @@ impl<'a> FilterImage<'a> {
         }
     }
 
-    /// Returns a view of the page to which a fingerprint belongs.
+    /// Returns a view of the page for a fingerprint.
     ///
     /// # Errors
     /// None if the fingerprint belongs to this geometry.
@@ -137,7 +137,7 @@ impl<'a> FilterImage<'a> {
     /// Returns whether a fingerprint is present.
     ///
     /// # Errors
-    /// The errors of [`FilterImage::lookup`].
+    /// The same errors as [`FilterImage::lookup`].
     #[inline]
     pub fn contains(&self, fingerprint: Fingerprint) -> Result<bool> {
         match self.view(fingerprint)?.contains(fingerprint) {
@@ -176,7 +176,7 @@ impl<'a> FilterImage<'a> {
     /// Fills `chunk` with all entries of a page, in ascending order.
     ///
     /// # Errors
-    /// The errors of [`PageView::read_into`].
+    /// The same errors as [`PageView::read_into`].
     pub fn read_page(&self, number: u32, chunk: &mut EntryChunk) -> Result<()> {
         chunk.clear();
         let spilled = self.spilled(number)?;
@@ -184,7 +184,7 @@ impl<'a> FilterImage<'a> {
     }
 
     /// Returns a source of entries for [`crate::merge`]. Each call fills the chunk with the entries
-    /// of the next page, and returns false if there is no further page.
+    /// of the next page, and returns false if there are no more pages.
     pub fn source(&self) -> impl FnMut(&mut EntryChunk) -> Result<bool> + use<'a> {
         let (image, mut next) = (*self, 0);
         move |chunk: &mut EntryChunk| {
@@ -204,7 +204,7 @@ impl<'a> FilterImage<'a> {
     }
 }
 
-/// Iterator over the values of a fingerprint. Spilled values are included.
+/// Iterator over the values of a fingerprint, including spilled ones.
 #[derive(Clone, Debug)]
 pub struct ImageValues<'a> {
     values: FingerprintValues<'a>,
@@ -223,7 +223,7 @@ impl Iterator for ImageValues<'_> {
             if let Some(value) = self.values.next() {
                 return Some(value);
             }
-            // If a spill page is missing, the iteration ends; `FilterImage::check` reports the
+            // If a spill page is missing, the iteration ends. `FilterImage::check` reports the
             // missing page.
             let number = self.more.next()?;
             self.values = self

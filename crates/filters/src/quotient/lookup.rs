@@ -1,8 +1,8 @@
-//! Lookup of a fingerprint in one page.
+//! Looks up a fingerprint in one page.
 //!
-//! A lookup has only two branches that depend on the data, and both are almost never taken: the run
-//! is longer than one load, or it has spilled. The cost is therefore the same for any load of the
-//! filter, and for hits and misses.
+//! A lookup has only two data-dependent branches, and both are almost never taken: the run is
+//! longer than one load, or it has spilled. The cost is therefore the same at any load, and for
+//! hits and misses.
 
 use super::bits::{BitKernel, BitOperations, PortableBits};
 use super::format::{FilterPageHeader, PageKind, QuotientBlock, slots, word};
@@ -12,8 +12,8 @@ use super::values::FingerprintValues;
 use crate::{Error, Fingerprint, Result};
 use alluvium_base::prefetch;
 
-/// View of a page, for example in a cache. The bytes are not copied, and may be invalid: every
-/// method returns for any bytes. Invalid bytes result in an error or in a wrong answer.
+/// View of a page, for example in a cache, without copying its bytes. The bytes may be invalid:
+/// every method returns for any bytes, with an error or a wrong answer if they are invalid.
 ///
 /// ```
 /// use alluvium_filters::{
@@ -44,15 +44,14 @@ pub struct PageView<'a> {
 /// Result of looking up a fingerprint in a page.
 #[derive(Clone, Debug)]
 pub enum PageLookup<'a> {
-    /// The page contains all values of the fingerprint. There may be none.
+    /// The page contains all values of the fingerprint, if there are any.
     InPage(FingerprintValues<'a>),
-    /// If there are entries, they are in the records that spilled from the page
-    /// ([`PageView::spilled`]).
+    /// Any entries are among the records that spilled from the page ([`PageView::spilled`]).
     Spilled,
 }
 
 impl PageLookup<'_> {
-    /// Returns the result without the values.
+    /// Returns the result without its values.
     #[must_use]
     #[inline]
     pub fn presence(&self) -> FingerprintPresence {
@@ -69,9 +68,9 @@ impl PageLookup<'_> {
 pub enum FingerprintPresence {
     /// The fingerprint is not present.
     Absent,
-    /// The fingerprint is present. It may have been added by another key.
+    /// The fingerprint is present, although another key may have added it.
     Present,
-    /// The result depends on the records that spilled from the page.
+    /// The answer depends on the records that spilled from the page.
     Spilled,
 }
 
@@ -85,8 +84,8 @@ pub(super) struct LaneMatch {
 
 pub(super) const ABSENT: LaneMatch = LaneMatch { slots: 0, equal: 0 };
 
-/// Value of `equal` if one load was not sufficient. A slot has at least two bits, so bit 0 is never
-/// the highest bit of a lane.
+/// Value of `equal` if one load was not enough. A slot has at least two bits, so bit 0 is never the
+/// highest bit of a lane.
 pub(super) const UNRESOLVED: u64 = 1;
 
 /// Location of the run of a quotient.
@@ -95,12 +94,12 @@ pub(super) enum QuotientLocation {
     Nowhere,
     /// The run occupies the slots from the first number up to but excluding the second.
     Slots(u32, u32),
-    /// The run did not fit into its page, so its entries are in the spilled records.
+    /// The run did not fit in its page, so its entries are among the spilled records.
     Spilled,
 }
 
 impl<'a> PageView<'a> {
-    /// Creates a view of a page. Only the length is checked, so that no cache line is read that the
+    /// Creates a view of a page. Checks only the length, to avoid reading cache lines that the
     /// lookup does not need. A caller that reads pages from a device must verify their checksum,
     /// and must check the header with [`PageView::verify`].
     ///
@@ -127,7 +126,7 @@ impl<'a> PageView<'a> {
         self.geometry
     }
 
-    /// Returns the values of a fingerprint. It must belong to this page
+    /// Returns the values of a fingerprint, which must belong to this page
     /// ([`FilterGeometry::page_of`]).
     #[must_use]
     #[inline]
@@ -139,7 +138,7 @@ impl<'a> PageView<'a> {
         PageLookup::InPage(FingerprintValues::among(self.geometry, compared))
     }
 
-    /// Returns whether a fingerprint is present. It must belong to this page.
+    /// Returns whether a fingerprint, which must belong to this page, is present.
     #[must_use]
     #[inline]
     pub fn contains(&self, fingerprint: Fingerprint) -> FingerprintPresence {
@@ -150,8 +149,8 @@ impl<'a> PageView<'a> {
         }
     }
 
-    /// Returns how often a fingerprint occurs, summed over all of its values. It must belong to
-    /// this page. Returns `None` if its run has spilled.
+    /// Returns how often a fingerprint, which must belong to this page, occurs with any value.
+    /// Returns `None` if its run has spilled.
     #[must_use]
     pub fn count(&self, fingerprint: Fingerprint) -> Option<u64> {
         let place = self.geometry.place(fingerprint);
@@ -178,8 +177,8 @@ impl<'a> PageView<'a> {
         prefetch(self.page, QuotientBlock::at(place.block));
     }
 
-    /// Returns which records of the filter spilled from this page: the number of the first record,
-    /// and how many there are. The records are in the spill pages; see [`crate::SpillView`].
+    /// Returns which of the filter's records spilled from this page: the number of the first, and
+    /// how many there are. The records are in the spill pages (see [`crate::SpillView`]).
     #[must_use]
     pub fn spilled(&self) -> (u32, u32) {
         FilterPageHeader::spilled(self.page)
@@ -204,7 +203,7 @@ impl<'a> PageView<'a> {
         SlotRun::new(self.geometry, words, at, end)
     }
 
-    /// Returns the location of a quotient's run. This is the slow path of a lookup.
+    /// Returns the location of a quotient's run, on the slow path of a lookup.
     pub(super) fn find(&self, place: QuotientAddress) -> QuotientLocation {
         let Some(block) = QuotientBlock::read(self.page, place.block) else {
             return QuotientLocation::Nowhere;
@@ -253,20 +252,20 @@ fn compare_bmi2(geometry: &FilterGeometry, page: &[u8], fingerprint: Fingerprint
     compare::<super::bits::Bmi2Bits>(geometry, page, fingerprint)
 }
 
-/// What a lookup learns from the metadata of a page: which slots to load, and how many of them
-/// belong to the run.
+/// What a lookup learns from a page's metadata: which slots to load, and how many of them belong to
+/// the run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotTarget {
-    /// Position of the first slot of the run.
+    /// Position of the run's first slot.
     pub(super) position: u32,
-    /// Number of slots of the run. It is valid only if `settled` is true, and is 0 if the quotient
-    /// has no entries.
+    /// Number of slots in the run, or 0 if the quotient has no entries. Valid only if `settled` is
+    /// true.
     pub(super) len: u32,
-    /// Whether one load is sufficient for the result.
+    /// Whether one load is enough for the result.
     pub(super) settled: bool,
 }
 
-/// Computes the rank of the quotient among the occupied quotients, and selects the end of its run.
+/// Computes the quotient's rank among the occupied quotients, and selects the end of its run.
 #[inline(always)]
 pub(super) fn aim<B: BitOperations>(
     geometry: &FilterGeometry,
@@ -275,8 +274,8 @@ pub(super) fn aim<B: BitOperations>(
 ) -> SlotTarget {
     let occupied = block.head >> quotient & 1;
     let rank = B::low(block.head, quotient).count_ones();
-    // `end` is the bit of the slot that ends the run. For a quotient without entries it is 1, and
-    // the comparison has no effect. For a spilled run it is 0, which makes `below` negative.
+    // `end` is the bit of the slot that ends the run. It is 1 for a quotient without entries, for
+    // which the comparison has no effect, and 0 for a spilled run, which makes `below` negative.
     let end = B::nth_one(block.ends, occupied << rank) | (occupied ^ 1);
     let below = end.wrapping_sub(1);
     let zeros = (block.ends & below).leading_zeros();
@@ -293,8 +292,8 @@ pub(super) fn aim<B: BitOperations>(
     }
 }
 
-/// Compares the slots of one load with a remainder. In the result, the highest bit of each lane is
-/// set that belongs to the run and is equal.
+/// Compares the slots of one load with a remainder. Returns the highest bit of each lane that
+/// belongs to the run and is equal.
 #[inline(always)]
 pub(super) fn equal_lanes<B: BitOperations>(
     geometry: &FilterGeometry,
@@ -303,8 +302,8 @@ pub(super) fn equal_lanes<B: BitOperations>(
     remainder: u64,
 ) -> u64 {
     let differing = (loaded ^ remainder.wrapping_mul(geometry.lane_low)) & geometry.lane_remainder;
-    // After this addition, the highest bit of a lane is set if any other bit of the lane was set
-    // (Warren, Hacker's Delight, 6-1).
+    // This addition sets the highest bit of a lane if any other bit of the lane was set (Warren,
+    // Hacker's Delight, 6-1).
     let zero =
         !((differing & geometry.lane_rest).wrapping_add(geometry.lane_rest) | differing) & geometry.lane_high;
     B::low(zero, len.wrapping_mul(geometry.slot_bits))

@@ -1,5 +1,5 @@
-//! A mutable filter in memory. Its bytes are the same as those that a [`crate::FilterBuilder`]
-//! produces from the same entries.
+//! A mutable filter in memory, with the same bytes as a [`crate::FilterBuilder`] produces from the
+//! same entries.
 
 use super::build::FilterBuilder;
 use super::format::{FilterPageHeader, QuotientBlock, move_bits, put_bits, slots_at};
@@ -14,10 +14,10 @@ use crate::{Error, FilterEntry, Fingerprint, Result};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// A multiset of entries to which entries can be added and from which they can be removed.
+/// A multiset of entries, which can be added and removed.
 ///
-/// Adding an entry moves all later slots in its page, which are 2 KiB on average for a page of 4
-/// KiB. To add many entries, sort them and use a [`FilterBuilder`].
+/// Adding an entry moves all later slots in its page, which are 2 KiB on average for a 4 KiB page.
+/// To add many entries, sort them and use a [`FilterBuilder`].
 ///
 /// ```
 /// use alluvium_filters::{FilterEntry, FilterGeometry, QuotientMaplet, FilterShape, hash};
@@ -34,8 +34,8 @@ use std::ops::RangeInclusive;
 #[derive(Clone, Debug)]
 pub struct QuotientMaplet {
     geometry: FilterGeometry,
-    /// The main pages, without spill pages. Their headers are complete, except for the number of
-    /// the first spilled record.
+    /// The main pages, without spill pages. Their headers are complete except for the number of the
+    /// first spilled record.
     pages: Vec<u8>,
     spilled: BTreeMap<FilterEntry, u32>,
     entries: u64,
@@ -65,7 +65,7 @@ impl QuotientMaplet {
         &self.geometry
     }
 
-    /// Returns the number of entries. An entry that occurs several times is counted several times.
+    /// Returns the number of entries, counting each occurrence.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.entries
@@ -80,8 +80,8 @@ impl QuotientMaplet {
     /// Adds one occurrence of an entry.
     ///
     /// # Errors
-    /// [`Error::Value`], [`Error::FingerprintBits`] or [`Error::Count`]. The filter is unchanged in
-    /// these cases.
+    /// [`Error::Value`], [`Error::FingerprintBits`] or [`Error::Count`], in which cases the filter
+    /// is unchanged.
     pub fn insert(&mut self, entry: FilterEntry) -> Result<()> {
         let (value, bits) = (entry.value(), self.geometry.value_bits);
         if u32::from(value) >> bits != 0 {
@@ -101,7 +101,7 @@ impl QuotientMaplet {
         Ok(())
     }
 
-    /// Removes one occurrence of an entry. Returns false if the entry is not present.
+    /// Removes one occurrence of an entry, or returns false if it is not present.
     pub fn remove(&mut self, entry: FilterEntry) -> bool {
         let removed = self.apply(entry, |count| count.checked_sub(1));
         self.entries -= u64::from(removed);
@@ -123,8 +123,7 @@ impl QuotientMaplet {
             .map_or(0, |found| found.2)
     }
 
-    /// Returns the distinct values of a fingerprint. The newest value, which is the greatest, comes
-    /// first.
+    /// Returns the distinct values of a fingerprint, from the newest (the greatest) to the oldest.
     #[must_use]
     pub fn values(&self, fingerprint: Fingerprint) -> Vec<u16> {
         match self.view(self.geometry.page_of(fingerprint)).lookup(fingerprint) {
@@ -136,8 +135,8 @@ impl QuotientMaplet {
         }
     }
 
-    /// Returns the bytes of all pages, spill pages last. They are the same as those that a
-    /// [`FilterBuilder`] produces from the same entries.
+    /// Returns the bytes of all pages, spill pages last, which are the same as a [`FilterBuilder`]
+    /// produces from the same entries.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.pages.clone();
@@ -163,7 +162,7 @@ impl QuotientMaplet {
         bytes
     }
 
-    /// Creates a filter from the pages of another one.
+    /// Creates a filter from another one's pages.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the pages are not a valid filter.
@@ -179,12 +178,12 @@ impl QuotientMaplet {
         Ok(maplet)
     }
 
-    /// Returns a filter that has the same entries and another geometry. The geometry may divide
+    /// Returns a filter with the same entries and a different geometry, which may divide
     /// fingerprints differently into quotients and remainders.
     ///
     /// # Errors
-    /// [`Error::FingerprintBits`] if the geometry has another fingerprint length; [`Error::Value`]
-    /// if a value is too large for the geometry.
+    /// [`Error::FingerprintBits`] if the geometry has a different fingerprint length;
+    /// [`Error::Value`] if a value is too large for the geometry.
     pub fn resize(&self, geometry: FilterGeometry) -> Result<QuotientMaplet> {
         let (expected, found) = (self.geometry.fingerprint_bits, geometry.fingerprint_bits);
         if expected != found {
@@ -217,7 +216,7 @@ impl QuotientMaplet {
         }
     }
 
-    /// Returns the range of all entries that could belong to a page.
+    /// Returns the range of all possible entries of a page.
     fn entries_of(&self, number: u32) -> RangeInclusive<FilterEntry> {
         let first = self.geometry.first_fingerprint(number);
         let last = match number + 1 < self.geometry.pages {
@@ -227,8 +226,7 @@ impl QuotientMaplet {
         FilterEntry::new(first, u16::MAX)..=last
     }
 
-    /// Returns the entries of a block that are in its page. Each is a triple of quotient, word and
-    /// count.
+    /// Returns a block's entries that are in its page, as triples of quotient, word and count.
     fn block_content(&self, number: u32, block: u32) -> Vec<(u32, u64, u32)> {
         let view = self.view(number);
         let mut content = Vec::new();
@@ -241,7 +239,7 @@ impl QuotientMaplet {
     }
 
     /// Changes how often an entry occurs. `change` maps the current count to the new one. If it
-    /// returns `None`, nothing is changed and the result is false.
+    /// returns `None`, nothing changes and the result is false.
     fn apply(&mut self, entry: FilterEntry, change: fn(u32) -> Option<u32>) -> bool {
         let Some(count) = change(self.count(entry)) else {
             return false;
@@ -254,8 +252,8 @@ impl QuotientMaplet {
         true
     }
 
-    /// Changes an entry in its block, and moves the later slots of the page. If the block would
-    /// then have an entry that spills, nothing is changed and the result is false.
+    /// Changes an entry in its block and moves the later slots of the page. If an entry of the
+    /// block would then spill, nothing changes and the result is false.
     fn change_block(&mut self, number: u32, entry: FilterEntry, count: u32) -> bool {
         let geometry = self.geometry;
         let place = geometry.place(entry.fingerprint());
@@ -310,7 +308,7 @@ impl QuotientMaplet {
         true
     }
 
-    /// Changes an entry by rebuilding its whole page, because an entry of the page spills or has
+    /// Changes an entry by rebuilding its whole page, because some entry of the page spills or has
     /// spilled.
     fn change_page(&mut self, number: u32, entry: FilterEntry, count: u32) {
         let spilled = self.take_spilled(number);

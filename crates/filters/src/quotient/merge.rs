@@ -1,8 +1,8 @@
-//! Merging of filters without access to their keys.
+//! Merges filters without access to their keys.
 //!
-//! Each source provides its entries page by page, and a tournament of losers selects the smallest
-//! entry. A function of the caller changes the value of each entry or drops it. The remaining
-//! entries of a fingerprint are then sorted again and passed to a [`FilterBuilder`].
+//! Each source supplies its entries page by page, and a tournament of losers selects the smallest
+//! one. A function supplied by the caller changes the value of each entry or drops it. The
+//! remaining entries of a fingerprint are then sorted again and passed to a [`FilterBuilder`].
 
 use super::build::FilterBuilder;
 use super::scan::EntryChunk;
@@ -13,19 +13,18 @@ use std::hint::select_unpredictable;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MergeStats {
-    /// Number of distinct entries that were read from all sources.
+    /// Number of distinct entries read from all sources.
     pub read: u64,
-    /// Number of distinct entries that `rewrite` has dropped.
+    /// Number of distinct entries that `rewrite` dropped.
     pub dropped: u64,
 }
 
-/// Merges the entries of `sources` into `builder`. When a source is called, it must fill the given
-/// chunk, which is empty, with its next entries, all of which are greater than the earlier ones. It
-/// returns false if it has no more entries. [`crate::FilterImage::source`] returns such a source.
-/// `rewrite` is called with the index of the source and with the entry. It returns the new value of
-/// the entry, or `None` to drop the entry.
+/// Merges the entries of `sources` into `builder`. A source fills the empty chunk that it is given
+/// with its next entries, all greater than its earlier ones, and returns false if it has no more.
+/// [`crate::FilterImage::source`] returns such a source. `rewrite` receives the index of the source
+/// and the entry, and returns the entry's new value, or `None` to drop it.
 ///
-/// All filters must have the fingerprint length of the builder. They may have different numbers of
+/// All filters must have the builder's fingerprint length, but they may have different numbers of
 /// pages.
 ///
 /// ```
@@ -62,8 +61,8 @@ pub struct MergeStats {
 /// ```
 ///
 /// # Errors
-/// Errors returned by the sources and by the builder; [`Error::Order`] if the entries of a source
-/// are not ascending.
+/// Errors from the sources and from the builder; [`Error::Order`] if the entries of a source are
+/// not ascending.
 pub fn merge<I, R, S, E>(sources: Vec<I>, rewrite: R, builder: &mut FilterBuilder<S>) -> Result<MergeStats, E>
 where
     I: FnMut(&mut EntryChunk) -> Result<bool, E>,
@@ -80,11 +79,11 @@ where
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeProgress {
     More,
-    /// All entries of all sources have been passed to the builder.
+    /// The builder has received all entries of all sources.
     Done,
 }
 
-/// A merge like [`merge`] that is executed in steps, for a thread that must return soon.
+/// A merge like [`merge`] that runs in steps, for a thread that must return soon.
 ///
 /// ```
 /// use alluvium_filters::{
@@ -119,10 +118,10 @@ pub struct FilterMerge<I> {
 }
 
 impl<I> FilterMerge<I> {
-    /// Creates a merge of `sources`, and reads the first entries of each source.
+    /// Creates a merge of `sources` and reads the first entries of each.
     ///
     /// # Errors
-    /// Errors returned by the sources.
+    /// Errors from the sources.
     pub fn new<E>(sources: Vec<I>) -> Result<FilterMerge<I>, E>
     where
         I: FnMut(&mut EntryChunk) -> Result<bool, E>,
@@ -146,11 +145,11 @@ impl<I> FilterMerge<I> {
         self.merged
     }
 
-    /// Merges up to `entries` entries. If this fails, neither the merge nor the builder may be used
-    /// again.
+    /// Merges up to `entries` entries. After a failure, neither the merge nor the builder may be
+    /// used again.
     ///
     /// # Errors
-    /// The errors of [`merge`].
+    /// The same errors as [`merge`].
     pub fn step<R, S, E>(
         &mut self,
         entries: u64,
@@ -194,18 +193,18 @@ impl<I> fmt::Debug for FilterMerge<I> {
     }
 }
 
-/// A source with its current chunk. `key` is its next entry, or [`DONE`] after the last entry.
+/// A source and its current chunk. `key` is its next entry, or [`DONE`] after the last one.
 struct MergeInput<I> {
     source: I,
     chunk: EntryChunk,
     at: usize,
     repeat: usize,
-    /// Index in the chunk of the next entry that occurs more than once.
+    /// Index, in the chunk, of the next entry that occurs more than once.
     repeat_at: usize,
     key: u128,
 }
 
-/// Key of an exhausted source, which is greater than every entry.
+/// Key of an exhausted source, which exceeds every entry.
 const DONE: u128 = u128::MAX;
 
 impl<I> MergeInput<I> {
@@ -295,11 +294,11 @@ impl<I> MergeInput<I> {
     }
 }
 
-/// A tree of losers. Each inner node stores the loser of the match at this node, and the winner
-/// proceeds to the parent (Knuth, volume 3, 5.4.1).
+/// A tree of losers. Each inner node stores the loser of its match, and the winner proceeds to the
+/// parent (Knuth, volume 3, 5.4.1).
 struct MergeTournament {
-    /// Node 0 is the winner of the tournament. Node n has the children 2n and 2n + 1. The leaves,
-    /// which are not stored, follow the inner nodes.
+    /// Node 0 is the winner of the tournament, and node n has the children 2n and 2n + 1. The
+    /// leaves follow the inner nodes and are not stored.
     nodes: Vec<(u128, usize)>,
     leaves: usize,
 }
@@ -328,8 +327,7 @@ impl MergeTournament {
         ((key >> 64) as u64 == 0).then_some(source)
     }
 
-    /// Replaces the key of the winning source by its next key, and repeats the matches of this
-    /// source.
+    /// Replaces the winning source's key with its next one, and replays the matches of this source.
     #[inline(always)]
     fn replace(&mut self, source: usize, key: u128) {
         let mut winner = (key, source);
@@ -345,7 +343,7 @@ impl MergeTournament {
     }
 }
 
-/// The entries of one fingerprint. Rewriting their values may have changed their order.
+/// The entries of one fingerprint, whose order may have changed with their values.
 #[derive(Default)]
 struct FingerprintGroup {
     entries: Vec<CountedEntry>,

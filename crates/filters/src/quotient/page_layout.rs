@@ -1,10 +1,10 @@
-//! Arranges the entries of one page in order. Only this code determines the contents of a page:
-//! building, changing and resizing a filter all use it. Therefore the bytes of a page depend only
-//! on its entries and not on how they were added (invariant F4).
+//! Arranges the entries of one page in order. Building, changing and resizing a filter all use this
+//! code, and nothing else determines what a page contains. The bytes of a page therefore depend
+//! only on its entries and not on how they were added (invariant F4).
 //!
-//! A run is either completely in its page, or it spills. It is in the page if the runs of its
-//! block, including this run, have at most 64 slots and the capacity of the page is not exceeded.
-//! If a run spills, all later runs of its block spill, too. Later blocks are not affected.
+//! A run is either completely in its page, or it spills. It is in the page if the block's runs,
+//! including this one, have at most 64 slots and the page has enough slots left. If a run spills,
+//! so do all later runs of its block. Later blocks are not affected.
 
 use super::format::{FilterPageHeader, PageKind, QuotientBlock, SlotWriter};
 use super::geometry::{BLOCK_SLOTS, FilterGeometry, QuotientAddress};
@@ -12,7 +12,7 @@ use super::run::{BlockSlots, SlotRun};
 use super::spill::CountedEntry;
 use crate::FilterEntry;
 
-/// The runs of a block that is being built.
+/// The runs of a block being built.
 #[derive(Clone, Debug)]
 pub(super) struct BlockPlacer {
     slots: BlockSlots,
@@ -20,9 +20,9 @@ pub(super) struct BlockPlacer {
     ends: u64,
     /// Quotient of the last entry, or 64 before the first entry.
     quotient: u32,
-    /// Bit in `ends` of the slot that ends the current run, or 0 if the run has spilled.
+    /// The bit in `ends` for the last slot of the current run, or 0 if the run has spilled.
     end: u64,
-    /// Index in the block of the first slot of the current run.
+    /// Index, in the block, of the current run's first slot.
     run_at: u32,
     spilling: bool,
 }
@@ -46,8 +46,8 @@ impl BlockPlacer {
         (self.run_at, self.spilling) = (0, false);
     }
 
-    /// Appends an entry. `room` is the number of slots of the page that are available to the block.
-    /// Entries that do not fit are appended to `spill` as triples of quotient, word and count.
+    /// Appends an entry. `room` is the number of slots of the page that the block may use. Entries
+    /// that do not fit are appended to `spill` as triples of quotient, word and count.
     #[inline(always)]
     pub(super) fn push(
         &mut self,
@@ -83,7 +83,7 @@ impl BlockPlacer {
         spill: &mut Vec<(u32, u64, u32)>,
     ) {
         if !self.spilling {
-            // The words of the run that were already added spill, too.
+            // The words of the run that have already been added spill, too.
             let run = SlotRun::new(geometry, self.slots.words(), self.run_at, self.slots.len());
             spill.extend(run.map(|(word, count)| (self.quotient, word, count)));
             if self.slots.len() > self.run_at {
@@ -101,20 +101,19 @@ impl BlockPlacer {
         self.slots.words()
     }
 
-    /// Returns the metadata of the block. `position` is the position of its first slot in the page.
+    /// Returns the metadata of the block, given the position of its first slot in the page.
     pub(super) fn block(&self, position: u32) -> QuotientBlock {
         QuotientBlock::new(self.occupied, position, self.ends)
     }
 }
 
-/// The entries of a page that is being built.
+/// The entries of a page being built.
 #[derive(Clone, Debug)]
 pub(super) struct PagePlacer {
     page: Vec<u8>,
     writer: SlotWriter,
     number: u32,
-    /// `block` is the number of the block that is being filled, and `position` is the position of
-    /// its first slot.
+    /// `block` is the number of the block being filled, and `position` is that of its first slot.
     block: u32,
     position: u32,
     placer: BlockPlacer,
@@ -137,7 +136,7 @@ impl PagePlacer {
         }
     }
 
-    /// Clears the page and starts to build page `number`.
+    /// Clears the page and starts building page `number`.
     pub(super) fn restart(&mut self, geometry: &FilterGeometry, number: u32) {
         self.page.fill(0);
         self.writer = SlotWriter::at(geometry, &self.page, 0);
@@ -186,7 +185,7 @@ impl PagePlacer {
     }
 
     /// Completes the page. Returns its bytes and the records that spilled from it. `first_record`
-    /// is the number that the first of these records has in the filter.
+    /// is the number, within the filter, of the first of these records.
     pub(super) fn finish(
         &mut self,
         geometry: &FilterGeometry,

@@ -1,13 +1,13 @@
-//! The words of a run, and how often each of them occurs.
+//! The words of a run, and how often each occurs.
 //!
-//! A word that occurs three times or more occupies three slots, followed by the slots of its count.
-//! A filter in which one entry occurs very often therefore stays small. Three consecutive equal
-//! words always mean that a count follows.
+//! A word that occurs three times or more takes up three slots, followed by the slots of its count,
+//! so that a filter in which one entry occurs very often stays small. Three consecutive equal words
+//! always mean that a count follows.
 
 use super::format::slot;
 use super::geometry::{BLOCK_SLOTS, COUNT_BITS, FilterGeometry};
 
-/// The slots of a block's runs while the block is being built.
+/// The slots of a block's runs during construction.
 #[derive(Clone, Debug)]
 pub(super) struct BlockSlots {
     words: [u64; BLOCK_SLOTS as usize],
@@ -35,8 +35,8 @@ impl BlockSlots {
         &self.words[..self.len as usize]
     }
 
-    /// Appends a word that occurs `count` times. Returns false, without appending it, if there
-    /// would be more than `limit` slots.
+    /// Appends a word that occurs `count` times. If there would be more than `limit` slots, returns
+    /// false and appends nothing.
     #[inline(always)]
     pub(super) fn push(&mut self, geometry: &FilterGeometry, word: u64, count: u32, limit: u32) -> bool {
         debug_assert!(limit <= BLOCK_SLOTS && count > 0);
@@ -66,7 +66,7 @@ impl BlockSlots {
     }
 }
 
-/// Returns the number of slots that a word which occurs `count` times occupies.
+/// Returns the number of slots for a word that occurs `count` times.
 pub(super) fn slots_for(geometry: &FilterGeometry, count: u32) -> u32 {
     if count < 3 {
         count
@@ -77,8 +77,8 @@ pub(super) fn slots_for(geometry: &FilterGeometry, count: u32) -> u32 {
 
 /// Source of the words of a run: a page, or slots in memory.
 pub(super) trait SlotWords {
-    /// Returns the word at a position. If there is no such position, returns an arbitrary value
-    /// without a panic.
+    /// Returns the word at a position. If there is no such position, returns an arbitrary value and
+    /// does not panic.
     fn word(&self, position: u32) -> u64;
 }
 
@@ -102,7 +102,7 @@ impl SlotWords for &[u64] {
     }
 }
 
-/// Iterator over the distinct words in a range of positions, each with its count. It ends for any
+/// Iterator over the distinct words in a range of positions, with their counts. It ends for any
 /// bytes, because every step advances.
 #[derive(Clone, Debug)]
 pub(super) struct SlotRun<W> {
@@ -123,7 +123,7 @@ impl<W: SlotWords> SlotRun<W> {
         }
     }
 
-    /// Returns the position of the word that is returned next.
+    /// Returns the position of the next word.
     pub(super) fn position(&self) -> u32 {
         self.at
     }

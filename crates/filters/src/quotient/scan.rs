@@ -5,15 +5,15 @@ use super::lookup::PageView;
 use super::spill::CountedEntry;
 use crate::{Error, FilterEntry, Result};
 
-/// Distinct entries in ascending order, with the counts of the entries that occur more than once.
+/// Distinct entries in ascending order, with the counts of those that occur more than once.
 ///
-/// Almost every entry occurs only once. Therefore counts are stored separately, and an entry
-/// occupies only one word.
+/// Almost every entry occurs only once, so counts are stored separately and an entry takes up only
+/// one word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntryChunk {
     entries: Vec<FilterEntry>,
-    /// Each pair is the index of an entry in `entries` and its count, which is 2 or more. The pairs
-    /// are in ascending order.
+    /// Pairs of an entry's index in `entries` and its count, which is 2 or more, in ascending
+    /// order.
     repeats: Vec<(u32, u32)>,
 }
 
@@ -23,7 +23,7 @@ impl EntryChunk {
         EntryChunk::default()
     }
 
-    /// Removes all entries. The memory is retained for later use.
+    /// Removes all entries, but keeps the memory for reuse.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.repeats.clear();
@@ -38,7 +38,7 @@ impl EntryChunk {
         self.entries.push(entry);
     }
 
-    /// Returns the distinct entries. [`EntryChunk::repeats`] has the counts greater than 1.
+    /// Returns the distinct entries. Counts greater than 1 are in [`EntryChunk::repeats`].
     #[must_use]
     pub fn entries(&self) -> &[FilterEntry] {
         &self.entries
@@ -50,7 +50,7 @@ impl EntryChunk {
         &self.repeats
     }
 
-    /// Returns an iterator over the entries with their counts.
+    /// Returns an iterator over the entries and their counts.
     pub fn iter(&self) -> impl Iterator<Item = CountedEntry> + '_ {
         let mut repeats = self.repeats.iter().peekable();
         self.entries.iter().enumerate().map(move |(index, &entry)| {
@@ -102,8 +102,7 @@ impl PageView<'_> {
             .iter()
             .zip(read.iter().skip(1))
             .fold(false, |bad, (one, two)| bad | (one >= two));
-        // The entries are sorted, so all of them belong to this page if the first and the last one
-        // do.
+        // The entries are sorted, so all of them belong to this page if the first and the last do.
         let strange = |entry: &FilterEntry| geometry.page_of(entry.fingerprint()) != number;
         let strangers = read.first().is_some_and(strange) || read.last().is_some_and(strange);
         if unordered || strangers || spilled.next().is_some() {
@@ -113,7 +112,7 @@ impl PageView<'_> {
         Ok(())
     }
 
-    /// Appends the entries that the runs of a block have in the page.
+    /// Appends the entries of a block's runs in the page.
     #[inline]
     fn read_block(&self, block: QuotientBlock, base: u128, chunk: &mut EntryChunk) {
         let geometry = self.geometry;
@@ -123,8 +122,7 @@ impl PageView<'_> {
         });
     }
 
-    /// Calls `each` with the quotient, the word and the count of each entry that a block has in the
-    /// page.
+    /// Calls `each` with the quotient, word and count of each of a block's entries in the page.
     #[inline(always)]
     pub(super) fn for_each_word(&self, block: QuotientBlock, mut each: impl FnMut(u32, u64, u32)) {
         let (mut occupied, mut ends) = (block.occupied(), block.ends);

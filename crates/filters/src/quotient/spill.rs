@@ -1,8 +1,8 @@
-//! Spill pages. They contain sorted records of the entries that did not fit into their main pages.
+//! Spill pages, which contain sorted records of the entries that did not fit in their main pages.
 //!
-//! With pages of 4 KiB, about one entry in 2,000 spills at a load of 95 %, and one in 10,000 at 90
-//! %. The records of the whole filter are a sorted array that extends over all spill pages. The
-//! header of each main page tells which of the records belong to it.
+//! With 4 KiB pages, about one entry in 2,000 spills at a load of 95 %, and one in 10,000 at 90 %.
+//! The records of the whole filter are a sorted array across all spill pages. The header of each
+//! main page tells which records belong to it.
 
 use super::format::{FilterPageHeader, PageKind, record, records_per_page, write_record};
 use super::geometry::FilterGeometry;
@@ -10,7 +10,7 @@ use super::values::FingerprintValues;
 use crate::{Error, FilterEntry, Fingerprint, Result};
 use std::ops::Range;
 
-/// An entry with the number of its occurrences.
+/// An entry and the number of its occurrences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedEntry {
     pub entry: FilterEntry,
@@ -24,12 +24,12 @@ pub struct CountedEntry {
 pub struct SpillView<'a> {
     geometry: &'a FilterGeometry,
     page: &'a [u8],
-    /// Number that the first record of the page has in the filter.
+    /// Number, within the filter, of the page's first record.
     first: u32,
 }
 
 impl FilterGeometry {
-    /// Returns the numbers of the pages that contain the given spilled records
+    /// Returns the numbers of the pages with the given spilled records
     /// ([`crate::PageView::spilled`]). Spill pages are numbered after the main pages.
     #[must_use]
     pub fn spill_pages(&self, (first, count): (u32, u32)) -> Range<u32> {
@@ -78,16 +78,16 @@ impl<'a> SpillView<'a> {
         })
     }
 
-    /// Returns the records of this page whose numbers in the filter are in `first..first + count`.
+    /// Returns this page's records whose numbers within the filter are in `first..first + count`.
     pub fn records(&self, (first, count): (u32, u32)) -> impl Iterator<Item = CountedEntry> + use<'a> {
         let page = self.page;
         self.clip(first, count)
             .map_while(move |index| record(page, index).map(|(entry, count)| CountedEntry { entry, count }))
     }
 
-    /// Returns the values of a fingerprint that are in this spill page. `first` and `count` are the
-    /// spilled records of the page to which the fingerprint belongs. More values may be in the next
-    /// spill page; see [`FilterGeometry::spill_pages`].
+    /// Returns the values of a fingerprint in this spill page. `first` and `count` are the spilled
+    /// records of the fingerprint's page. The next spill page may contain more values (see
+    /// [`FilterGeometry::spill_pages`]).
     #[must_use]
     pub fn lookup(&self, fingerprint: Fingerprint, (first, count): (u32, u32)) -> FingerprintValues<'a> {
         let Range { start: mut low, end } = self.clip(first, count);
@@ -113,8 +113,8 @@ impl<'a> SpillView<'a> {
     }
 }
 
-/// Writes sorted records to spill pages, and passes each page to `sink`. The first spill page is
-/// numbered after the last main page. Returns the number of spill pages.
+/// Writes sorted records to spill pages, and passes each page to `sink`. Spill pages are numbered
+/// after the last main page. Returns how many there are.
 pub(super) fn write_pages<E>(
     geometry: &FilterGeometry,
     records: &[CountedEntry],

@@ -1,12 +1,12 @@
-//! Iterator over the values that a lookup has found.
+//! Iterator over the values found by a lookup.
 
 use super::format::record;
 use super::geometry::FilterGeometry;
 use super::lookup::{LaneMatch, PageView};
 use crate::Fingerprint;
 
-/// Iterates over the distinct values of a fingerprint, without allocating memory. The newest value,
-/// which is the greatest, comes first.
+/// Iterates over the distinct values of a fingerprint, from the newest (the greatest) to the
+/// oldest, without allocating memory.
 #[derive(Clone, Debug)]
 pub struct FingerprintValues<'a> {
     geometry: &'a FilterGeometry,
@@ -15,9 +15,9 @@ pub struct FingerprintValues<'a> {
 
 #[derive(Clone, Debug)]
 enum ValueSource<'a> {
-    /// The lanes of one load that are equal to the fingerprint's remainder.
+    /// The lanes of one load that equal the fingerprint's remainder.
     Lanes(LaneMatch),
-    /// The rest of a run in a page, which is compared word by word.
+    /// The rest of a run in a page, compared word by word.
     Run {
         page: &'a [u8],
         remainder: u64,

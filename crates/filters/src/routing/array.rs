@@ -1,14 +1,14 @@
-//! A routing filter that maps each prefix to the latest run that contains a fingerprint with this
+//! A routing filter that maps each prefix to the latest run with a fingerprint that has this
 //! prefix.
 
 use crate::golomb::{BitReader, ByteSource, StreamBitWriter};
 use crate::{Error, Result};
 use std::ops::Range;
 
-/// Parameters of a routing filter, which is an array that has one character for each prefix.
+/// Parameters of a routing filter, which is an array with one character per prefix.
 ///
-/// A character is the index of a run. The greatest character stands for "no run", which is possible
-/// because a level always has fewer runs than there are characters.
+/// A character is the index of a run. The greatest character can stand for "no run", because a
+/// level always has fewer runs than there are characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoutingArray {
     prefix_bits: u32,
@@ -47,8 +47,7 @@ impl RoutingArray {
         (u64::from(self.character_bits) << self.prefix_bits).div_ceil(8)
     }
 
-    /// Returns the offsets of the bytes that contain the character of a prefix. These are one or
-    /// two bytes.
+    /// Returns the offsets of the one or two bytes that contain the character of a prefix.
     #[must_use]
     pub fn place(&self, prefix: u64) -> Range<u64> {
         let bit = prefix * u64::from(self.character_bits);
@@ -75,8 +74,7 @@ impl RoutingArray {
     }
 }
 
-/// Writes a filter that includes an additional run. The old filter is read once, from the beginning
-/// to the end.
+/// Writes a filter that includes one more run. The old filter is read once, from beginning to end.
 ///
 /// ```
 /// use alluvium_filters::routing::{RoutingArray, RoutingUpdate};
@@ -98,12 +96,11 @@ pub struct RoutingUpdate<S> {
 }
 
 impl<S: ByteSource> RoutingUpdate<S> {
-    /// Starts to update the filter `old` with a run whose index is `run`. `old` is `None` if the
-    /// level had no run before.
+    /// Starts updating the filter `old` with run number `run`. `old` is `None` if the level had no
+    /// run before.
     ///
     /// # Panics
-    /// If the index of the run is too large for a character, or is the character that stands for
-    /// "no run".
+    /// If the run's index is too large for a character, or is the character for "no run".
     #[must_use]
     pub fn new(shape: RoutingArray, old: Option<S>, run: u32) -> RoutingUpdate<S> {
         assert!(
@@ -120,10 +117,9 @@ impl<S: ByteSource> RoutingUpdate<S> {
         }
     }
 
-    /// Maps a prefix to the new run. Returns the run to which the prefix was mapped before.
-    /// Prefixes must be passed in ascending order. If a prefix is repeated, the result is the same
-    /// for each call: it must not be the new run itself. In Conway §2.3 it is, which breaks the
-    /// chain of runs.
+    /// Maps a prefix to the new run, and returns the run that it was mapped to before. Prefixes
+    /// must be passed in ascending order. Repeating a prefix returns the same run again, and never
+    /// the new run. In Conway §2.3 it returns the new run, which breaks the chain of runs.
     ///
     /// # Errors
     /// If the old filter cannot be read.
@@ -147,14 +143,14 @@ impl<S: ByteSource> RoutingUpdate<S> {
         Ok(previous)
     }
 
-    /// Returns the complete bytes and removes them from the writer. The bits of the last, partial
-    /// byte stay in the writer.
+    /// Removes and returns the complete bytes. The bits of the last, partial byte stay in the
+    /// writer.
     pub fn take(&mut self) -> Vec<u8> {
         self.out.take()
     }
 
-    /// Copies the entries of up to `most` prefixes that follow the last one. Returns whether all
-    /// prefixes have been copied.
+    /// Copies the entries of up to `most` prefixes after the last one. Returns whether all prefixes
+    /// have been copied.
     ///
     /// # Errors
     /// If the old filter cannot be read.
@@ -164,8 +160,7 @@ impl<S: ByteSource> RoutingUpdate<S> {
         Ok(self.next == end)
     }
 
-    /// Copies the entries of all prefixes that follow the last one, and returns the remaining
-    /// bytes.
+    /// Copies the entries of all prefixes after the last one, and returns the remaining bytes.
     ///
     /// # Errors
     /// If the old filter cannot be read.

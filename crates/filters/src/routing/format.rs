@@ -1,4 +1,4 @@
-//! Encoding of the geometry and of the pivot table of a routing list, version 1. All integers are
+//! Encoding of the geometry and the pivot table of a routing list, version 1. All integers are
 //! little-endian.
 //!
 //! A geometry is encoded as follows:
@@ -14,16 +14,16 @@
 //!     16     8  how many bits the entries take
 //! ```
 //!
-//! A table has one record for each pivot, and a last one for the end of the list:
+//! A table has one record for each pivot, and another one for the end of the list:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     6  the bit at which the pivot's entries begin
 //! ```
 //!
-//! Entries are encoded as in `golomb/format.rs`, with one exception: the first difference of a
-//! pivot is relative to the smallest prefix that the pivot covers. The entries of a pivot can
-//! therefore be decoded without the entries before them.
+//! Entries are encoded as in `golomb/format.rs`, except that the first difference of a pivot is
+//! relative to the smallest prefix that the pivot covers. The entries of a pivot can therefore be
+//! decoded without those before them.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::list::RoutingGeometry;
@@ -32,15 +32,15 @@ use alluvium_base::bytes::{ByteReader, ByteWriter};
 
 const VERSION: u8 = 1;
 
-/// Length of a record in the table, in bytes.
+/// Length of a table record, in bytes.
 pub(super) const OFFSET_BYTES: u64 = 6;
 
-/// Appends a record to the table. `bit` is the bit offset at which a pivot's entries begin.
+/// Appends a record to the table. `bit` is the bit offset of a pivot's entries.
 pub(super) fn put_offset(out: &mut Vec<u8>, bit: u64) {
     ByteWriter::new(out).u32(bit as u32).u16((bit >> 32) as u16);
 }
 
-/// Reads a record of the table. Returns the bit offset at which the pivot's entries begin.
+/// Reads a table record and returns the bit offset of the pivot's entries.
 pub(super) fn get_offset(bytes: &[u8]) -> Result<u64> {
     let mut reader = ByteReader::new(bytes);
     Ok(u64::from(reader.u32()?) | u64::from(reader.u16()?) << 32)
@@ -50,7 +50,7 @@ impl RoutingGeometry {
     /// Length of an encoded geometry, in bytes.
     pub const BYTES: usize = 24;
 
-    /// Encodes the geometry, and the number of bits of the complete list.
+    /// Encodes the geometry, and the number of bits in the complete list.
     #[must_use]
     pub fn encode(&self, list_bits: u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::BYTES);
@@ -65,7 +65,7 @@ impl RoutingGeometry {
         bytes
     }
 
-    /// Decodes a geometry, and the number of bits of its list.
+    /// Decodes a geometry, and the number of bits in its list.
     ///
     /// # Errors
     /// [`Error::Damaged`] if the bytes are not a valid geometry.

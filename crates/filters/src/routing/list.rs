@@ -1,4 +1,4 @@
-//! A routing filter that stores all sketches of each prefix. A table of pivots locates them.
+//! A routing filter that stores all sketches of each prefix, with a pivot table to locate them.
 
 use super::format::{OFFSET_BYTES, get_offset, put_offset};
 use crate::golomb::{BitReader, DeltaCoder, RiceCode, StreamBitWriter};
@@ -15,7 +15,7 @@ pub struct RoutingGeometry {
     rice: RiceCode,
 }
 
-/// An entry of a routing list: a prefix, and a sketch as its payload.
+/// An entry of a routing list: a prefix with a sketch as its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RoutingEntry {
     pub prefix: u64,
@@ -23,16 +23,16 @@ pub struct RoutingEntry {
     pub payload: u32,
 }
 
-/// The section of a list that has the entries of one pivot.
+/// The section of a list with the entries of one pivot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PivotSection {
     pub pivot: u64,
-    /// Range of the list, in bits, that has the entries of the pivot.
+    /// Where the pivot's entries are in the list, in bits.
     pub bits: Range<u64>,
 }
 
 impl PivotSection {
-    /// Returns the range of the list, in bytes, that contains these bits.
+    /// Returns the byte range of the list that contains these bits.
     #[must_use]
     pub fn bytes(&self) -> Range<u64> {
         self.bits.start / 8..self.bits.end.div_ceil(8)
@@ -41,7 +41,7 @@ impl PivotSection {
 
 impl RoutingGeometry {
     /// Creates the parameters of a list of `entries` entries, with about `group` entries (log_λ N)
-    /// for each pivot.
+    /// per pivot.
     ///
     /// # Errors
     /// [`Error::Shape`] if a prefix does not have 1 to 63 bits, or if a payload has more than 32
@@ -102,32 +102,32 @@ impl RoutingGeometry {
         self.payload_bits
     }
 
-    /// Returns the length of a pivot, in bits. A pivot consists of the first bits of a prefix.
+    /// Returns the length of a pivot, in bits. A pivot is the first bits of a prefix.
     #[must_use]
     pub fn pivot_bits(&self) -> u32 {
         self.pivot_bits
     }
 
-    /// Returns the size of the table of pivots, in bytes.
+    /// Returns the size of the pivot table, in bytes.
     #[must_use]
     pub fn table_bytes(&self) -> u64 {
         ((1 << self.pivot_bits) + 1) * OFFSET_BYTES
     }
 
-    /// Returns the maximum number of bits that the entries occupy.
+    /// Returns the maximum number of bits that the entries take up.
     #[must_use]
     pub fn worst_bits(&self) -> u64 {
         self.rice.worst_bits(self.entries, self.payload_bits)
     }
 
-    /// Returns the range of the table, in bytes, that is needed to locate the entries of a prefix.
+    /// Returns the byte range of the table that locates the entries of a prefix.
     #[must_use]
     pub fn table_place(&self, prefix: u64) -> Range<u64> {
         let first = self.pivot(prefix) * OFFSET_BYTES;
         first..first + 2 * OFFSET_BYTES
     }
 
-    /// Returns the section of the list that contains the entries of a prefix. `bytes` are those at
+    /// Returns the section of the list with the entries of a prefix. `bytes` are those at
     /// [`RoutingGeometry::table_place`], and `list_bits` is the length of the list in bits.
     ///
     /// # Errors
@@ -148,7 +148,7 @@ impl RoutingGeometry {
         })
     }
 
-    /// Returns the payloads of a prefix, in the order of the list. `bytes` are those at
+    /// Returns the payloads of a prefix, in list order. `bytes` are those at
     /// [`PivotSection::bytes`].
     ///
     /// # Errors
@@ -176,7 +176,7 @@ impl RoutingGeometry {
         prefix >> (self.prefix_bits - self.pivot_bits)
     }
 
-    /// Returns the state with which the first entry of a pivot is decoded.
+    /// Returns the state for decoding the first entry of a pivot.
     pub(super) fn restart(&self, pivot: u64) -> DeltaCoder {
         DeltaCoder::new(self.rice, pivot << (self.prefix_bits - self.pivot_bits))
     }
@@ -188,7 +188,7 @@ impl RoutingGeometry {
     }
 }
 
-/// Writes a routing list and its table of pivots in one pass.
+/// Writes a routing list and its pivot table in one pass.
 ///
 /// ```
 /// use alluvium_filters::routing::{RoutingListBuilder, RoutingEntry, RoutingGeometry};
@@ -228,11 +228,11 @@ impl RoutingListBuilder {
         }
     }
 
-    /// Appends an entry. Its prefix must not be less than the previous prefix.
+    /// Appends an entry, whose prefix must not be less than the previous one.
     ///
     /// # Panics
     /// If the prefix is less than the previous one, if the prefix or the payload has too many bits,
-    /// or if there are more entries than the geometry has.
+    /// or if there are more entries than in the geometry.
     pub fn push(&mut self, entry: RoutingEntry) {
         assert!(
             entry.prefix >> self.geometry.prefix_bits == 0,
@@ -254,24 +254,24 @@ impl RoutingListBuilder {
         self.pushed += 1;
     }
 
-    /// Returns the complete bytes of the list and removes them from the writer.
+    /// Removes and returns the complete bytes of the list.
     pub fn take_list(&mut self) -> Vec<u8> {
         self.list.take()
     }
 
-    /// Returns the number of complete bytes of the list that have not been taken.
+    /// Returns the number of complete bytes of the list that have not been taken yet.
     #[must_use]
     pub fn ready(&self) -> usize {
         self.list.ready()
     }
 
-    /// Returns the bytes of the table and removes them from the writer.
+    /// Removes and returns the bytes of the table.
     pub fn take_table(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.table)
     }
 
-    /// Completes the list and the table. Returns the length of the list in bits, the remaining
-    /// bytes of the list, and the remaining bytes of the table.
+    /// Completes the list and the table. Returns the length of the list in bits, and the remaining
+    /// bytes of the list and of the table.
     ///
     /// # Panics
     /// If the number of entries differs from that of the geometry.

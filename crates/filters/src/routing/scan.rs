@@ -1,19 +1,19 @@
-//! Reads a complete routing list from the beginning to the end.
+//! Reads a complete routing list from beginning to end.
 
 use super::format::{OFFSET_BYTES, get_offset};
 use super::list::{RoutingEntry, RoutingGeometry};
 use crate::Error;
 use crate::golomb::{BitReader, ByteSource, DeltaCoder};
 
-/// Iterator over all entries of a list, in order. It also reads the table and checks it against the
-/// list.
+/// Iterator over all entries of a list, in order, which also reads the table and checks it against
+/// the list.
 #[derive(Debug)]
 pub struct RoutingScan<L, T> {
     geometry: RoutingGeometry,
     list: BitReader<L>,
     table: T,
     read: u64,
-    /// `pivot` is the pivot whose entries are being read, and `end` is the bit offset at which they
+    /// `pivot` is the pivot whose entries are being read, and `end` is the bit offset where they
     /// end.
     pivot: u64,
     end: Option<u64>,
@@ -38,7 +38,7 @@ impl<L: ByteSource, T: ByteSource<Error = L::Error>> RoutingScan<L, T> {
         }
     }
 
-    /// Returns the next entry, or `None` after the last entry.
+    /// Returns the next entry, or `None` after the last one.
     ///
     /// # Errors
     /// If the bytes cannot be read, or if they are not a valid list.
@@ -91,8 +91,7 @@ impl<L: ByteSource, T: ByteSource<Error = L::Error>> RoutingScan<L, T> {
         Ok(None)
     }
 
-    /// Reads the next record of the table. Returns an error if the offset in it is less than
-    /// `from`.
+    /// Reads the next table record. Returns an error if its offset is less than `from`.
     fn offset(&mut self, from: u64) -> Result<u64, L::Error> {
         let mut bytes = [0; OFFSET_BYTES as usize];
         for byte in &mut bytes {

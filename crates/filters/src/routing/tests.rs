@@ -126,7 +126,7 @@ fn every_pivot_is_read_without_the_others() {
             .part(&table[place.start as usize..place.end as usize], first, bits)
             .unwrap();
         let bytes = part.bytes();
-        // Overwrite all bytes outside of the section. The results must not change.
+        // Overwrite all bytes outside the section, which must not change the results.
         let mut alone = vec![0xa5; list.len()];
         alone[bytes.start as usize..bytes.end as usize]
             .copy_from_slice(&list[bytes.start as usize..bytes.end as usize]);
@@ -143,8 +143,8 @@ fn every_pivot_is_read_without_the_others() {
 
 #[test]
 fn a_list_takes_a_few_bits_and_its_payload_for_each_entry() {
-    // An entry needs O(C log λ) bits. If there are λ prefixes for each entry, it has log λ low
-    // bits, at most 2 bits of unary code on average, the sketch, and its fraction of the pivot.
+    // An entry takes O(C log λ) bits. With λ prefixes per entry, these are log λ low bits, at most
+    // 2 bits of unary code on average, the sketch, and a share of the pivot.
     for (character_bits, group) in [(1, 16), (2, 10), (4, 5), (6, 4)] {
         let (count, prefix_bits) = (1 << 14, 14 + character_bits);
         let entries = random_entries(8, count, prefix_bits, 2 * character_bits);
@@ -255,8 +255,7 @@ fn false_positives_are_at_most_lambda_by_beta() {
             "β = {}: {mean}, at most {bound}",
             1 << beta_bits
         );
-        // The expected number of runs that contain the prefix of an absent key is 15 (1 −
-        // e^(−1/β)).
+        // The expected number of runs with the prefix of an absent key is 15 (1 − e^(−1/β)).
         let exact = 15.0 * (1.0 - (-1.0 / f64::from(1u32 << beta_bits)).exp());
         assert!(
             (mean / exact - 1.0).abs() < 0.15,

@@ -11,7 +11,7 @@ use crate::{Error, Result};
 
 /// Builds an index while the caller writes its items in key order.
 ///
-/// It needs memory for the index, for 16 bytes per bucket, and for the keys of one bucket.
+/// It needs memory for the index, 16 bytes per bucket, and the keys of one bucket.
 ///
 /// ```
 /// use alluvium_filters::trie::{TrieIndexBuilder, TrieCodes, TrieIndex, TrieShape, key_of};
@@ -32,21 +32,20 @@ pub struct TrieIndexBuilder<'c> {
     buckets: u64,
     starts: Vec<BucketOffset>,
     out: BitWriter,
-    /// Keys of the bucket that is being filled. The number of this bucket is the length of
-    /// `starts`.
+    /// Keys of the bucket being filled, whose number is the length of `starts`.
     bucket: BucketKeys,
     keys: u64,
     last: Vec<u8>,
 }
 
 impl<'c> TrieIndexBuilder<'c> {
-    /// Starts an index with `buckets` buckets. [`TrieShape::buckets`] computes this number.
+    /// Starts an index with `buckets` buckets, a number that [`TrieShape::buckets`] computes.
     ///
     /// # Errors
     /// [`Error::Shape`] if a parameter is out of range.
     ///
     /// # Panics
-    /// If the codes were created for another `hmax`.
+    /// If the codes were created for a different `hmax`.
     pub fn new(codes: &'c TrieCodes, shape: TrieShape, buckets: u64) -> Result<TrieIndexBuilder<'c>> {
         shape.verify()?;
         if !(1..=MAX_BUCKETS).contains(&buckets) {
@@ -69,7 +68,7 @@ impl<'c> TrieIndexBuilder<'c> {
     /// Adds the next key.
     ///
     /// # Errors
-    /// [`Error::Order`] if the key is not greater than the previous key; [`Error::Shape`] if its
+    /// [`Error::Order`] if the key is not greater than the previous one; [`Error::Shape`] if its
     /// bucket already has [`MAX_BUCKET_KEYS`] keys.
     ///
     /// # Panics
@@ -93,13 +92,12 @@ impl<'c> TrieIndexBuilder<'c> {
         Ok(())
     }
 
-    /// Copies the bits of a bucket from another index, if that is possible. Returns whether the
-    /// bucket was copied. The other index must have the same shape and number of buckets. Copying
-    /// is possible if this bucket has no keys here yet, and if its first item has the same offset
-    /// in its block as in the other index.
+    /// Copies the bits of a bucket from another index with the same shape and number of buckets, if
+    /// possible. It is possible if this bucket has no keys here yet, and if its first item has the
+    /// same offset in its block as in the other index. Returns whether the bucket was copied.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if the positions of the bucket in the other index are invalid.
+    /// [`Error::Damaged`] if the bucket's positions in the other index are invalid.
     pub fn copy(&mut self, from: &TrieIndex<'_>, bucket: u64) -> Result<bool> {
         let (old, keys) = (from.part(bucket)?, self.keys);
         let shape = TrieShape {
@@ -126,13 +124,13 @@ impl<'c> TrieIndexBuilder<'c> {
         Ok(true)
     }
 
-    /// Returns the number of keys that were added.
+    /// Returns the number of keys added so far.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.keys
     }
 
-    /// Writes the tries of all buckets before `bucket`. This bucket is filled next.
+    /// Writes the tries of all buckets before `bucket`, which is filled next.
     fn close_until(&mut self, bucket: u64) {
         while (self.starts.len() as u64) < bucket {
             let item = self.keys - self.bucket.len() as u64;
@@ -152,7 +150,7 @@ impl<'c> TrieIndexBuilder<'c> {
         }
     }
 
-    /// Writes the remaining buckets, and returns the encoded index.
+    /// Writes the remaining buckets and returns the encoded index.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         self.close_until(self.buckets);
@@ -167,8 +165,8 @@ impl<'c> TrieIndexBuilder<'c> {
     }
 }
 
-/// Returns the base-2 logarithm of the largest group size that satisfies T5: all buckets of a group
-/// start close enough to the start of the group.
+/// Returns the base-2 logarithm of the largest group size that satisfies T5, so that all buckets of
+/// a group start close enough to the start of the group.
 pub(super) fn group_log(starts: &[BucketOffset]) -> u32 {
     let fits = |log: &u32| {
         starts.chunks(1 << log).all(|group| {
@@ -181,7 +179,7 @@ pub(super) fn group_log(starts: &[BucketOffset]) -> u32 {
     (0..=MAX_GROUP_LOG).rev().find(fits).unwrap_or(0)
 }
 
-/// Returns the error for a bucket whose positions in the index are invalid.
+/// Returns the error for a bucket with invalid positions in the index.
 pub(super) fn damaged(bucket: u64, what: &'static str, expected: &str, found: &str) -> Error {
     FRAME.damaged(0, what, expected, format!("{found} (bucket {bucket})"))
 }

@@ -1,4 +1,4 @@
-//! Consistency check of the bytes of a trie index, with a separate check for each rule.
+//! Consistency check of a trie index's bytes, with a separate check for each rule.
 
 use super::build::group_log;
 use super::format::BucketOffset;
@@ -6,10 +6,10 @@ use super::index::{TrieIndex, not_a_trie};
 use crate::packed::{PackedViolation, wrong_checksum};
 
 impl TrieIndex<'_> {
-    /// Returns every violation of the format; empty if the index is valid. Checks four rules: the
-    /// checksum is correct; the positions of buckets ascend from zero, and groups are as large as
-    /// possible; the trie of every bucket ends where the next one begins; and only zeros follow the
-    /// last trie.
+    /// Returns every violation of the format, or nothing if the index is valid. Checks that the
+    /// checksum is correct; that the positions of buckets ascend from zero and groups are as large
+    /// as possible; that the trie of every bucket ends where the next one begins; and that only
+    /// zeros follow the last trie.
     #[must_use]
     pub fn check(&self) -> Vec<PackedViolation> {
         let mut found: Vec<PackedViolation> = wrong_checksum(self.bytes).into_iter().collect();

@@ -1,29 +1,28 @@
-//! Codes for the number of keys that go left at a node of a trie. The code is a Huffman code for
-//! few keys, and the Elias-gamma code for many keys.
+//! Codes for the number of keys that go left at a trie node: Huffman codes for few keys, and the
+//! Elias-gamma code for many.
 
 use super::huffman::{MAX_WORD_BITS, PascalRows, lengths};
 use super::shape::{MAX_BUCKET_KEYS, MAX_HMAX};
 use crate::bits::{BitWriter, peek, take};
 
-/// Maximum length of a code word that is decoded by a table lookup, in bits. Longer code words need
-/// a search.
+/// Maximum length, in bits, of a code word that a table lookup decodes. Longer code words require a
+/// search.
 const FAST_BITS: u32 = 8;
 
-/// `SMALL` is the maximum number of keys of a trie that is skipped by a table lookup, and
-/// `SMALL_BITS` is the maximum length of such a trie in bits.
+/// A trie of up to `SMALL` keys and `SMALL_BITS` bits is skipped by a table lookup.
 pub(super) const SMALL: u32 = 6;
 const SMALL_BITS: u32 = 12;
 
-/// Maximum number of leading zeros in a code word of the Elias-gamma code.
+/// Maximum number of leading zeros in an Elias-gamma code word.
 const MAX_ZEROS: u32 = MAX_BUCKET_KEYS.ilog2() + 1;
 
 const _: () = assert!(2 * MAX_ZEROS < 57, "one load has an Elias-gamma code whole");
 const _: () = assert!(MAX_HMAX <= 1 << u8::BITS, "a symbol is a byte");
 
-/// The codes for all numbers of keys. Up to a limit, they are Huffman codes.
+/// The codes for all numbers of keys, which are Huffman codes up to a limit.
 ///
-/// The codes are computed, are the same on every machine, and are not stored in an index. Creating
-/// them takes milliseconds, so a program should create them only once.
+/// The codes are computed and never stored in an index. They are the same on every machine.
+/// Creating them takes milliseconds, so a program should do so only once.
 ///
 /// ```
 /// use alluvium_filters::trie::TrieCodes;
@@ -39,31 +38,31 @@ pub struct TrieCodes {
     hmax: u32,
     tables: Vec<CodeTable>,
     /// Decoding table. For each number of keys and each value of the next [`FAST_BITS`] bits, it
-    /// has the symbol and the length of the code word with which these bits begin. The length is 0
+    /// has the symbol and the length of the code word that these bits start with. The length is 0
     /// if the code word is longer than these bits.
     fast: Vec<(u8, u8)>,
     /// Table for skipping small tries of a dense index. For each number of keys up to [`SMALL`] and
-    /// each value of the next [`SMALL_BITS`] bits, it has the length of the trie with which these
-    /// bits begin. The length is 0 if the trie is longer than these bits.
+    /// each value of the next [`SMALL_BITS`] bits, it has the length of the trie that these bits
+    /// start with. The length is 0 if the trie is longer than these bits.
     small: Vec<u8>,
 }
 
 /// The Huffman code for one number of keys.
 #[derive(Clone, Debug, Default)]
 struct CodeTable {
-    /// For each symbol, its code word, whose first bit is the lowest bit, and the length of the
-    /// code word.
+    /// For each symbol, its code word, whose first bit is the lowest bit, and the code word's
+    /// length.
     words: Vec<(u64, u8)>,
-    /// The symbols in the order of their code words.
+    /// The symbols, ordered by their code words.
     symbols: Vec<u8>,
-    /// For each length of code words, from the shortest to the longest: the last code word of this
-    /// length, padded with ones and with its first bit as the highest bit; the length; and the
-    /// index of the code word's symbol.
+    /// For each code word length, from shortest to longest: the last code word of this length,
+    /// padded with ones and with its first bit as the highest bit; the length; and the index of the
+    /// code word's symbol.
     last: Vec<(u64, u8, u32)>,
 }
 
 impl TrieCodes {
-    /// Creates the codes. Up to `hmax` keys, they are Huffman codes.
+    /// Creates the codes, which are Huffman codes for up to `hmax` keys.
     #[must_use]
     pub fn new(hmax: u32) -> TrieCodes {
         assert!(
@@ -98,9 +97,9 @@ impl TrieCodes {
         tries.map(whole).collect()
     }
 
-    /// Returns the bit offset at which a trie ends, if it ends within the first [`SMALL_BITS`]
-    /// bits, and `None` otherwise. The values of later bits do not matter: a code word that needs
-    /// one of them ends after the limit in any case.
+    /// Returns the bit offset at which a trie ends, or `None` if it does not end within the first
+    /// [`SMALL_BITS`] bits. The values of later bits do not matter, because a code word that needs
+    /// any of them ends after the limit in any case.
     fn trie_end(&self, stream: &[u8], at: u64, keys: u32) -> Option<u64> {
         if keys < 2 {
             return Some(at);
@@ -116,8 +115,8 @@ impl TrieCodes {
         }
     }
 
-    /// Returns the length in bits of the next trie of a dense index that has at most [`SMALL`]
-    /// keys. Returns 0 if the trie is not in the table.
+    /// Returns the length in bits of the next trie of a dense index with at most [`SMALL`] keys, or
+    /// 0 if the trie is not in the table.
     #[inline]
     pub(super) fn small_trie(&self, stream: &[u8], at: u64, keys: u32) -> u32 {
         let begin = take(stream, at, SMALL_BITS) as usize;
@@ -125,14 +124,14 @@ impl TrieCodes {
         entry.copied().unwrap_or(0).into()
     }
 
-    /// Returns the maximum number of keys for which the code is a Huffman code.
+    /// Returns the maximum number of keys with a Huffman code.
     #[must_use]
     pub fn hmax(&self) -> u32 {
         self.hmax
     }
 
-    /// Returns the length in bits of the code word which states that `left` of `keys` keys go left.
-    /// `keys` must be at least two.
+    /// Returns the length in bits of the code word for `left` out of `keys` keys going left. `keys`
+    /// must be at least two.
     #[must_use]
     pub fn bits(&self, left: u32, keys: u32) -> u32 {
         let symbol = if left == keys { 0 } else { left };
@@ -142,7 +141,7 @@ impl TrieCodes {
         }
     }
 
-    /// Appends the code word which states that `left` of `keys` keys go left.
+    /// Appends the code word for `left` out of `keys` keys going left.
     pub(super) fn encode(&self, out: &mut BitWriter, left: u32, keys: u32) {
         assert!(2 <= keys && left <= keys, "{left} of {keys} keys");
         let symbol = if left == keys { 0 } else { left };
@@ -157,9 +156,9 @@ impl TrieCodes {
         out.push(number ^ 1 << zeros, zeros);
     }
 
-    /// Decodes a code word at bit offset `at`, for a node with `keys` keys, of which there must be
-    /// at least two. Returns the number of keys that go left, which is 0 if all keys go to the same
-    /// side, and the length of the code word in bits. Returns `None` if the code word is invalid.
+    /// Decodes a code word at bit offset `at` for a node with `keys` keys, of which there must be
+    /// at least two. Returns the number of keys that go left, or 0 if all keys go to the same side,
+    /// and the length of the code word in bits. Returns `None` if the code word is invalid.
     #[inline]
     pub(super) fn decode(&self, stream: &[u8], at: u64, keys: u32) -> Option<(u32, u32)> {
         let bits = peek(stream, at);
@@ -172,8 +171,9 @@ impl TrieCodes {
     }
 }
 
-/// Returns the rank of `left` when the possible numbers are ordered by decreasing probability: half
-/// of the keys, rounded down, has rank 0; then one more, one less, two more, two less, and so on.
+/// Returns the rank of `left` among the possible numbers in order of decreasing probability: half
+/// of the keys, rounded down, has rank 0, followed by one more, one less, two more, two less, and
+/// so on.
 fn deviation(left: u32, keys: u32) -> u32 {
     let half = keys / 2;
     if left <= half {
@@ -183,8 +183,8 @@ fn deviation(left: u32, keys: u32) -> u32 {
     }
 }
 
-/// Decodes a code word of the Elias-gamma code. Returns the number of keys that go left, and the
-/// length of the code word in bits.
+/// Decodes an Elias-gamma code word. Returns the number of keys that go left, and the length of the
+/// code word in bits.
 #[inline]
 fn gamma(bits: u64, keys: u32) -> Option<(u32, u32)> {
     let zeros = bits.trailing_zeros();
@@ -202,7 +202,7 @@ fn gamma(bits: u64, keys: u32) -> Option<(u32, u32)> {
 }
 
 impl CodeTable {
-    /// Assigns code words to symbols: shorter code words first, and among equal lengths lower
+    /// Assigns code words to symbols: shorter code words first and, for equal lengths, lower
     /// symbols first.
     fn new(lengths: &[u8], fast: &mut Vec<(u8, u8)>) -> CodeTable {
         let mut symbols: Vec<u8> = (0..=u8::MAX).take(lengths.len()).collect();
@@ -238,8 +238,8 @@ impl CodeTable {
         table
     }
 
-    /// Decodes a code word that is longer than [`FAST_BITS`]. Returns its symbol and its length, or
-    /// `None` if it is invalid.
+    /// Decodes a code word longer than [`FAST_BITS`]. Returns its symbol and its length, or `None`
+    /// if it is invalid.
     #[cold]
     fn search(&self, bits: u64) -> Option<(u32, u32)> {
         let bits = bits.reverse_bits();

@@ -8,7 +8,7 @@ use crate::bits::BitWriter;
 #[derive(Clone, Debug, Default)]
 pub(super) struct BucketKeys {
     fractions: Vec<u64>,
-    /// For all keys, the bytes that follow the first 64 bits, concatenated.
+    /// The bytes after the first 64 bits of every key, concatenated.
     rests: Vec<u8>,
     rest_bytes: usize,
 }
@@ -69,7 +69,7 @@ impl TrieEncoder<'_> {
         self.subtrie(out, 0, self.keys.len(), 0, into_block);
     }
 
-    /// Appends the trie of a range of keys, which have the same bits above `depth`.
+    /// Appends the trie of a range of keys, which share all bits above `depth`.
     fn subtrie(&self, out: &mut BitWriter, begin: usize, end: usize, depth: u32, into_block: u32) {
         let (mut begin, mut depth, mut into_block) = (begin, depth, into_block);
         while into_block + (end - begin) as u32 > self.block_items.max(1) {

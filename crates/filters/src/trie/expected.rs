@@ -1,4 +1,4 @@
-//! Computes the expected number of bits per key of an index that has not been built.
+//! Computes the expected number of bits per key without building an index.
 
 use super::code::TrieCodes;
 use super::format::MAX_GROUP_LOG;
@@ -21,14 +21,14 @@ impl TrieCodes {
         self.expected_sparse_bits(most, 1).swap_remove(0)
     }
 
-    /// Returns the expected length in bits of a trie in a sparse index. The result has a list for
+    /// Returns the expected length of a trie in a sparse index, in bits. The result has a list for
     /// each offset of the first item in its block, and each list has an element for each number of
     /// keys from 0 to `most`.
     #[must_use]
     pub fn expected_sparse_bits(&self, most: u32, block_items: u32) -> Vec<Vec<f64>> {
         let blocks = block_items as usize;
         let mut bits = vec![vec![0.0; most as usize + 1]; blocks];
-        // `row` has the probability of each number of keys that go left.
+        // `row` holds the probability of each number of keys that go left.
         let mut row = vec![1.0f64];
         for keys in 1..=most {
             row.push(0.0);
@@ -46,7 +46,7 @@ impl TrieCodes {
     }
 
     /// Returns the expected length of a trie in bits, given the expected lengths of all smaller
-    /// tries.
+    /// ones.
     fn expected(&self, bits: &[Vec<f64>], row: &[f64], into_block: usize) -> f64 {
         let keys = row.len() - 1;
         let mut sum = 0.0;
@@ -60,9 +60,8 @@ impl TrieCodes {
         sum / (1.0 - row[0] - row[keys])
     }
 
-    /// Returns the expected number of bits per key in a dense index, including the positions of
-    /// buckets. The number of keys in a bucket is assumed to have a Poisson distribution with a
-    /// mean of `keys_per_bucket`.
+    /// Returns the expected number of bits per key in a dense index, including bucket positions,
+    /// for a Poisson-distributed number of keys per bucket with mean `keys_per_bucket`.
     #[must_use]
     pub fn expected_bits_per_key(&self, keys_per_bucket: u32) -> f64 {
         let mean = f64::from(keys_per_bucket);

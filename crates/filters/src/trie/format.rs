@@ -1,5 +1,5 @@
 //! Encoding of a trie index, version 1. Integers are little-endian, except that the first 8 bytes
-//! of a key are interpreted as a big-endian integer.
+//! of a key are a big-endian integer.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -17,7 +17,7 @@
 //!  … + n     8  XXH3-64 of everything before
 //! ```
 //!
-//! A group is encoded as follows. The last group has the remaining buckets:
+//! A group is encoded as follows. The last group has only the remaining buckets:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -29,10 +29,10 @@
 //!
 //! The bits and the items of a bucket end where those of the next bucket begin. A trie of `n` keys
 //! whose first item has offset `r` in its block is empty if `r + n` is at most the number of items
-//! per block. Otherwise it consists of the code word of the number of keys that go left, followed
-//! by the left trie and the right trie. If all keys go to the same side, there is only one trie
-//! after the code word. `huffman.rs` and `code.rs` define the codes, and a test there ensures that
-//! they do not change.
+//! per block. Otherwise it is the code word for the number of keys that go left, followed by the
+//! left trie and the right trie. If all keys go to the same side, only one trie follows the code
+//! word. `huffman.rs` and `code.rs` define the codes, and a test there ensures that they do not
+//! change.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::shape::{MAX_BUCKETS, TrieShape};
@@ -54,15 +54,15 @@ const HEADER_BYTES: u64 = 40;
 const GROUP_BYTES: u64 = 16;
 const BUCKET_BYTES: u64 = 4;
 
-/// Returns a hash as a key. Its bytes are in big-endian order, so that keys have the same order as
-/// hashes.
+/// Returns a hash as a key. Its bytes are in big-endian order, so that keys sort in the same order
+/// as hashes.
 #[must_use]
 pub fn key_of(hash: u64) -> [u8; 8] {
     hash.to_be_bytes()
 }
 
-/// Splits a key. Returns its first 64 bits as a number, which has the same order as the key, and
-/// its remaining bytes.
+/// Splits a key into its first 64 bits, as a number that sorts in the same order, and its remaining
+/// bytes.
 #[inline]
 pub(super) fn head(key: &[u8]) -> (u64, &[u8]) {
     let split = key.split_first_chunk();
@@ -79,7 +79,7 @@ pub(super) struct TrieIndexHeader {
     pub(super) bits: u64,
 }
 
-/// Positions at which a bucket starts.
+/// Where a bucket starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BucketOffset {
     /// Offset of the bucket's trie in the bit stream.
@@ -88,7 +88,7 @@ pub(super) struct BucketOffset {
     pub(super) item: u64,
 }
 
-/// Encodes an index from its header, the starts of its buckets, and the bytes of its bit stream.
+/// Encodes an index from its header, its bucket offsets, and the bytes of its bit stream.
 pub(super) fn encode(header: &TrieIndexHeader, starts: &[BucketOffset], stream: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(stream.len() + starts.len() * 5 + 64);
     let shape = &header.shape;
@@ -162,7 +162,7 @@ impl TrieIndexHeader {
         self.stream_at().checked_add(stream)?.checked_add(CHECKSUM_BYTES)
     }
 
-    /// Returns the byte offset at which the bit stream begins.
+    /// Returns the byte offset of the bit stream.
     fn stream_at(&self) -> u64 {
         let groups = self.buckets.div_ceil(1 << self.group_log);
         HEADER_BYTES + groups * GROUP_BYTES + self.buckets * BUCKET_BYTES
@@ -174,8 +174,8 @@ impl TrieIndexHeader {
         bytes.get(self.stream_at() as usize..end).unwrap_or_default()
     }
 
-    /// Returns the positions at which a bucket starts. If `bucket` is the number of buckets,
-    /// returns the end of the last bucket. Returns `None` for greater numbers.
+    /// Returns where a bucket starts. If `bucket` is the number of buckets, returns the end of the
+    /// last one. Returns `None` for greater numbers.
     #[inline]
     pub(super) fn start(&self, bytes: &[u8], bucket: u64) -> Option<BucketOffset> {
         if bucket >= self.buckets {
@@ -219,8 +219,8 @@ mod tests {
         let codes = TrieCodes::new(64);
         let mut builder = TrieIndexBuilder::new(&codes, TrieShape::new(9), 2).unwrap();
         // Bucket 0 has three keys: one goes left, and the other two differ in their second bit.
-        // Bucket 1 has two keys that differ in the first bit of their last byte, which is 64 levels
-        // below the root.
+        // Bucket 1 has two keys that differ in the first bit of their last byte, 64 levels below
+        // the root.
         for key in [[0x10u8, 0], [0x40, 0], [0x60, 0], [0x80, 0], [0x80, 0x80]] {
             let mut bytes = [0; 9];
             bytes[0] = key[0];
@@ -234,8 +234,8 @@ mod tests {
         ]);
         expected.extend([0; 16]);
         expected.extend([0, 0, 0, 0, 3, 0, 3, 0]);
-        // The code word for 1 of 3 keys is "11", and that for 1 of 2 keys is "1". Then 64 times "0"
-        // follows for all of 2 keys, and "1" for 1 of 2 keys.
+        // The code word for 1 of 3 keys is "11", and that for 1 of 2 keys is "1". Then follow "0",
+        // 64 times, for all of 2 keys, and "1" for 1 of 2 keys.
         expected.extend([0b111, 0, 0, 0, 0, 0, 0, 0, 0b1000, 0, 0, 0, 0, 0, 0, 0]);
         expected.extend([0; TAIL_BYTES]);
         expected.extend(checksum(&expected).to_le_bytes());

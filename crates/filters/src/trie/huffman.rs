@@ -1,15 +1,14 @@
-//! Huffman codes for the distribution Binomial(C, ½). They are computed only with integers, so they
-//! are the same on every machine.
+//! Huffman codes for the distribution Binomial(C, ½). They are computed with integers only, so that
+//! they are the same on every machine.
 
-/// Maximum length of a code word in bits. One load of a stream contains a whole code word.
+/// Maximum length of a code word in bits. One load of a stream holds a whole code word.
 pub(super) const MAX_WORD_BITS: u32 = 56;
 
-/// Base-2 logarithm of the sum of all weights. A symbol that is rarer than one in 2^44 has weight
-/// one, which limits the length of its code word.
+/// Base-2 logarithm of the sum of all weights. A symbol rarer than one in 2^44 has weight one,
+/// which limits the length of its code word.
 const WEIGHT_BITS: u32 = 44;
 
-/// Generator of the rows of Pascal's triangle. Each row is scaled so that its sum is 2^60, except
-/// for rounding.
+/// Generates the rows of Pascal's triangle, each scaled so that its sum is 2^60 up to rounding.
 pub(super) struct PascalRows {
     keys: usize,
     row: Vec<u64>,
@@ -24,7 +23,7 @@ impl PascalRows {
         }
     }
 
-    /// Advances to the row for one more key. The row is the distribution of the number of keys that
+    /// Advances to the row for one more key, which is the distribution of the number of keys that
     /// go left.
     pub(super) fn advance(&mut self) {
         self.keys += 1;
@@ -45,15 +44,14 @@ impl PascalRows {
     }
 }
 
-/// Returns the length of the code word of each symbol, in bits. The two nodes with the lowest
-/// weights are joined repeatedly. Among equal weights, symbols come before joined nodes, and lower
-/// symbols come before higher ones.
+/// Returns the length of each symbol's code word, in bits. The two nodes with the lowest weights
+/// are joined repeatedly. Among equal weights, symbols come before joined nodes, and lower symbols
+/// before higher ones.
 pub(super) fn lengths(weights: &[u64]) -> Vec<u8> {
     let mut leaves: Vec<usize> = (0..weights.len()).collect();
     leaves.sort_by_key(|&symbol| (weights[symbol], symbol));
-    // Nodes are numbered: first the leaves in ascending order of their weights, then the joined
-    // nodes. The weights of joined nodes are ascending because of the order in which they are
-    // created.
+    // Nodes are numbered starting with the leaves, in ascending order of their weights, followed by
+    // the joined nodes. Joined nodes are created in ascending order of their weights.
     let mut heavy: Vec<u64> = leaves.iter().map(|&symbol| weights[symbol]).collect();
     let mut parents = vec![0; weights.len()];
     let (mut next_leaf, mut next_joined) = (0, weights.len());
@@ -114,8 +112,8 @@ mod tests {
         for (a, b) in (0..40).flat_map(|a| (0..40).map(move |b| (a, b))) {
             assert!(weights[a] <= weights[b] || lengths[a] <= lengths[b], "{a} {b}");
         }
-        // The cost of a Huffman tree is the sum of the weights of its joined nodes. It does not
-        // depend on how ties are resolved.
+        // The cost of a Huffman tree is the sum of its joined nodes' weights, however ties are
+        // resolved.
         let mut heap: std::collections::BinaryHeap<_> =
             weights.iter().map(|&weight| std::cmp::Reverse(weight)).collect();
         let mut cost = 0;

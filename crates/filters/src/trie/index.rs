@@ -10,7 +10,7 @@ use crate::{Error, Result};
 use alluvium_base::prefetch;
 use std::ops::Range;
 
-/// A trie index whose bytes are in memory. Any number of threads may look up keys concurrently.
+/// A trie index in memory. Any number of threads may look up keys concurrently.
 #[derive(Clone, Copy, Debug)]
 pub struct TrieIndex<'a> {
     codes: &'a TrieCodes,
@@ -19,7 +19,7 @@ pub struct TrieIndex<'a> {
     stream: &'a [u8],
 }
 
-/// The bits and the items of a bucket: the bit offsets at which its trie begins and ends, the index
+/// The bits and the items of a bucket: the bit offsets at which its trie starts and ends, the index
 /// of its first item, and the number of its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BucketSpan {
@@ -30,8 +30,8 @@ pub(super) struct BucketSpan {
 }
 
 impl<'a> TrieIndex<'a> {
-    /// Returns the `hmax` of an encoded index. The caller must create the codes for this number
-    /// before it opens the index.
+    /// Returns the `hmax` of an encoded index, for which the caller must create the codes before
+    /// opening the index.
     ///
     /// # Errors
     /// [`Error::Damaged`] if the bytes are not an index.
@@ -40,11 +40,11 @@ impl<'a> TrieIndex<'a> {
     }
 
     /// Opens an index of keys of `key_bytes` bytes by reading its header and checking that the
-    /// number of bytes matches it. The checksum is verified only by [`TrieIndex::check`].
+    /// number of bytes matches it. Only [`TrieIndex::check`] verifies the checksum.
     ///
     /// # Errors
     /// [`Error::Damaged`] if the header, the length or the key length is wrong; [`Error::Shape`] if
-    /// the codes were created for another `hmax`.
+    /// the codes were created for a different `hmax`.
     pub fn open(codes: &'a TrieCodes, key_bytes: u32, bytes: &'a [u8]) -> Result<TrieIndex<'a>> {
         let header = TrieIndexHeader::read(bytes)?;
         if header.shape.key_bytes != key_bytes {
@@ -86,13 +86,13 @@ impl<'a> TrieIndex<'a> {
         self.header.buckets
     }
 
-    /// Returns the total length of all tries in bits, without the positions of buckets.
+    /// Returns the total length of all tries in bits, excluding bucket positions.
     #[must_use]
     pub fn trie_bits(&self) -> u64 {
         self.header.bits
     }
 
-    /// Returns the number of the bucket to which a key belongs.
+    /// Returns the number of the bucket for a key.
     ///
     /// # Panics
     /// If the key does not have the length that the shape requires.
@@ -101,10 +101,10 @@ impl<'a> TrieIndex<'a> {
         self.split(key).0
     }
 
-    /// Returns the indexes of the items in a bucket, as a range.
+    /// Returns the range of item indexes in a bucket.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if the positions of the bucket are invalid.
+    /// [`Error::Damaged`] if the bucket's positions are invalid.
     pub fn items(&self, bucket: u64) -> Result<Range<u64>> {
         let part = self.part(bucket)?;
         Ok(part.item..part.item + u64::from(part.keys))
@@ -117,13 +117,13 @@ impl<'a> TrieIndex<'a> {
         }
     }
 
-    /// Returns the location of a key, provided that the key is present. In a dense index, it is the
-    /// index of the key's item; in a sparse index, it is the number of the key's block. Returns
-    /// `None` if the bucket of the key is empty. If the key is absent, the result is an arbitrary
-    /// item or block of the bucket, so the caller must compare keys.
+    /// Returns where a key is if it is present: the index of its item in a dense index, or the
+    /// number of its block in a sparse index. Returns `None` if the key's bucket is empty. For an
+    /// absent key, the result is an arbitrary item or block of the bucket, so the caller must
+    /// compare keys.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if the trie of the bucket is invalid.
+    /// [`Error::Damaged`] if the bucket's trie is invalid.
     ///
     /// # Panics
     /// If the key does not have the length that the shape requires.

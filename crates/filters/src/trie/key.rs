@@ -1,14 +1,14 @@
-//! Splits a hashed key into its bucket and the bits that distinguish it from the other keys of the
-//! bucket.
+//! Splits a hashed key into its bucket and the bits that tell it apart from the bucket's other
+//! keys.
 
 use super::format::head;
 
 /// The bits of a key at which a trie branches.
 ///
 /// The bucket of a key is the integer part of `first 64 bits · buckets / 2^64`, for any number of
-/// buckets. The first bits at which a trie branches are the 64 bits of the fractional part. In a
-/// bucket, a greater key never has a smaller fraction, and two keys with the same fraction have the
-/// same first 64 bits. The bits of the key's remaining bytes follow.
+/// buckets. The first bits at which a trie branches are the 64 bits of the fractional part,
+/// followed by the key's remaining bytes. In a bucket, a greater key never has a smaller fraction,
+/// and two keys with the same fraction have the same first 64 bits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyBits<'k> {
     pub(super) fraction: u64,
@@ -16,7 +16,7 @@ pub(super) struct KeyBits<'k> {
 }
 
 impl<'k> KeyBits<'k> {
-    /// Splits a key. Returns the number of its bucket, and the bits at which the trie branches.
+    /// Splits a key into the number of its bucket and the bits at which the trie branches.
     #[inline]
     pub(super) fn of(key: &'k [u8], buckets: u64) -> (u64, KeyBits<'k>) {
         let (head, rest) = head(key);
@@ -25,15 +25,15 @@ impl<'k> KeyBits<'k> {
         ((product >> 64) as u64, KeyBits { fraction, rest })
     }
 
-    /// Returns whether the key goes right at a node of this depth, because the bit is set. Bits
-    /// after the end of the key are zero.
+    /// Returns whether the key goes right at a node of this depth, because its bit is set. Bits
+    /// past the end of the key are zero.
     #[inline]
     pub(super) fn goes_right(self, depth: u32) -> bool {
         bit(self.fraction, self.rest, depth)
     }
 }
 
-/// Returns the bit at a depth, where the fraction is followed by the remaining bytes of the key.
+/// Returns the bit at a depth, where the key's remaining bytes follow the fraction.
 #[inline]
 pub(super) fn bit(fraction: u64, rest: &[u8], depth: u32) -> bool {
     if depth < 64 {

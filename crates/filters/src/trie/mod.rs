@@ -1,10 +1,9 @@
-//! Entropy-coded tries. They map a key to its position in a sorted store, and need 2.5 bits per
-//! key.
+//! Entropy-coded tries, which map a key to its position in a sorted store at 2.5 bits per key.
 //!
 //! *Scope*: how sorted, hashed keys are divided into buckets, and how the trie of a bucket is
 //! encoded; how a lookup decodes a trie; the format of an index; the expected number of bits.
 //!
-//! *Must not depend on*: values; the location of items or blocks; whether a requested key is
+//! *Must not depend on*: values; where items or blocks are stored; whether a requested key is
 //! present. The owner reads the item or block and compares the key.
 //!
 //! Sources: Lim, "Resource-Efficient Data-Intensive System Designs for High Performance and
@@ -13,9 +12,9 @@
 //!
 //! # How it works
 //!
-//! The shortest prefixes that distinguish the keys form a binary trie. For each node, a lookup
-//! needs only the number of keys that go left. A trie is therefore written as this number, followed
-//! by the left subtrie and the right subtrie. A trie of no key or of one key is empty:
+//! The shortest prefixes that tell the keys apart form a binary trie. All that a lookup needs to
+//! know at each node is the number of keys that go left. A trie is therefore written as this
+//! number, followed by the left and the right subtrie. A trie of no key or one key is empty:
 //!
 //! ```text
 //! 000 001 01 100 1010 1011 110 111        8 keys: 3 start with 0
@@ -25,19 +24,19 @@
 //! ```
 //!
 //! Keys are hashed, so the number of keys that go left, out of C keys, has the distribution
-//! Binomial(C, ½). The Huffman codes of this distribution are computed and not stored. A single
-//! code word stands for both cases in which all keys go to the same side. At such a node, a lookup
-//! skips a bit of its key without checking it, and keys that are present are still found.
+//! Binomial(C, ½). The Huffman codes for this distribution are computed rather than stored. A
+//! single code word stands for both cases in which all keys go to the same side. At such a node, a
+//! lookup skips a bit of its key without checking it, and still finds keys that are present.
 //!
-//! In a *sparse* index, a lookup finds a block of several items, not a single item. Therefore a
+//! In a *sparse* index, a lookup finds a block of several items rather than a single item, so a
 //! subtrie is empty if all of its items are in one block.
 //!
 //! # Invariants
 //!
 //! - **T1** A lookup of a key that is present returns the index of its item, or its block. It reads
 //!   the bits of only one bucket.
-//! - **T2** The bytes depend only on the keys, the shape and the number of buckets. It does not
-//!   matter whether the index was built at once or by updates.
+//! - **T2** The bytes depend only on the keys, the shape and the number of buckets, and not on
+//!   whether the index was built at once or by updates.
 //! - **T3** A subtrie of `n` keys whose first item has offset `r` in its block has bits if and only
 //!   if `r + n` is greater than the number of items per block. A dense index has one item per
 //!   block.

@@ -1,29 +1,27 @@
-//! Parameters of a trie index, which are chosen before it is built.
+//! Parameters of a trie index, chosen before it is built.
 
 use crate::{Error, Result};
 
-/// Default average number of keys in a bucket. It is a compromise between the size of the index and
-/// the time of a lookup.
+/// Default average number of keys in a bucket: a compromise between index size and lookup time.
 pub const DEFAULT_KEYS_PER_BUCKET: u32 = 256;
 
-/// Default maximum number of keys up to which a trie is Huffman-coded.
+/// Default maximum number of keys in a Huffman-coded trie.
 pub const DEFAULT_HMAX: u32 = 64;
 
-/// Largest permitted value of `hmax`. The reason for the limit is that a symbol is stored in a
-/// byte.
+/// Maximum value of `hmax`, because a symbol is stored in a byte.
 pub const MAX_HMAX: u32 = 256;
 
 /// Maximum length of a key, in bytes.
 pub const MAX_KEY_BYTES: u32 = 64;
 
-/// Minimum length of a key, in bytes. The bucket is computed from these bytes.
+/// Minimum length of a key, in bytes, because these bytes determine the bucket.
 pub(super) const MIN_KEY_BYTES: u32 = 8;
 
-/// Maximum number of keys in a bucket. The Elias-gamma code of a number of keys then fits into one
-/// load.
+/// Maximum number of keys in a bucket. With this limit, the Elias-gamma code of a number of keys
+/// fits in one load.
 pub const MAX_BUCKET_KEYS: u32 = 1 << 26;
 
-/// Maximum number of buckets. The positions of this many buckets occupy 16 GiB.
+/// Maximum number of buckets, whose positions take up 16 GiB.
 pub(super) const MAX_BUCKETS: u64 = 1 << 32;
 
 /// Maximum number of items in a block.
@@ -42,11 +40,11 @@ pub(super) const MAX_BLOCK_ITEMS: u32 = 1 << 20;
 pub struct TrieShape {
     /// Length of a hashed key in bytes, from 8 to [`MAX_KEY_BYTES`].
     pub key_bytes: u32,
-    /// Maximum number of keys up to which a trie is Huffman-coded, from 1 to [`MAX_HMAX`]. Larger
-    /// tries use the Elias-gamma code.
+    /// Maximum number of keys in a Huffman-coded trie, from 1 to [`MAX_HMAX`]. Larger tries use the
+    /// Elias-gamma code.
     pub hmax: u32,
-    /// Number of items in a block. If it is 1, a lookup finds an item; otherwise it finds a block
-    /// of items.
+    /// Number of items in a block. If it is 1, a lookup finds an item, and otherwise a block of
+    /// items.
     pub block_items: u32,
     /// Average number of keys in a bucket.
     pub keys_per_bucket: u32,

@@ -1,4 +1,4 @@
-//! Tests with the example of the paper, and with the sizes that its analysis predicts.
+//! Tests with the paper's example, and with the sizes that its analysis predicts.
 
 use super::code::SMALL;
 use super::encode::{BucketKeys, TrieEncoder};
@@ -8,7 +8,7 @@ use super::walk::{TrieFault, TrieWalk};
 use super::*;
 use crate::bits::BitWriter;
 
-/// Returns keys of 8 bytes that begin with the given bits.
+/// Returns keys of 8 bytes that start with the given bits.
 fn keys(prefixes: &[&str]) -> Vec<[u8; 8]> {
     let key = |prefix: &&str| key_of(u64::from_str_radix(prefix, 2).unwrap() << (64 - prefix.len()));
     prefixes.iter().map(key).collect()
@@ -57,7 +57,7 @@ fn the_paper_s_trie_is_3_2_1_3_1_1_1_and_10010_has_rank_3() {
     assert_eq!(skipping.at, end, "skipping passes the trie and no more");
 }
 
-/// Generates random keys. Returns them in ascending order, together with their encoded index.
+/// Generates random keys. Returns them in ascending order, and their encoded index.
 fn build(codes: &TrieCodes, shape: TrieShape, keys: u64, buckets: u64, seed: u64) -> (Vec<[u8; 8]>, Vec<u8>) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut all: Vec<[u8; 8]> = (0..keys).map(|_| key_of(random.u64(..))).collect();
@@ -129,7 +129,7 @@ fn one_word_for_all_left_and_all_right_saves_0_44_bits_a_key() {
     assert_near(bits[256] / 256.0 - merged, 0.443, 0.001);
 }
 
-/// Computes the length in bits of the trie of some numbers, without building it.
+/// Computes the length in bits of the trie of some numbers without building it.
 fn trie_bits(codes: &TrieCodes, all: &[u64], depth: u32) -> u32 {
     if all.len() <= 1 {
         return 0;

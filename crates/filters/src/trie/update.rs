@@ -1,4 +1,4 @@
-//! Batch updates: merges sorted keys with a sorted batch of changes, and computes the new index
+//! Batch updates, which merge sorted keys with a sorted batch of changes and compute the new index
 //! from the old one.
 
 use super::build::TrieIndexBuilder;
@@ -27,16 +27,15 @@ pub enum ItemSource {
     Batch,
 }
 
-/// Iterator over the keys that result from applying a sorted batch of changes to the sorted keys of
-/// a store.
+/// Iterator over the keys of a store after a batch of changes. Both the keys and the changes are
+/// sorted.
 pub struct BatchMerge<O: Iterator, B: Iterator> {
     old: Peekable<O>,
     batch: Peekable<B>,
 }
 
-/// Merges the keys of a store with a batch of changes. Both must be strictly ascending. If a key is
-/// in both, the change in the batch takes effect. Deleted keys are left out, so no tombstones
-/// remain.
+/// Merges the keys of a store with a batch of changes, both of which must be strictly ascending. If
+/// a key is in both, the batch wins. Deleted keys are left out, so no tombstones remain.
 ///
 /// ```
 /// use alluvium_filters::trie::{BatchChange, ItemSource, merge};
@@ -92,17 +91,17 @@ where
 }
 
 impl TrieIndex<'_> {
-    /// Returns the bytes of the index that results from applying a batch of changes to this index.
-    /// They are the same as those of an index built from the merged keys with this shape and number
-    /// of buckets (T2). Buckets without changes are copied, unless the offsets of their items in
-    /// blocks change.
+    /// Returns the bytes of the index after applying a batch of changes to this one. They are the
+    /// same as those of an index built from the merged keys with this shape and number of buckets
+    /// (T2). Buckets without changes are copied, unless the offsets of their items in blocks
+    /// change.
     ///
     /// `read` must return the keys of a range of items. It is called for each bucket that cannot be
     /// copied.
     ///
     /// # Errors
     /// [`Error::Damaged`] if this index is invalid; [`Error::Order`] if keys or changes are not
-    /// ascending; errors returned by `read`.
+    /// ascending; errors from `read`.
     ///
     /// # Panics
     /// If a key does not have the length that the shape requires.

@@ -3,19 +3,19 @@
 use super::code::{SMALL, TrieCodes};
 use super::key::KeyBits;
 
-/// Reader of the bits of one bucket, which may be invalid.
+/// Reader of a bucket's bits, which may be invalid.
 #[derive(Debug)]
 pub(super) struct TrieWalk<'a> {
     pub(super) codes: &'a TrieCodes,
     pub(super) stream: &'a [u8],
-    /// `at` is the current bit offset, and `end` is the offset at which the bits of the bucket end.
+    /// `at` is the current bit offset, and `end` is where the bucket's bits end.
     pub(super) at: u64,
     pub(super) end: u64,
     pub(super) block_items: u32,
     pub(super) key_bits: u32,
 }
 
-/// The reason why a trie is invalid.
+/// Why a trie is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TrieFault {
     /// There is no valid code word before the end of the bucket's bits.
@@ -61,7 +61,7 @@ impl TrieWalk<'_> {
             depth += 1;
             if left != 0 {
                 if into_block + left > self.block_items {
-                    // The depth of the recursion is limited by the number of bits in a key (T4).
+                    // The number of bits in a key limits the depth of the recursion (T4).
                     self.skip(left, into_block, depth)?;
                 }
                 keys -= left;
@@ -71,8 +71,8 @@ impl TrieWalk<'_> {
         Ok(())
     }
 
-    /// Skips the bits of a trie in a dense index. A small subtrie is skipped with one table lookup,
-    /// without counting its levels.
+    /// Skips the bits of a trie in a dense index. Small subtries are skipped with a table lookup,
+    /// without counting their levels.
     fn skip_dense(&mut self, keys: u32, depth: u32) -> Result<(), TrieFault> {
         let (mut keys, mut depth) = (keys, depth);
         while keys > 1 {
@@ -114,8 +114,8 @@ impl TrieWalk<'_> {
         }
     }
 
-    /// Decodes how many keys go left at a node, which must have at least two keys. Returns 0 if all
-    /// keys go to the same side.
+    /// Decodes how many keys go left at a node with at least two keys. Returns 0 if all keys go to
+    /// the same side.
     #[inline]
     fn decode(&mut self, keys: u32, depth: u32) -> Result<u32, TrieFault> {
         if depth >= self.key_bits {

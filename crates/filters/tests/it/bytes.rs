@@ -1,4 +1,4 @@
-//! Arbitrary bytes never cause a panic, and damage is reported.
+//! Tests that arbitrary bytes never cause a panic, and that damage is reported.
 
 use crate::support::{build, random_entries};
 use alluvium_filters::{
@@ -63,7 +63,7 @@ fn random_pages_make_nothing_panic() {
             let len = geometry.bytes() as usize + 4096;
             let mut bytes: Vec<u8> = (0..len).map(|_| random.u8(..)).collect();
             if round % 2 == 0 {
-                // With a valid header, the rest of the page is read.
+                // With a valid header, the rest of the page is read, too.
                 let sound = build(geometry, &Default::default());
                 for page in 0..geometry.pages() as usize {
                     bytes[page * 4096..][..32].copy_from_slice(&sound[page * 4096..][..32]);
@@ -106,7 +106,7 @@ fn flipped_bits_make_nothing_panic_and_are_reported() {
 fn remainders_that_no_fingerprint_has_are_reported() {
     let geometry = FilterGeometry::with_pages(2, FilterShape::new(30, 4)).unwrap();
     let mut bytes = build(geometry, &random_entries(&geometry, 500, 1));
-    // Sets all bits of the last slots of the first page, so that remainders are out of order or
+    // Set all bits in the last slots of the first page, so that remainders are out of order or
     // exceed those of every fingerprint.
     let slots_at = 32 + (geometry.quotients() / 2 / 48) as usize * 16;
     let last = (0..4096).rev().find(|&at| bytes[at] != 0).unwrap();

@@ -1,10 +1,10 @@
-//! Arbitrary bytes never make the readers of unpaged structures panic, loop for ever or allocate
-//! without bound; damage is reported.
+//! Tests that arbitrary bytes never make the readers of unpaged structures panic, loop forever or
+//! allocate without bound, and that damage is reported.
 
 use alluvium_filters::{pachash, trie};
 
-/// Damages valid bytes in many ways and passes them on: flipped bits, overwritten bytes and words,
-/// truncated and extended ends, and random bytes.
+/// Damages valid bytes in many ways and passes on the results: flipped bits, overwritten bytes and
+/// words, truncated and extended ends, and random bytes.
 fn damaged(sound: &[u8], rounds: u32, seed: u64, mut read: impl FnMut(&[u8])) {
     let mut random = fastrand::Rng::with_seed(seed);
     for round in 0..rounds {
@@ -81,7 +81,7 @@ fn a_trie_of_nothing_but_one_sided_words_ends_in_an_error() {
     (0..60).for_each(|hash| builder.push(&key_of(hash << 58)).unwrap());
     let mut bytes = builder.finish();
     let at = bytes.len() - 24;
-    // With 2 keys, zeros mean that all keys go in the same direction at every level, without end.
+    // With 2 keys, zeros mean that all keys go the same way at every level, forever.
     bytes[40 + 20..at].fill(0);
     let index = TrieIndex::open(&codes, 8, &bytes).unwrap();
     let text = index.lookup(&key_of(u64::MAX)).unwrap_err().to_string();
@@ -128,7 +128,7 @@ fn damage_behind_a_right_checksum_is_found_by_the_other_rules() {
         .iter()
         .for_each(|&hash| builder.push(&key_of(hash)).unwrap());
     let sound = builder.finish();
-    // The bits at which tries begin: one group of 9 buckets, after the group's own offset.
+    // The bit offsets of the tries: one group of 9 buckets, after the group's own offset.
     for bucket in 0..9 {
         for bit in 0..16 {
             let mut bytes = sound.clone();

@@ -1,4 +1,4 @@
-//! The filters compared with naive models, through the public interface.
+//! Tests that compare the filters with naive models through the public interface.
 
 mod bytes;
 mod hostile;

@@ -1,4 +1,4 @@
-//! Merging filters without their keys, compared with merging the naive multisets.
+//! Tests that compare merging filters without their keys with merging naive multisets.
 
 use crate::support::{Multiset, assert_sound, build, random_entries};
 use alluvium_filters::{
@@ -38,8 +38,8 @@ proptest! {
         let shape = FilterShape::new(22, value_bits);
         let mut expected = Multiset::new();
         let (mut inputs, mut read, mut dropped) = (Vec::new(), 0, 0);
-        // The rewritten values collide, change their order and depend on the source; some entries
-        // are dropped.
+        // The rewritten values collide, change their order and depend on the source, and some
+        // entries are dropped.
         let rewrite = |source: usize, entry: FilterEntry| {
             let mixed = (u32::from(entry.value()) * 5 + source as u32) % (1 << value_bits);
             (!(entry.bits() >> 42).is_multiple_of(drop_every)).then_some(mixed as u16)

@@ -1,4 +1,4 @@
-//! Insertion, removal, lookup, resizing and building against a `BTreeMap`.
+//! Tests that compare insertion, removal, lookup, resizing and building with a `BTreeMap`.
 
 use crate::support::{Multiset, assert_sound, build, random_entries, read, values};
 use alluvium_filters::{
@@ -7,7 +7,7 @@ use alluvium_filters::{
 };
 use proptest::prelude::*;
 
-/// Fingerprints that are clustered or spread, with few or many values.
+/// Generates fingerprints that are clustered or spread out, with few or many values.
 fn entries(bits: u32, value_bits: u32) -> impl Strategy<Value = Vec<FilterEntry>> {
     let number = prop_oneof![
         4 => 0..1u64 << bits,
@@ -217,8 +217,8 @@ fn what_does_not_fit_its_page_spills_and_comes_back() {
     let shape = FilterShape::new(34, 16);
     let geometry = FilterGeometry::with_pages(4, shape).unwrap();
     let mut random = fastrand::Rng::with_seed(9);
-    // 3,000 entries for page 2 of four, which has fewer slots, and one fingerprint with 1,000
-    // values.
+    // Page 2 of four gets 3,000 entries, which is more than its slots can hold, and one fingerprint
+    // gets 1,000 values.
     let mut model = Multiset::new();
     for _ in 0..3000 {
         let number = (2 << 32) + random.u64(0..1 << 32);

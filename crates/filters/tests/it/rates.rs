@@ -1,10 +1,10 @@
-//! False-positive rates compared with theory.
+//! Tests that compare false-positive rates with theory.
 
 use crate::support::{Multiset, build};
 use alluvium_filters::{FilterEntry, FilterGeometry, FilterImage, FilterShape};
 
-/// Returns a geometry whose remainders have (almost) exactly `remainder_bits` bits of freedom: the
-/// number of pages makes the number of quotients a power of two.
+/// Returns a geometry whose remainders have (almost) exactly `remainder_bits` bits of freedom,
+/// because the number of pages makes the number of quotients a power of two.
 fn exact(quotient_bits: u32, remainder_bits: u32, page_bytes: u32) -> FilterGeometry {
     let shape = FilterShape {
         page_bytes,

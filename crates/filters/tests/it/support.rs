@@ -1,4 +1,4 @@
-//! Shared by the tests: the naive multiset, and building filters from it.
+//! What the tests share: the naive multiset, and building filters from it.
 
 use alluvium_filters::{
     EntryChunk, Error, FilterBuilder, FilterEntry, FilterGeometry, FilterImage, Fingerprint,
@@ -57,7 +57,8 @@ pub(crate) fn assert_sound(geometry: &FilterGeometry, bytes: &[u8]) {
     );
 }
 
-/// Returns random entries: `keys` fingerprints, some with several values, some repeated.
+/// Returns random entries with `keys` fingerprints, some of which have several values or are
+/// repeated.
 pub(crate) fn random_entries(geometry: &FilterGeometry, keys: u64, seed: u64) -> Multiset {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut entries = Multiset::new();

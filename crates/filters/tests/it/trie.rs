@@ -1,4 +1,4 @@
-//! Trie indexes compared with sorted vectors.
+//! Tests that compare trie indexes with sorted vectors.
 
 use alluvium_filters::Error;
 use alluvium_filters::trie::{BatchChange, TrieCodes, TrieIndex, TrieIndexBuilder, TrieShape, key_of, merge};
@@ -12,7 +12,7 @@ fn build(codes: &TrieCodes, shape: TrieShape, buckets: u64, keys: &[Vec<u8>]) ->
     builder.finish()
 }
 
-/// Fails unless every key leads to its item or block, and the check finds no violation.
+/// Fails unless every key leads to its item or block and the check finds no violations.
 fn assert_finds(codes: &TrieCodes, bytes: &[u8], keys: &[Vec<u8>]) {
     let key_bytes = keys.first().map_or(12, Vec::len) as u32;
     let index = TrieIndex::open(codes, key_bytes, bytes).unwrap();
@@ -30,7 +30,7 @@ fn assert_finds(codes: &TrieCodes, bytes: &[u8], keys: &[Vec<u8>]) {
     }
 }
 
-/// Fails unless an absent key leads to an item or block of its bucket, or to none if the bucket is
+/// Fails unless an absent key leads to an item or block in its bucket, or to none if the bucket is
 /// empty.
 fn assert_stays_in_bucket(index: &TrieIndex<'_>, key: &[u8]) {
     let items = index.items(index.bucket_of(key)).unwrap();
@@ -52,7 +52,8 @@ fn random_keys(count: usize, bytes: usize, seed: u64) -> Vec<Vec<u8>> {
 }
 
 fn keys_of(bytes: usize, most: usize) -> impl Strategy<Value = Vec<Vec<u8>>> {
-    // Random keys; keys that differ in few bits far down; long common prefixes.
+    // Generates random keys, keys that differ in few bits far down, and keys with long common
+    // prefixes.
     let random = proptest::collection::vec(any::<u8>(), bytes);
     let near = (any::<u8>(), any::<u8>()).prop_map(move |(a, b)| {
         let mut key = vec![0xa5; bytes];

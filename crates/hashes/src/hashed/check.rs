@@ -1,5 +1,5 @@
-//! Consistency check of a hashed structure: reads all of its data from the device and reports every
-//! error that it finds.
+//! Consistency check of a hashed structure. It reads all of the structure's data from the device
+//! and reports every error.
 
 use super::format::HashedContents;
 use super::options::HashedForm;
@@ -19,8 +19,7 @@ use alluvium_storage::extents::{Extent, ReachableExtent};
 use alluvium_storage::{Error, NodePointer, Result};
 use std::collections::BTreeMap;
 
-/// Reads the contents that a root points to. Returns the decoded contents and the nodes that store
-/// them.
+/// Reads the contents that a root points to. Returns them decoded, with the nodes that store them.
 pub(super) fn read(
     files: DataFiles<'_>,
     root: &[u8],
@@ -31,7 +30,7 @@ pub(super) fn read(
     })
 }
 
-/// A reference, found in the contents, to a run, a filter or a list of a tree.
+/// A reference in the contents to a run, a filter or a tree list.
 #[derive(Clone, Debug)]
 pub(super) struct ObjectReference {
     pub(super) name: ObjectName,
@@ -40,13 +39,13 @@ pub(super) struct ObjectReference {
     seed: u64,
     /// First and last hash, both inclusive, that the run may contain.
     hashes: (u64, u64),
-    /// The runs that a filter or list refers to: for a filter, all runs of its level, oldest first;
-    /// for a list, the runs below it in the tree. Empty for a run.
+    /// The runs that a filter or list depends on: for a filter, all runs of its level, oldest
+    /// first; for a list, the runs below it in the tree. Empty for a run.
     pub(super) level: Vec<ValuePointer>,
-    /// Whether the filter or list is unusable if any run in `level` is lost.
+    /// Whether the filter or list becomes unusable if any run in `level` is lost.
     pub(super) needs_all: bool,
-    /// For a list of a tree, the header that it must have, and for each run in `level` the child
-    /// that leads to it.
+    /// For a tree list, the header that it must have and, for each run in `level`, the child that
+    /// leads to it.
     list: Option<(ListHeader, Vec<usize>)>,
     /// For a hash store, the number of parts that already contain its data.
     pub(super) taken: usize,
@@ -89,7 +88,7 @@ impl ObjectReference {
         }
     }
 
-    /// Reads all data of the object from the device and returns the errors found. Fails if its
+    /// Reads all data of the object from the device and returns the errors found. Fails if the
     /// description cannot be read.
     fn check(&self, files: DataFiles<'_>, read: &mut CheckReadTotals) -> Result<Vec<String>> {
         let opened = self.open(files, Purpose::Check)?;
@@ -100,7 +99,8 @@ impl ObjectReference {
             let run = HashRun::open(files, pointer, 0, Purpose::Check)?;
             Ok(run.seeded(self.seed))
         });
-        // If a run cannot be opened, skip the comparison: the check of that run reports its damage.
+        // If a run cannot be opened, skip the comparison, because the check of that run reports the
+        // damage.
         match runs.collect::<Result<Vec<HashRun>>>() {
             Ok(runs) => Ok(match (opened, &self.list) {
                 (OpenedObject::Filter(filter), _) => filter.check(files, &runs),
@@ -162,7 +162,7 @@ pub(super) fn named(contents: &HashedContents) -> Vec<ObjectReference> {
     all
 }
 
-/// Returns every extent reachable from the root of a structure, with the number of references to it
+/// Returns every extent that is reachable from the root of a structure, with its reference count
 /// and its live bytes.
 ///
 /// # Errors
@@ -175,18 +175,18 @@ pub fn reached(files: DataFiles<'_>, root: &[u8]) -> Result<Vec<ReachableExtent>
     Ok(extents(nodes, &opened?))
 }
 
-/// Returns the extents that contain a root's nodes or the data of opened objects. Each extent is
-/// returned once.
+/// Returns the extents that contain a root's nodes or the data of opened objects, each of them
+/// once.
 pub(super) fn extents(nodes: Vec<NodePointer>, opened: &[OpenedObject]) -> Vec<ReachableExtent> {
     blob::reached(nodes, opened.iter().flat_map(OpenedObject::extents))
 }
 
-/// Checks all data reachable from the root of a structure. The data files must not be written
-/// during the check. `live_bytes` is the approximate amount of data, from which progress is
-/// computed. `tell` is called with the progress, and aborts the check by returning an error.
+/// Checks all data that is reachable from the root of a structure. The data files must not be
+/// written during the check. `live_bytes` is the approximate amount of data, from which progress is
+/// computed. `tell` receives the progress, and aborts the check by returning an error.
 ///
 /// # Errors
-/// Errors returned by `tell`. Unreadable data is not an error: it is reported in the findings.
+/// Errors returned by `tell`. Unreadable data is not an error but one of the findings.
 pub fn check_files(
     files: DataFiles<'_>,
     root: &[u8],
@@ -199,7 +199,7 @@ pub fn check_files(
     Ok(check.findings)
 }
 
-/// Location of a run's description: tier, offset, the generation that wrote it, and checksum.
+/// Location of a run's description: tier, offset, birth generation, and checksum.
 type DescriptionLocation = (u8, u64, u64, u64);
 
 /// State of a check. Each run, filter and list is checked once, even if several roots refer to it.
@@ -269,8 +269,8 @@ impl<'c> ContentsChecker<'c> {
     }
 }
 
-/// Returns whether every tree in a bundle of trees has a valid shape (V1). Returns true for other
-/// forms.
+/// Returns whether every tree in a bundle of trees has a valid shape (V1). Returns true for every
+/// other form.
 fn trees_are_sound(version: &HashedVersion, form: HashedForm) -> bool {
     let HashedForm::Bot { lambda } = form else {
         return true;

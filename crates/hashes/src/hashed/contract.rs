@@ -1,4 +1,4 @@
-//! Implements the traits of `alluvium_dictionary::contract` for a hashed structure.
+//! Implements the traits of `alluvium_dictionary::contract` for hashed structures.
 
 use super::incorporate::HashStoreFlush;
 use super::policy;
@@ -15,13 +15,13 @@ use alluvium_storage::extents::AllocationClass;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-/// Number of leaves that are read to estimate which fraction of a run belongs to a key range.
-/// Leaves are in hash order, so the keys in any leaf are a random sample of the keys of the run.
+/// Number of leaves to read when estimating the fraction of a run that belongs to a key range.
+/// Leaves are in hash order, so the keys of any leaf are a random sample of the run's keys.
 const SAMPLED: u64 = 16;
 
 impl HashedStructure {
-    /// Sums `of` over all runs. Each run contributes in proportion to the estimated fraction of its
-    /// keys that are in `range`.
+    /// Sums `of` over all runs, each weighted by the estimated fraction of its keys that are in
+    /// `range`.
     fn weigh(&self, range: &KeyRange, of: impl Fn(&HashRun) -> u64) -> Result<u64> {
         let store = &self.shared.home.store;
         let _guard = store.epochs().pin();
@@ -48,12 +48,12 @@ impl HashedStructure {
 }
 
 /// Approximate number of records to read when estimating the number of distinct keys. If there are
-/// fewer records, all of them are read.
+/// fewer, all of them are read.
 const SAMPLE: u64 = 20_000;
 
 impl HashedStructure {
-    /// Estimates the number of distinct keys. Reads the same fraction of every part, starting at
-    /// the part's first hash, and extrapolates from it.
+    /// Estimates the number of distinct keys by reading the same fraction of every part, starting
+    /// at the part's first hash, and extrapolating.
     fn sample(&self) -> Result<DistinctKeys> {
         let store = &self.shared.home.store;
         let _guard = store.epochs().pin();
@@ -121,7 +121,7 @@ impl Dictionary for HashedStructure {
         self.may_merge()
     }
 
-    /// Returns by how many hash stores the structure exceeds `most_young`; 0 if it does not.
+    /// Returns the number of hash stores beyond `most_young`, or 0 if there are none.
     fn overdue_steps(&self) -> usize {
         let most = self.shared.options.most_young as usize;
         self.hash_store_count().saturating_sub(most)

@@ -1,5 +1,5 @@
-//! On-disk encoding of a hashed structure at a checkpoint, version 1. All integers are
-//! little-endian; a *varint* is LEB128 of at most 10 bytes.
+//! On-disk encoding of a hashed structure in a checkpoint, version 1. All integers are
+//! little-endian. A *varint* is LEB128 of at most 10 bytes.
 //!
 //! The version number is stored with the root (`crates/dictionary/src/blob/format.rs`). The
 //! contents are:
@@ -35,35 +35,35 @@ use alluvium_storage::{DiskLocation, Error, PageSize, Result};
 /// Encoded reference to a hash store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HashStoreName {
-    /// Age of the hash store. A newer hash store has a greater age.
+    /// Age of the hash store. Newer hash stores have greater ages.
     pub age: u64,
-    /// Number to which the relative sequence numbers in the hash store are added.
+    /// Number to add to the relative sequence numbers in the hash store.
     pub base: SequenceNumber,
     /// Pointer to the description from which the run is opened.
     pub run: ValuePointer,
 }
 
-/// Encoded reference to a run of a level.
+/// Encoded reference to a run in a level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LevelRunName {
-    /// The run contains data only of hash stores with ages below this.
+    /// The run contains data only from hash stores with ages below this.
     pub upto: u64,
     /// Pointer to the description from which the run is opened.
     pub run: ValuePointer,
 }
 
-/// Encoded references of one level of a part.
+/// Encoded references of one level in a part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LevelName {
     /// Runs of the level, oldest first.
     pub runs: Vec<LevelRunName>,
-    /// Pointer to the description of the level's routing filter, if the level has one.
+    /// Pointer to the description of the level's routing filter, if there is one.
     pub filter: Option<ValuePointer>,
     /// In a bundle of trees, the routing tree above the level's runs.
     pub tree: Option<TreeName>,
 }
 
-/// Encoded references of one part. A part of SILT's form has at most one level, which has one run.
+/// Encoded references of one part. In SILT's form, a part has at most one level with one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartName {
     /// The part contains the data of all hash stores with ages below this.
@@ -76,13 +76,13 @@ pub struct PartName {
 pub struct HashedContents {
     /// How data older than the hash stores is organised.
     pub form: HashedForm,
-    /// Seed with which keys are hashed.
+    /// Hash seed for keys.
     pub seed: u64,
     /// Kind of index that locates the leaves of the sorted store.
     pub index: IndexKind,
     /// Base-2 logarithm of the number of parts.
     pub parts_log: u8,
-    /// Age that the next hash store will have.
+    /// Age of the next hash store.
     pub next_age: u64,
     /// References to the hash stores, newest first.
     pub young: Vec<HashStoreName>,
@@ -96,7 +96,7 @@ const BOA_LATEST: u8 = 2;
 const BOA_SKETCHES: u8 = 3;
 const BOT: u8 = 4;
 
-/// Appends one byte that tells whether there is a pointer, followed by the pointer if there is one.
+/// Appends a byte that tells whether there is a pointer, and then the pointer if there is one.
 fn optional(pointer: Option<&ValuePointer>, out: &mut Vec<u8>) {
     ByteWriter::new(out).u8(u8::from(pointer.is_some()));
     if let Some(pointer) = pointer {
@@ -213,7 +213,7 @@ impl HashedContents {
     }
 }
 
-/// Reason why the contents are invalid.
+/// Why the contents are invalid.
 enum ContentsError {
     Cut(TruncatedInput),
     Pointer(Box<Error>),
@@ -254,8 +254,7 @@ fn read(
     };
     let next_age = reader.varint()?;
     let mut young: Vec<HashStoreName> = Vec::new();
-    // A wrong count cannot cause a large allocation, because every element needs bytes in the
-    // input.
+    // A wrong count cannot cause a large allocation, because every element takes up input bytes.
     for _ in 0..reader.varint()? {
         let (age, base) = (reader.varint()?, reader.varint()?);
         let run = pointer(reader)?;
@@ -304,7 +303,7 @@ fn read(
     }
 }
 
-/// Decodes λ and the seed, which are stored for bundles only. SILT's form always uses the standard
+/// Decodes λ and the seed, which are stored only for bundles. SILT's form always uses the standard
 /// seed.
 fn form_of(kind: u8, reader: &mut ByteReader<'_>) -> std::result::Result<(HashedForm, u64), ContentsError> {
     if kind <= SILT_TRIE {
@@ -325,7 +324,7 @@ fn form_of(kind: u8, reader: &mut ByteReader<'_>) -> std::result::Result<(Hashed
     Ok((form, seed))
 }
 
-/// Decodes a pointer that was written by [`optional`].
+/// Decodes a pointer that [`optional`] has written.
 fn optional_of(
     reader: &mut ByteReader<'_>,
     pointer: &impl Fn(&mut ByteReader<'_>) -> std::result::Result<ValuePointer, ContentsError>,
@@ -337,7 +336,7 @@ fn optional_of(
     }
 }
 
-/// Decodes the tree of a level that has `runs` runs. Returns `None` for a level without runs.
+/// Decodes the tree of a level with `runs` runs. Returns `None` for a level without runs.
 fn tree_of(
     reader: &mut ByteReader<'_>,
     bits: (u8, u8),
@@ -362,7 +361,7 @@ fn levels(
     pointer: &impl Fn(&mut ByteReader<'_>) -> std::result::Result<ValuePointer, ContentsError>,
 ) -> std::result::Result<Vec<LevelName>, ContentsError> {
     let mut levels = Vec::new();
-    // Every run that follows must contain only hash stores below this age.
+    // Every run from here on must contain only hash stores below this age.
     let mut above = upto.saturating_add(1);
     for _ in 0..reader.varint()? {
         let (count, mut level) = (reader.varint()?, LevelName::default());

@@ -1,5 +1,5 @@
-//! Flush of one structure's share of a memtable to the newest hash store. The keys are sorted by
-//! hash, and then their records are written sequentially.
+//! Flushes a structure's share of a memtable to the newest hash store. The keys are sorted by hash
+//! first, so that their records can be written sequentially.
 
 use super::rules::RulesCache;
 use super::run::{HashRunBuilder, RunMessage, RunOptions, WrittenHashRun};
@@ -15,8 +15,8 @@ use alluvium_storage::extents::AllocationClass;
 use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 
-/// Buffer in which the keys of a memtable are sorted by hash. `keys` has the hash of each key, and
-/// the key's offset and length in `bytes`.
+/// Buffer for sorting the keys of a memtable by hash. `keys` contains the hash of each key, and the
+/// key's offset and length in `bytes`.
 #[derive(Debug, Default)]
 struct KeySortBuffer {
     keys: Vec<(u64, u32, u32)>,
@@ -49,8 +49,8 @@ impl KeySortBuffer {
     }
 }
 
-/// A flush of a memtable's share to a hash store, in progress. If it is dropped before it is
-/// complete, the structure does not change.
+/// A flush of a memtable's share to a hash store. If it is dropped before it is complete, the
+/// structure does not change.
 #[derive(Debug)]
 pub struct HashStoreFlush {
     hashed: HashedStructure,
@@ -63,14 +63,15 @@ pub struct HashStoreFlush {
 
 #[derive(Debug)]
 enum HashStoreFlushState {
-    /// The keys are being collected. The last field is the last key collected, `None` at the start.
+    /// The keys are being collected. The last field is the most recently collected key, or `None`
+    /// at the start.
     Collecting(Box<HashRunBuilder>, KeySortBuffer, Option<Vec<u8>>),
     /// The records are being written. The last field is the number of keys already written.
     Writing(Box<HashRunBuilder>, KeySortBuffer, usize),
-    /// All records are written. `None` if the share had neither records nor range deletes.
+    /// All records have been written. `None` if the share had neither records nor range deletes.
     Taken(Option<Box<WrittenHashRun>>),
     Published,
-    /// The flush was aborted, and its messages are still only in the memtable.
+    /// The flush was aborted. Its messages are still only in the memtable.
     Broken,
 }
 
@@ -104,13 +105,12 @@ impl HashStoreFlush {
         let options = hashed.young_options(class, share.memtable.bytes() as u64);
         let mut builder = HashRunBuilder::new(&home.store, &options, most)?;
         if share.memtable.has_range_deletes() {
-            // Clip the deletes to this share before their sequence numbers are made equal.
-            // Otherwise a delete that ends where a delete of another share begins would be merged
-            // with it.
+            // Clip the deletes to this share before making their sequence numbers equal. Otherwise
+            // a delete would be joined with one of another share that starts where it ends.
             let mut deletes = share.range_deletes();
-            // The sequence numbers may be made equal for two reasons: everything in the dictionary
-            // is older than the memtable's oldest message, and the memtable's deletes are applied
-            // to its own records below.
+            // Equal sequence numbers are safe because everything in the dictionary is older than
+            // the memtable's oldest message, and because the memtable's deletes are applied to its
+            // own records below.
             deletes.equalize_sequences(rule.horizon);
             deletes.fold(&[rule.horizon]);
             let is_empty = hashed.version().runs().next().is_none();
@@ -186,8 +186,8 @@ impl HashStoreFlush {
                 self.state = HashStoreFlushState::Writing(builder, order, done);
                 return Ok(StepProgress::More);
             }
-            // If the structure uses the standard seed, its hash of a key equals the hash that
-            // memtables use.
+            // With the standard seed, the structure's hash of a key equals the hash that memtables
+            // use.
             let key = match self.hashed.shared.options.own_seed() {
                 SEED => LookupKey::hashed(order.key(place), place.0),
                 _ => LookupKey::new(order.key(place)),

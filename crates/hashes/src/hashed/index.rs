@@ -1,5 +1,5 @@
-//! Index of a run. It locates the leaves that may contain a hash. It is either a `PaCHash` index of
-//! the leaves, or a trie of all hashes with the rank of the first hash in each leaf.
+//! The index of a run, which locates the leaves that may contain a hash. It is either a `PaCHash`
+//! index of the leaves, or a trie of all hashes with the rank of each leaf's first hash.
 
 use super::options::IndexKind;
 use alluvium_filters::pachash;
@@ -8,38 +8,38 @@ use alluvium_filters::{Error, Result};
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// Base-2 logarithm of the number of bins per leaf. A lookup reads an unnecessary second leaf with
+/// Base-2 logarithm of the number of bins per leaf. A lookup needlessly reads a second leaf with
 /// probability 2^−`BINS_LOG`.
 const BINS_LOG: u32 = 8;
 
-/// Maximum number of distinct hashes in a run that is indexed by a trie.
+/// Maximum number of distinct hashes in a run with a trie.
 const MOST_HASHES: usize = 1 << 31;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeafIndex {
     /// The encoded `PaCHash` index.
     PaCHash(Box<[u8]>),
-    /// The encoded trie of all hashes. The second field has one number for each leaf: twice the
+    /// The encoded trie of all hashes. The second field contains a number for each leaf: twice the
     /// rank of the leaf's first hash, plus one if the previous leaf ends with the same hash.
     Trie(Box<[u8]>, Box<[u32]>),
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct LeafIndexInput<'h> {
-    /// First and last hash of each leaf, in order.
+    /// First and last hash of each leaf, in leaf order.
     pub leaves: &'h [(u64, u64)],
-    /// All distinct hashes, ascending. Only a trie needs them.
+    /// All distinct hashes, ascending. Needed only for a trie.
     pub all: &'h [u64],
 }
 
-/// Returns the code tables, which are the same for all tries.
+/// Returns the code tables that all tries share.
 fn codes() -> &'static TrieCodes {
     static CODES: OnceLock<TrieCodes> = OnceLock::new();
     CODES.get_or_init(|| TrieCodes::new(trie::TrieShape::new(8).hmax))
 }
 
 impl LeafIndex {
-    /// Builds the index of a run whose leaves have `page_bytes` bytes each.
+    /// Builds the index of a run with leaves of `page_bytes` bytes.
     ///
     /// # Errors
     /// [`Error::Shape`] if the run has too many leaves or hashes for the index.
@@ -85,7 +85,7 @@ impl LeafIndex {
         }
     }
 
-    /// Returns which kind of index this is.
+    /// Returns the kind of this index.
     #[must_use]
     pub fn kind(&self) -> IndexKind {
         match self {
@@ -128,7 +128,7 @@ impl LeafIndex {
         }
     }
 
-    /// Checks the encoded index, and returns a description of each error.
+    /// Checks the encoded index and returns a description of each error.
     #[must_use]
     pub fn check(&self) -> Vec<String> {
         match self {
@@ -163,8 +163,8 @@ mod tests {
         for kind in [IndexKind::PaCHash, IndexKind::Trie] {
             for count in [1, 2, 40, 3000] {
                 let mut hashes: Vec<u64> = (0..count).map(|_| random.u64(..)).collect();
-                // Add one hash that begins within a leaf and continues in the following leaves, and
-                // one hash that starts a leaf.
+                // Add a hash that starts inside a leaf and continues through the leaves after it,
+                // and a hash that starts a leaf.
                 let repeated = hashes[count / 2];
                 hashes.extend(std::iter::repeat_n(repeated, 70));
                 hashes.extend(std::iter::repeat_n(hashes[0], 30));

@@ -1,4 +1,4 @@
-//! Bulk ingest: the runs of all layers become the newest hash stores in one atomic step.
+//! Bulk ingest, which turns the runs of all layers into the newest hash stores in one atomic step.
 
 use super::layers::{HashIngestLayers, HashLayerWriter, LayerKeyScan, seen};
 use super::rules::RulesCache;
@@ -15,7 +15,7 @@ use alluvium_storage::Result;
 use alluvium_storage::extents::AllocationClass;
 use std::sync::Arc;
 
-/// An ingest into a hashed structure. Its messages are organised in layers.
+/// An ingest into a hashed structure, with its messages organised in layers.
 pub type HashIngest = LayerIngest<HashedStructure>;
 
 impl HashedStructure {
@@ -73,7 +73,7 @@ impl LayerTarget for HashedStructure {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
         let (mut young, mut age) = (version.young.clone(), version.next_age);
-        // From here on, no operation can fail, so all layers are installed or none.
+        // Nothing can fail from here on, so either all layers are installed or none.
         for (layer, written) in layers.hand_over() {
             let run = written.install().based(first + layer);
             young.insert(0, Arc::new(HashStore { age, run }));

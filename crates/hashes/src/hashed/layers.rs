@@ -1,7 +1,7 @@
-//! Runs written by an ingest, one or more for each layer, before they become part of a structure.
+//! Writes the runs of an ingest, one or more per layer, before they become part of a structure.
 //!
-//! Messages arrive in key order. They are buffered, and whenever the buffer is full they are sorted
-//! by hash and written as a run. The runs of one layer have no keys in common.
+//! Messages arrive in key order and are buffered. A full buffer is sorted by hash and written as a
+//! run. The runs of a layer have no keys in common.
 
 use super::rules::RulesCache;
 use super::run::{
@@ -24,7 +24,7 @@ use alluvium_storage::store::Store;
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
-/// Maximum number of bytes of messages that are buffered before a run is written.
+/// A run is written once this many bytes of messages are buffered.
 const MOST_WAITING: usize = 16 << 20;
 
 #[derive(Debug)]
@@ -64,8 +64,8 @@ impl HashLayerWriter {
         self.waiting_bytes as u64
     }
 
-    /// Returns the options for a run of about `bytes` bytes. Its tier is chosen by the free space
-    /// now.
+    /// Returns the options for a run of about `bytes` bytes. The current free space determines its
+    /// tier.
     fn placed(&self, bytes: usize) -> RunOptions {
         RunOptions {
             tier: placement::tier(&self.store, &PlacementRequest::newest(bytes as u64)),
@@ -92,8 +92,7 @@ impl LayerWriter for HashLayerWriter {
         }
     }
 
-    /// Writes the buffered messages as a run and appends the run to `written`. Does nothing if the
-    /// buffer is empty.
+    /// Writes the buffered messages, if there are any, as a run and appends it to `written`.
     fn end_run(&mut self, written: &mut Vec<WrittenHashRun>) -> Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -137,8 +136,8 @@ impl LayerWriter for HashLayerWriter {
     }
 }
 
-/// Returns a read view of the layers that have ended. Each run's base of sequence numbers is the
-/// number of its layer.
+/// Returns a read view of the finished layers. Each run's sequence number base is the number of its
+/// layer.
 pub(super) fn seen(layers: &HashIngestLayers) -> LayerView {
     let newest_first = layers.layers().rev();
     let runs = newest_first.flat_map(|(number, written)| {
@@ -152,7 +151,7 @@ pub(super) fn seen(layers: &HashIngestLayers) -> LayerView {
     }
 }
 
-/// A read view of the layers of an ingest. The runs are ordered newest first.
+/// A read view of an ingest's layers. The runs are ordered newest first.
 #[derive(Debug)]
 pub(super) struct LayerView {
     store: Arc<Store>,
@@ -161,7 +160,7 @@ pub(super) struct LayerView {
 }
 
 impl LayerView {
-    /// Passes the messages about a key to `gather`, newest first.
+    /// Passes the messages of a key to `gather`, newest first.
     pub(super) fn gather(&self, key: LookupKey<'_>, gather: &mut LookupState<'_>) -> Result<()> {
         let guard = self.store.epochs().pin();
         let fetch = BlockingFetch {
@@ -197,7 +196,7 @@ impl LayerView {
         Ok(())
     }
 
-    /// Returns all keys in `range` that have messages in the layers, ascending.
+    /// Returns all keys in `range` that have messages in the layers, in ascending order.
     fn keys(&self, range: &KeyRange) -> Result<Vec<Box<[u8]>>> {
         let mut keys: Vec<Box<[u8]>> = Vec::new();
         for run in &self.runs {
@@ -215,15 +214,15 @@ impl LayerView {
     }
 }
 
-/// Iterator over the keys of an ingest's layers, in key order. All keys in the range are read and
-/// sorted at the first call.
+/// Iterator over the keys of an ingest's layers, in key order. The first call reads and sorts all
+/// keys in the range.
 #[derive(Debug)]
 pub(super) struct LayerKeyScan {
     pub(super) seen: LayerView,
     pub(super) range: KeyRange,
     pub(super) direction: MergeDirection,
     pub(super) keys: Option<std::vec::IntoIter<Box<[u8]>>>,
-    /// The key that was returned last, or the key whose messages could not be read.
+    /// The key that was returned most recently, or whose messages could not be read.
     pub(super) key: Box<[u8]>,
     pub(super) is_again: bool,
 }

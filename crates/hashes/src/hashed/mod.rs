@@ -1,14 +1,14 @@
-//! Hash-ordered structures that a store can host: SILT's stores, bundles of arrays, and bundles of
-//! trees. Their data is stored in extents.
+//! Hash-ordered structures in a store's extents: SILT's stores, bundles of arrays, and bundles of
+//! trees.
 //!
 //! The store's log and memtables play the role of SILT's log store. A memtable's share of a
 //! structure is flushed to a *hash store*: a run of records in hash order, with a filter in memory.
 //! Merges move the data of hash stores to the *sorted store*, one part at a time. A lookup queries
-//! the filters of the hash stores, and then reads one leaf of the sorted store, whether or not the
-//! key is present. A *bundle of arrays* (BOA) replaces the sorted store by levels of a few runs
-//! each, which reduces write amplification; each level has a routing filter, which determines the
-//! runs of the level that a lookup reads. A *bundle of trees* (BOT) writes each run only once.
-//! Merges rewrite only hashes, in routing trees that lead to the runs.
+//! the filters of the hash stores and then reads one leaf of the sorted store, whether or not the
+//! key is present. A *bundle of arrays* (BOA) reduces write amplification by replacing the sorted
+//! store with levels of a few runs each. Each level has a routing filter, which determines the runs
+//! that a lookup reads. A *bundle of trees* (BOT) writes each run only once: merges rewrite nothing
+//! but hashes, in routing trees that lead to the runs.
 //!
 //! *Scope*: which runs a structure has, and how they are ordered by age; when runs are merged; how
 //! a checkpoint stores the structure.
@@ -34,39 +34,38 @@
 //!
 //! Invariants:
 //!
-//! - **W1** A version is immutable. The data that it refers to stays readable for every guard that
-//!   was pinned before the next version was published.
-//! - **W2** Ages decrease from the newest hash store to the oldest. A message about a key is newer
-//!   than all messages about that key in older hash stores and in the sorted store.
-//! - **W3** For its range of hashes, a part contains the data of all hash stores below a certain
-//!   age. Lookups in the part skip these hash stores. A hash store is dropped once all parts
-//!   contain its data.
-//! - **W4** Only one merge runs at a time. The input of the merge is neither changed nor moved
-//!   until the merge has ended.
+//! - **W1** A version is immutable. Its data stays readable for every guard that was pinned before
+//!   the next version was published.
+//! - **W2** Ages decrease from the newest hash store to the oldest. A message in a hash store is
+//!   newer than all messages of the same key in older hash stores and in the sorted store.
+//! - **W3** For its hash range, a part contains the data of all hash stores below a certain age,
+//!   and lookups in the part skip these hash stores. A hash store is dropped once all parts contain
+//!   its data.
+//! - **W4** Only one merge runs at a time. Its input is neither changed nor moved until it has
+//!   ended.
 //! - **W5** No message has a sequence number above the version's cut.
 //! - **U1** The levels of a part are ordered by age, and so are the runs of a level. A run covers a
-//!   contiguous range of ages of hash stores, which begins where the range of the next older run
-//!   ends.
-//! - **U2** The records of a run are in hash order, and the messages of each key are ordered newest
-//!   first (R1).
-//! - **U3** A level of a bundle of arrays has fewer than λ runs. A filter stores a run as one of λ
-//!   characters, and one character is reserved for "none".
+//!   contiguous range of hash store ages, which starts where the range of the next older run ends.
+//! - **U2** The records of a run are in hash order, and the messages of each key are ordered from
+//!   newest to oldest (R1).
+//! - **U3** A level in a bundle of arrays has fewer than λ runs. A filter stores a run as one of λ
+//!   characters, one of which is reserved for "none".
 //!
-//! Invariants U4 to U6, which concern routing filters, are in `routing/mod.rs`. Invariants V1 to
-//! V4, which concern routing trees, and the differences from Conway's trees are in `trees/mod.rs`.
-//! A bundle of arrays differs from Conway's BOA in the following points:
+//! Invariants U4 to U6, about routing filters, are in `routing/mod.rs`. Invariants V1 to V4, about
+//! routing trees, and the differences from Conway's trees are in `trees/mod.rs`. A bundle of arrays
+//! differs from Conway's BOA as follows:
 //!
-//! - The first level consists of hash stores, each of which has its own filter in memory, so a
-//!   memtable flush never waits for a merge. λ hash stores become one run of the first level here.
-//! - A merge into a level reads all levels above that level at once. It processes one part at a
-//!   time, so it needs only the free space of one part.
+//! - The first level consists of hash stores, each with its own filter in memory, so a memtable
+//!   flush never waits for a merge. λ hash stores become one run of the first level described here.
+//! - A merge into a level reads all levels above it at once. It processes one part at a time, so it
+//!   needs free space for only one part.
 //! - Leaves are located by an index in memory, so buckets need no padding.
 //! - The filter, and the previous run that each record names, are updated once for all records with
-//!   the same prefix. If they were updated record by record, as in the paper, the second record
+//!   the same prefix. If they were updated for each record, as in the paper, the second record
 //!   would name its own run.
 //! - A lookup ends at the first message that determines its result.
-//! - A level is used without a filter if its filter is damaged or if one of its runs has lost
-//!   records.
+//! - If a filter is damaged, or if a run of its level has lost records, the level is used without
+//!   its filter.
 
 mod check;
 mod contract;

@@ -8,10 +8,10 @@ use std::str::FromStr;
 /// Kind of index that locates the leaves of the sorted store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IndexKind {
-    /// A `PaCHash` index, which needs a few bits per leaf.
+    /// A `PaCHash` index, which takes a few bits per leaf.
     #[default]
     PaCHash,
-    /// An entropy-coded trie, as in SILT. It needs about three bits per key.
+    /// An entropy-coded trie, as in SILT, which takes about three bits per key.
     Trie,
 }
 
@@ -48,15 +48,15 @@ pub enum HashedForm {
     /// A bundle of arrays (Conway 2020, §2.3): each level has fewer than `lambda` runs and one
     /// routing filter.
     Boa {
-        /// λ, the number of runs of a level that are merged to one run of the next level. A power
+        /// λ, the number of runs in a level that are merged into one run of the next level. A power
         /// of two from 2 to 256.
         lambda: u16,
         /// Whether filters store check digits of hashes (§2.4). Such a filter returns all runs that
-        /// may contain a hash, instead of only the latest one.
+        /// may contain a hash, instead of only the newest.
         refined: bool,
     },
-    /// A bundle of trees (Conway 2020, §2.5 and §2.7): each run is written once. Above the runs
-    /// there are routing trees, and merges move only hashes, from level to level.
+    /// A bundle of trees (Conway 2020, §2.5 and §2.7). Each run is written once. Routing trees
+    /// above the runs lead to them, and merges move only hashes from level to level.
     Bot {
         /// λ, the number of children of a tree node. A power of two from 2 to 256.
         lambda: u16,
@@ -64,8 +64,8 @@ pub enum HashedForm {
 }
 
 impl HashedForm {
-    /// Returns the length of a character in bits, log2 λ. Returns 0 for SILT's form, which has no
-    /// λ.
+    /// Returns the length of a character in bits, which is log2 λ, or 0 for SILT's form, which has
+    /// no λ.
     #[must_use]
     pub fn character_bits(self) -> u8 {
         match self {
@@ -77,7 +77,7 @@ impl HashedForm {
     /// Checks that λ is a power of two from 2 to 256.
     ///
     /// # Errors
-    /// [`Error::BadOption`] with the reason, if λ is invalid.
+    /// [`Error::BadOption`] with the reason if λ is invalid.
     pub fn validate(self) -> Result<()> {
         match self {
             HashedForm::Boa { lambda, .. } | HashedForm::Bot { lambda }
@@ -95,29 +95,28 @@ impl HashedForm {
     }
 }
 
-/// Options of a hashed structure. An option marked *Creation* is fixed when the structure is
+/// Options of a hashed structure. Those marked *Creation* cannot change once the structure has been
 /// created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HashedOptions {
     /// How data older than the hash stores is organised. *Creation.*
     pub form: HashedForm,
-    /// Seed with which a bundle hashes keys. It should be chosen at random for each store. SILT's
-    /// form ignores it. *Creation.*
+    /// Hash seed for the keys of a bundle, which should be random for each store. SILT's form
+    /// ignores it. *Creation.*
     pub seed: u64,
     /// Kind of index that locates the leaves of the sorted store. *Creation.*
     pub index: IndexKind,
     /// Base-2 logarithm of the number of parts. The first bits of a key's hash select its part. A
-    /// merge rewrites one part, and needs as much free space as the part occupies. *Creation.*
+    /// merge rewrites one part and needs as much free space as the part occupies. *Creation.*
     pub parts_log: u8,
-    /// Negative base-2 logarithm of the false positive rate of a hash store's filter: the rate is
-    /// 2^−`filter_bits`.
+    /// The filter of a hash store has a false positive rate of 2^−`filter_bits`.
     pub filter_bits: u8,
-    /// A part of the sorted store merges the pending hash stores once their data reaches 1 /
-    /// `ratio` of the size of the part.
+    /// A part of the sorted store merges its pending hash stores once their data reaches 1 /
+    /// `ratio` of the part's size.
     pub ratio: u32,
-    /// Minimum number of pending hash stores for a merge of a part, in SILT's form.
+    /// In SILT's form, a part is merged only once at least this many hash stores are pending.
     pub least_young: u32,
-    /// Number of hash stores at which a third of them are joined into one.
+    /// Once there are this many hash stores, a third of them are joined into one.
     pub most_young: u32,
 }
 
@@ -181,7 +180,7 @@ impl HashedOptions {
         Ok(())
     }
 
-    /// Returns the hash that locates a key in this structure.
+    /// Returns the hash that this structure uses for a key.
     #[must_use]
     #[inline]
     pub fn hash_of(&self, key: LookupKey<'_>) -> u64 {
@@ -191,7 +190,7 @@ impl HashedOptions {
         }
     }
 
-    /// Returns the seed with which this structure hashes keys.
+    /// Returns this structure's hash seed for keys.
     #[must_use]
     #[inline]
     pub fn own_seed(&self) -> u64 {
@@ -201,8 +200,8 @@ impl HashedOptions {
         }
     }
 
-    /// Returns the number of hash stores at which they are normally merged or joined, even if they
-    /// are small.
+    /// Returns the number of hash stores at which they are normally merged or joined, however small
+    /// they are.
     #[must_use]
     pub fn most(&self) -> u32 {
         match self.form {

@@ -1,8 +1,7 @@
-//! Selection of the tier on which a run is placed, and of merges whose input can be read.
+//! Chooses the tier for a run, and skips merges whose input cannot be read.
 //!
-//! Hash stores, filters and the descriptions of runs are placed on the tier of the newest data,
-//! because every lookup uses them. The output of a merge is placed according to its age, like a
-//! level of a tree.
+//! Hash stores, filters and run descriptions are placed on the tier of the newest data, because
+//! every lookup uses them. The output of a merge is placed by its age, like a level of a tree.
 
 use super::policy::{MergeChoice, MergePolicyInput, choose};
 use super::routing::RoutingFilter;
@@ -13,13 +12,12 @@ use alluvium_dictionary::placement::{self, PlacementRequest};
 use alluvium_storage::extents::Extent;
 
 impl HashedStructure {
-    /// Returns the tier on which to place `bytes` bytes of new data: a hash store or a filter.
+    /// Returns the tier for `bytes` bytes of new data: a hash store or a filter.
     pub(super) fn incoming_tier(&self, bytes: u64) -> u8 {
         placement::tier(&self.shared.home.store, &PlacementRequest::newest(bytes))
     }
 
-    /// Returns the tier on which to place `bytes` bytes of output of a merge into a level of a
-    /// part.
+    /// Returns the tier for `bytes` bytes of output of a merge into a level of a part.
     pub(super) fn part_tier(&self, version: &HashedVersion, part: usize, level: usize, bytes: u64) -> u8 {
         placement::tier_among(&self.shared.home.store, |all_bytes| {
             let (newer, all) = version.bytes_through(part, level, bytes);
@@ -27,8 +25,7 @@ impl HashedStructure {
         })
     }
 
-    /// Returns the tier for the rewritten version of a run: the tier of the run itself if it has
-    /// enough space, otherwise another one.
+    /// Returns the tier for a rewritten run, which is the run's own tier if that has enough space.
     pub(super) fn tier_beside(&self, run: &HashRun) -> u8 {
         let own = run.leaf(0).map_or(0, |leaf| leaf.tier);
         let (spaces, _) = self.shared.home.store.tier_space();
@@ -36,8 +33,8 @@ impl HashedStructure {
         placement::choose_from(&spaces, usize::from(own), &demand)
     }
 
-    /// Returns the next merge, without merges whose input is on a tier that cannot be read. Returns
-    /// `None` if no merge is due or one is in progress.
+    /// Returns the next merge whose input is on readable tiers. Returns `None` if none is due or
+    /// one is already in progress.
     pub(super) fn due(&self, kept: &mut HashedWriterState, version: &HashedVersion) -> Option<MergeChoice> {
         if kept.job.is_some() {
             return None;
@@ -53,8 +50,8 @@ impl HashedStructure {
         self.choose_promotion(kept, version, &view)
     }
 
-    /// Returns a merge that moves a part to a faster tier, if the part has shrunk so much that it
-    /// now belongs there (the reclamation of Spillane 2012, chapter 5, applied across tiers).
+    /// Returns a merge that moves a part to a faster tier if the part has shrunk enough to belong
+    /// there (the reclamation of Spillane 2012, chapter 5, applied across tiers).
     fn choose_promotion(
         &self,
         kept: &mut HashedWriterState,
@@ -71,8 +68,8 @@ impl HashedStructure {
         None
     }
 
-    /// Returns whether a part has leaves on a slower tier than the one on which the whole part
-    /// would be placed if it were rewritten as a single run.
+    /// Returns whether a part has leaves on a slower tier than the whole part would be placed on if
+    /// it were rewritten as a single run.
     fn is_on_slower_tier(&self, version: &HashedVersion, number: usize) -> bool {
         let part = &version.parts[number];
         let Some(level) = part.levels.len().checked_sub(1) else {
@@ -84,8 +81,7 @@ impl HashedStructure {
         leaves.any(|leaf| leaf.tier > wanted)
     }
 
-    /// Returns whether all input of a merge is on tiers that can be read. A merge with unreadable
-    /// input would fail.
+    /// Returns whether all input of a merge is on readable tiers. Otherwise the merge would fail.
     fn has_readable_input(&self, version: &HashedVersion, choice: &MergeChoice) -> bool {
         let tiers = self.shared.home.store.tiers();
         if !tiers.has_unreadable() {

@@ -1,11 +1,11 @@
-//! Policy that chooses the next merge: either a merge into a part, or a join of several hash stores
-//! into one larger hash store.
+//! The policy that chooses the next merge: either a merge into a part, or a join of several hash
+//! stores into a larger one.
 
 use super::options::{HashedForm, HashedOptions};
 use super::state::HashStoreAge;
 use std::collections::BTreeSet;
 
-/// The properties of a hash store that the policy uses.
+/// What the policy knows about a hash store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashStoreSummary {
     pub age: HashStoreAge,
@@ -15,20 +15,20 @@ pub struct HashStoreSummary {
     pub deletes_ranges: bool,
 }
 
-/// The properties of a part's levels that the policy uses.
+/// What the policy knows about the levels of a part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartitionSummary {
     /// Number of runs in each level, newest level first.
     pub runs: Vec<u32>,
-    /// Number of records in all levels together.
+    /// Number of records in all levels combined.
     pub records: u64,
-    /// Number of tombstones outside the oldest run. Tombstones in the oldest run hide nothing.
+    /// Number of tombstones outside the oldest run, in which tombstones would hide nothing.
     pub tombstones: u64,
-    /// Only in a bundle of trees: the estimated number of records that are superseded by a record
-    /// of the same key in a newer run of their level.
+    /// Only in a bundle of trees: the estimated number of records that a newer run of their level
+    /// supersedes.
     pub hidden: u64,
-    /// Whether the trees cannot accept another leaf as large as the part's share of the pending
-    /// hash stores. Only in a bundle of trees.
+    /// Only in a bundle of trees: whether the trees cannot accept another leaf as large as the
+    /// part's share of the pending hash stores.
     pub is_spent: bool,
 }
 
@@ -40,17 +40,17 @@ pub struct MergePolicyInput {
     pub sorted_bytes: u64,
     /// For each part, the age below which it contains the data of all hash stores.
     pub upto: Vec<HashStoreAge>,
-    /// Age that the next hash store will have.
+    /// Age of the next hash store.
     pub next_age: HashStoreAge,
-    /// For each part, whether a user has requested that it be rewritten.
+    /// For each part, whether a user has requested a rewrite.
     pub wanted: Vec<bool>,
-    /// For each part of a bundle, its levels.
+    /// The levels of each part of a bundle.
     pub levels: Vec<PartitionSummary>,
-    /// Merges that must not be chosen, because their input cannot be read at present.
+    /// Merges that must not be chosen because their input is currently unreadable.
     pub held: BlockedMerges,
 }
 
-/// Merges whose input is on a failing tier and therefore cannot be read at present.
+/// Merges whose input is on a failing tier and therefore currently unreadable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockedMerges {
     /// Numbers of the parts that cannot be merged.
@@ -61,21 +61,21 @@ pub struct BlockedMerges {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeChoice {
-    /// Merges pending hash stores, and possibly levels of the part, to one run of a part.
+    /// Merges pending hash stores, and possibly levels of the part, into one run of the part.
     Part {
         part: usize,
         /// The merge includes the pending hash stores with ages below this.
         upto: HashStoreAge,
-        /// Number of levels whose runs are merged. They are the newest levels of the part.
+        /// Number of levels to merge, starting with the newest.
         take: usize,
-        /// Index of the level to which the result is added, as the newest run.
+        /// Index of the level that receives the result as its newest run.
         into: usize,
     },
-    /// Joins adjacent hash stores into one. Data that parts already contain is dropped.
+    /// Joins adjacent hash stores into one, dropping data that parts already contain.
     Join {
-        /// Age of the oldest hash store that is joined.
+        /// Age of the oldest hash store to join.
         oldest: HashStoreAge,
-        /// Age of the newest hash store that is joined. The resulting hash store has this age, too.
+        /// Age of the newest hash store to join, and of the resulting hash store.
         newest: HashStoreAge,
     },
 }
@@ -110,11 +110,11 @@ enum MergeScope {
 /// Returns how many levels of a part are merged, and the index of the level that receives the
 /// result.
 ///
-/// In SILT's form, the single run of the part is always merged. In a bundle of arrays, the result
-/// goes to the first level that still has fewer than λ runs with it (U3). It includes all levels
-/// above that level, so that no run is written only to be merged again in the same step. In a
-/// bundle of trees, levels are not merged. In both bundles, the whole part is merged to one run
-/// once its dead records are at least half as many as its other records (Conway §2.2).
+/// In SILT's form, the part's single run is always merged. In a bundle of arrays, the result goes
+/// to the first level that then still has fewer than λ runs (U3). The merge includes all levels
+/// above, so that no run is written only to be merged again in the same step. In a bundle of trees,
+/// levels are not merged. In both bundles, the whole part is merged into one run once it has at
+/// least half as many dead records as others (Conway §2.2).
 fn plan(levels: &PartitionSummary, options: &HashedOptions, share: MergeScope) -> (usize, usize) {
     let lambda = match options.form {
         HashedForm::Silt => return (1, 0),
@@ -127,8 +127,8 @@ fn plan(levels: &PartitionSummary, options: &HashedOptions, share: MergeScope) -
     if share == MergeScope::Whole || is_stale || levels.is_spent {
         return (all, all.saturating_sub(1));
     }
-    // A merge never rewrites the leaves of a bundle of trees here: it only rewrites the routing
-    // trees above them.
+    // In a bundle of trees, a merge never rewrites leaves here, but only the routing trees above
+    // them.
     if let HashedForm::Bot { .. } = options.form {
         return (0, 0);
     }
@@ -137,17 +137,16 @@ fn plan(levels: &PartitionSummary, options: &HashedOptions, share: MergeScope) -
     (level, level)
 }
 
-/// Maximum ratio of sizes among hash stores that are joined: the largest is at most this many times
-/// as large as the smallest.
+/// Joined hash stores differ in size by at most this factor.
 const ALIKE: u64 = 4;
 
 /// Number of average-sized hash stores that may be pending for each part before the backlog reaches
-/// half of its limit, even if the sorted store is small.
+/// half of its limit, however small the sorted store is.
 const FREE: u64 = 8;
 
 impl MergePolicyInput {
-    /// Returns the size of the hash stores that are pending for a part, in bytes, averaged over all
-    /// parts. If parts are merged in turn, the average is half of the maximum over all parts.
+    /// Returns the average number of bytes in the hash stores that are pending for a part. If parts
+    /// are merged in turn, the average is half of the maximum.
     fn waiting_bytes(&self) -> u64 {
         let wait = |young: &HashStoreSummary| {
             let parts = self.upto.iter().filter(|&&upto| upto <= young.age).count();
@@ -162,25 +161,25 @@ impl MergePolicyInput {
         self.sorted_bytes / (2 * u64::from(options.ratio))
     }
 
-    /// Returns whether the hash stores occupy much more space than their pending data needs. This
-    /// can happen because a hash store is dropped only after every part has merged it. If parts are
-    /// merged steadily and in turn, the hash stores have 1 / `ratio` of the size of the sorted
-    /// store. The function returns true at one and a half times this size.
+    /// Returns whether the hash stores occupy much more space than their pending data needs, which
+    /// can happen because a hash store is dropped only once every part has merged it. With parts
+    /// merged steadily and in turn, the hash stores take up 1 / `ratio` of the sorted store's size.
+    /// Returns true from one and a half times that size.
     fn has_excess_hash_stores(&self, options: &HashedOptions) -> bool {
         let bytes: u64 = self.young.iter().map(|young| young.bytes).sum();
         bytes / 3 >= self.merge_threshold_bytes(options).max(1)
     }
 
     /// Returns the part that has waited longest for a merge, and the age below which it contains
-    /// the data of all hash stores. Parts that cannot be merged are ignored; `None` if there is no
-    /// other part.
+    /// the data of all hash stores. Ignores parts that cannot be merged, and returns `None` if
+    /// there are no others.
     fn first_part(&self) -> Option<(usize, HashStoreAge)> {
         let parts = self.upto.iter().copied().enumerate();
         let parts = parts.filter(|(part, _)| !self.held.parts.contains(part));
         parts.min_by_key(|&(part, upto)| (upto, part))
     }
 
-    /// Excludes a merge from further choices, because its input cannot be read.
+    /// Excludes a merge from further choices because its input cannot be read.
     pub(super) fn block_merge(&mut self, choice: &MergeChoice) {
         let is_new = match *choice {
             MergeChoice::Part { part, .. } => self.held.parts.insert(part),
@@ -190,14 +189,15 @@ impl MergePolicyInput {
     }
 
     /// Returns whether hash stores may be joined if there are many. In a bundle, λ hash stores
-    /// become a run of a part instead, so they are joined only while a part cannot be merged.
+    /// become a run of a part instead, so hash stores are joined only while some part cannot be
+    /// merged.
     fn may_join(&self, options: &HashedOptions) -> bool {
         !self.held.joins && (options.form == HashedForm::Silt || !self.held.parts.is_empty())
     }
 
-    /// Chooses the hash stores to join. Considers all groups of adjacent hash stores of similar
-    /// size, and returns the group with the fewest bytes. Returns `None` if there are not enough
-    /// hash stores or no suitable group.
+    /// Chooses which hash stores to join: of all groups of adjacent hash stores with similar sizes,
+    /// the one with the fewest bytes. Returns `None` if there are not enough hash stores or no
+    /// suitable group.
     fn join(&self, options: &HashedOptions) -> Option<MergeChoice> {
         if self.young.len() < options.most_young as usize {
             return None;
@@ -209,15 +209,15 @@ impl MergePolicyInput {
             most <= ALIKE * bytes.min().unwrap_or(0)
         };
         let count = options.joined();
-        // Do not join a hash store that has range deletes if any part has merged it. That part may
-        // contain newer records whose sequence numbers were reset to 0. The range deletes of a
-        // joined hash store apply to the hashes of all parts, so they would hide these records.
+        // Do not join a hash store with range deletes if any part has merged it. That part may
+        // contain newer records whose sequence numbers were reset to 0. The joined hash store's
+        // range deletes apply to the hashes of all parts and would hide these records.
         let newest = self.upto.iter().copied().max().unwrap_or(0);
         let may_join = |group: &&[HashStoreSummary]| {
             let is_taken = |young: &HashStoreSummary| young.deletes_ranges && young.age < newest;
             !group.iter().any(is_taken)
         };
-        // Among groups of equal size, choose the last one, which is the oldest.
+        // Of several groups with the same size, choose the oldest, which is the last.
         let least = |groups: &mut dyn Iterator<Item = &[HashStoreSummary]>| {
             let mut chosen: Option<(u64, MergeChoice)> = None;
             for group in groups {
@@ -240,9 +240,8 @@ impl MergePolicyInput {
 /// In SILT's form, hash stores are joined once there are [`HashedOptions::most_young`] of them, to
 /// limit the number of filters that a lookup queries. If no join is due and enough bytes are
 /// pending, the part that has waited longest merges all of its pending hash stores. Parts are
-/// merged in turn, so the size of the data pending for a part varies between zero and 1 / `ratio`
-/// of the size of the part, and is half of the maximum on average. In a bundle, a part is merged
-/// once λ hash stores are pending.
+/// merged in turn, so each part's pending data grows from nothing to 1 / `ratio` of the part's
+/// size, and averages half of that. In a bundle, a part is merged once λ hash stores are pending.
 ///
 /// ```
 /// use alluvium_hashes::hashed::HashedOptions;
@@ -326,11 +325,11 @@ pub fn choose(view: &MergePolicyInput, options: &HashedOptions) -> Option<MergeC
     }
 }
 
-/// Returns the backlog of merges as a percentage of its limit. Above 100, merges are slower than
+/// Returns the merge backlog as a percentage of its limit. Above 100, merges are slower than
 /// writes.
 ///
-/// The backlog is 100 if the pending bytes are twice as many as those at which a merge of a part is
-/// due, or if there are twice as many hash stores as those at which some are joined.
+/// The backlog is 100 at twice the number of pending bytes at which a merge of a part is due, or at
+/// twice the number of hash stores at which some are joined.
 #[must_use]
 pub fn backlog_percent(view: &MergePolicyInput, options: &HashedOptions) -> u64 {
     let count = view.young.len() as u64;
@@ -348,8 +347,8 @@ pub fn backlog_percent(view: &MergePolicyInput, options: &HashedOptions) -> u64 
 mod tests {
     use super::*;
 
-    /// Creates the input of the policy from hash stores of the given sizes, newest first. The
-    /// oldest hash store has age 0.
+    /// Creates the policy's input from the sizes of hash stores, newest first. The oldest hash
+    /// store has age 0.
     fn view(bytes: &[u64], upto: &[HashStoreAge]) -> MergePolicyInput {
         let ages = (0..bytes.len() as u64).rev();
         let young: Vec<HashStoreSummary> = ages
@@ -370,8 +369,8 @@ mod tests {
         }
     }
 
-    /// Returns the expected merge of a part in SILT's form, where its single run is always
-    /// included.
+    /// Returns the expected merge of a part in SILT's form, which always includes the part's single
+    /// run.
     fn part(part: usize, upto: HashStoreAge) -> MergeChoice {
         let (take, into) = (1, 0);
         MergeChoice::Part {
@@ -414,7 +413,7 @@ mod tests {
     }
 
     /// If hash stores of equal size arrive at a steady rate, each byte of the sorted store is
-    /// rewritten about `ratio` times. The pending data is half of the maximum that `ratio` permits.
+    /// rewritten about `ratio` times, and the pending data averages half of what `ratio` permits.
     #[test]
     fn what_waits_is_half_of_a_share_and_what_is_written_the_ratio() {
         let options = HashedOptions {
@@ -514,7 +513,8 @@ mod tests {
             chosen_of(&ranges),
             Some(MergeChoice::Join { oldest: 0, newest: 3 })
         );
-        // No hash stores have similar sizes, so they are joined only once there are twice as many.
+        // No adjacent hash stores have similar sizes, so joins wait until there are twice as many
+        // hash stores.
         let odd: Vec<u64> = (0..12).map(|at| if at % 2 == 0 { 10 } else { 1000 }).collect();
         assert_eq!(chosen(&odd), None);
         assert!(matches!(
@@ -587,7 +587,7 @@ mod tests {
     }
 
     /// Returns how many levels the chosen merge includes, and the index of the level that receives
-    /// its result.
+    /// the result.
     fn planned(view: &MergePolicyInput, options: &HashedOptions) -> Option<(usize, usize)> {
         match choose(view, options)? {
             MergeChoice::Part { take, into, .. } => Some((take, into)),

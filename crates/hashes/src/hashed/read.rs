@@ -1,7 +1,7 @@
-//! Point lookups. A lookup queries the filters of the hash stores, newest first, and then reads
-//! older data: one leaf of the sorted store in SILT's form; in a bundle of arrays, the runs that
-//! the filter of each level returns; in a bundle of trees, the runs found by descending the tree of
-//! each level (`tree_search.rs`).
+//! Point lookups. A lookup queries the filters of the hash stores, newest first, before it reads
+//! older data. In SILT's form, this is one leaf of the sorted store; in a bundle of arrays, the
+//! runs that each level's filter returns; in a bundle of trees, the runs that a descent in each
+//! level's tree finds (`tree_search.rs`).
 
 use super::routing::{CandidateRuns, RoutingFilter};
 use super::run::{HashRun, RunLookupKey, find, find_in_group};
@@ -20,24 +20,24 @@ use alluvium_storage::{Error, Result};
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
-/// Reader of a single version of a hashed structure.
+/// Reader of one version of a hashed structure.
 pub type HashedReader<'h> = VersionReader<'h, HashedStructure>;
 
-/// Position of a lookup, from which it continues after waiting for a node. It is valid only with
-/// the version for which it was created.
+/// Position of a lookup, at which it continues after waiting for a node. Valid only in the version
+/// for which it was created.
 #[derive(Debug, Default)]
 pub struct HashedSearch {
     /// Number of runs that have been searched completely.
     done: usize,
-    /// Number of records of the current run that have already been passed on.
+    /// Number of the current run's records that have already been passed on.
     records: usize,
-    /// The level whose filter was queried last, and the candidate runs that it returned.
+    /// The level whose filter was queried most recently, and the candidate runs that it returned.
     level: Option<(usize, CandidateRuns)>,
-    /// In a bundle of trees, the position in the trees of the part.
+    /// In a bundle of trees, the position in the part's trees.
     trees: TreeSearchPosition,
 }
 
-/// A run that a lookup may have to search, and the position of the run if it belongs to a level.
+/// A run that a lookup may have to search, and its position if it belongs to a level.
 struct RunCandidate<'v> {
     run: &'v HashRun,
     level: Option<RunPosition<'v>>,
@@ -47,13 +47,13 @@ struct RunCandidate<'v> {
 #[derive(Clone, Copy)]
 struct RunPosition<'v> {
     level: usize,
-    /// Index of the run in its level; the oldest run has index 0.
+    /// Index of the run in its level, where 0 is the oldest.
     run: usize,
     filter: Option<&'v RoutingFilter>,
 }
 
-/// Returns the runs that may contain a hash of a part, newest first. Levels with a routing tree are
-/// left out.
+/// Returns the runs that may contain a hash of a part, newest first, except those of levels with a
+/// routing tree.
 fn stops<'v>(version: &'v HashedVersion, part: &'v HashPartition) -> impl Iterator<Item = RunCandidate<'v>> {
     let young = version.young.iter().filter(|young| young.age >= part.upto);
     let young = young.map(|young| RunCandidate {
@@ -76,8 +76,8 @@ fn stops<'v>(version: &'v HashedVersion, part: &'v HashPartition) -> impl Iterat
 }
 
 impl HashedSearch {
-    /// Returns whether a run must be read, according to the filter of the run or of its level.
-    /// Pending if a page of the filter must be read first.
+    /// Asks the filter of the run or of its level whether the run must be read. Pending if a page
+    /// of the filter must be read first.
     fn may_hold<F: NodeFetch>(
         &mut self,
         stop: &RunCandidate<'_>,
@@ -96,8 +96,8 @@ impl HashedSearch {
         Poll::Ready(Ok(candidates.has(run) && stop.run.records() > 0))
     }
 
-    /// After a run was searched, restricts the candidates of its level to the earlier run that its
-    /// records name, if they name one (U4).
+    /// After a run has been searched, narrows the candidates in its level to the earlier run that
+    /// its records name, if they name one (U4).
     fn follow(&mut self, stop: &RunCandidate<'_>, previous: Option<Option<u8>>) -> Result<()> {
         let Some(RunPosition { level, run, .. }) = stop.level else {
             return Ok(());
@@ -162,7 +162,8 @@ impl VersionSearch for HashedStructure {
             }
             if ready!(search.may_hold(&stop, wanted.hash, fetch))? {
                 let LookupState { operator, known } = &mut *gather;
-                // Skip the records that an earlier call passed on before it had to wait for a node.
+                // Skip the records that an earlier call had passed on when it began to wait for a
+                // node.
                 let (mut taken, records) = (search.records, &mut search.records);
                 let mut visit = |record: StoredRecord<'_>| {
                     if taken > 0 {

@@ -1,8 +1,8 @@
-//! Repair of runs with damaged leaves: each such run is rewritten without its unreadable records.
+//! Repairs runs with damaged leaves by rewriting them without their unreadable records.
 //!
-//! An unreadable leaf would block every merge of its part and every scan. A repair therefore
-//! replaces the run by a new run with the intact records. A filter that cannot be read is dropped,
-//! and its level is used without a filter.
+//! An unreadable leaf would block every merge of its part and every scan, so a repair replaces the
+//! run with a new run of the intact records. An unreadable filter is dropped, and its level is used
+//! without a filter.
 
 use super::leaf::{KeyAt, LeafEntryIter};
 use super::options::HashedOptions;
@@ -25,12 +25,12 @@ use std::sync::Arc;
 /// Number of leaves that are read from the device in one batch.
 const AT_ONCE: u64 = 64;
 
-/// Describes records that were dropped because they could not be read.
+/// Records that were dropped because they could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostData {
-    /// The key of the record, if only its value is unreadable.
+    /// The record's key, if only its value is unreadable.
     pub key: Option<Box<[u8]>>,
-    /// Description of the lost data and of the cause, for the user.
+    /// What was lost and why, for the user.
     pub what: String,
 }
 
@@ -39,37 +39,37 @@ pub struct LostData {
 pub struct HashRepairResult {
     /// Number of runs that were rewritten without their damaged records.
     pub runs: u64,
-    /// Number of filters and lists of trees that were dropped. A level is used without its filter
-    /// until its runs are merged.
+    /// Number of filters and tree lists that were dropped. A level does without its filter until
+    /// its runs are merged.
     pub filters: u64,
     pub gone: Vec<LostData>,
-    /// If some damage could not be repaired for lack of free space, the error that was returned.
+    /// The error that kept some damage from being repaired for want of free space, if any.
     pub left: Option<String>,
 }
 
 /// Result of reading one record of a run.
 enum RecordReadResult {
     Record(OwnedHashRecord),
-    /// The value of the record is unreadable; its key is known.
+    /// The record's value is unreadable, but its key is known.
     Valueless(Box<[u8]>, Error),
-    /// The key of the record is unreadable; its hash is known.
+    /// The record's key is unreadable, but its hash is known.
     Keyless(u64, Error),
-    /// A leaf, or the rest of a leaf, is unreadable.
+    /// A leaf, or the rest of one, is unreadable.
     Leaf(Error),
 }
 
-/// A gap: consecutive records of a run that are unreadable.
+/// A gap of consecutive unreadable records in a run.
 struct DamagedRange {
-    /// Hashes of the intact records before and after the gap. At either end of the run, the lowest
-    /// or highest hash that the run may contain.
+    /// Hashes of the intact records before and after the gap or, at either end of the run, the
+    /// lowest or highest hash that the run may contain.
     from: u64,
     to: u64,
     why: String,
 }
 
-/// Describes the data that is lost in the gaps of a run. Only gaps in `asked` matter, the hashes
-/// for which lookups use the run. `lost` and `all` are the numbers of lost records and of all
-/// records of the run. Returns `None` if parts already contain the data of all gaps.
+/// Describes the data lost in the gaps of a run. Only gaps within `asked` matter, because lookups
+/// do not use the run for other hashes. `lost` and `all` are the numbers of lost records and of all
+/// records in the run. Returns `None` if parts already contain the data of all gaps.
 fn lasting(
     gaps: &[DamagedRange],
     asked: &QueriedHashRanges,
@@ -81,7 +81,7 @@ fn lasting(
     let ranges = lasting.iter().flat_map(|gap| asked.within(gap));
     let ranges = ranges.map(|(from, to)| format!("{from:016x} to {to:016x}"));
     let ranges: Vec<String> = ranges.collect();
-    // Part of a gap may be data that a part already contains, so the number of lost records is an
+    // A part may already contain some of the data in a gap, so the number of lost records is an
     // upper bound.
     let is_exact = gaps.iter().all(|gap| asked.within(gap) == [(gap.from, gap.to)]);
     let most = if is_exact { "" } else { "up to " };
@@ -93,7 +93,7 @@ fn lasting(
     Some(LostData { key: None, what })
 }
 
-/// The hashes for which lookups use a run, as ascending and disjoint inclusive ranges.
+/// The hashes for which lookups use a run, as ascending, disjoint and inclusive ranges.
 struct QueriedHashRanges(Vec<(u64, u64)>);
 
 impl QueriedHashRanges {
@@ -101,7 +101,7 @@ impl QueriedHashRanges {
         self.0.iter().any(|&(first, last)| (first..=last).contains(&hash))
     }
 
-    /// Returns the parts of the ranges that are in a gap.
+    /// Returns the intersection of the ranges with a gap.
     fn within(&self, gap: &DamagedRange) -> Vec<(u64, u64)> {
         let common = |&(first, last): &(u64, u64)| (first.max(gap.from), last.min(gap.to));
         let ranges = self.0.iter().map(common);
@@ -111,14 +111,13 @@ impl QueriedHashRanges {
 
 impl HashedStructure {
     /// Rewrites every run that has damaged leaves, keys or values, without the unreadable data.
-    /// Reads all data of the structure. The caller must ensure that the structure is not changed
-    /// concurrently.
+    /// Reads all data of the structure, which the caller must protect from concurrent changes.
     ///
     /// # Errors
-    /// I/O errors. Runs that were already rewritten stay repaired.
+    /// I/O errors. Runs that have already been rewritten stay repaired.
     ///
     /// # Panics
-    /// If a merge is in progress and something must be repaired.
+    /// If a repair is necessary while a merge is in progress.
     pub fn repair(&self) -> Result<HashRepairResult> {
         let mut mended = HashRepairResult {
             filters: self.drop_unreadable_filters()?,
@@ -155,7 +154,7 @@ impl HashedStructure {
         Ok(mended)
     }
 
-    /// Drops the filters and lists of trees that cannot be read. Returns how many were dropped.
+    /// Drops the filters and tree lists that cannot be read, and returns their number.
     fn drop_unreadable_filters(&self) -> Result<u64> {
         let files = DataFiles::of(&self.shared.home.store);
         let mut kept = self.shared.kept.lock();
@@ -207,8 +206,8 @@ impl HashedStructure {
         Ok(is_sound)
     }
 
-    /// Reads all records of a run in order, and passes each record, or the damage found in its
-    /// place, to `visit`.
+    /// Reads all records of a run in order, and passes each record, or the damage in its place, to
+    /// `visit`.
     fn each(&self, run: &HashRun, visit: &mut dyn FnMut(RecordReadResult) -> Result<()>) -> Result<()> {
         let files = DataFiles::of(&self.shared.home.store);
         let direct = DirectNodeReader {
@@ -238,7 +237,7 @@ impl HashedStructure {
     }
 
     /// Writes the intact records of a run to a new run, and appends a description of the lost data
-    /// to `gone`. Unreadable records of a hash store are not reported as lost if their part already
+    /// to `gone`. Unreadable records of a hash store do not count as lost if their part already
     /// contains them.
     fn write_again(
         &self,
@@ -305,8 +304,8 @@ impl HashedStructure {
         Ok(written)
     }
 
-    /// Replaces a run by its rewritten version in a new version of the structure, or removes the
-    /// run if nothing is left of it.
+    /// Publishes a version in which the rewritten run replaces the old one, or in which the run is
+    /// gone if nothing is left of it.
     fn replace(&self, run: &HashRun, written: Option<WrittenHashRun>) {
         let mut kept = self.shared.kept.lock();
         assert!(kept.job.is_none(), "nothing is merged while runs are mended (W4)");
@@ -331,15 +330,14 @@ impl HashedStructure {
                     continue;
                 };
                 // Lost records may have named earlier runs (U4), so lookups can no longer follow
-                // the filter. Without the filter, they read all runs of the level until it is
-                // merged.
+                // the filter. Drop it, so that they read all runs of the level until it is merged.
                 level.filter = None;
                 match &new {
                     Some(run) => level.runs[place].run = run.clone(),
                     None => drop(level.runs.remove(place)),
                 }
-                // The lists of the tree may contain hashes of lost records (V4), but no leaf whose
-                // run is removed.
+                // The tree's lists may contain hashes of lost records (V4), but must not contain a
+                // leaf whose run is removed.
                 if let Some(tree) = &level.tree {
                     let root = match &new {
                         Some(_) => tree.root.clone(),
@@ -362,8 +360,7 @@ impl HashedStructure {
     }
 }
 
-/// Returns the error if it reports damaged data, and `None` for success. All other errors are
-/// returned as errors.
+/// Returns the error if it reports damaged data, and `None` on success. Passes on any other error.
 fn damage<T>(result: Result<T>) -> Result<Option<Error>> {
     match result {
         Ok(_) => Ok(None),
@@ -372,8 +369,8 @@ fn damage<T>(result: Result<T>) -> Result<Option<Error>> {
     }
 }
 
-/// Decodes the records of a leaf, with their values, and passes each of them, or the damage found
-/// in its place, to `visit`.
+/// Decodes the records of a leaf with their values, and passes each record, or the damage in its
+/// place, to `visit`.
 fn of_leaf(
     run: &HashRun,
     pointer: &NodePointer,
@@ -399,7 +396,7 @@ fn of_leaf(
                 };
             }
         }
-        // If the key is unreadable, all messages about it are lost, so skip them.
+        // An unreadable key makes all its messages useless, so skip them.
         let Some((hash, key)) = &last else { continue };
         let (operand, apart) = match entry.record.value {
             RecordValue::Inline(value) => (value.into(), None),
@@ -427,8 +424,8 @@ fn of_leaf(
 struct DamagedRangeCollector {
     done: Vec<DamagedRange>,
     open: Option<DamagedRange>,
-    /// `at` is the hash of the last intact record; at the start, the lowest hash that the run may
-    /// contain. `end` is the highest hash that the run may contain.
+    /// `at` is the hash of the last intact record, or the lowest hash that the run may contain at
+    /// the start. `end` is the highest hash that the run may contain.
     at: u64,
     end: u64,
 }

@@ -1,21 +1,21 @@
-//! Cache of keyspace rules. It is used where keys are in hash order, so that successive keys may
-//! belong to different keyspaces.
+//! A cache of keyspace rules, for work in hash order, in which each key may belong to a different
+//! keyspace than the one before.
 
 use alluvium_dictionary::rules::{KeyspaceRules, KeyspaceSchema};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Keyspace rules that were looked up in the current slice of work.
+/// Keyspace rules that were looked up in the current work slice.
 #[derive(Debug)]
 pub(super) struct RulesCache {
     schema: Arc<dyn KeyspaceSchema>,
     known: HashMap<Box<[u8]>, Arc<KeyspaceRules>>,
-    /// Prefix and rules of the keyspace that was looked up last. Most stores have only one
-    /// keyspace.
+    /// Prefix and rules of the keyspace that was looked up most recently. Most stores have only
+    /// one.
     last: Option<(Box<[u8]>, Arc<KeyspaceRules>)>,
 }
 
-/// Maximum number of keyspaces in the cache. When it is reached, the cache is cleared.
+/// Maximum number of keyspaces in the cache. A full cache is cleared.
 const MOST_KNOWN: usize = 1024;
 
 impl RulesCache {
@@ -27,13 +27,13 @@ impl RulesCache {
         }
     }
 
-    /// Clears the cache. This is done for each slice of work, because rules may change at any time.
+    /// Clears the cache. Must be called for each work slice, because rules may change at any time.
     pub(super) fn clear(&mut self) {
         self.known.clear();
         self.last = None;
     }
 
-    /// Returns the rules of the keyspace to which a key belongs.
+    /// Returns the rules of a key's keyspace.
     pub(super) fn of(&mut self, key: &[u8]) -> Arc<KeyspaceRules> {
         let prefix = &key[..self.schema.prefix_len(key)];
         if let Some((last, rules)) = &self.last
@@ -56,7 +56,7 @@ impl RulesCache {
         rules
     }
 
-    /// Returns a key without the prefix that identifies its keyspace.
+    /// Returns a key without its keyspace prefix.
     pub(super) fn user_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         &key[self.schema.prefix_len(key)..]
     }

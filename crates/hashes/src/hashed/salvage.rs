@@ -1,8 +1,8 @@
-//! Recovery of a structure some of whose runs cannot be opened.
+//! Recovers a structure even though some of its runs cannot be opened.
 //!
 //! A run is opened from its description, which contains the index, the filter and the checksums of
-//! the leaves. If the description is damaged, none of the run's leaves can be located. Other runs
-//! are not affected.
+//! the leaves. If the description is damaged, none of the run's leaves can be found. Other runs are
+//! not affected.
 
 use super::check::{extents, named, read};
 use super::options::HashedForm;
@@ -11,21 +11,21 @@ use alluvium_dictionary::read::DataFiles;
 use alluvium_storage::extents::ReachableExtent;
 use alluvium_storage::{Error, Result};
 
-/// Identifies a run, a filter or a list of a tree, for error messages.
+/// Identifies a run, a filter or a tree list in error messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ObjectName {
     /// A hash store.
     Young,
     /// A run of the part with this number.
     Part(usize),
-    /// The filter of a level of the part with this number.
+    /// A level's filter in the part with this number.
     Filter(usize),
-    /// A list of a tree of the part with this number.
+    /// A tree list in the part with this number.
     List(usize),
 }
 
 impl ObjectName {
-    /// Returns a description of the object for users.
+    /// Describes the object for users.
     pub(super) fn told(self, form: HashedForm, parts: usize) -> String {
         match (self, form) {
             (ObjectName::Young, _) => "a hash store (older values and deleted keys may reappear)".to_owned(),
@@ -46,16 +46,16 @@ impl ObjectName {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SalvageReport {
-    /// Extents that are used by intact runs, filters and lists.
+    /// Extents in use by intact runs, filters and lists.
     pub reached: Vec<ReachableExtent>,
-    /// Descriptions of the lost data, for users.
+    /// What was lost, for users.
     pub lost: Vec<String>,
-    /// Number of filters and lists of trees that cannot be opened. No data is lost with them, but
-    /// the structure can be opened only without them.
+    /// Number of filters and tree lists that cannot be opened. They contain no data, but the
+    /// structure can be opened only without them.
     pub filters: u64,
 }
 
-/// Determines which runs cannot be opened and which data is lost with them. Changes nothing.
+/// Determines which runs cannot be opened and what data is lost with them. Changes nothing.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if the contents, which list the runs, are damaged; I/O errors.
@@ -65,14 +65,13 @@ pub fn survey(files: DataFiles<'_>, root: &[u8]) -> Result<SalvageReport> {
     let (parts, mut filters) = (contents.parts.len(), 0);
     for named in named(&contents) {
         let what = named.name.told(contents.form, parts);
-        // A filter refers to runs by their indexes, so it cannot be used if a run of its level is
-        // lost.
+        // A filter refers to runs by index, so it is unusable if a run of its level is lost.
         if named.needs_all && named.level.iter().any(|run| gone.contains(run)) {
             continue;
         }
         match named.open(files, Purpose::Recovery) {
             Ok(part) => found.push(part),
-            // Losing the filter loses no data: lookups read every run of the level instead.
+            // No data is lost with the filter, because lookups read every run of the level instead.
             Err(Error::Corrupt { .. })
                 if matches!(named.name, ObjectName::Filter(_) | ObjectName::List(_)) =>
             {

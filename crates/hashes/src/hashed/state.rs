@@ -1,5 +1,5 @@
-//! Versions of a hashed structure, which readers use, and the additional state of the structure's
-//! writer.
+//! Versions of a hashed structure, which readers use, and the state that only the structure's
+//! writer uses.
 
 use super::options::{HashedForm, HashedOptions};
 use super::policy::{BlockedMerges, HashStoreSummary, MergePolicyInput, PartitionSummary};
@@ -10,7 +10,7 @@ use alluvium_dictionary::versioned::{self, RootWriter, VersionStamp};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Age of a hash store. A hash store that was created later has a greater age.
+/// Age of a hash store. Hash stores that were created later have greater ages.
 pub(super) type HashStoreAge = u64;
 
 /// A hash store: a run with the records of one memtable's share, or of several joined hash stores,
@@ -21,11 +21,11 @@ pub(super) struct HashStore {
     pub(super) run: HashRun,
 }
 
-/// A run of a level, which was written by a merge.
+/// A run in a level, written by a merge.
 #[derive(Clone, Debug)]
 pub(super) struct LevelRun {
-    /// The run contains the part's data from hash stores with ages below this. Its oldest data
-    /// begins at the `upto` of the next older run.
+    /// The run contains the part's data from hash stores with ages below this, starting at the
+    /// `upto` of the next older run.
     pub(super) upto: HashStoreAge,
     pub(super) run: HashRun,
 }
@@ -33,19 +33,19 @@ pub(super) struct LevelRun {
 /// A level of a part.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PartitionLevel {
-    /// The runs of the level, oldest first. The filter identifies a run by its index.
+    /// The runs of the level, oldest first. The filter refers to runs by index.
     pub(super) runs: Vec<LevelRun>,
-    /// The routing filter of the level. Without a filter, lookups read every run.
+    /// The level's routing filter. Without one, lookups read every run.
     pub(super) filter: Option<RoutingFilter>,
-    /// In a bundle of trees, the routing tree whose leaves are the runs of the level.
+    /// In a bundle of trees, the routing tree above the runs of the level.
     pub(super) tree: Option<LevelTree>,
 }
 
-/// A part: the data of all hashes that begin with the same bits. In SILT's form a part has one
+/// A part: the data of all hashes that start with the same bits. In SILT's form, a part has one
 /// level with one run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HashPartition {
-    /// The levels, newest first (U1). The last level always has a run.
+    /// The levels, newest first (U1). The last level always has runs.
     pub(super) levels: Vec<PartitionLevel>,
     /// For its hashes, the part contains the data of every hash store with an age below this.
     pub(super) upto: HashStoreAge,
@@ -62,14 +62,14 @@ impl HashPartition {
         self.levels.iter().filter_map(|level| level.filter.as_ref())
     }
 
-    /// Removes levels without runs at the end, so that the last level has a run.
+    /// Removes levels without runs at the end, so that the last level has runs.
     pub(super) fn trim(&mut self) {
         while self.levels.last().is_some_and(|level| level.runs.is_empty()) {
             self.levels.pop();
         }
     }
 
-    /// Returns whether the ages decrease from the newest run to the oldest (U1).
+    /// Returns whether ages decrease from the newest run to the oldest (U1).
     fn is_ordered(&self) -> bool {
         let mut above = self.upto + 1;
         self.runs()
@@ -77,14 +77,14 @@ impl HashPartition {
     }
 }
 
-/// A version: an immutable state of the structure (W1).
+/// An immutable state of the structure (W1).
 #[derive(Clone, Debug, Default)]
 pub struct HashedVersion {
     pub(super) stamp: VersionStamp,
     /// Hash stores that at least one part has not merged, newest first.
     pub(super) young: Vec<Arc<HashStore>>,
     pub(super) parts: Vec<Arc<HashPartition>>,
-    /// Age that the next hash store will have.
+    /// Age of the next hash store.
     pub(super) next_age: HashStoreAge,
 }
 
@@ -95,8 +95,8 @@ impl versioned::StructureVersion for HashedVersion {
 }
 
 impl HashedVersion {
-    /// Checks three invariants: the ages of hash stores decrease from the newest to the oldest
-    /// (W2), at least one part has not merged each hash store (W3), and the runs of every part are
+    /// Checks that the ages of hash stores decrease from newest to oldest (W2), that each hash
+    /// store has not been merged by at least one part (W3), and that the runs of every part are
     /// ordered by age (U1).
     pub(super) fn is_ordered(&self) -> bool {
         let young = &self.young;
@@ -111,8 +111,8 @@ impl HashedVersion {
                 .all(|part| part.upto <= self.next_age && part.is_ordered())
     }
 
-    /// Returns the runs that may contain a hash, newest first: first the hash stores that the part
-    /// of the hash has not merged, then the runs of the part.
+    /// Returns the runs that may contain a hash, newest first: the hash stores that the hash's part
+    /// has not merged, and then the runs of the part.
     #[inline]
     pub(super) fn runs_of(&self, hash: u64, options: &HashedOptions) -> impl Iterator<Item = &HashRun> {
         let part = &self.parts[options.part_of(hash)];
@@ -122,8 +122,8 @@ impl HashedVersion {
             .chain(part.runs().map(|run| &run.run))
     }
 
-    /// Returns the input from which the policy chooses a merge. `wanted` tells for each part
-    /// whether a rewrite was requested.
+    /// Returns the input for the merge policy. `wanted` tells for each part whether a rewrite was
+    /// requested.
     pub(super) fn view(&self, options: &HashedOptions, wanted: &[bool]) -> MergePolicyInput {
         let young = self.young.iter().map(|young| HashStoreSummary {
             age: young.age,
@@ -146,8 +146,8 @@ impl HashedVersion {
         }
     }
 
-    /// Returns whether a part has deletes, in its pending hash stores or in its runs except the
-    /// oldest. Deletes in the oldest run hide nothing.
+    /// Returns whether a part has deletes in its pending hash stores or in any run but the oldest,
+    /// in which deletes hide nothing.
     pub(super) fn has_deletes_for(&self, part: &HashPartition) -> bool {
         let waiting = self.young.iter().filter(|young| young.age >= part.upto);
         let newer = part.runs().rev().skip(1).map(|run| &run.run);
@@ -170,9 +170,9 @@ impl HashedVersion {
         self.parts.iter().map(of).collect()
     }
 
-    /// Returns the hashes for which a hash store of the given age is still needed, because their
-    /// part has not merged it. The result consists of ascending inclusive ranges; adjacent ranges
-    /// are joined.
+    /// Returns the hashes for which a hash store of the given age is still needed because their
+    /// part has not merged it. The result is a list of ascending inclusive ranges, with adjacent
+    /// ranges joined.
     pub(super) fn waiting(&self, age: HashStoreAge, options: &HashedOptions) -> Vec<(u64, u64)> {
         let parts = self.parts.iter().enumerate();
         let waiting = parts.filter(|(_, part)| part.upto <= age);
@@ -186,8 +186,8 @@ impl HashedVersion {
         ranges
     }
 
-    /// Returns the hash stores with their filters reduced to the hashes that their part has not
-    /// merged.
+    /// Returns the hash stores, with their filters reduced to the hashes whose part has not merged
+    /// them.
     pub(super) fn trimmed(&self, options: &HashedOptions) -> Vec<Arc<HashStore>> {
         let trim = |young: &Arc<HashStore>| match young.run.trimmed(&self.waiting(young.age, options)) {
             None => Arc::clone(young),
@@ -202,7 +202,7 @@ impl HashedVersion {
         young.chain(parts.map(|run| &run.run))
     }
 
-    /// Returns the nodes and digests of all routing trees.
+    /// Returns the node lists and digests of all routing trees.
     pub(super) fn lists(&self) -> Vec<&RoutingList> {
         let levels = self.parts.iter().flat_map(|part| &part.levels);
         let mut all = Vec::new();
@@ -212,10 +212,10 @@ impl HashedVersion {
         all
     }
 
-    /// Returns two sums in bytes for placing the output of a merge, which will write `own` bytes to
-    /// a level of a part. The first is the size of all data at least as new as this level with the
-    /// output included; the second is the size of all data. Within a level, parts with lower
-    /// numbers are treated as newer, so that a tier receives as many parts as it has space for.
+    /// Returns two sizes in bytes that determine the tier for the output of a merge, which writes
+    /// `own` bytes to a level of a part. The first is the size of all data at least as new as this
+    /// level, including the output. The second is the size of all data. Within a level, parts with
+    /// lower numbers count as newer, so that a tier receives as many parts as it has space for.
     pub(super) fn bytes_through(&self, part: usize, level: usize, own: u64) -> (u64, u64) {
         let young = self.young.iter().map(|young| young.run.device_bytes());
         let young: u64 = young.sum();
@@ -231,7 +231,7 @@ impl HashedVersion {
             }
         }
         let all = young + newer + older;
-        // If hash stores exceed this fraction of all data, they are about to be merged into parts.
+        // Any hash stores beyond this fraction of all data are about to be merged into parts.
         (newer + young.min(all / YOUNG), all)
     }
 
@@ -241,7 +241,7 @@ impl HashedVersion {
     }
 }
 
-/// With steady merges, the hash stores have about 1 / `YOUNG` of all bytes.
+/// With steady merges, the hash stores take up about 1 / `YOUNG` of all bytes.
 const YOUNG: u64 = 4;
 
 /// Summarises the levels of a part for the policy.
@@ -260,26 +260,26 @@ pub(super) struct ActiveMerge {
     pub(super) number: u64,
 }
 
-/// The state of the writer, which is protected by a lock.
+/// The writer's state, which a lock protects.
 #[derive(Debug, Default)]
 pub(super) struct HashedWriterState {
     pub(super) root: RootWriter,
-    /// The merge in progress, if any. Only one merge runs at a time, so that free space for one
-    /// part suffices.
+    /// The merge in progress, if any. Only one runs at a time, so that it takes free space for only
+    /// one part.
     pub(super) job: Option<ActiveMerge>,
-    /// Number that the next merge will have.
+    /// Number of the next merge.
     pub(super) next_job: u64,
-    /// For each part, whether a user has requested that it be rewritten.
+    /// For each part, whether a user has requested a rewrite.
     pub(super) wanted: Vec<bool>,
-    /// Number of completed merges, and the number of records that they have written.
+    /// Number of completed merges, and number of records that they have written.
     pub(super) merged: (u64, u64),
-    /// Number of entries that merges have written to the lists of routing trees.
+    /// Number of entries that merges have written to routing tree lists.
     pub(super) entries: u64,
     /// Number of completed joins of hash stores.
     pub(super) joins: u64,
-    /// Parts that their last merge has reduced to half of their size or less. They may now belong
-    /// on a faster tier.
+    /// Parts that shrank to half of their size or less in their last merge, and may now belong on a
+    /// faster tier.
     pub(super) shrunk: BTreeSet<usize>,
-    /// Whether the last merge failed because of insufficient free space.
+    /// Whether the last merge failed for want of free space.
     pub(super) lacks_merge_space: bool,
 }

@@ -5,34 +5,32 @@ use super::run::HashRun;
 use super::structure::HashedStructure;
 use super::trees::RoutingList;
 
-/// Current size of a hashed structure, and what merges have written since it was opened.
+/// The current size of a hashed structure, and what merges have written since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HashedStats {
     /// Number of hash stores that at least one part has not merged.
     pub hash_stores: u64,
-    /// Number of records in hash stores. Some of these records may also be in parts that have
-    /// merged them.
+    /// Number of records in hash stores, including those that some parts have already merged.
     pub hash_store_records: u64,
-    /// Number of records in the sorted store or, for a bundle, in all levels.
+    /// Number of records in the sorted store or, in a bundle, in all levels.
     pub sorted_records: u64,
-    /// Number of runs that merges have written and that are still in use. SILT's form has at most
-    /// one per part.
+    /// Number of runs written by merges and still in use. SILT's form has at most one per part.
     pub runs: u64,
-    /// Maximum number of levels in a part. In SILT's form it is at most one.
+    /// Maximum number of levels in a part, which is at most one in SILT's form.
     pub levels: u64,
-    /// Bytes that routing filters, or lists of routing trees, occupy on the device.
+    /// Size of routing filters or routing tree lists on the device, in bytes.
     pub filter_bytes: u64,
     /// Number of tombstones among all records.
     pub tombstones: u64,
-    /// Memory in bytes that is used for filters, indexes and checksums of leaves.
+    /// Memory for filters, indexes and leaf checksums, in bytes.
     pub memory_bytes: u64,
-    /// Bytes of the structure on the device.
+    /// Size of the structure on the device, in bytes.
     pub device_bytes: u64,
     /// Number of completed merges, including joins of hash stores.
     pub merges: u64,
     pub merged_records: u64,
-    /// Number of entries that merges have written to lists of routing trees.
+    /// Number of entries that merges have written to routing tree lists.
     pub merged_entries: u64,
 }
 

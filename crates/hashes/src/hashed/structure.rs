@@ -1,5 +1,5 @@
-//! Entry points of a hashed structure: creating and opening it, publishing versions, and writing
-//! its root for a checkpoint.
+//! The entry points of a hashed structure: creating and opening it, publishing versions, and
+//! writing its root for a checkpoint.
 
 use super::format::{HashedContents, LevelRunName};
 use super::options::HashedOptions;
@@ -25,12 +25,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Maximum size of contents that are stored inline in the root, in bytes. Larger contents are
-/// written to separate nodes.
+/// Maximum size of contents stored inline in the root, in bytes. Larger contents are written to
+/// separate nodes.
 const INLINE: usize = 4 << 10;
 
-/// A hashed structure: hash stores, and below them a sorted store or a bundle. Clones share the
-/// same structure. All methods may be called from any thread.
+/// A hashed structure: hash stores, with a sorted store or a bundle below them. Clones share the
+/// same structure. Any thread may call any method.
 #[derive(Clone)]
 pub struct HashedStructure {
     pub(super) shared: Arc<HashedCore>,
@@ -41,7 +41,7 @@ pub(super) struct HashedCore {
     pub(super) options: HashedOptions,
     pub(super) versions: VersionCell<HashedVersion>,
     pub(super) kept: Mutex<HashedWriterState>,
-    /// Whether space is scarce. Every merge may then allocate from the reserve.
+    /// Whether space is scarce, so that every merge may allocate from the reserve.
     pub(super) is_scarce: AtomicBool,
 }
 
@@ -57,8 +57,8 @@ impl fmt::Debug for HashedStructure {
 }
 
 impl HashedStructure {
-    /// Creates an empty structure that is up to date with all commits up to `cut`. None of these
-    /// commits may have changed a key of the structure.
+    /// Creates an empty structure that is up to date with all commits up to `cut`, none of which
+    /// may have changed a key of the structure.
     ///
     /// ```
     /// use alluvium_base::{Message, message::MAX_SEQUENCE};
@@ -140,9 +140,9 @@ impl HashedStructure {
         ))
     }
 
-    /// Opens a structure from the root that a checkpoint has returned. The structure then contains
-    /// every commit up to `cut`. Options marked *Creation* are read from the root, and their values
-    /// in `options` are ignored.
+    /// Opens a structure from a root that a checkpoint returned. The structure contains every
+    /// commit up to `cut`. Options marked *Creation* are read from the root, and their values in
+    /// `options` are ignored.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the data is damaged; I/O errors.
@@ -158,11 +158,11 @@ impl HashedStructure {
 
     /// Opens a structure like [`HashedStructure::open`], but leaves out runs, filters and lists
     /// whose descriptions are damaged. [`survey`] lists the data that is lost with them. The next
-    /// checkpoint contains only the remaining data.
+    /// checkpoint contains only what remains.
     ///
     /// # Errors
-    /// The same as for [`HashedStructure::open`], if the contents, which list the runs, are
-    /// damaged.
+    /// The same errors as [`HashedStructure::open`], but only if the contents, which list the runs,
+    /// are damaged.
     ///
     /// [`survey`]: super::survey
     pub fn open_salvaged(
@@ -180,7 +180,7 @@ impl HashedStructure {
             other => Err(other),
         };
         let (home, options, mut version, kept) = read(home, options, root, cut, &mut lose)?;
-        // Mark the contents as changed, because the root that was read does not match them.
+        // Mark the contents as changed, because they no longer match the root.
         version.stamp.contents += u64::from(has_lost);
         Ok(HashedStructure::assemble(home, options, version, kept))
     }
@@ -218,7 +218,7 @@ impl HashedStructure {
         self.version().young.len()
     }
 
-    /// Returns the number of records in all parts, without those in hash stores.
+    /// Returns the number of records in all parts, excluding hash stores.
     #[must_use]
     pub fn sorted_records(&self) -> u64 {
         let version = self.version();
@@ -226,7 +226,7 @@ impl HashedStructure {
         runs.map(|run| run.run.records()).sum()
     }
 
-    /// Returns the hash that locates a key in this structure.
+    /// Returns the hash that this structure uses for a key.
     #[must_use]
     #[inline]
     pub fn hash_of(&self, key: LookupKey<'_>) -> u64 {
@@ -262,7 +262,7 @@ impl HashedStructure {
         }
     }
 
-    /// Raises the cut of the structure. Its contents do not change.
+    /// Raises the structure's cut without changing its contents.
     pub(super) fn raise_cut(&self, cut: SequenceNumber) {
         let _kept = self.shared.kept.lock();
         let old = self.version();
@@ -272,8 +272,8 @@ impl HashedStructure {
         });
     }
 
-    /// Writes the root for the current contents, unless it is already written. The returned value
-    /// pins the contents: they do not change until it is dropped.
+    /// Writes the root for the current contents unless it has already been written. The contents do
+    /// not change until the returned value is dropped.
     pub(super) fn write_checkpoint_root(&self) -> Result<CheckpointRoot<'_>> {
         let HashedCore { home, options, .. } = &*self.shared;
         let mut kept = self.shared.kept.lock();
@@ -287,7 +287,7 @@ impl HashedStructure {
     }
 }
 
-/// Returns the extents of each run, filter and list of a version. The key is the location of the
+/// Returns the extents of each run, filter and list in a version, keyed by the location of its
 /// description.
 fn places(version: &HashedVersion) -> Vec<((u8, u64, u32), Vec<Extent>)> {
     let place = |pointer: &ValuePointer| (pointer.node.tier, pointer.node.offset, pointer.at);
@@ -303,22 +303,22 @@ fn places(version: &HashedVersion) -> Vec<((u8, u64, u32), Vec<Extent>)> {
     lists.chain(filters).chain(runs).collect()
 }
 
-/// Returns the extents of all runs, filters and lists that `old` contains and `new` does not.
+/// Returns the extents of all runs, filters and lists in `old` that are not in `new`.
 fn released_extents(old: &HashedVersion, new: &HashedVersion) -> Vec<Extent> {
     let stay: BTreeSet<(u8, u64, u32)> = places(new).into_iter().map(|(place, _)| place).collect();
     let gone = places(old).into_iter().filter(|(place, _)| !stay.contains(place));
     gone.flat_map(|(_, extents)| extents).collect()
 }
 
-/// Callback for a run, filter or list that cannot be read. If it returns an error, opening fails
-/// with that error.
+/// Callback for a run, filter or list that cannot be read. If it returns an error, the structure is
+/// not opened and that error is returned.
 type LossHandler<'l> = dyn FnMut(ObjectName, Error) -> Result<()> + 'l;
 
-/// The components from which an opened structure is assembled.
+/// What an opened structure is assembled from.
 type OpenedStructure = (StructureContext, HashedOptions, HashedVersion, HashedWriterState);
 
-/// Reads the contents of a structure from its root, and opens its runs, filters and lists. `lose`
-/// is called for each of them that cannot be read.
+/// Reads the contents of a structure from its root and opens the runs, filters and lists. Calls
+/// `lose` for each one that cannot be read.
 fn read(
     home: StructureContext,
     options: &HashedOptions,
@@ -353,7 +353,7 @@ fn read(
 }
 
 /// Opens the routing tree of a level. `runs` are the runs that could be opened, and `lost` are the
-/// indexes of those that could not. Returns `None` if the level has no run left.
+/// indexes of the others. Returns `None` if no run is left.
 fn open_level_tree(
     store: &Arc<Store>,
     contents: &HashedContents,
@@ -405,8 +405,8 @@ fn open_runs(
         let kept = run.map(|run| Arc::new(HashStore { age: young.age, run }));
         version.young.extend(kept);
     }
-    // If a run of a part is lost, the part no longer contains all data that it had merged. Lookups
-    // of its hashes then read all remaining hash stores again.
+    // A part that has lost a run no longer contains all data that it had merged, so lookups of its
+    // hashes read all remaining hash stores again.
     let least = contents.parts.iter().map(|part| part.upto).min().unwrap_or(0);
     for (number, name) in contents.parts.iter().enumerate() {
         let (mut part, mut has_lost) = (HashPartition::default(), false);
@@ -423,8 +423,7 @@ fn open_runs(
                 let lose = &mut |error| lose(ObjectName::List(number), error);
                 level.tree = open_level_tree(store, contents, tree, (&level.runs, &lost), lose)?;
             }
-            // A filter refers to runs by their indexes, so it cannot be used if a run of its level
-            // is lost.
+            // A filter refers to runs by index, so it is unusable if a run of its level is lost.
             let is_whole = level.runs.len() == named.runs.len();
             has_lost |= !is_whole;
             filters.extend(named.filter.filter(|_| is_whole).map(|filter| (place, filter)));
@@ -452,8 +451,8 @@ fn open_runs(
     Ok(version)
 }
 
-/// Returns the location of a structure's root, for error messages. The owner of the structure
-/// stores the root, so its real location is not known here.
+/// Returns the location of a structure's root, for error messages. The structure's owner stores the
+/// root, so its real location is unknown here.
 pub(super) fn place() -> DiskLocation {
     DiskLocation::new(OnDiskObject::Node, "the root of a hashed structure", 0)
 }

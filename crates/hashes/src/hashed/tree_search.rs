@@ -1,5 +1,5 @@
-//! Lookups in the routing trees of a part. Levels are searched from the newest to the oldest, and
-//! the leaves of each level likewise.
+//! Lookups in the routing trees of a part. Levels, and the leaves of each level, are searched from
+//! newest to oldest.
 
 use super::run::{RunLookupKey, find};
 use super::state::{HashPartition, PartitionLevel};
@@ -12,24 +12,24 @@ use alluvium_storage::Result;
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
-/// Position of a lookup in the trees of a part, from which it continues after waiting for a node.
+/// Position of a lookup in the trees of a part, at which it continues after waiting for a node.
 #[derive(Debug, Default)]
 pub(super) struct TreeSearchPosition {
     /// Number of levels that have been searched completely.
     level: usize,
     descent: TreeDescent,
-    /// Result of the descent in the tree of the current level: the next leaf to read, or
-    /// `Some(None)` if there are no more. `None` if the result is not known yet.
+    /// Result of the descent in the current level's tree: the next leaf to read, or `Some(None)` if
+    /// there are no more. `None` if it is not known yet.
     next: Option<Option<usize>>,
     /// Number of the level's newest leaves whose range deletes have been applied.
     applied_leaves: usize,
-    /// Number of records of the next leaf that have already been passed on.
+    /// Number of the next leaf's records that have already been passed on.
     records: usize,
 }
 
 impl TreeSearchPosition {
     /// Passes the records of a key in the leaves of a part to `gather`, newest first. If a node
-    /// must first be read from the device, the search is pending, and the next call continues at
+    /// must be read from the device first, the search is pending, and the next call continues at
     /// the same position.
     pub(super) fn search<F: NodeFetch>(
         &mut self,
@@ -83,8 +83,8 @@ impl TreeSearchPosition {
         }
     }
 
-    /// Applies the range deletes of all leaves from the newest down to index `until` that have not
-    /// been applied. This includes leaves that do not contain the key.
+    /// Applies the range deletes of all leaves down to index `until`, from newest to oldest, unless
+    /// they have already been applied. This includes leaves without the key.
     fn apply_range_deletes(
         &mut self,
         level: &PartitionLevel,
@@ -111,7 +111,7 @@ impl TreeSearchPosition {
         fetch: &F,
     ) -> Poll<Result<()>> {
         let LookupState { operator, known } = gather;
-        // Skip the records that an earlier call passed on before it had to wait for a node.
+        // Skip the records that an earlier call had passed on when it began to wait for a node.
         let (mut taken, records) = (self.records, &mut self.records);
         let mut visit = |record: StoredRecord<'_>| {
             if taken > 0 {

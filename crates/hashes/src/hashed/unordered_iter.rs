@@ -1,12 +1,11 @@
-//! Scans over all keys in hash order. They merge the structure with the memtables that are newer
-//! than it.
+//! Scans over all keys in hash order, which merge the structure with all newer memtables.
 //!
 //! A scan proceeds through windows of hashes. A window ends with a leaf of the run that has the
-//! most leaves in the part. The first window spans one leaf of that run, and each following window
-//! spans twice as many, up to a limit. A long scan therefore reads leaves in batches. Memtable keys
-//! are sorted by hash in batches of limited size, so that a scan needs little memory and a short
-//! scan needs little time. All data visible to the scan was committed before the scan began, so all
-//! windows see the same state.
+//! most leaves in the part. The first window spans one leaf of that run, and each further window
+//! spans twice as many, up to a limit, so that long scans read leaves in batches. Memtable keys are
+//! sorted by hash in batches of limited size, so that a scan needs little memory and a short scan
+//! little time. Everything that the scan sees was committed before it began, so all windows see the
+//! same state.
 
 use super::run::{HashRun, OwnedHashRecord, read_window, window_end};
 use super::structure::HashedStructure;
@@ -25,11 +24,10 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// A key with its hash. Ordered by hash, then by key.
+/// A key and its hash, ordered by hash and then by key.
 type OwnedHashedKey = (u64, Box<[u8]>);
 
-/// Maximum number of memtable keys in a batch. It is small in tests, so that scans process many
-/// batches.
+/// Maximum number of memtable keys in a batch. Small in tests, so that scans process many batches.
 const HELD: usize = if cfg!(test) { 8 } else { 16 << 10 };
 
 /// A batch of memtable keys in the range of a scan, sorted by hash. It has all keys from the hash
@@ -41,7 +39,7 @@ struct MemtableKeyBatch {
 }
 
 impl MemtableKeyBatch {
-    /// Returns the distinct keys of the batch and of `records` in a window of hashes, in order.
+    /// Returns the distinct keys of the batch and of `records` in a hash window, in order.
     fn with(&self, records: &[(usize, OwnedHashRecord)], (first, last): (u64, u64)) -> Vec<OwnedHashedKey> {
         let begin = self.keys.partition_point(|(hash, _)| *hash < first);
         let end = self.keys.partition_point(|(hash, _)| *hash <= last);
@@ -54,21 +52,21 @@ impl MemtableKeyBatch {
     }
 }
 
-/// A window has at most `MOST_AHEAD` leaves of one run, and about `MOST_TOGETHER` leaves of all
-/// runs.
+/// Maximum number of leaves in a window: `MOST_AHEAD` of any one run, and about `MOST_TOGETHER` of
+/// all runs.
 const MOST_AHEAD: u64 = 32;
 const MOST_TOGETHER: u64 = 2048;
-/// Maximum size of the resolved keys and values of a window, in bytes. A window ends early when it
-/// is reached, because separately stored values may be far longer than a leaf. It is small in
-/// tests, so that many windows end early.
+/// Maximum size of a window's resolved keys and values, in bytes. A window that reaches it ends
+/// early, because separately stored values may be far longer than a leaf. Small in tests, so that
+/// many windows end early.
 const MOST_DECIDED: usize = if cfg!(test) { 2 << 10 } else { 128 << 10 };
-/// Maximum size of the records of one run in a window, in bytes. A window ends early when it is
-/// reached, because separately stored keys may be far longer than a leaf. It is small in tests, so
-/// that many windows end early.
+/// Maximum size of one run's records in a window, in bytes. A window that reaches it ends early,
+/// because separately stored keys may be far longer than a leaf. Small in tests, so that many
+/// windows end early.
 const MOST_READ: usize = if cfg!(test) { 4 << 10 } else { 256 << 10 };
 
 /// A scan, in hash order, over the keys of a range that have a value at a given sequence number.
-/// Between calls it retains its position, the batch of memtable keys, and the records whose values
+/// Between calls, it keeps its position, the batch of memtable keys, and the records whose values
 /// have been resolved.
 pub struct UnorderedIter {
     hashed: HashedStructure,
@@ -76,14 +74,14 @@ pub struct UnorderedIter {
     range: KeyRange,
     at: SequenceNumber,
     now_ms: u64,
-    /// The batch of memtable keys; `None` before it is collected.
+    /// The batch of memtable keys, or `None` before it is collected.
     above: Option<MemtableKeyBatch>,
-    /// First hash of the next window, or `None` after the last window.
+    /// First hash of the next window, or `None` after the last one.
     next: Option<u64>,
-    /// Maximum number of leaves of a run in the next window.
+    /// Maximum number of a run's leaves in the next window.
     ahead: u64,
-    /// Among the keys with the first hash of the next window, those up to and including this key
-    /// are skipped, because they have been returned.
+    /// Among the keys with the first hash of the next window, those up to and including this one
+    /// have already been returned and are skipped.
     from: Option<Box<[u8]>>,
     decided: VecDeque<(Box<[u8]>, Vec<u8>)>,
     current: (Box<[u8]>, Vec<u8>),
@@ -99,8 +97,7 @@ impl fmt::Debug for UnorderedIter {
     }
 }
 
-/// Returns the run that has the most leaves for an inclusive range of hashes. Returns `None` if no
-/// run has a leaf for it.
+/// Returns the run with the most leaves for an inclusive hash range, or `None` if no run has any.
 fn densest<'r>(runs: &[&'r HashRun], hashes: (u64, u64)) -> Result<Option<&'r HashRun>> {
     let (mut most, mut densest) = (0, None);
     for run in runs {
@@ -114,9 +111,9 @@ fn densest<'r>(runs: &[&'r HashRun], hashes: (u64, u64)) -> Result<Option<&'r Ha
 }
 
 impl HashedStructure {
-    /// Starts a scan over a range in hash order. It merges the memtables with the structure, and
-    /// sees the state at sequence number `at`. Records that expire at or before `now_ms` are
-    /// invisible.
+    /// Starts a scan of a range in hash order, which merges the memtables with the structure. The
+    /// scan sees the state at sequence number `at`, without records that expire at or before
+    /// `now_ms`.
     pub fn walk(
         &self,
         memtables: Arc<dyn MemtableOwner>,
@@ -142,9 +139,9 @@ impl HashedStructure {
 }
 
 impl UnorderedIter {
-    /// Collects the next batch of memtable keys. Their hashes are at least `first`.
+    /// Collects the next batch of memtable keys with hashes of at least `first`.
     fn collect(&self, first: u64) -> MemtableKeyBatch {
-        // If more keys than the limit have the hash `first`, the limit is doubled until all of them
+        // If more keys than the limit have the hash `first`, double the limit until all of them
         // fit.
         let mut most = HELD;
         loop {
@@ -155,13 +152,13 @@ impl UnorderedIter {
         }
     }
 
-    /// Collects at most `most` keys. Returns `None` if that is not enough for all keys with the
-    /// lowest hash.
+    /// Collects at most `most` keys. Returns `None` if the keys with the lowest hash do not all
+    /// fit.
     fn collect_at_most(&self, first: u64, most: usize) -> Option<MemtableKeyBatch> {
         let list = self.memtables.newest_first();
         let cut = self.hashed.shared.versions.cut();
         let mut lowest: BinaryHeap<OwnedHashedKey> = BinaryHeap::new();
-        // Lowest hash of all keys that were left out for lack of space.
+        // Lowest hash among the keys that did not fit.
         let mut without = None;
         for memtable in above(Some(&list), cut, self.at) {
             let mut cursor = memtable.cursor();
@@ -189,13 +186,13 @@ impl UnorderedIter {
         Some(MemtableKeyBatch { keys, last })
     }
 
-    /// Reads the next window and resolves the value of each key in it.
+    /// Reads the next window and resolves the values of its keys.
     fn fill(&mut self, first: u64) -> Result<()> {
         let hashed = self.hashed.clone();
         let store = &hashed.shared.home.store;
         let known = self.above.take().filter(|above| first <= above.last);
         let above_runs = known.unwrap_or_else(|| self.collect(first));
-        // Load the list of memtables before the version. If a memtable leaves the list in between,
+        // Load the list of memtables before the version: if a memtable leaves the list in between,
         // its records are in the version.
         let list = self.memtables.newest_first();
         let guard = store.epochs().pin();
@@ -221,8 +218,8 @@ impl UnorderedIter {
         }
         records.retain(|(_, record)| record.hash <= last);
         let keys = above_runs.with(&records, (first, last));
-        // Order the records of each key newest first. The sources are numbered from the newest to
-        // the oldest, and each source already has this order.
+        // Order the records of each key from newest to oldest. The sources are numbered from newest
+        // to oldest, and each is already in this order.
         records.sort_by(|(one, a), (other, b)| (a.hash, &a.key, one).cmp(&(b.hash, &b.key, other)));
         let memtables: Vec<&Arc<Memtable>> = above(Some(&list), version.stamp.cut, self.at).collect();
         let mut decided = VecDeque::new();
@@ -262,8 +259,8 @@ impl UnorderedIter {
         Ok(())
     }
 
-    /// Adds the records that a run has in a window. Returns the last hash of the window, which is
-    /// lower than before if the records exceed the size limit.
+    /// Adds a run's records in a window. Returns the last hash of the window, which is lower than
+    /// before if the records exceed the size limit.
     fn read_of(
         &self,
         run: &HashRun,
@@ -279,8 +276,8 @@ impl UnorderedIter {
             }
             bytes += record.key.len() + record.operand.len();
             if bytes >= MOST_READ {
-                // End the window with this hash, not within it: all records with the same hash must
-                // be in one window.
+                // End the window after this hash, because all records with the same hash must be in
+                // one window.
                 last = record.hash;
             }
             if self.range.contains(&record.key) {
@@ -334,7 +331,7 @@ impl UnorderedIter {
 
 #[cfg(test)]
 impl UnorderedIter {
-    /// Returns the total size in bytes of the values that have been resolved and not yet returned.
+    /// Returns the total size of the values that have been resolved but not returned, in bytes.
     pub(super) fn decided_bytes(&self) -> usize {
         self.decided.iter().map(|(_, value)| value.len()).sum()
     }

@@ -11,10 +11,10 @@ use alluvium_filters::trie::TrieCodes;
 use alluvium_storage::sort::{EqualKeyPolicy, ExternalSorter, SortOptions, SortRecordLayout};
 use std::sync::Arc;
 
-/// Builds an index. If an index with the same name exists, it remains in use until
+/// Builds an index. An existing index with the same name stays in use until
 /// [`StaticIndexBuilder::finish`] has written the new one completely.
 ///
-/// If a key is pushed several times, the index contains only the value that was pushed last.
+/// If a key is pushed several times, the last value wins.
 #[derive(Debug)]
 pub struct StaticIndexBuilder {
     site: IndexFiles,
@@ -24,8 +24,8 @@ pub struct StaticIndexBuilder {
     record: Vec<u8>,
 }
 
-/// Returns the options for sorting the records of an index. Among records with the same key, only
-/// the last one is kept.
+/// Returns the options for sorting the records of an index. Of several records with the same key,
+/// only the last is kept.
 pub(super) fn sort_options(memory_bytes: usize, layout: SortRecordLayout) -> SortOptions {
     SortOptions {
         equal: EqualKeyPolicy::KeepLast,
@@ -35,7 +35,7 @@ pub(super) fn sort_options(memory_bytes: usize, layout: SortRecordLayout) -> Sor
 }
 
 impl StaticIndexBuilder {
-    /// Starts building the index with the given name.
+    /// Starts building an index with the given name.
     ///
     /// # Errors
     /// [`Error::BadOption`] if an option is invalid; I/O errors.
@@ -82,7 +82,7 @@ impl StaticIndexBuilder {
     /// the number of records in the index.
     ///
     /// # Errors
-    /// [`Error::SameHash`], errors from sorting, and I/O errors. An existing index is unchanged in
+    /// [`Error::SameHash`], errors from sorting, and I/O errors. Any existing index is unchanged in
     /// these cases.
     pub fn finish(self) -> Result<u64> {
         let codes = TrieCodes::new(self.options.hmax);
@@ -120,7 +120,7 @@ pub(super) fn verify_value(options: &StaticIndexOptions, value: &[u8]) -> Result
     })
 }
 
-/// Writes records that arrive in hash order, and builds their index at the same time.
+/// Writes records that arrive in hash order, and builds their index along the way.
 #[derive(Debug)]
 pub(super) struct IndexOutput<'s> {
     site: &'s IndexFiles,
@@ -151,7 +151,7 @@ impl<'s> IndexOutput<'s> {
         })
     }
 
-    /// Adds the next record, which consists of its key followed by its value.
+    /// Adds the next record, which is a key followed by its value.
     pub(super) fn push(&mut self, hash: [u8; HASH_BYTES], record: &[u8]) -> Result<()> {
         let (key, value) = record.split_at(self.options.shape.key_bytes as usize);
         match &mut self.last {
@@ -174,8 +174,7 @@ impl<'s> IndexOutput<'s> {
         self.data.push(key, value)
     }
 
-    /// Makes both files durable and renames them to their final names. Returns the number of
-    /// records.
+    /// Makes both files durable and gives them their final names. Returns the number of records.
     pub(super) fn finish(self) -> Result<u64> {
         assert!(self.data.records() < u64::MAX, "records were counted");
         let (records, id) = self.data.finish()?;

@@ -1,4 +1,4 @@
-//! Consistency check of an index. It reads all records and compares them with the index.
+//! Consistency check of an index, which reads all records and compares them with the index.
 
 use super::data::DataReader;
 use super::error::{Error, Result};
@@ -15,11 +15,11 @@ pub struct IndexCheckTotals {
 }
 
 impl StaticIndex {
-    /// Reads all records. Checks that each block is intact, that the hashes are ascending (I3), and
+    /// Reads all records. Checks that each block is intact, that hashes are ascending (I3), and
     /// that the index locates each record in its block.
     ///
     /// # Errors
-    /// [`Error::Damaged`] or [`Error::Filter`] for the first violation that is found.
+    /// [`Error::Damaged`] or [`Error::Filter`] for the first violation.
     pub fn check(&self) -> Result<IndexCheckTotals> {
         let (header, file) = (&self.header, self.device.name());
         let per_block = header.shape.block_records();
@@ -62,8 +62,8 @@ impl StaticIndex {
         })
     }
 
-    /// Checks that the tries, or the block index, are consistent in themselves. The records are not
-    /// read.
+    /// Checks that the tries, or the block index, are consistent in themselves, without reading the
+    /// records.
     fn check_index(&self) -> Result<()> {
         let violations: Vec<String> = match self.header.kind {
             StaticIndexKind::Blocks => {

@@ -1,4 +1,4 @@
-//! Sequential writer and reader of the data file, which contains the records of an index.
+//! Sequential writer and reader of the data file, which contains an index's records.
 
 use super::error::{Error, Result};
 use super::format::{begin_id, open_block, seal_block};
@@ -7,11 +7,10 @@ use alluvium_base::Purpose;
 use alluvium_device::{AlignedBuffer, Device, IoBatch, Ticket};
 use std::sync::Arc;
 
-/// Approximate number of bytes that are written or read in one I/O operation.
+/// Approximate number of bytes per I/O operation.
 const AT_ONCE: usize = 1 << 20;
 
-/// Returns the number of bytes that are written or read in one I/O operation. It is a multiple of
-/// the block size.
+/// Returns the number of bytes per I/O operation, which is a multiple of the block size.
 fn at_once(shape: &FixedRecordLayout) -> usize {
     let block = shape.block_bytes as usize;
     (AT_ONCE / block).max(1) * block
@@ -23,8 +22,8 @@ pub(super) struct DataWriter {
     device: Arc<dyn Device>,
     shape: FixedRecordLayout,
     buffer: AlignedBuffer,
-    /// `block_at` is the offset of the current block in the buffer, and `used` is the number of
-    /// bytes used in that block.
+    /// `block_at` is the offset of the current block in the buffer, and `used` is how many bytes of
+    /// it are in use.
     block_at: usize,
     used: usize,
     pending: Option<Ticket>,
@@ -35,7 +34,7 @@ pub(super) struct DataWriter {
 }
 
 impl DataWriter {
-    /// Starts a data file that will have about `expected` records, and allocates space for them.
+    /// Starts a data file for about `expected` records, and allocates space for them.
     pub(super) fn new(
         device: Arc<dyn Device>,
         seed: u64,
@@ -91,8 +90,7 @@ impl DataWriter {
         Ok(())
     }
 
-    /// Submits the completed blocks for writing, and continues with the buffer of the previous
-    /// write.
+    /// Submits the completed blocks for writing, and goes on with the previous write's buffer.
     fn flush(&mut self) -> Result<()> {
         if self.block_at == 0 {
             return Ok(());
@@ -124,7 +122,7 @@ impl DataWriter {
     }
 
     /// Writes the remaining records and makes the file durable. Returns the number of records and
-    /// the ID of the file.
+    /// the file's ID.
     pub(super) fn finish(mut self) -> Result<(u64, u64)> {
         if self.used > 0 {
             self.close_block()?;
@@ -139,7 +137,7 @@ impl DataWriter {
     }
 }
 
-/// Reads the records of a data file in hash order, with read-ahead.
+/// Reads the records of a data file in hash order, reading ahead.
 #[derive(Debug)]
 pub(super) struct DataReader<'d> {
     device: &'d dyn Device,
@@ -149,8 +147,8 @@ pub(super) struct DataReader<'d> {
     coming: Option<Ticket>,
     /// Number of bytes of the file that have been requested.
     asked: u64,
-    /// `next` is the number of the record that is returned next, and `first_block` is the number of
-    /// the first block in the buffer.
+    /// `next` is the number of the next record to return, and `first_block` is the number of the
+    /// first block in the buffer.
     next: u64,
     first_block: u64,
     id: u64,
@@ -178,8 +176,7 @@ impl<'d> DataReader<'d> {
         reader
     }
 
-    /// Returns the ID computed from the blocks read so far. After the last record it is the ID of
-    /// the file.
+    /// Returns the ID of the blocks read so far, which is the file's ID after the last record.
     pub(super) fn id(&self) -> u64 {
         self.id
     }
@@ -199,7 +196,7 @@ impl<'d> DataReader<'d> {
         self.asked += len;
     }
 
-    /// Returns the next record, or `None` after the last record.
+    /// Returns the next record, or `None` after the last one.
     pub(super) fn next(&mut self) -> Result<Option<&[u8]>> {
         if self.next == self.records {
             return Ok(None);
@@ -216,7 +213,7 @@ impl<'d> DataReader<'d> {
         Ok(Some(&buffer[start..start + bytes]))
     }
 
-    /// Makes a block the current one: waits until it is read, and verifies it.
+    /// Makes a block the current one: waits for it to be read, and verifies it.
     fn enter(&mut self, block: u64) -> Result<()> {
         let size = self.shape.block_bytes as usize;
         let has = |buffer: &AlignedBuffer| ((block - self.first_block) as usize) < buffer.len() / size;

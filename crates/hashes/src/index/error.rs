@@ -1,11 +1,11 @@
-//! Errors of indexes of static data.
+//! Errors of static data indexes.
 
 use thiserror::Error;
 
-/// Result of building, updating or reading an index of static data.
+/// Result of building, updating or reading a static data index.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Error of building, updating or reading an index of static data.
+/// Error from building, updating or reading a static data index.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,7 +16,7 @@ pub enum Error {
     /// The tries or the block index are damaged or invalid.
     #[error(transparent)]
     Filter(#[from] alluvium_filters::Error),
-    /// The data that was read is not the data that was written.
+    /// The data that was read differs from what was written.
     #[error(
         "damaged {file} at offset {offset}: expected {expected}, found {found}; rebuild the index from its source"
     )]
@@ -24,12 +24,12 @@ pub enum Error {
         file: String,
         /// Offset of the damaged data in the file, in bytes.
         offset: u64,
-        /// Description of the data that was expected.
+        /// What was expected.
         expected: String,
-        /// Description of the data that was found.
+        /// What was found.
         found: String,
     },
-    /// The file was written by a newer version, in a format that this version does not know.
+    /// A newer version wrote the file, in a format that this version does not know.
     #[error(
         "{file} has format version {found}, but this version of Alluvium reads versions up to {supported}: upgrade Alluvium"
     )]
@@ -38,7 +38,7 @@ pub enum Error {
         found: u32,
         supported: u32,
     },
-    /// A key or a value does not have the fixed length that the index requires.
+    /// A key or a value does not have the index's fixed length.
     #[error("the {what} has {found} bytes, but the index needs {expected}")]
     Length {
         /// Either `key` or `value`.
@@ -49,21 +49,21 @@ pub enum Error {
     /// Two keys have the same 128-bit hash.
     #[error("the keys {one} and {other} have the same hash: build the index with another seed")]
     SameHash {
-        /// One of the two keys, in hexadecimal digits.
+        /// One of the two keys, in hexadecimal.
         one: String,
         other: String,
     },
     #[error("option {option}: {why}")]
     BadOption {
         option: &'static str,
-        /// The reason why the value is invalid, and which values are valid.
+        /// Why the value is invalid, and which values are valid.
         why: String,
     },
 }
 
 impl Error {
-    /// Returns whether the operation failed because a resource was exhausted: disk space, open
-    /// files or memory.
+    /// Returns whether the operation failed because a resource ran out: disk space, open files or
+    /// memory.
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {

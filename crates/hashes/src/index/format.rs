@@ -1,4 +1,4 @@
-//! On-disk encoding of an index of static data, version 1. Integers are little-endian, except for
+//! On-disk encoding of a static data index, version 1. Integers are little-endian, except for
 //! hashes.
 //!
 //! The index file is encoded as follows:
@@ -23,7 +23,7 @@
 //! 80 + n     –  zero, up to a multiple of 512
 //! ```
 //!
-//! The data file is a sequence of blocks. All blocks are full, except possibly the last:
+//! The data file is a sequence of blocks, all of which are full except possibly the last:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -32,19 +32,19 @@
 //!  b - 8     8  XXH3-64 of everything before, with the block's number as seed
 //! ```
 //!
-//! The hash of a record consists of two XXH3-64 hashes of its key. The first uses the seed and the
-//! second uses the seed plus one; each is in big-endian order. The ID of a data file is first
-//! computed from the record and block lengths and the seed, and then updated with the checksum of
-//! each block.
+//! The hash of a record consists of two XXH3-64 hashes of its key, each in big-endian order. The
+//! first uses the seed, and the second uses the seed plus one. The ID of a data file starts as a
+//! hash of the record and block lengths and the seed, and is then updated with the checksum of each
+//! block.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::options::{FixedRecordLayout, StaticIndexKind};
 use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_base::checksum::{seeded, seeded_parts};
 
-/// The format version that this code writes, which is also the newest version that it reads.
+/// The format version that this code writes, and the newest that it reads.
 pub const FORMAT_VERSION: u32 = 1;
-/// Size of the header, which precedes the tries or the block index, in bytes.
+/// Size of the header before the tries or the block index, in bytes.
 pub const HEADER_BYTES: usize = 80;
 /// Length of a hash in bytes.
 pub const HASH_BYTES: usize = 16;
@@ -58,31 +58,31 @@ const SUMMED: usize = 72;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexFileHeader {
     pub kind: StaticIndexKind,
-    /// Seed with which keys are hashed.
+    /// Hash seed for keys.
     pub seed: u64,
-    /// Lengths of records and of blocks.
+    /// Lengths of records and blocks.
     pub shape: FixedRecordLayout,
     /// Average number of keys in a trie.
     pub keys_per_bucket: u32,
-    /// Maximum number of keys up to which a trie is Huffman-coded.
+    /// Maximum number of keys in a Huffman-coded trie.
     pub hmax: u32,
     pub records: u64,
     /// ID of the data file, which is part of its name.
     pub data: u64,
 }
 
-/// Reason why bytes are not a valid index file.
+/// Why bytes are not a valid index file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexFormatError {
-    /// The file has this format version, which is newer than the supported ones.
+    /// The file's format version, which is newer than the supported ones.
     Newer(u32),
-    /// The file is damaged: the offset in bytes, the data expected there, and the data found.
+    /// The file is damaged: the offset in bytes, what was expected there, and what was found.
     Damaged(u64, String, String),
 }
 
 impl IndexFileHeader {
-    /// Encodes an index file that has this header. The zeros that pad the file to a multiple of 512
-    /// bytes are left out.
+    /// Encodes an index file with this header, without the zeros that pad the file to a multiple of
+    /// 512 bytes.
     #[must_use]
     pub fn encode(&self, index: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_BYTES + index.len());
@@ -110,7 +110,7 @@ impl IndexFileHeader {
         out
     }
 
-    /// Decodes an index file. Returns its header, and its encoded tries or block index.
+    /// Decodes an index file. Returns its header, and its tries or block index in encoded form.
     ///
     /// # Errors
     /// [`IndexFormatError`] if the bytes are not a valid index file.
@@ -177,7 +177,7 @@ impl IndexFileHeader {
     }
 }
 
-/// Returns the hash by which the record of a key is sorted and located.
+/// Returns the hash that sorts and locates the record of a key.
 #[must_use]
 pub fn hash_of(seed: u64, key: &[u8]) -> [u8; HASH_BYTES] {
     let (first, second) = (seeded(seed, key), seeded(seed.wrapping_add(1), key));
@@ -190,7 +190,7 @@ pub fn head_of(hash: &[u8; HASH_BYTES]) -> u64 {
     (u128::from_be_bytes(*hash) >> 64) as u64
 }
 
-/// Returns the initial ID of a data file, to which no block has been added yet.
+/// Returns the initial ID of a data file, before any block is added.
 #[must_use]
 pub fn begin_id(seed: u64, shape: &FixedRecordLayout) -> u64 {
     let mut bytes = Vec::with_capacity(12);
@@ -202,7 +202,7 @@ pub fn begin_id(seed: u64, shape: &FixedRecordLayout) -> u64 {
 }
 
 /// Completes block number `number`: fills it with zeros after its first `used` bytes, and writes
-/// its checksum. Returns the ID of the data file updated with this block.
+/// its checksum. Returns the data file's ID, updated with this block.
 pub fn seal_block(number: u64, block: &mut [u8], used: usize, id: u64) -> u64 {
     let end = block.len().saturating_sub(SUM_BYTES);
     if let Some(space) = block.get_mut(used..end) {
@@ -215,11 +215,11 @@ pub fn seal_block(number: u64, block: &mut [u8], used: usize, id: u64) -> u64 {
     seeded(id, &sum)
 }
 
-/// Verifies the checksum of block number `number`. Returns the ID of the data file updated with
-/// this block.
+/// Verifies the checksum of block number `number`. Returns the data file's ID, updated with this
+/// block.
 ///
 /// # Errors
-/// If the checksum is wrong, descriptions of the expected and of the found data.
+/// If the checksum is wrong, what was expected and what was found.
 pub fn open_block(number: u64, block: &[u8], id: u64) -> Result<u64, (String, String)> {
     let Some((body, sum)) = block.split_last_chunk::<SUM_BYTES>() else {
         return Err(("a block".to_owned(), format!("{} bytes", block.len())));

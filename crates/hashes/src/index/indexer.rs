@@ -8,9 +8,9 @@ use alluvium_device::Device;
 use alluvium_filters::trie::TrieCodes;
 use alluvium_filters::{pachash, trie};
 
-/// Builds an index while its records are written. The number of records must be given in advance.
-/// If it turns out to be wrong and the index depends on it, the index is built again from the data
-/// file.
+/// Builds an index while its records are being written. The number of records must be given in
+/// advance. If it turns out to be wrong and the index depends on it, the index is rebuilt from the
+/// data file.
 #[derive(Debug)]
 pub(super) struct Indexer<'c> {
     options: StaticIndexOptions,
@@ -23,11 +23,11 @@ pub(super) struct Indexer<'c> {
 enum IndexerState<'c> {
     Trie(Box<trie::TrieIndexBuilder<'c>>),
     Blocks(Box<pachash::BlockIndexBuilder>),
-    /// More records were added than expected, so the index being built was discarded.
+    /// More records arrived than expected, so the index was discarded.
     Over,
 }
 
-/// Returns the shape of the tries for an index with these options.
+/// Returns the shape of the tries in an index with these options.
 pub(super) fn trie_shape(options: &StaticIndexOptions) -> trie::TrieShape {
     trie::TrieShape {
         hmax: options.hmax,
@@ -40,7 +40,7 @@ pub(super) fn trie_shape(options: &StaticIndexOptions) -> trie::TrieShape {
     }
 }
 
-/// Returns the shape of the block index. It is computed from the bytes of records alone, without
+/// Returns the shape of the block index. It is computed from the record bytes alone, without
 /// padding and checksums, so that blocks count as full.
 fn pachash_shape(options: &StaticIndexOptions, records: u64) -> Result<pachash::BlockIndexShape> {
     let record = options.shape.record_bytes() as u64;
@@ -52,7 +52,7 @@ fn pachash_shape(options: &StaticIndexOptions, records: u64) -> Result<pachash::
 }
 
 impl<'c> Indexer<'c> {
-    /// Starts an index that will have `expected` records.
+    /// Starts an index for `expected` records.
     pub(super) fn new(
         codes: &'c TrieCodes,
         options: StaticIndexOptions,
@@ -92,8 +92,8 @@ impl<'c> Indexer<'c> {
         Ok(())
     }
 
-    /// Returns the encoded index. Returns `None` if the number of records was not the expected one
-    /// and the shape of the index depends on this number.
+    /// Returns the encoded index, or `None` if its shape depends on the number of records and this
+    /// number was not as expected.
     fn finish(self) -> Result<Option<Vec<u8>>> {
         Ok(match self.building {
             IndexerState::Trie(builder) => {
@@ -106,8 +106,8 @@ impl<'c> Indexer<'c> {
         })
     }
 
-    /// Returns the encoded index of the records that were pushed. They must be in the data file
-    /// `device`, from which the index is built if necessary.
+    /// Returns the encoded index of the records that were pushed. If necessary, builds it from the
+    /// data file `device`, which must contain them.
     pub(super) fn finish_for(self, device: &dyn Device, codes: &TrieCodes) -> Result<Vec<u8>> {
         let (options, records) = (self.options, self.pushed);
         match self.finish()? {

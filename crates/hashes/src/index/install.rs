@@ -1,4 +1,4 @@
-//! Names of the files of an index, and the order in which they are created and renamed (I2).
+//! Names of an index's files, and the order in which they are created and renamed (I2).
 
 use super::error::{Error, Result};
 use super::format::{FORMAT_VERSION, IndexFileHeader, IndexFormatError};
@@ -6,10 +6,10 @@ use alluvium_base::Purpose;
 use alluvium_device::{AlignedBuffer, BLOCK, Device, Directory, DirectoryLock, FileOptions, IoBatch};
 use std::sync::Arc;
 
-/// Approximate number of bytes of an index file that are read or written in one I/O operation.
+/// Approximate number of bytes per I/O operation on an index file.
 const AT_ONCE: u64 = 1 << 20;
 
-/// Exclusive access to the files of an index. The lock is released on drop.
+/// Exclusive access to an index's files. Dropping it releases the lock.
 #[derive(Debug)]
 pub(super) struct IndexFiles {
     pub(super) directory: Arc<dyn Directory>,
@@ -23,7 +23,7 @@ pub(super) fn data_name(name: &str, id: u64) -> String {
 }
 
 impl IndexFiles {
-    /// Locks an index for writing, and removes files that an earlier, unfinished build has left.
+    /// Locks an index for writing, and removes what an earlier, unfinished build has left behind.
     pub(super) fn new(directory: Arc<dyn Directory>, name: &str) -> Result<IndexFiles> {
         let lock = directory.lock(&format!("{name}.lock"))?;
         let site = IndexFiles {
@@ -34,7 +34,7 @@ impl IndexFiles {
         let kept = match read_header(&*site.directory, name) {
             Ok((header, _)) => Some(header.data),
             Err(Error::Device(alluvium_device::Error::NotFound { .. })) => None,
-            // A damaged index file may still contain the name of its data file, so remove nothing.
+            // A damaged index file may still name its data file, so remove nothing.
             Err(_) => return Ok(site),
         };
         site.clear(kept)?;
@@ -78,14 +78,14 @@ impl IndexFiles {
         Ok(self.directory.create(&data, FileOptions::DIRECT)?)
     }
 
-    /// Renames the finished data file to its final name, which contains its ID.
+    /// Gives the finished data file its final name, which contains its ID.
     pub(super) fn name_data(&self, id: u64) -> Result<()> {
         let [_, data] = self.building();
         Ok(self.directory.rename(&data, &data_name(&self.name, id))?)
     }
 
-    /// Writes the index file and makes it the current one by renaming it. The data file must
-    /// already have its final name. Older data files are removed.
+    /// Writes the index file and makes it current by renaming it. The data file must already have
+    /// its final name. Older data files are removed.
     pub(super) fn install(&self, header: &IndexFileHeader, index: &[u8]) -> Result<()> {
         let [building, _] = self.building();
         match self.directory.remove(&building) {
@@ -102,8 +102,8 @@ impl IndexFiles {
             device.write_at(offset, AlignedBuffer::padded(piece), Purpose::Other)?;
         }
         device.sync(Purpose::Other)?;
-        // Make the name of the data file durable before the index file that refers to it gets its
-        // final name.
+        // Make the data file's name durable before the index file that refers to it gets its final
+        // name.
         self.directory.sync()?;
         self.directory.rename(&building, &self.name)?;
         self.directory.sync()?;
@@ -111,7 +111,8 @@ impl IndexFiles {
     }
 }
 
-/// Reads and decodes an index file. Returns its header, and its encoded tries or block index.
+/// Reads and decodes an index file. Returns its header, and its tries or block index in encoded
+/// form.
 pub(super) fn read_header(directory: &dyn Directory, name: &str) -> Result<(IndexFileHeader, Vec<u8>)> {
     let device = directory.open(name, FileOptions::DIRECT.read_only())?;
     let whole = device.len() / BLOCK * BLOCK;

@@ -1,10 +1,10 @@
-//! Indexes of static data, located by hash. The records are in a data file, in hash order. An index
-//! file, which is loaded into memory, needs 0.3 to 2.6 bits per key.
+//! Static data indexes. The records are in a data file, in hash order. An index file, which is
+//! loaded into memory, takes 0.3 to 2.6 bits per key.
 //!
 //! *Scope*: how records are hashed, sorted and written; how tries or a block index locate a record
 //! with one read; how a batch updates both files; in which order files are renamed.
 //!
-//! *Must not depend on*: threads, clocks, the meaning of keys and values.
+//! *Must not depend on*: threads, clocks, what keys and values mean.
 //!
 //! ```
 //! use alluvium_device::memory::MemoryDirectory;
@@ -32,11 +32,11 @@
 //!
 //! - **I1** The contents of both files depend only on the records and the options. A build and an
 //!   update that result in the same records write the same bytes.
-//! - **I2** The index file contains the name of its data file. An update is committed by renaming
-//!   the new index file, after both new files are durable.
+//! - **I2** The index file names its data file. Renaming the new index file commits an update,
+//!   after both new files are durable.
 //! - **I3** Records are in hash order. Every block except the last is full.
-//! - **I4** A lookup reads one block, whether or not the key is present. It reads no block if the
-//!   index shows that the key is absent.
+//! - **I4** A lookup reads one block, whether or not the key is present, or none if the index shows
+//!   that the key is absent.
 
 mod build;
 mod check;

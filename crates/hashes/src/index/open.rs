@@ -1,4 +1,4 @@
-//! Lookups in an index of static data.
+//! Lookups in a static data index.
 
 use super::build::verify_key;
 use super::error::{Error, Result};
@@ -12,11 +12,10 @@ use alluvium_filters::{pachash, trie};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Maximum number of retries when opening the files fails because an update replaces them
-/// concurrently.
+/// Maximum number of times to retry opening the files when an update replaces them concurrently.
 const TRIES: u32 = 10;
 
-/// An open index of static data. Any number of threads may use it concurrently.
+/// An open static data index. Any number of threads may use it concurrently.
 #[derive(Debug)]
 pub struct StaticIndex {
     pub(super) header: IndexFileHeader,
@@ -28,22 +27,22 @@ pub struct StaticIndex {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StaticIndexStats {
     pub kind: StaticIndexKind,
-    /// Lengths of records and of blocks.
+    /// Lengths of records and blocks.
     pub shape: FixedRecordLayout,
-    /// Seed with which keys are hashed.
+    /// Hash seed for keys.
     pub seed: u64,
     pub records: u64,
     pub blocks: u64,
     /// Size of the data file, in bytes.
     pub data_bytes: u64,
-    /// Size of the tries or the block index, which are in memory, in bytes.
+    /// Size of the tries or block index in memory, in bytes.
     pub index_bytes: u64,
     /// Size of the index in bits per key.
     pub bits_per_key: f64,
 }
 
 impl StaticIndex {
-    /// Opens an index. Loads its tries or its block index into memory, and opens its data file.
+    /// Opens an index. Loads its tries or block index into memory, and opens its data file.
     ///
     /// # Errors
     /// [`Error::Damaged`], [`Error::NewerFormat`], and I/O errors.
@@ -105,7 +104,7 @@ impl StaticIndex {
         })
     }
 
-    /// Returns the options with which the index was built.
+    /// Returns the options that the index was built with.
     #[must_use]
     pub fn options(&self) -> StaticIndexOptions {
         let shape = self.header.shape;
@@ -134,7 +133,7 @@ impl StaticIndex {
         }
     }
 
-    /// Returns the value of a key, or `None` if the index does not contain the key.
+    /// Returns the value of a key, or `None` if the index does not contain it.
     ///
     /// # Errors
     /// [`Error::Length`], [`Error::Damaged`], and I/O errors.
@@ -153,8 +152,8 @@ impl StaticIndex {
         Ok(None)
     }
 
-    /// Returns where the record of a key must be if the key is present, without reading records.
-    /// The result is a range of blocks and, if it is known, the index of the record in its block.
+    /// Returns where the record of a key must be if the key is present, without reading records: a
+    /// range of blocks and, if it is known, the record's index in its block.
     ///
     /// # Errors
     /// [`Error::Length`]; [`Error::Filter`] if the tries or the block index are damaged.
@@ -191,11 +190,11 @@ impl StaticIndex {
         Ok((blocks, record))
     }
 
-    /// Returns the value of a key by binary search over the blocks, without using the tries or the
-    /// block index.
+    /// Returns the value of a key by a binary search of the blocks, without the tries or the block
+    /// index.
     ///
     /// # Errors
-    /// The errors of [`StaticIndex::get`].
+    /// The same errors as [`StaticIndex::get`].
     pub fn search(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         verify_key(&self.options(), key)?;
         let hash = hash_of(self.header.seed, key);
@@ -216,14 +215,14 @@ impl StaticIndex {
         Ok(None)
     }
 
-    /// Returns the number of records in a block. A block without records counts as one record.
+    /// Returns the number of records in a block. An empty block counts as having one record.
     pub(super) fn records_of(&self, block: u64) -> usize {
         let per_block = self.header.shape.block_records();
         let left = self.header.records - (block * per_block).min(self.header.records);
         left.clamp(1, per_block) as usize
     }
 
-    /// Splits the record with index `record` of a block into its key and its value.
+    /// Splits record number `record` of a block into its key and value.
     fn record_at<'b>(&self, block: &'b [u8], record: usize) -> (&'b [u8], &'b [u8]) {
         let bytes = self.header.shape.record_bytes();
         block[record * bytes..(record + 1) * bytes].split_at(self.header.shape.key_bytes as usize)

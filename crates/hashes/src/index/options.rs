@@ -1,4 +1,4 @@
-//! Options of an index of static data. They are fixed when it is built.
+//! Options of a static data index, which are fixed when it is built.
 
 use super::error::{Error, Result};
 use super::format::SUM_BYTES;
@@ -7,47 +7,47 @@ use alluvium_filters::trie::{DEFAULT_HMAX, DEFAULT_KEYS_PER_BUCKET, MAX_HMAX};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaticIndexKind {
-    /// Tries that locate each record. They need about 2.5 bits per key.
+    /// Tries that locate each record, at about 2.5 bits per key.
     Dense,
-    /// Tries that locate the block of each record. They need less than 1 bit per key if blocks have
-    /// 16 or more records.
+    /// Tries that locate the block of each record, at less than 1 bit per key if a block holds 16
+    /// or more records.
     Sparse,
-    /// A block index that stores the first bin of every block. It needs about 5 bits per block. A
-    /// lookup occasionally has to read a second block.
+    /// A block index, which stores the first bin of every block at about 5 bits per block. A lookup
+    /// occasionally has to read a second block.
     Blocks,
 }
 
-/// Lengths of records and of the blocks that contain them.
+/// Lengths of records and of their blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedRecordLayout {
     /// Length of every key, in bytes.
     pub key_bytes: u32,
     /// Length of every value, in bytes.
     pub value_bytes: u32,
-    /// Length of a block, in bytes. A block is the unit of reads; its length is a multiple of 512.
+    /// Length of a block, in bytes. A block is the unit of reads. Its length is a multiple of 512.
     pub block_bytes: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StaticIndexOptions {
-    /// Lengths of records and of blocks.
+    /// Lengths of records and blocks.
     pub shape: FixedRecordLayout,
     pub kind: StaticIndexKind,
-    /// Seed with which keys are hashed.
+    /// Hash seed for keys.
     pub seed: u64,
     /// Average number of keys in a trie.
     pub keys_per_bucket: u32,
-    /// Maximum number of keys up to which a trie is Huffman-coded.
+    /// Maximum number of keys in a Huffman-coded trie.
     pub hmax: u32,
     /// Maximum memory for sorting records, in bytes.
     pub memory_bytes: usize,
 }
 
-/// Maximum length of a record, which is a key with its value, in bytes.
+/// Maximum length of a record, including its key, in bytes.
 const LONGEST: u64 = 1 << 19;
 /// Maximum length of a block, in bytes.
 const LONGEST_BLOCK: u64 = 1 << 20;
-/// Default length of a block in bytes. Blocks are longer by default only if a record does not fit.
+/// Default length of a block in bytes. By default, blocks are longer only if a record does not fit.
 const DEFAULT_BLOCK: u64 = 4096;
 
 impl FixedRecordLayout {
@@ -63,7 +63,7 @@ impl FixedRecordLayout {
         (self.block_bytes as usize).saturating_sub(SUM_BYTES) as u64 / self.record_bytes().max(1) as u64
     }
 
-    /// Returns the number of blocks that are needed for `records` records.
+    /// Returns the number of blocks for `records` records.
     #[must_use]
     pub fn blocks(&self, records: u64) -> u64 {
         records.div_ceil(self.block_records().max(1))
@@ -93,7 +93,7 @@ impl FixedRecordLayout {
 
 impl StaticIndexOptions {
     /// Returns the default options for records with these lengths: a dense index, and blocks of 4
-    /// KiB. Blocks are longer if a record does not fit into 4 KiB.
+    /// KiB, or longer ones if a record does not fit.
     #[must_use]
     pub fn new(key_bytes: u32, value_bytes: u32) -> StaticIndexOptions {
         let needed = u64::from(key_bytes) + u64::from(value_bytes) + SUM_BYTES as u64;

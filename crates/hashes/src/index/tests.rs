@@ -112,14 +112,14 @@ fn a_lookup_reads_one_block_whether_the_key_is_there_or_not() {
 
 #[test]
 fn the_index_takes_as_many_bits_as_the_thesis_says() {
-    // With 256 keys per bucket, the exact expectation for the tries and the positions of buckets is
-    // 2.512 bits. The source has measured 2.51 bits.
+    // With 256 keys per bucket, the exact expectation for the tries and the bucket positions is
+    // 2.512 bits. The source measured 2.51 bits.
     let directory = MemoryDirectory::new();
     build(&directory, options(StaticIndexKind::Dense), &map(0..100_000)).unwrap();
     let dense = StaticIndex::open(&directory, "x").unwrap().stat().bits_per_key;
     assert!((dense / 2.512 - 1.0).abs() < 0.01, "{dense} bits a key");
-    // 16 records of 31 bytes are in 504 bytes. The tries need at most 0.8 bits per key, in addition
-    // to the positions of buckets.
+    // 16 records of 31 bytes take up 504 bytes. The tries need at most 0.8 bits per key, besides
+    // the bucket positions.
     let mut sparse = StaticIndexOptions::new(8, 23);
     sparse.kind = StaticIndexKind::Sparse;
     sparse.shape.block_bytes = 512;
@@ -266,7 +266,7 @@ fn a_failure_of_any_operation_leaves_the_old_index() {
                 "{operation} {call}: {records}"
             );
             failed += u32::from(outcome.is_err());
-            // The next update must succeed, and must remove the files that are left over.
+            // The next update must succeed and remove the leftover files.
             update(&directory).unwrap();
             assert_eq!(
                 StaticIndex::open(&directory, "x")
@@ -291,7 +291,7 @@ fn a_crash_at_any_moment_leaves_the_old_index_or_the_new() {
             let directory = SimDirectory::new(operations);
             build(&directory, options(StaticIndexKind::Sparse), &old).unwrap();
             let before = directory.operations();
-            // An operation that fails permanently simulates a crash at this moment.
+            // An operation that fails permanently simulates a crash at this point.
             for operation in [
                 DeviceOperation::Create,
                 DeviceOperation::Rename,

@@ -1,5 +1,5 @@
-//! Applies a batch of changes to an index of static data. Also replaces the tries or the block
-//! index of an index by those of another kind, for the same records.
+//! Applies a batch of changes to a static data index. Also converts the tries or block index to
+//! another kind for the same records.
 
 use super::build::{IndexOutput, header, sort_options, verify_key, verify_value};
 use super::data::DataReader;
@@ -15,15 +15,15 @@ use alluvium_storage::sort::{ExternalSorter, SortRecord, SortRecordLayout};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// First byte of a sorted change, which tells whether the change puts or deletes the key.
+/// First byte of a sorted change, which tells whether it puts or deletes the key.
 const PUT: u8 = 1;
 const DELETED: u8 = 0;
 
-/// Applies a batch of changes to an index. The changes are sorted and merged with the existing
-/// records. The existing index remains in use until [`IndexUpdater::finish`] has written the new
-/// one completely.
+/// Applies a batch of changes to an index by sorting them and merging them with the existing
+/// records. The existing index stays in use until [`IndexUpdater::finish`] has written the new one
+/// completely.
 ///
-/// If a key is changed several times in the batch, only the last change takes effect.
+/// If the batch changes a key several times, only the last change counts.
 #[derive(Debug)]
 pub struct IndexUpdater {
     site: IndexFiles,
@@ -36,11 +36,11 @@ pub struct IndexUpdater {
 }
 
 impl IndexUpdater {
-    /// Opens the index with the given name for a batch of changes. Sorting the changes uses at most
+    /// Opens the index with the given name for a batch of changes. Sorting them uses at most
     /// `memory_bytes` bytes of memory.
     ///
     /// # Errors
-    /// The errors of [`StaticIndex::open`], and [`Error::BadOption`] through [`Error::Sort`].
+    /// The same errors as [`StaticIndex::open`], and [`Error::BadOption`] through [`Error::Sort`].
     pub fn new(directory: Arc<dyn Directory>, name: &str, memory_bytes: usize) -> Result<IndexUpdater> {
         let site = IndexFiles::new(Arc::clone(&directory), name)?;
         let old = StaticIndex::open(&*directory, name)?;
@@ -71,7 +71,7 @@ impl IndexUpdater {
         self.change(key, PUT, value)
     }
 
-    /// Adds a change that deletes a key. It has no effect if the index does not contain the key.
+    /// Adds a change that deletes a key. Does nothing if the index does not contain the key.
     ///
     /// # Errors
     /// [`Error::Length`] if the key does not have the index's fixed length; errors from sorting.
@@ -92,8 +92,8 @@ impl IndexUpdater {
     }
 
     /// Merges the changes with the records, writes a new data file and a new index file, and makes
-    /// both durable. Returns the number of records. The files are identical to those that a build
-    /// from the resulting records would write (I1).
+    /// both durable. The files are identical to those that a build from the resulting records would
+    /// write (I1). Returns the number of records.
     ///
     /// # Errors
     /// [`Error::Damaged`], [`Error::SameHash`], errors from sorting, and I/O errors. The existing
@@ -162,7 +162,7 @@ impl SortedChange {
         }
     }
 
-    /// Compares the change with an existing record, by hash and then by key.
+    /// Compares the change with an existing record by hash and then by key.
     fn order(&self, hash: &[u8; HASH_BYTES], key: &[u8]) -> Ordering {
         let order = self.hash.cmp(hash);
         order.then_with(|| self.record[..self.key_bytes].cmp(key))
@@ -176,12 +176,12 @@ impl SortedChange {
     }
 }
 
-/// Builds the tries or the block index of an index again, as those of another kind, and replaces
-/// the index file. The data file is not changed. Returns the number of records.
+/// Rebuilds the tries or block index of an index as another kind, and replaces the index file. The
+/// data file does not change. Returns the number of records.
 ///
 /// # Errors
-/// The errors of [`StaticIndex::open`], and I/O errors. The existing index is unchanged in these
-/// cases.
+/// The same errors as [`StaticIndex::open`], and I/O errors. The existing index is unchanged in
+/// these cases.
 pub fn reindex(directory: Arc<dyn Directory>, name: &str, kind: StaticIndexKind) -> Result<u64> {
     let site = IndexFiles::new(directory, name)?;
     let old = StaticIndex::open(&*site.directory, name)?;

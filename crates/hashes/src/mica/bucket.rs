@@ -1,5 +1,4 @@
-//! A bucket of the index. It has fifteen entries, a version, and a link to the next bucket of its
-//! chain.
+//! A bucket of the index: fifteen entries, a version, and a link to the next bucket in its chain.
 //!
 //! ```text
 //!   OFFSET  SIZE  MEANING
@@ -8,9 +7,9 @@
 //!   8       120   entries of 8 bytes: tag in the upper 16 bits, where the item is in the lower 48
 //! ```
 //!
-//! An entry of zero is empty; a tag is never zero (Lim 2015, §5.3.3). The lowest two bits of an
-//! entry are not needed for the location, because items are aligned to words. S3-FIFO uses these
-//! bits to count accesses.
+//! An entry of zero is empty, because a tag is never zero (Lim 2015, §5.3.3). Items are aligned to
+//! words, so the location does not need the lowest two bits of an entry. S3-FIFO counts accesses in
+//! them.
 
 use super::mode::ConcurrencyMode;
 use super::sync::{AtomicU32, AtomicU64, Latch, LatchGuard, Ordering, fence, spin};
@@ -18,7 +17,7 @@ use super::sync::{AtomicU32, AtomicU64, Latch, LatchGuard, Ordering, fence, spin
 /// Number of entries in a bucket.
 pub(super) const WAYS: usize = if cfg!(alluvium_model_check) { 2 } else { 15 };
 
-/// Number of bits of an entry that store the location of the item.
+/// Number of bits in an entry for the item's location.
 pub(super) const PLACE_BITS: u32 = 48;
 const PLACE: u64 = (1 << PLACE_BITS) - 1;
 /// Bit mask of the access count in an entry.
@@ -63,7 +62,7 @@ impl BucketEntry {
         self.0 & ACCESSES
     }
 
-    /// Returns the entry with another access count.
+    /// Returns the entry with a different access count.
     #[inline(always)]
     pub(super) fn with_accesses(self, accesses: u64) -> BucketEntry {
         debug_assert!(accesses <= ACCESSES);
@@ -71,22 +70,21 @@ impl BucketEntry {
     }
 }
 
-/// Returns the tag of a key: the lowest 16 bits of its hash. A tag of zero is replaced by one.
+/// Returns the tag of a key: the lowest 16 bits of its hash, or one if they are zero.
 #[inline(always)]
 pub(super) fn tag(hash: u64) -> u64 {
     (hash & 0xffff).max(1)
 }
 
-/// Returns the index of a key's bucket in a partition with `buckets` buckets. It is computed from
-/// bits 16 to 47 of the hash. The partition is computed from the upper 16 bits, so the two are
-/// independent (M1).
+/// Returns the index of a key's bucket in a partition with `buckets` buckets. It depends on bits 16
+/// to 47 of the hash, and the partition on the upper 16 bits, so the two are independent (M1).
 #[inline(always)]
 pub(super) fn number(hash: u64, buckets: usize) -> usize {
     (((hash >> 16 & 0xffff_ffff) * buckets as u64) >> 32) as usize
 }
 
-/// Returns the index of a key's partition among `partitions`, computed from the upper 16 bits of
-/// its hash (M1).
+/// Returns the index of a key's partition out of `partitions`, from the upper 16 bits of its hash
+/// (M1).
 #[must_use]
 #[inline(always)]
 pub fn partition(hash: u64, partitions: usize) -> usize {
@@ -108,20 +106,20 @@ impl IndexBucket {
         (entry != 0).then_some(BucketEntry(entry))
     }
 
-    /// Replaces the entry in a slot. The caller must have locked the bucket.
+    /// Replaces the entry in a slot. The caller must hold the bucket's lock.
     #[inline(always)]
     pub(super) fn replace(&self, slot: usize, entry: Option<BucketEntry>) {
         let (at, entry) = (&self.entries[slot], entry.map_or(0, |entry| entry.0));
         // A concurrent exchange that has read the previous entry is ordered before this store. The
-        // model checker recognises this order only for a swap.
+        // model checker recognises this only for a swap.
         #[cfg(alluvium_model_check)]
         at.swap(entry, Ordering::Relaxed);
         #[cfg(not(alluvium_model_check))]
         at.store(entry, Ordering::Relaxed);
     }
 
-    /// Replaces the entry in a slot if it is still `old`. Any thread may call this without a lock.
-    /// The caller must not rely on whether the entry was replaced.
+    /// Replaces the entry in a slot if it is still `old`. Any thread may call this without a lock,
+    /// but must not rely on whether the entry was replaced.
     #[inline]
     pub(super) fn exchange<M: ConcurrencyMode>(
         &self,
@@ -149,13 +147,13 @@ impl IndexBucket {
         mask
     }
 
-    /// Returns the number of the next bucket in the chain, or `None` if this is the last one.
+    /// Returns the number of the next bucket in the chain, or `None` at its end.
     #[inline(always)]
     pub(super) fn next(&self) -> Option<usize> {
         (self.next.load(Ordering::Relaxed) as usize).checked_sub(1)
     }
 
-    /// Sets the next bucket in the chain. The caller must have locked the chain.
+    /// Sets the next bucket in the chain. The caller must hold the chain's lock.
     pub(super) fn link(&self, next: Option<usize>) {
         let next = next.map_or(0, |next| next + 1);
         let next = u32::try_from(next).expect("an index has fewer buckets");
@@ -180,22 +178,22 @@ impl IndexBucket {
         }
     }
 
-    /// Ends a read. Returns whether no writer has changed the bucket since the read began and
-    /// returned `version` (M4). Log offsets that the caller loads afterwards are at least as new as
-    /// the data that it has read.
+    /// Ends a read that began at `version`. Returns whether no writer has changed the bucket in
+    /// between (M4). Log offsets that the caller loads afterwards are at least as new as the data
+    /// that it has read.
     #[inline(always)]
     pub(super) fn end_read<M: ConcurrencyMode>(&self, version: u32) -> bool {
         if !M::SHARED {
             return true;
         }
-        // Pairs with the fence that a writer executes before it writes words. If the reader has
-        // read one of these words, it sees the new version here.
+        // Pairs with the fence before a writer writes words: a reader that has read one of these
+        // words sees the new version here.
         fence(Ordering::Acquire);
         self.version.load(Ordering::Relaxed) == version
     }
 
-    /// Locks the bucket. New readers wait, and readers that have begun will retry. The caller must
-    /// have excluded other writers, and must not have locked this bucket already.
+    /// Locks the bucket. New readers wait, and readers that have already begun will retry. The
+    /// caller must have excluded other writers, and must not hold this bucket's lock already.
     #[inline(always)]
     pub(super) fn lock<M: ConcurrencyMode>(&self) -> BucketGuard<'_, M> {
         let mode = std::marker::PhantomData;
@@ -209,7 +207,7 @@ impl IndexBucket {
     }
 }
 
-/// Lock on a bucket. The bucket is unlocked on drop.
+/// Lock on a bucket, which is released on drop.
 pub(super) struct BucketGuard<'a, M: ConcurrencyMode> {
     bucket: &'a IndexBucket,
     mode: std::marker::PhantomData<M>,
@@ -227,15 +225,15 @@ impl<M: ConcurrencyMode> Drop for BucketGuard<'_, M> {
     }
 }
 
-/// The locks of a writer: the lock on the bucket, which is released first, and the latch of the
-/// partition in a mode with several writers.
+/// The locks of a writer: the bucket's lock, which is released first, and the partition's latch if
+/// there may be several writers.
 pub(super) struct BucketWriteGuard<'a, M: ConcurrencyMode> {
     _bucket: BucketGuard<'a, M>,
     _partition: Option<LatchGuard<'a>>,
 }
 
 impl<'a, M: ConcurrencyMode> BucketWriteGuard<'a, M> {
-    /// Excludes other writers of the partition, and readers of the bucket, until the guard is
+    /// Excludes other writers of the partition and readers of the bucket until the guard is
     /// dropped.
     #[inline(always)]
     pub(super) fn begin(latch: &'a Latch, bucket: &'a IndexBucket) -> BucketWriteGuard<'a, M> {
@@ -246,8 +244,8 @@ impl<'a, M: ConcurrencyMode> BucketWriteGuard<'a, M> {
         }
     }
 
-    /// Like [`BucketWriteGuard::begin`], but returns `None` instead of waiting if another writer is
-    /// active.
+    /// Like [`BucketWriteGuard::begin`], but returns `None` instead of waiting if there is another
+    /// writer.
     #[inline(always)]
     pub(super) fn try_begin(latch: &'a Latch, bucket: &'a IndexBucket) -> Option<BucketWriteGuard<'a, M>> {
         let partition = if M::LOCKED { Some(latch.try_lock()?) } else { None };

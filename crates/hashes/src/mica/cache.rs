@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Options of a [`Cache`]: its size and its eviction policy.
+/// Options of a [`Cache`]: its size and eviction policy.
 ///
 /// ```
 /// use alluvium_hashes::{Cache, CacheOptions};
@@ -29,21 +29,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct CacheOptions {
     /// Maximum memory of the cache in bytes, including its index.
     pub bytes: usize,
-    /// Average total length of a key and its value, in bytes. The size of the index is computed
-    /// from it. If items are much shorter on average, the index is too small for them, and items
-    /// are evicted although there is free memory in the log.
+    /// Average total length of a key and its value, in bytes, which determines the size of the
+    /// index. If items are much shorter on average, the index is too small for them, and items are
+    /// evicted although the log has free memory.
     pub item_bytes: usize,
-    /// Number of partitions. Each partition has its own log and its own latch, so two threads that
-    /// write to the same partition wait for each other. The maximum size of an item is a sixteenth
-    /// of a partition.
+    /// Number of partitions. Each has its own log and latch, so two threads that write to the same
+    /// partition wait for each other. An item may be as large as a sixteenth of a partition.
     pub partitions: usize,
     pub eviction: CacheEviction,
-    /// Seed with which keys are hashed. If it is random, clients cannot choose keys that collide.
+    /// Hash seed for keys. If it is random, clients cannot choose keys that collide.
     pub seed: u64,
 }
 
 impl CacheOptions {
-    /// Returns the options of a cache of `bytes` bytes, for items of 256 bytes on average, with 8
+    /// Returns the options of a cache of `bytes` bytes for items of 256 bytes on average, with 8
     /// partitions and S3-FIFO eviction.
     #[must_use]
     pub fn new(bytes: usize) -> CacheOptions {
@@ -57,11 +56,11 @@ impl CacheOptions {
     }
 }
 
-/// An in-memory cache with a maximum size in bytes. Clones are handles to the same cache and may be
-/// used by any thread.
+/// An in-memory cache of bounded size. Clones are handles to the same cache, and any thread may use
+/// them.
 ///
-/// A lookup returns the value that was set last, or no value if the key was evicted. Readers take
-/// no lock.
+/// A lookup returns the most recently set value, or none if the key was evicted. Readers take no
+/// lock.
 ///
 /// ```
 /// use alluvium_hashes::{Cache, CacheOptions};
@@ -95,17 +94,16 @@ impl fmt::Debug for Cache {
     }
 }
 
-/// Limits up to which [`Cache::content`] visits every bucket, so that small contents are counted
-/// exactly. The first is the number of buckets. The second is the number of items that were ever
-/// set; if it is not exceeded, the number of buckets does not matter.
+/// [`Cache::content`] visits every bucket up to these limits, so that it counts small contents
+/// exactly. The first is the number of buckets. The second is the number of items ever set; below
+/// it, the number of buckets does not matter.
 const MOST_COUNTED: usize = 1 << 16;
 const FEW_SETS: u64 = 1 << 16;
 
-/// Number of buckets that are sampled if these limits are exceeded.
+/// Number of buckets to sample beyond these limits.
 const SAMPLED: usize = 1 << 14;
 
-/// Maximum size of an item, as a fraction of its partition: an item may have 1 / `LONGEST_PART` of
-/// the bytes.
+/// An item may be as large as 1 / `LONGEST_PART` of its partition.
 const LONGEST_PART: usize = 16;
 
 impl Cache {
@@ -155,13 +153,13 @@ impl Cache {
     }
 
     /// Copies the value of a key to `value`, reusing its allocation. Returns whether the key has a
-    /// value. If it has none, the contents of `value` are unspecified.
+    /// value; if not, the contents of `value` are unspecified.
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> bool {
         self.read(key, value).is_some()
     }
 
-    /// Copies the value of a key to `value`, like [`Cache::get_into`]. Returns the time at which
-    /// the item expires, or [`NEVER`]; returns `None` if the key has no value.
+    /// Like [`Cache::get_into`], but returns the time at which the item expires, or [`NEVER`].
+    /// Returns `None` if the key has no value.
     ///
     /// ```
     /// use alluvium_hashes::{Cache, CacheOptions};
@@ -183,7 +181,7 @@ impl Cache {
     }
 
     /// Prefetches the memory that operations on these keys will access: first the buckets of all
-    /// keys, and then the items to which the entries in these buckets point.
+    /// keys, and then the items that the entries in these buckets point to.
     pub fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         let ask = |key| {
             let key = self.hashed(key);
@@ -196,9 +194,9 @@ impl Cache {
         }
     }
 
-    /// Looks up many keys in order, and passes each value, with the index of its key, to `respond`.
-    /// The memory for later keys is prefetched during the lookups of earlier keys. If the cache is
-    /// larger than the processor's caches, this is about three times as fast as separate lookups.
+    /// Looks up many keys in order, and passes each value to `respond` with the index of its key.
+    /// Memory for later keys is prefetched during the lookups of earlier ones. If the cache exceeds
+    /// the processor's caches, this is about three times as fast as separate lookups.
     ///
     /// ```
     /// use alluvium_hashes::{Cache, CacheOptions};
@@ -219,7 +217,7 @@ impl Cache {
         );
     }
 
-    /// Sets a key to a value that never expires.
+    /// Sets the value of a key, without an expiry time.
     ///
     /// # Errors
     /// [`Error::TooLarge`] if the key or the item is longer than the cache accepts.
@@ -227,17 +225,17 @@ impl Cache {
         self.set_until(key, value, NEVER)
     }
 
-    /// Sets a key to a value that expires at time `expires_at`, in the unit of [`Cache::tick`].
+    /// Sets the value of a key until time `expires_at`, in the unit of [`Cache::tick`].
     ///
     /// # Errors
-    /// The errors of [`Cache::set`].
+    /// The same errors as [`Cache::set`].
     pub fn set_until(&self, key: &[u8], value: &[u8], expires_at: u64) -> Result<()> {
         let key = self.hashed(key);
         self.table(key).set(key, value, expires_at, self.now())
     }
 
-    /// Sets many keys to values, in order. Passes each result, with the index of its key, to
-    /// `respond`.
+    /// Sets the values of many keys in order, and passes each result to `respond` with the index of
+    /// its key.
     ///
     /// ```
     /// use alluvium_hashes::{Cache, CacheOptions};
@@ -260,8 +258,7 @@ impl Cache {
         self.table(key).delete(key, self.now())
     }
 
-    /// Deletes all keys. If other threads set keys concurrently, these keys may or may not be
-    /// deleted.
+    /// Deletes all keys. Keys that other threads set concurrently may or may not be deleted.
     ///
     /// ```
     /// use alluvium_hashes::{Cache, CacheOptions};
@@ -276,9 +273,8 @@ impl Cache {
         self.0.partitions.iter().for_each(LossyTable::clear);
     }
 
-    /// Returns the number of keys that have a value, including expired keys whose items are still
-    /// in the cache. The function scans the whole index, which takes tenths of a second for a cache
-    /// of tens of gigabytes.
+    /// Returns the number of keys with a value, including expired keys whose items are still in the
+    /// cache. Scans the whole index, which takes tenths of a second for tens of gigabytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.partitions.iter().map(LossyTable::count).sum()
@@ -290,7 +286,7 @@ impl Cache {
         self.len() == 0
     }
 
-    /// Returns the number of items that have not expired, and their total size. If the index has
+    /// Returns the number and the total size of the items that have not expired. If the index has
     /// many buckets, both are estimated from a sample.
     #[must_use]
     pub fn content(&self) -> CacheUsage {
@@ -306,22 +302,21 @@ impl Cache {
         sum
     }
 
-    /// Advances the current time to `now`, in a unit that the caller chooses. An earlier time has
+    /// Advances the current time to `now`, in any unit that the caller chooses. An earlier time has
     /// no effect.
     pub fn tick(&self, now: u64) {
         self.0.now.fetch_max(now, Ordering::Relaxed);
     }
 
-    /// Sets the current time back to `now` if it is later by more than `most`. This corrects an
-    /// earlier [`Cache::tick`] with a wrong clock. Items that expired because of the wrong time may
-    /// become visible again.
+    /// Sets the current time back to `now` if it is more than `most` later, because an earlier
+    /// [`Cache::tick`] used a wrong clock. Items that expired as a result may become visible again.
     pub fn correct_time(&self, now: u64, most: u64) {
         if self.now().saturating_sub(now) > most {
             self.0.now.store(now, Ordering::Relaxed);
         }
     }
 
-    /// Returns the sum of the statistics of all partitions.
+    /// Returns the combined statistics of all partitions.
     #[must_use]
     pub fn stats(&self) -> TableStats {
         let mut sum = TableStats::default();
@@ -332,7 +327,7 @@ impl Cache {
         sum
     }
 
-    /// Returns the maximum memory that the cache can use, in bytes.
+    /// Returns the maximum memory that the cache uses, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.0.partitions.iter().map(LossyTable::memory_bytes).sum()
@@ -351,11 +346,11 @@ impl Cache {
     }
 }
 
-/// Divides the memory of a partition. First reserves the memory after the end of each log. Then
-/// divides the rest between log and index, in the proportion that items of the average length need.
+/// Divides the memory of a partition. Reserves the memory after the end of each log, and divides
+/// the rest between log and index in the proportion that items of average length need.
 fn partition_options(options: &CacheOptions, bytes: usize) -> LossyOptions {
     let longest = bytes / LONGEST_PART;
-    // The memory after the end of each of the two logs, and what rounding may cost.
+    // The memory after the end of each of the two logs, and the cost of rounding.
     let rest = bytes - 2 * longest - 2 * size_of::<bucket::IndexBucket>();
     let item = options.item_bytes + WORD;
     let buckets = rest / (item * ITEMS_PER_BUCKET + size_of::<bucket::IndexBucket>());

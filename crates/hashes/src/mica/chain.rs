@@ -1,26 +1,24 @@
 //! A lossless index: chains of buckets.
 //!
-//! When a bucket is full, a spare bucket is appended to it, and so on (bulk chaining: Lim 2015,
-//! §5.3.4). With 11 items per bucket on average, spare buckets are needed for a tenth of the
-//! buckets, and 98 of 100 items are in the first bucket of their chain. With 13 items per bucket,
-//! spare buckets are needed for a quarter, and 95 of 100 items are in the first bucket.
+//! A spare bucket is appended to a full bucket, and so on (bulk chaining: Lim 2015, §5.3.4). With
+//! 11 items per bucket on average, a tenth of the buckets need a spare one, and 98 of 100 items are
+//! in the first bucket of their chain. With 13 items per bucket, a quarter of the buckets need a
+//! spare one, and 95 of 100 items are in the first bucket.
 
 use super::bucket::{self, BucketEntry, IndexBucket, WAYS};
 use super::memory::BucketArray;
 use super::mode::ConcurrencyMode;
 use super::sync::{AtomicU64, Ordering};
 
-/// The buckets of a table in store mode, organised in chains.
+/// The buckets of a table in store mode, organised as chains.
 #[derive(Debug)]
 pub(super) struct BucketChains<M> {
     buckets: BucketArray<M>,
-    /// Number of buckets that are the first bucket of a chain. The spare buckets follow them in the
-    /// array.
+    /// Number of buckets that start a chain. The spare buckets follow them in the array.
     main: usize,
-    /// Number of the first spare bucket that was never used.
+    /// Number of the first spare bucket that has never been used.
     fresh: AtomicU64,
-    /// Head of the free list of spare buckets: the number of a bucket plus one, or 0 if the list is
-    /// empty.
+    /// Head of the free list of spare buckets: a bucket number plus one, or 0 if the list is empty.
     returned: AtomicU64,
     /// Number of spare buckets that are in use.
     spare_used: AtomicU64,
@@ -33,7 +31,7 @@ pub(super) struct ChainSlot {
 }
 
 impl<M: ConcurrencyMode> BucketChains<M> {
-    /// Creates `main` empty chains, and `spare` buckets by which the chains can grow.
+    /// Creates `main` empty chains, and `spare` buckets for them to grow.
     pub(super) fn new(main: usize, spare: usize) -> super::Result<BucketChains<M>> {
         Ok(BucketChains {
             buckets: BucketArray::reserve(main + spare)?,
@@ -55,7 +53,7 @@ impl<M: ConcurrencyMode> BucketChains<M> {
         &self.buckets.all()[number]
     }
 
-    /// Returns the total number of spare buckets, and how many of them are in use.
+    /// Returns the total number of spare buckets and the number in use.
     pub(super) fn spare(&self) -> (usize, usize) {
         let used = self.spare_used.load(Ordering::Relaxed) as usize;
         (self.buckets.all().len() - self.main, used)
@@ -66,8 +64,8 @@ impl<M: ConcurrencyMode> BucketChains<M> {
         size_of_val(self.buckets.all())
     }
 
-    /// Calls `wanted` for each entry of a chain that has the given tag, until it returns `Some`.
-    /// Returns this result.
+    /// Calls `wanted` for each entry in a chain that has the given tag, until it returns `Some`,
+    /// and returns its result.
     #[inline(always)]
     pub(super) fn find<T>(
         &self,
@@ -76,8 +74,8 @@ impl<M: ConcurrencyMode> BucketChains<M> {
         mut wanted: impl FnMut(ChainSlot, BucketEntry) -> Option<T>,
     ) -> Option<T> {
         let mut number = first;
-        // A reader may see a chain while it is being changed, even with a cycle. The loop therefore
-        // has a limit.
+        // A reader may see a chain that is being changed and may even find a cycle, so limit the
+        // loop.
         for _ in 0..=self.buckets.all().len() - self.main {
             let bucket = self.bucket(number);
             let mut slots = bucket.matches(tag);
@@ -95,8 +93,8 @@ impl<M: ConcurrencyMode> BucketChains<M> {
         None
     }
 
-    /// Returns an empty slot of a chain. If all buckets of the chain are full, appends a spare
-    /// bucket. Returns `None` if no spare bucket is left. The caller must have locked the chain.
+    /// Returns an empty slot in a chain, appending a spare bucket if all its buckets are full.
+    /// Returns `None` if no spare bucket is left. The caller must hold the chain's lock.
     pub(super) fn empty_slot(&self, first: usize) -> Option<ChainSlot> {
         let mut number = first;
         loop {
@@ -118,9 +116,8 @@ impl<M: ConcurrencyMode> BucketChains<M> {
         }
     }
 
-    /// Removes an entry, and moves the last entry of the chain to its slot. If a spare bucket
-    /// becomes empty, it is removed from the chain and put on the free list. The caller must have
-    /// locked the chain.
+    /// Removes an entry and moves the last entry of the chain to its slot. If this empties a spare
+    /// bucket, the bucket moves to the free list. The caller must hold the chain's lock.
     pub(super) fn remove(&self, first: usize, at: ChainSlot) {
         let (mut before, mut last) = (None, first);
         while let Some(next) = self.bucket(last).next() {

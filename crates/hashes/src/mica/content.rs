@@ -1,4 +1,4 @@
-//! Operations on the whole content of a cache: counting and clearing.
+//! Operations on the whole contents of a cache: counting and clearing.
 
 use super::bucket::{BucketWriteGuard, IndexBucket, WAYS};
 use super::item::{self, ItemHeaderWord};
@@ -12,7 +12,7 @@ use std::ops::AddAssign;
 pub struct CacheUsage {
     /// Number of items that have not expired.
     pub items: u64,
-    /// Total size of the headers, keys and values of these items, in bytes.
+    /// Total size of their headers, keys and values, in bytes.
     pub bytes: u64,
 }
 
@@ -24,7 +24,7 @@ impl AddAssign for CacheUsage {
 }
 
 impl<M: ConcurrencyMode> LossyTable<M> {
-    /// Deletes all items, bucket by bucket. If an item is set concurrently, it may or may not be
+    /// Deletes all items, bucket by bucket. An item that is set concurrently may or may not be
     /// deleted.
     pub(super) fn clear(&self) {
         for bucket in self.buckets.all() {
@@ -54,9 +54,8 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         self.buckets.all().iter().map(count).sum()
     }
 
-    /// Estimates the number and the total size of the items that have not expired at time `now`.
-    /// Visits at most `most` buckets. If headers are written concurrently, the result is only less
-    /// exact.
+    /// Estimates the number and total size of the items that have not expired at time `now`. Visits
+    /// at most `most` buckets. Concurrent writes only make the result less exact.
     pub(super) fn content(&self, most: usize, now: u64) -> CacheUsage {
         let buckets = self.buckets.all();
         let step = buckets.len().div_ceil(most).max(1);
@@ -99,7 +98,7 @@ mod tests {
         }
         cache.set(&7_u32.to_ne_bytes(), &[8; 60]).unwrap();
         assert!(cache.delete(&9_u32.to_ne_bytes()));
-        // An item has one word of header, one word of key, and fifteen words of value.
+        // An item has one header word, one key word, and fifteen value words.
         assert_eq!((cache.len(), cache.content().items), (999, 999));
         assert_eq!(cache.content().bytes, 999 * 68);
         cache.set_until(b"soon", b"gone", 5).unwrap();

@@ -1,5 +1,5 @@
-//! Interface that lossy and lossless tables have in common, and the protocol by which readers
-//! detect concurrent writers.
+//! The common interface of lossy and lossless tables, and the protocol by which readers detect
+//! concurrent writers.
 
 use super::bucket::{BucketEntry, IndexBucket};
 use super::error::Result;
@@ -11,15 +11,15 @@ use super::stats::TableCounters;
 use super::sync::spin;
 
 pub(super) mod sealed {
-    /// Prevents implementations outside this crate, because handles rely on exclusive ownership of
-    /// their table.
+    /// Prevents implementations outside this crate, because handles rely on owning their table
+    /// exclusively.
     pub trait SealedTable {}
 }
 
-/// Location of an item that was found in a table.
+/// Location of an item in a table.
 #[derive(Clone, Copy, Debug)]
 pub struct ItemLocation {
-    /// Number of the bucket that contains the entry of the item, and the slot of the entry in it.
+    /// Number of the bucket with the item's entry, and the entry's slot.
     pub(super) bucket: usize,
     pub(super) slot: usize,
     pub(super) entry: BucketEntry,
@@ -27,16 +27,16 @@ pub struct ItemLocation {
     pub(super) header: ItemHeaderWord,
 }
 
-/// An item whose value a reader has found and copied.
+/// An item that a reader has found, and whose value it has copied.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ItemHit {
     pub(super) found: ItemLocation,
-    /// Time at which the item expires, or [`item::NEVER`].
+    /// Expiry time of the item, or [`item::NEVER`].
     pub(super) expires_at: u64,
 }
 
-/// A table: either [`super::LossyTable`] or [`super::LosslessTable`]. Its methods are called
-/// through handles, which ensure that only permitted threads call them.
+/// A table: either [`super::LossyTable`] or [`super::LosslessTable`]. Handles call its methods and
+/// ensure that only permitted threads do so.
 pub trait TableCore: Sized + sealed::SealedTable {
     type Mode: ConcurrencyMode;
 
@@ -44,10 +44,10 @@ pub trait TableCore: Sized + sealed::SealedTable {
     fn words(&self) -> &ItemWords<Self::Mode>;
     #[doc(hidden)]
     fn tally(&self) -> &TableCounters;
-    /// Returns the bucket whose version changes whenever a key with this hash is changed.
+    /// Returns the bucket whose version changes whenever a key with this hash changes.
     #[doc(hidden)]
     fn bucket(&self, hash: u64) -> &IndexBucket;
-    /// Prefetches the item that the index probably has for a key. The bucket should already be in
+    /// Prefetches the item that the index probably holds for a key. The bucket should already be in
     /// the processor's cache.
     #[doc(hidden)]
     fn prefetch_item(&self, key: HashedKey<'_>);
@@ -55,23 +55,23 @@ pub trait TableCore: Sized + sealed::SealedTable {
     /// caller has checked M4.
     #[doc(hidden)]
     fn find(&self, key: HashedKey<'_>) -> Option<ItemLocation>;
-    /// Returns whether the item has not been overwritten in its log.
+    /// Returns whether the item is still in its log and has not been overwritten.
     #[doc(hidden)]
     fn holds(&self, found: ItemLocation) -> bool;
-    /// Records an access to an item, which may move it. Returns the current location of the item.
+    /// Records an access to an item, which may move it. Returns its current location.
     #[doc(hidden)]
     fn touch(&self, key: HashedKey<'_>, found: ItemLocation, now: u64) -> ItemLocation;
     #[doc(hidden)]
     fn set(&self, key: HashedKey<'_>, value: &[u8], expires_at: u64, now: u64) -> Result<()>;
     #[doc(hidden)]
     fn delete(&self, key: HashedKey<'_>, now: u64) -> bool;
-    /// Frees expired items in the next `buckets` buckets. Returns the number of items freed.
+    /// Frees expired items in the next `buckets` buckets, and returns their number.
     #[doc(hidden)]
     fn reclaim(&self, now: u64, buckets: usize) -> usize;
 }
 
-/// Copies the value of a key to `value` while other threads may write. Retries until the copy is
-/// consistent. Returns `None` if the key has no value or has expired.
+/// Copies the value of a key to `value` while other threads may be writing. Retries until the copy
+/// is consistent. Returns `None` if the key has no value or has expired.
 pub(super) fn read<C: TableCore>(
     table: &C,
     key: HashedKey<'_>,
@@ -92,8 +92,8 @@ pub(super) fn read<C: TableCore>(
             value.resize(found.header.value_len(), 0);
             table.words().read(found.at + found.header.value_at(), value);
         }
-        // An append for a key in another bucket may overwrite the item without changing the version
-        // of this bucket. Therefore, after copying, also check that the item is still in the log.
+        // An append for a key in another bucket may overwrite the item without changing this
+        // bucket's version, so check after copying that the item is still in the log.
         let is_whole = bucket.end_read::<C::Mode>(version) && found.is_none_or(|found| table.holds(found));
         if is_whole {
             return live;

@@ -5,7 +5,7 @@ use alluvium_base::ErrorKind;
 /// Result of an operation on an in-memory table.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Error of an operation on an in-memory table.
+/// Error from an operation on an in-memory table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,12 +14,12 @@ pub enum Error {
         "{what} of {bytes} bytes is too long: the table accepts at most {most} bytes; store it elsewhere, or make the log larger"
     )]
     TooLarge {
-        /// Which object is too long: a key, a value or an item.
+        /// What is too long: a key, a value or an item.
         what: &'static str,
         bytes: usize,
         most: usize,
     },
-    /// A lossless table has not enough free memory for an item.
+    /// A lossless table does not have enough free memory for an item.
     #[error(
         "no space for an item of {bytes} bytes in a store of {capacity}: delete items, or make the store larger"
     )]
@@ -32,25 +32,25 @@ pub enum Error {
     /// A lossless table has no free bucket to extend a chain.
     #[error("all {spare} spare buckets are in use: delete items, or give the index more buckets")]
     OutOfBuckets {
-        /// Total number of spare buckets, all of which are in use.
+        /// Total number of spare buckets.
         spare: usize,
     },
     #[error("option {option}: {why}")]
     BadOption {
         option: &'static str,
-        /// The reason why the value is invalid, and which values are valid.
+        /// Why the value is invalid, and which values are valid.
         why: String,
     },
     /// The operating system cannot provide the memory.
     #[error("the system provides no memory for a table: {why}; make the table smaller")]
     Memory {
-        /// The error that the operating system has returned.
+        /// The operating system's error.
         why: String,
     },
 }
 
 impl Error {
-    /// Returns the kind of error, by which programs can distinguish errors.
+    /// Returns the kind of error, which tells programs how to react.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {

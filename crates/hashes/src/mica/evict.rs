@@ -1,4 +1,4 @@
-//! Eviction: frees space in a cache by dropping or moving the oldest items of its logs.
+//! Eviction, which frees space in a cache by dropping or moving the oldest items in its logs.
 
 use super::bucket::{self, BucketEntry, IndexBucket};
 use super::item::{self, ItemHeaderWord};
@@ -15,19 +15,19 @@ use smallvec::SmallVec;
 struct AppendContext {
     /// Number of the bucket that the writer has locked.
     own: usize,
-    /// Number of the bucket of an item that is being moved, which is locked, too.
+    /// Number of the bucket of the item being moved, which is locked, too.
     moving: Option<usize>,
     now: u64,
     /// `moves` is the number of items moved so far. `words` is the number of words appended so far,
-    /// including those of the moved items.
+    /// including those of moved items.
     moves: u32,
     words: usize,
 }
 
 impl<M: ConcurrencyMode> LossyTable<M> {
-    /// Allocates `words` words at the tail of a log, and evicts the oldest items until there is
-    /// space for them. Returns the offset of the words. The caller must have excluded other writers
-    /// and locked the bucket `own`. Entries in that bucket may change.
+    /// Allocates `words` words at the tail of a log, evicting the oldest items until there is
+    /// enough space. Returns the offset of the words. The caller must have excluded other writers
+    /// and locked the bucket `own`, whose entries may change.
     pub(super) fn append(&self, ring: LogRole, words: usize, own: usize, now: u64) -> u64 {
         let mut waiting = AppendContext {
             own,
@@ -49,8 +49,8 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         log.append(words)
     }
 
-    /// Frees the space of the oldest item in a log. The item is either dropped or moved to the tail
-    /// of the main log.
+    /// Frees the space of the oldest item in a log, by dropping it or moving it to the tail of the
+    /// main log.
     fn drop_oldest(&self, ring: LogRole, waiting: &mut AppendContext) {
         let log = &self.logs[ring as usize];
         let offset = log.oldest().expect("a log without items has space");
@@ -64,8 +64,8 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         self.tally.count(TableEvent::Drop);
     }
 
-    /// If the eviction policy retains the oldest item of a log, moves the item to the tail of the
-    /// main log. Returns whether the item was moved.
+    /// Moves the oldest item in a log to the tail of the main log if the eviction policy retains
+    /// it. Returns whether it was moved.
     fn keep_oldest(&self, ring: LogRole, offset: u64, words: usize, waiting: &mut AppendContext) -> bool {
         let at = self.logs[ring as usize].word(offset);
         let header = ItemHeaderWord::load(&self.words, at);
@@ -106,7 +106,7 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         true
     }
 
-    /// Copies the oldest item of a log to the tail of the main log, and frees its previous space.
+    /// Copies the oldest item in a log to the tail of the main log and frees its previous space.
     /// Returns the new offset.
     fn move_oldest(&self, ring: LogRole, at: usize, words: usize, waiting: &mut AppendContext) -> u64 {
         let main = &self.logs[LogRole::Main as usize];
@@ -124,8 +124,8 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         target
     }
 
-    /// Clears stale entries in some buckets. The number of buckets is proportional to the number of
-    /// appended `bytes`.
+    /// Clears stale entries in a number of buckets that is proportional to the number of appended
+    /// `bytes`.
     fn sweep_after(&self, bytes: usize) {
         let buckets = self.buckets.all();
         self.sweep.after(bytes, buckets.len(), |number| {
@@ -142,8 +142,8 @@ impl<M: ConcurrencyMode> LossyTable<M> {
     }
 }
 
-/// Finds the entry of a bucket that equals `wanted` when access counts are ignored. Returns its
-/// slot and the entry.
+/// Finds the entry that equals `wanted` in a bucket, ignoring access counts. Returns its slot and
+/// the entry.
 fn entry_of(bucket: &IndexBucket, wanted: BucketEntry) -> Option<(usize, BucketEntry)> {
     (0..bucket::WAYS)
         .filter_map(|slot| Some((slot, bucket.entry(slot)?)))

@@ -1,4 +1,4 @@
-//! Handles to tables. The type of a handle determines which threads may call which operations.
+//! Table handles. The type of a handle determines which threads may call which operations.
 
 use super::core::{ItemLocation, TableCore, read};
 use super::error::Result;
@@ -24,11 +24,11 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct ExclusiveTable<C>(C);
 
-/// A request in a burst, which is a sequence of requests that are executed together.
+/// A request in a burst. The requests of a burst are executed in one pipeline.
 #[derive(Clone, Copy, Debug)]
 pub enum BurstRequest<'a> {
     Get(HashedKey<'a>),
-    /// Sets a key to a value. The last field is the time at which it expires, or [`super::NEVER`].
+    /// Sets the value of a key. The last field is its expiry time, or [`super::NEVER`].
     Set(HashedKey<'a>, &'a [u8], u64),
 }
 
@@ -57,7 +57,7 @@ impl<C: TableCore<Mode = Erew>> ExclusiveTable<C> {
         ExclusiveTable(table)
     }
 
-    /// Returns the table, from which statistics can be read.
+    /// Returns the table, for access to its statistics.
     #[must_use]
     pub fn table(&self) -> &C {
         &self.0
@@ -92,7 +92,7 @@ impl<C: TableCore<Mode = Erew>> ExclusiveTable<C> {
         unreachable!("no model has one thread: {at}")
     }
 
-    /// Sets a key to a value that expires at time `expires_at`.
+    /// Sets the value of a key until time `expires_at`.
     ///
     /// # Errors
     /// [`super::Error::TooLarge`]; in a lossless table also [`super::Error::OutOfSpace`] and
@@ -108,14 +108,14 @@ impl<C: TableCore<Mode = Erew>> ExclusiveTable<C> {
     }
 
     /// Frees the items in the next `buckets` buckets of a lossless table that have expired at time
-    /// `now`. Returns the number of items freed. Does nothing for a lossy table, because its log
-    /// drops expired items when they are the oldest.
+    /// `now`, and returns their number. Does nothing for a lossy table, whose log drops expired
+    /// items once they are the oldest.
     pub fn reclaim(&mut self, now: u64, buckets: usize) -> usize {
         self.0.reclaim(now, buckets)
     }
 
-    /// Executes requests in order. Passes each response, with the index of its request, to
-    /// `respond`. While one request is executed, the memory for later requests is prefetched.
+    /// Executes requests in order, and passes each response to `respond` with the index of its
+    /// request. Memory for later requests is prefetched during the execution of earlier ones.
     pub fn burst(
         &mut self,
         requests: &[BurstRequest<'_>],
@@ -150,7 +150,7 @@ impl<C: TableCore<Mode = Erew>> ExclusiveTable<C> {
     }
 }
 
-/// A burst of requests that is being executed on an exclusive table.
+/// A request burst in progress on an exclusive table.
 struct ExclusiveBurst<'a, 'b, C, E> {
     table: &'a mut ExclusiveTable<C>,
     requests: &'a [BurstRequest<'b>],
@@ -176,7 +176,7 @@ impl<C: TableCore<Mode = Erew>, E: FnMut(&mut ExclusiveTable<C>, usize)> Pipelin
     }
 }
 
-/// Handle to the only writer of a table that other threads may read concurrently (CREW).
+/// Handle for the only writer of a table that other threads may read concurrently (CREW).
 ///
 /// ```
 /// use alluvium_hashes::mica::{HashedKey, LossyTable, LossyOptions, NEVER, TableWriter};
@@ -192,7 +192,7 @@ impl<C: TableCore<Mode = Erew>, E: FnMut(&mut ExclusiveTable<C>, usize)> Pipelin
 #[derive(Debug)]
 pub struct TableWriter<C>(Arc<C>);
 
-/// Handle to a reader of a table that another thread may write concurrently (CREW).
+/// Handle for a reader of a table that another thread may write concurrently (CREW).
 #[derive(Debug)]
 pub struct TableReader<C>(Arc<C>);
 
@@ -209,42 +209,42 @@ impl<C> Clone for TableReader<C> {
 }
 
 impl<C: TableCore<Mode = Crew>> TableWriter<C> {
-    /// Creates the writer's handle for a table.
+    /// Creates the writer's handle to a table.
     #[must_use]
     pub fn new(table: C) -> TableWriter<C> {
         TableWriter(Arc::new(table))
     }
 
-    /// Returns the table, from which statistics can be read.
+    /// Returns the table, for access to its statistics.
     #[must_use]
     pub fn table(&self) -> &C {
         &self.0
     }
 
-    /// Creates a reader's handle, which may be used by any thread.
+    /// Creates a reader's handle, which any thread may use.
     #[must_use]
     pub fn reader(&self) -> TableReader<C> {
         TableReader(Arc::clone(&self.0))
     }
 
     /// Copies the value of a key to `value`. Returns whether the key has a value. An access by the
-    /// writer influences which items are evicted; an access by a reader does not.
+    /// writer influences which items are evicted, and an access by a reader does not.
     #[inline]
     pub fn get(&mut self, key: HashedKey<'_>, now: u64, value: &mut Vec<u8>) -> bool {
         get_and_touch(&*self.0, key, now, value)
     }
 
-    /// Sets a key to a value that expires at time `expires_at`.
+    /// Sets the value of a key until time `expires_at`.
     ///
     /// # Errors
-    /// The errors of [`ExclusiveTable::set`].
+    /// The same errors as [`ExclusiveTable::set`].
     #[inline]
     pub fn set(&mut self, key: HashedKey<'_>, value: &[u8], expires_at: u64, now: u64) -> Result<()> {
         self.0.set(key, value, expires_at, now)
     }
 
-    /// Sets keys to values, in order. Passes each result, with the index of its key, to `respond`.
-    /// While one key is set, the memory for later keys is prefetched.
+    /// Sets the values of keys in order, and passes each result to `respond` with the index of its
+    /// key. Memory for later keys is prefetched while earlier ones are set.
     pub fn set_many(
         &mut self,
         items: &[(HashedKey<'_>, &[u8])],
@@ -260,8 +260,8 @@ impl<C: TableCore<Mode = Crew>> TableWriter<C> {
     }
 
     /// Frees the items in the next `buckets` buckets of a lossless table that have expired at time
-    /// `now`. Returns the number of items freed. Does nothing for a lossy table, because its log
-    /// drops expired items when they are the oldest.
+    /// `now`, and returns their number. Does nothing for a lossy table, whose log drops expired
+    /// items once they are the oldest.
     pub fn reclaim(&mut self, now: u64, buckets: usize) -> usize {
         self.0.reclaim(now, buckets)
     }
@@ -276,14 +276,14 @@ impl<C: TableCore<Mode = Crew>> TableReader<C> {
         hit.is_some()
     }
 
-    /// Looks up keys in order. Passes each value, with the index of its key, to `respond`. While
-    /// one key is looked up, the memory for later keys is prefetched.
+    /// Looks up keys in order, and passes each value to `respond` with the index of its key. Memory
+    /// for later keys is prefetched during the lookups of earlier ones.
     pub fn get_many(&self, keys: &[HashedKey<'_>], now: u64, respond: impl FnMut(usize, Option<&[u8]>)) {
         get_many::<C, _>(from_ref(&*self.0), keys, (now, AccessCounting::Ignored), respond);
     }
 
-    /// Looks up keys like [`TableReader::get_many`], in several partitions. `readers` must have one
-    /// reader for each partition, in the order of the numbers that [`super::partition`] returns.
+    /// Like [`TableReader::get_many`], but in several partitions. `readers` must have one reader
+    /// per partition, in the order of the numbers that [`super::partition`] returns.
     pub fn get_many_of(
         readers: &[TableReader<C>],
         keys: &[HashedKey<'_>],
@@ -322,13 +322,13 @@ impl<C> Clone for SharedTable<C> {
 }
 
 impl<C: TableCore<Mode = Crcw>> SharedTable<C> {
-    /// Creates the first handle for a table. Its clones are handles to the same table.
+    /// Creates the first handle to a table. Its clones are handles to the same table.
     #[must_use]
     pub fn new(table: C) -> SharedTable<C> {
         SharedTable(Arc::new(table))
     }
 
-    /// Returns the table, from which statistics can be read.
+    /// Returns the table, for access to its statistics.
     #[must_use]
     pub fn table(&self) -> &C {
         &self.0
@@ -340,14 +340,14 @@ impl<C: TableCore<Mode = Crcw>> SharedTable<C> {
         get_and_touch(&*self.0, key, now, value)
     }
 
-    /// Looks up keys in order. Passes each value, with the index of its key, to `respond`. While
-    /// one key is looked up, the memory for later keys is prefetched.
+    /// Looks up keys in order, and passes each value to `respond` with the index of its key. Memory
+    /// for later keys is prefetched during the lookups of earlier ones.
     pub fn get_many(&self, keys: &[HashedKey<'_>], now: u64, respond: impl FnMut(usize, Option<&[u8]>)) {
         get_many::<C, _>(from_ref(&*self.0), keys, (now, AccessCounting::Counted), respond);
     }
 
-    /// Looks up keys like [`SharedTable::get_many`], in several partitions. `tables` must have one
-    /// table for each partition, in the order of the numbers that [`super::partition`] returns.
+    /// Like [`SharedTable::get_many`], but in several partitions. `tables` must have one table per
+    /// partition, in the order of the numbers that [`super::partition`] returns.
     pub fn get_many_of(
         tables: &[SharedTable<C>],
         keys: &[HashedKey<'_>],
@@ -357,17 +357,17 @@ impl<C: TableCore<Mode = Crcw>> SharedTable<C> {
         get_many::<C, _>(tables, keys, (now, AccessCounting::Counted), respond);
     }
 
-    /// Sets a key to a value that expires at time `expires_at`.
+    /// Sets the value of a key until time `expires_at`.
     ///
     /// # Errors
-    /// The errors of [`ExclusiveTable::set`].
+    /// The same errors as [`ExclusiveTable::set`].
     #[inline]
     pub fn set(&self, key: HashedKey<'_>, value: &[u8], expires_at: u64, now: u64) -> Result<()> {
         self.0.set(key, value, expires_at, now)
     }
 
-    /// Sets keys to values, in order. Passes each result, with the index of its key, to `respond`.
-    /// While one key is set, the memory for later keys is prefetched.
+    /// Sets the values of keys in order, and passes each result to `respond` with the index of its
+    /// key. Memory for later keys is prefetched while earlier ones are set.
     pub fn set_many(
         &self,
         items: &[(HashedKey<'_>, &[u8])],
@@ -377,8 +377,8 @@ impl<C: TableCore<Mode = Crcw>> SharedTable<C> {
         set_many::<C, _>(from_ref(&*self.0), items, now, respond);
     }
 
-    /// Sets keys like [`SharedTable::set_many`], in several partitions. `tables` must have one
-    /// table for each partition, in the order of the numbers that [`super::partition`] returns.
+    /// Like [`SharedTable::set_many`], but in several partitions. `tables` must have one table per
+    /// partition, in the order of the numbers that [`super::partition`] returns.
     pub fn set_many_of(
         tables: &[SharedTable<C>],
         items: &[(HashedKey<'_>, &[u8])],
@@ -394,8 +394,8 @@ impl<C: TableCore<Mode = Crcw>> SharedTable<C> {
     }
 
     /// Frees the items in the next `buckets` buckets of a lossless table that have expired at time
-    /// `now`. Returns the number of items freed. Does nothing for a lossy table, because its log
-    /// drops expired items when they are the oldest.
+    /// `now`, and returns their number. Does nothing for a lossy table, whose log drops expired
+    /// items once they are the oldest.
     pub fn reclaim(&self, now: u64, buckets: usize) -> usize {
         self.0.reclaim(now, buckets)
     }

@@ -1,11 +1,10 @@
-//! Allocator with segregated fits. It allocates memory for items of any length from a single
-//! region.
+//! A segregated-fit allocator for items of any length in a single memory region.
 //!
-//! Free blocks are in lists by size: there is one list for every multiple of 8 bytes up to the
-//! longest item, and one list for all larger blocks (Lim 2015, §5.3.4; Wilson et al. 1995). An
-//! allocation uses the smallest free block that fits, and frees the remainder. When a block is
-//! freed, it is joined with its free neighbours, which are found by boundary tags. Memory does not
-//! belong to a size class, so size classes need no rebalancing.
+//! Free blocks are kept in lists by size: one list for every multiple of 8 bytes up to the longest
+//! item, and one for all larger blocks (Lim 2015, §5.3.4; Wilson et al. 1995). An allocation uses
+//! the smallest free block that fits, and frees the remainder. A freed block is joined with its
+//! free neighbours, which boundary tags locate. Memory does not belong to a size class, so size
+//! classes never have to be rebalanced.
 //!
 //! ```text
 //!   UNITS  a block, in units of 8 bytes
@@ -22,12 +21,12 @@ use super::mode::ConcurrencyMode;
 use super::sync::{AtomicU32, AtomicU64, Ordering};
 use std::marker::PhantomData;
 
-/// Number of words in a unit. Blocks consist of whole units.
+/// Number of words per unit. Blocks consist of whole units.
 const UNIT: usize = 2;
-/// Minimum number of units in a block, because the header, two links and the boundary tag need four
+/// Minimum number of units per block, because the header, two links and the boundary tag take four
 /// words.
 const LEAST: usize = 2;
-/// Number of words in a block in use that precede its contents.
+/// Number of words before the contents of a block in use.
 pub(super) const LEAD: usize = 1;
 
 const USED: u32 = 1 << 30;
@@ -37,10 +36,10 @@ const UNITS: u32 = USED - 1;
 /// The lists of free blocks in a region. Only writers use them, and writers exclude each other.
 #[derive(Debug)]
 pub(super) struct SegregatedHeap<M> {
-    /// First block of each list, as a unit number; 0 for an empty list. The last list contains all
-    /// larger blocks.
+    /// First block in each list, as a unit number, or 0 for an empty list. The last list contains
+    /// all larger blocks.
     lists: Box<[AtomicU32]>,
-    /// Bitmap of the lists that are not empty.
+    /// Bitmap of the nonempty lists.
     occupied: Box<[AtomicU64]>,
     /// Size of the region, in units.
     units: usize,
@@ -50,18 +49,19 @@ pub(super) struct SegregatedHeap<M> {
 }
 
 impl<M: ConcurrencyMode> SegregatedHeap<M> {
-    /// Returns the number of words that a heap needs for `bytes` bytes of blocks.
+    /// Returns the number of words in a heap with `bytes` bytes of blocks.
     pub(super) fn words(bytes: usize) -> usize {
         // The first unit is reserved, so that a link of zero can mean "none". The last unit is
-        // always marked as in use, so that blocks are not joined beyond the end.
+        // always marked as in use, so that no block is joined with anything past the end.
         (bytes / (UNIT * WORD) + 2) * UNIT
     }
 
-    /// Creates a heap with a single free block. It can allocate items of at most `longest` words.
+    /// Creates a heap with a single free block, which can allocate items of at most `longest`
+    /// words.
     ///
     /// # Panics
-    /// If the region has more units than the size field of a block can represent, or fewer than one
-    /// block needs.
+    /// If the region has more units than the size field of a block can represent, or fewer than a
+    /// single block needs.
     pub(super) fn new(words: &ItemWords<M>, longest: usize) -> SegregatedHeap<M> {
         let units = words.len() / UNIT - 2;
         assert!(
@@ -81,14 +81,14 @@ impl<M: ConcurrencyMode> SegregatedHeap<M> {
         heap
     }
 
-    /// Returns the total size of all blocks, and the size of the blocks in use, both in bytes.
+    /// Returns the total size of all blocks and the size of those in use, both in bytes.
     pub(super) fn bytes(&self) -> (usize, usize) {
         let used = self.used.load(Ordering::Relaxed) as usize;
         (self.units * UNIT * WORD, used * UNIT * WORD)
     }
 
-    /// Allocates `count` words. Returns the index of the first of these words, or `None` if no free
-    /// block is large enough.
+    /// Allocates `count` words. Returns the index of the first, or `None` if no free block is large
+    /// enough.
     pub(super) fn allocate(&self, words: &ItemWords<M>, count: usize) -> Option<usize> {
         let wanted = units_for(count);
         let block = self.smallest(wanted)?;
@@ -112,7 +112,7 @@ impl<M: ConcurrencyMode> SegregatedHeap<M> {
         Some(block * UNIT + LEAD)
     }
 
-    /// Frees the allocation that begins at word `at`.
+    /// Frees the allocation that starts at word `at`.
     pub(super) fn free(&self, words: &ItemWords<M>, at: usize) {
         let block = (at - LEAD) / UNIT;
         let header = words.load(block * UNIT);
@@ -138,7 +138,7 @@ impl<M: ConcurrencyMode> SegregatedHeap<M> {
         self.put(words, start, units, before);
     }
 
-    /// Returns the number of words in the allocation that begins at word `at`.
+    /// Returns the number of words in the allocation that starts at word `at`.
     pub(super) fn allocated(&self, words: &ItemWords<M>, at: usize) -> usize {
         (words.load(at - LEAD) & UNITS) as usize * UNIT - LEAD
     }
@@ -153,8 +153,8 @@ impl<M: ConcurrencyMode> SegregatedHeap<M> {
         units.min(self.lists.len() - 1)
     }
 
-    /// Returns a block from the first non-empty list whose blocks all have at least `wanted` units.
-    /// The last list can be used, too, because its blocks are larger than the longest item.
+    /// Returns a block from the first nonempty list that has only blocks of at least `wanted`
+    /// units. This includes the last list, whose blocks are larger than the longest item.
     fn smallest(&self, wanted: usize) -> Option<usize> {
         assert!(
             wanted < self.lists.len() - 1,
@@ -189,7 +189,7 @@ impl<M: ConcurrencyMode> SegregatedHeap<M> {
         }
     }
 
-    /// Adds a free block to its list, and marks in the next block that its predecessor is free.
+    /// Adds a free block to its list, and marks in the next block that the one before it is free.
     fn put(&self, words: &ItemWords<M>, block: usize, units: usize, before: u32) {
         let list = self.list(units);
         let next = self.lists[list].load(Ordering::Relaxed);
@@ -208,7 +208,7 @@ impl<M: ConcurrencyMode> SegregatedHeap<M> {
     }
 }
 
-/// Returns the number of units in a block with space for `words` words.
+/// Returns the number of units in a block that holds `words` words.
 fn units_for(words: usize) -> usize {
     (words + LEAD).div_ceil(UNIT).max(LEAST)
 }
@@ -218,7 +218,7 @@ mod tests {
     use super::super::mode::Erew;
     use super::*;
 
-    /// Checks the headers of all blocks. Returns the sizes of the free blocks.
+    /// Checks the headers of all blocks, and returns the sizes of the free ones.
     fn walk(heap: &SegregatedHeap<Erew>, words: &ItemWords<Erew>) -> Vec<usize> {
         let (mut at, mut before_used, mut free) = (1, true, Vec::new());
         let mut used = 0;

@@ -1,5 +1,4 @@
-//! Layout of an item in memory. It begins with a header of one word, followed by optional fields,
-//! the key and the value.
+//! The memory layout of an item: a header word, optional fields, the key and the value.
 //!
 //! ```text
 //!   WORDS   MEANING
@@ -10,9 +9,9 @@
 //!   0 or 1  slack: how many words from here on are left of what was allocated, this one counted
 //! ```
 //!
-//! The header in the thesis also contains the hash of the key and the allocated size. Here, the
-//! hash is computed from the key, and the allocated size is stored only if it differs from the size
-//! that the item needs. The header therefore occupies 4 bytes instead of 24.
+//! In the thesis, the header also contains the key's hash and the allocated size. Here, the hash is
+//! computed from the key, and the allocated size is stored only if it differs from the size that
+//! the item needs. The header therefore takes 4 bytes instead of 24.
 
 use super::error::{Error, Result};
 use super::key::HashedKey;
@@ -40,7 +39,7 @@ pub(super) const MAX_WORDS: usize = 3 + MAX_KEY_BYTES.div_ceil(WORD) + MAX_VALUE
 pub(super) struct ItemHeaderWord(u32);
 
 impl ItemHeaderWord {
-    /// Creates the header of an item that needs all words allocated for it.
+    /// Creates the header of an item that fills all words allocated for it.
     ///
     /// # Errors
     /// [`Error::TooLarge`] if the key or the value is too long.
@@ -75,13 +74,13 @@ impl ItemHeaderWord {
         if self.0 & EXPIRES == 0 { 1 } else { 3 }
     }
 
-    /// Returns the offset of the key from the beginning of the item, in words.
+    /// Returns the offset of the key within the item, in words.
     #[inline(always)]
     pub(super) fn key_at(self) -> usize {
         self.lead()
     }
 
-    /// Returns the offset of the value from the beginning of the item, in words.
+    /// Returns the offset of the value within the item, in words.
     #[inline(always)]
     pub(super) fn value_at(self) -> usize {
         self.lead() + self.key_len().div_ceil(WORD)
@@ -104,7 +103,7 @@ fn too_large(key: usize, value: usize) -> Error {
     Error::TooLarge { what, bytes, most }
 }
 
-/// Returns the header of the item at word `at`, or `None` if the item has another key.
+/// Returns the header of the item at word `at`, or `None` if the item has a different key.
 #[inline(always)]
 pub(super) fn header_of<M: ConcurrencyMode>(
     words: &ItemWords<M>,
@@ -112,7 +111,7 @@ pub(super) fn header_of<M: ConcurrencyMode>(
     key: HashedKey<'_>,
 ) -> Option<ItemHeaderWord> {
     let header = ItemHeaderWord::load(words, at);
-    // Another thread may be overwriting the item, so the lengths in the header may be invalid.
+    // Another thread may be overwriting the item, so the lengths in its header may be invalid.
     if M::SHARED && at + header.needed() > words.len() {
         return None;
     }
@@ -120,7 +119,7 @@ pub(super) fn header_of<M: ConcurrencyMode>(
     is_same.then_some(header)
 }
 
-/// Returns the number of words that are allocated for the item at word `at`.
+/// Returns the number of words allocated for the item at word `at`.
 #[inline]
 pub(super) fn allocated<M: ConcurrencyMode>(words: &ItemWords<M>, at: usize) -> usize {
     let header = ItemHeaderWord::load(words, at);
@@ -132,7 +131,7 @@ pub(super) fn allocated<M: ConcurrencyMode>(words: &ItemWords<M>, at: usize) -> 
     }
 }
 
-/// Writes an item at word `at`, where `allocated` words are allocated for it.
+/// Writes an item at word `at`, where `allocated` words have been allocated for it.
 #[inline]
 pub(super) fn write<M: ConcurrencyMode>(
     words: &ItemWords<M>,
@@ -156,7 +155,7 @@ pub(super) fn write<M: ConcurrencyMode>(
     words.write(at + header.value_at(), value);
 }
 
-/// Returns the time at which the item expires, or [`NEVER`].
+/// Returns the item's expiry time, or [`NEVER`].
 #[inline(always)]
 pub(super) fn expires_at<M: ConcurrencyMode>(words: &ItemWords<M>, at: usize, header: ItemHeaderWord) -> u64 {
     if header.0 & EXPIRES == 0 {

@@ -1,8 +1,8 @@
-//! A key with its hash.
+//! A key and its hash.
 
 use alluvium_base::checksum::seeded;
 
-/// A key with its hash. The hash is computed only once, by a client or when a request is received.
+/// A key and its hash, which is computed only once, either by a client or on receipt of a request.
 ///
 /// ```
 /// use alluvium_hashes::mica::HashedKey;
@@ -17,7 +17,7 @@ pub struct HashedKey<'a> {
 }
 
 impl<'a> HashedKey<'a> {
-    /// Creates a key and computes its hash under the seed of the table.
+    /// Creates a key and computes its hash under the table's seed.
     #[must_use]
     #[inline]
     pub fn new(seed: u64, bytes: &'a [u8]) -> HashedKey<'a> {
@@ -25,8 +25,8 @@ impl<'a> HashedKey<'a> {
         HashedKey { hash, bytes }
     }
 
-    /// Creates a key with a hash that a client has computed under the seed of the table. If the
-    /// client sends another hash, the key can be found only with that hash, and S3-FIFO evicts it
+    /// Creates a key with a hash that a client has computed under the table's seed. If the client
+    /// sends any other hash, the key can be found only with that same hash, and S3-FIFO evicts it
     /// early.
     #[must_use]
     #[inline]

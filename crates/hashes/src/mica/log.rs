@@ -1,36 +1,36 @@
-//! A circular log of items. New items are appended at the tail, and the oldest items are dropped at
-//! the head.
+//! A circular log of items. New items are appended at the tail, and the oldest are dropped at the
+//! head.
 //!
-//! An offset is the number of bytes that were appended before, and it wraps around after
+//! The offset of an item is the number of bytes appended before it, which wraps around after
 //! `offset_bits` bits (Lim 2015, §5.3.2). The lower bits of an offset are a position in memory, and
-//! the upper bits count how often the log was filled. The length of a log need not be a power of
+//! the upper bits count how often the log has been filled. A log's length need not be a power of
 //! two: positions from the length up to the next power of two are skipped, so that lookups need no
 //! division.
 //!
-//! An item is never split at the end of the memory. Instead, the memory of the log continues after
-//! the last position for the length of the longest item. The thesis maps the first pages a second
-//! time after the last page. For readers both are equivalent. The method used here works with huge
-//! pages on all systems, unlike shared mappings of a file.
+//! An item is never split at the end of the memory. Instead, the log's memory continues past the
+//! last position by the length of the longest item. The thesis maps the first pages a second time
+//! after the last page, which is equivalent for readers. Unlike shared mappings of a file, the
+//! method used here works with huge pages on all systems.
 
 use super::memory::WORD;
 use super::mode::ConcurrencyMode;
 use super::sync::{AtomicU64, Ordering, fence};
 use std::marker::PhantomData;
 
-/// The bounds of a log. The words of the items belong to the caller.
+/// The bounds of a log, whose item words belong to the caller.
 #[derive(Debug)]
 pub(super) struct CircularLog<M> {
     /// Index of the first word of the log.
     base: usize,
     /// Capacity of the log, in bytes.
     len: u64,
-    /// Number of lower bits of an offset that are the position in memory.
+    /// Number of lower offset bits that are the position in memory.
     position_bits: u32,
-    /// Bit mask with as many bits as an offset.
+    /// Bit mask of an offset's bits.
     mask: u64,
     /// Offset of the oldest item. Only writers access it.
     head: AtomicU64,
-    /// Offset after the newest item. An item that is being written is included.
+    /// Offset after the newest item, including an item that is being written.
     tail: AtomicU64,
     /// Number of bytes from head to tail. Only writers access it.
     used: AtomicU64,
@@ -38,7 +38,7 @@ pub(super) struct CircularLog<M> {
 }
 
 impl<M: ConcurrencyMode> CircularLog<M> {
-    /// Creates an empty log of `len` bytes. Its memory begins at word `base`.
+    /// Creates an empty log of `len` bytes, whose memory starts at word `base`.
     ///
     /// # Panics
     /// If there are fewer than twice as many offsets as positions.
@@ -67,7 +67,7 @@ impl<M: ConcurrencyMode> CircularLog<M> {
         self.len as usize
     }
 
-    /// Returns the number of bytes in use, from head to tail.
+    /// Returns the number of bytes in use, which are those from head to tail.
     #[inline]
     pub(super) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed) as usize
@@ -80,20 +80,20 @@ impl<M: ConcurrencyMode> CircularLog<M> {
     }
 
     /// Returns the age of the item at `offset`: its distance from the tail in bytes, including
-    /// skipped positions. An older item has a greater age.
+    /// skipped positions. Older items have greater ages.
     #[inline(always)]
     pub(super) fn age(&self, offset: u64) -> u64 {
         self.tail.load(Ordering::Relaxed).wrapping_sub(offset) & self.mask
     }
 
-    /// Returns whether the item at `offset` has not been overwritten (M3).
+    /// Returns whether the item at `offset` is still there and has not been overwritten (M3).
     #[inline(always)]
     pub(super) fn holds(&self, offset: u64) -> bool {
         self.age(offset) <= 1 << self.position_bits
     }
 
-    /// Returns whether the item at `offset` is in the older half of the log, which means that it is
-    /// closer to the head than to the tail.
+    /// Returns whether the item at `offset` is in the older half of the log, closer to the head
+    /// than to the tail.
     #[inline]
     pub(super) fn is_in_older_half(&self, offset: u64) -> bool {
         let (tail, mask) = (self.tail.load(Ordering::Relaxed), (1 << self.position_bits) - 1);
@@ -112,7 +112,7 @@ impl<M: ConcurrencyMode> CircularLog<M> {
         (self.used() > 0).then(|| self.head.load(Ordering::Relaxed))
     }
 
-    /// Returns whether an item of `words` words can be appended without dropping items.
+    /// Returns whether an item of `words` words can be appended without dropping others.
     #[inline(always)]
     pub(super) fn has_space(&self, words: usize) -> bool {
         self.used() + words * WORD <= self.len()
@@ -128,8 +128,8 @@ impl<M: ConcurrencyMode> CircularLog<M> {
         self.used.store((used - bytes) as u64, Ordering::Relaxed);
     }
 
-    /// Allocates words at the tail and returns their offset. From now on, readers treat the
-    /// previous contents of these words as overwritten.
+    /// Allocates words at the tail and returns their offset. From now on, readers treat what these
+    /// words contained as overwritten.
     #[inline]
     pub(super) fn append(&self, words: usize) -> u64 {
         assert!(self.has_space(words), "{words} words, {} bytes used", self.used());
@@ -137,14 +137,14 @@ impl<M: ConcurrencyMode> CircularLog<M> {
         self.tail.store(self.advance(offset, bytes), Ordering::Relaxed);
         self.used.store(self.used() as u64 + bytes, Ordering::Relaxed);
         if M::SHARED {
-            // The tail is stored before the words are written. A reader that sees one of these
-            // words therefore also sees the new tail after the fence that it executes.
+            // The tail is stored before the words are written, so a reader that sees one of these
+            // words also sees the new tail after its own fence.
             fence(Ordering::Release);
         }
         offset
     }
 
-    /// Returns the offset that is `bytes` bytes after `offset`, plus the skipped positions.
+    /// Returns the offset `bytes` bytes after `offset`, plus any skipped positions.
     #[inline]
     fn advance(&self, offset: u64, bytes: u64) -> u64 {
         let position = (offset & ((1 << self.position_bits) - 1)) + bytes;
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// Appends items of random lengths, and compares the log with a queue of the same items.
+    /// Appends items of random lengths and compares the log with a queue of the same items.
     #[test]
     fn an_offset_is_held_until_it_is_written_over_also_when_offsets_wrap() {
         for (seed, len) in [(1, 1000), (2, 1024), (3, 4096), (4, 3004), (5, 16_000)] {
@@ -192,7 +192,7 @@ mod tests {
                     ages.all(|age| std::mem::replace(&mut last, age) > age),
                     "ages fall"
                 );
-                // Items that were overwritten are no longer in the log.
+                // Overwritten items are no longer in the log.
                 let (start, end) = (log.word(offset), log.word(offset) + words);
                 while let Some(&(old, _)) = dropped.front()
                     && dropped.len() > 4 * len / 100

@@ -1,9 +1,8 @@
-//! Tables in store mode. They evict no item, and reject an item for which there is no space.
+//! Tables in store mode, which never evict items and reject an item if there is no space for it.
 //!
-//! The items are in a heap with segregated fits, and chains of buckets locate them (Lim 2015,
-//! §5.3.4). The version of the first bucket of a chain protects the whole chain. When an item is
-//! freed, its memory is not overwritten until this version has been incremented, so that no reader
-//! returns overwritten data.
+//! Items are in a segregated-fit heap, and chains of buckets locate them (Lim 2015, §5.3.4). The
+//! version of a chain's first bucket protects the whole chain. The memory of a freed item is not
+//! overwritten until this version has been incremented, so that no reader returns overwritten data.
 
 use super::bucket::{self, BucketEntry, BucketWriteGuard, IndexBucket};
 use super::chain::{BucketChains, ChainSlot};
@@ -21,17 +20,17 @@ use super::sync::{AtomicU64, Latch, Ordering};
 pub struct LosslessOptions {
     /// Memory for items, including their headers, in bytes.
     pub heap_bytes: usize,
-    /// Number of chains. The first bucket of each chain has 15 entries and 128 bytes.
+    /// Number of chains. The first bucket of each has 15 entries and takes 128 bytes.
     pub buckets: usize,
-    /// Number of additional buckets by which chains can grow.
+    /// Number of extra buckets for chains to grow.
     pub spare_buckets: usize,
-    /// Seed with which keys are hashed.
+    /// Hash seed for keys.
     pub seed: u64,
 }
 
 impl LosslessOptions {
     /// Returns the options of a table for `items` items, whose keys and values have `item_bytes`
-    /// bytes together. There are 11 items per bucket, and a tenth as many spare buckets as buckets.
+    /// bytes combined. There are 11 items per bucket, and a tenth as many spare buckets as buckets.
     ///
     /// ```
     /// use alluvium_hashes::mica::LosslessOptions;
@@ -50,8 +49,7 @@ impl LosslessOptions {
     }
 }
 
-/// Average number of items per bucket, for which spare buckets are needed for a tenth of the
-/// buckets.
+/// Average number of items per bucket. With this number, a tenth of the buckets need a spare one.
 const ITEMS_PER_BUCKET: usize = 11;
 
 /// Maximum size of a heap, in bytes.
@@ -66,7 +64,7 @@ pub struct LosslessTable<M> {
     seed: u64,
     most_words: usize,
     typical_words: usize,
-    /// Number of the bucket from which the next search for expired items starts.
+    /// Number of the bucket at which the next search for expired items starts.
     next: AtomicU64,
     buckets: usize,
     items: AtomicU64,
@@ -109,7 +107,7 @@ impl<M: ConcurrencyMode> LosslessTable<M> {
         })
     }
 
-    /// Returns the seed with which keys are hashed.
+    /// Returns the table's hash seed.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
@@ -120,25 +118,25 @@ impl<M: ConcurrencyMode> LosslessTable<M> {
         self.tally.stats()
     }
 
-    /// Returns the number of items, including expired items that were not freed yet.
+    /// Returns the number of items, including expired items that have not been freed yet.
     #[must_use]
     pub fn items(&self) -> usize {
         self.items.load(Ordering::Relaxed) as usize
     }
 
-    /// Returns the total size of the heap, and the size of the part in use, both in bytes.
+    /// Returns the total size of the heap and the size in use, both in bytes.
     #[must_use]
     pub fn heap_bytes(&self) -> (usize, usize) {
         self.heap.bytes()
     }
 
-    /// Returns the total number of spare buckets, and how many of them are in use.
+    /// Returns the total number of spare buckets and the number in use.
     #[must_use]
     pub fn spare_buckets(&self) -> (usize, usize) {
         self.chains.spare()
     }
 
-    /// Returns the maximum memory that the table can use, in bytes.
+    /// Returns the maximum memory that the table uses, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.words.len() * WORD + self.chains.bytes()
@@ -163,8 +161,8 @@ impl<M: ConcurrencyMode> LosslessTable<M> {
         })
     }
 
-    /// Allocates memory for an item and writes it. Returns the entry for the index. The caller must
-    /// have locked the chain of the key.
+    /// Allocates memory for an item, writes it, and returns its index entry. The caller must hold
+    /// the lock on the key's chain.
     fn write(
         &self,
         key: HashedKey<'_>,
@@ -180,7 +178,7 @@ impl<M: ConcurrencyMode> LosslessTable<M> {
         Ok(BucketEntry::new(bucket::tag(key.hash()), (at * WORD) as u64))
     }
 
-    /// Removes an item from its chain and frees its memory. The caller must have locked the chain.
+    /// Removes an item from its chain and frees its memory. The caller must hold the chain's lock.
     fn remove(&self, first: usize, at: ChainSlot, entry: BucketEntry) {
         self.chains.remove(first, at);
         self.heap.free(&self.words, Self::word(entry));
@@ -188,7 +186,7 @@ impl<M: ConcurrencyMode> LosslessTable<M> {
             .store(self.items.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
     }
 
-    /// Returns an item of a chain that has expired at time `now`, or `None` if there is none.
+    /// Returns an item in a chain that has expired at time `now`, or `None` if there is none.
     fn expired(&self, first: usize, now: u64) -> Option<(ChainSlot, BucketEntry)> {
         let mut number = Some(first);
         while let Some(bucket) = number {
@@ -243,7 +241,7 @@ impl<M: ConcurrencyMode> TableCore for LosslessTable<M> {
         self.find_in(self.chains.first(key.hash()), key)
     }
 
-    /// Always returns true. The version of the chain already detects all changes to an item.
+    /// Always returns true, because the chain's version already detects every change to an item.
     #[inline(always)]
     fn holds(&self, _found: ItemLocation) -> bool {
         true

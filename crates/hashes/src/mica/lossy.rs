@@ -1,8 +1,8 @@
-//! Tables in cache mode. Their items are in a circular log, and their index is lossy.
+//! Tables in cache mode, with items in a circular log and a lossy index.
 //!
-//! An operation that sets a key uses only the slots of the key's bucket. If all slots are occupied,
-//! it replaces the entry of another item, which can then no longer be found (Lim 2015, §5.3.3).
-//! Entries whose items are no longer in the log are recognised by their offsets.
+//! Setting a key uses only the slots of the key's bucket. If all of them are occupied, it replaces
+//! the entry of another item, which can then no longer be found (Lim 2015, §5.3.3). The offset in
+//! an entry tells whether its item is still in the log.
 
 use super::bucket::{self, BucketEntry, BucketWriteGuard, IndexBucket};
 use super::core::{ItemLocation, TableCore};
@@ -22,22 +22,22 @@ use super::sync::Latch;
 pub struct LossyOptions {
     /// Memory for items, including their headers, in bytes.
     pub log_bytes: usize,
-    /// Number of buckets in the index. Each bucket has 15 entries and 128 bytes.
+    /// Number of buckets in the index. Each has 15 entries and takes 128 bytes.
     pub buckets: usize,
-    /// Maximum size of an item, including its header, in bytes. The memory of a log continues after
-    /// its end for this number of bytes.
+    /// Maximum size of an item, including its header, in bytes. The memory of a log continues past
+    /// its end by this number of bytes.
     pub longest_item_bytes: usize,
     pub eviction: CacheEviction,
     /// Number of bits in an offset: at most 48, or 47 for S3-FIFO. With fewer bits, offsets wrap
-    /// around earlier, which tests use.
+    /// around sooner, which is useful in tests.
     pub offset_bits: u32,
-    /// Seed with which keys are hashed.
+    /// Hash seed for keys.
     pub seed: u64,
 }
 
 impl LossyOptions {
     /// Returns the options of a table with `log_bytes` bytes for items, whose keys and values have
-    /// `item_bytes` bytes together on average.
+    /// `item_bytes` bytes combined on average.
     ///
     /// ```
     /// use alluvium_hashes::mica::LossyOptions;
@@ -58,12 +58,12 @@ impl LossyOptions {
     }
 }
 
-/// Average number of items per bucket. With this number, an item needs 16 bytes in addition to its
-/// key and its value, and 3 of 100 items are lost early because another item replaces their entry
-/// in the bucket.
+/// Average number of items per bucket. With this number, an item takes 16 bytes besides its key and
+/// value, and 3 of 100 items are lost early because another item replaces their entry in the
+/// bucket.
 pub(super) const ITEMS_PER_BUCKET: usize = 12;
 
-/// Size of S3-FIFO's small log: it has 1 / `SMALL_PART` of the memory.
+/// S3-FIFO's small log has 1 / `SMALL_PART` of the memory.
 const SMALL_PART: usize = 10;
 
 /// Minimum number of words in a log.
@@ -76,16 +76,15 @@ pub struct LossyTable<M> {
     pub(super) buckets: BucketArray<M>,
     pub(super) logs: [CircularLog<M>; 2],
     pub(super) eviction: CacheEviction,
-    /// Number of the bit of a location that selects the log. If there is only one log, it is above
-    /// all bits of an offset, and thus always 0.
+    /// Number of the bit in a location that selects the log. If there is only one log, the bit is
+    /// above all offset bits, and thus always 0.
     ring_bit: u32,
-    /// For each log, the maximum age in bytes at which an entry is retained in the index.
+    /// For each log, the maximum age in bytes at which an entry stays in the index.
     pub(super) worth: [u64; 2],
     pub(super) seed: u64,
     /// Maximum number of words in an item.
     most_words: usize,
-    /// Number of words in an item of average length, for which the sizes of log and index are
-    /// balanced.
+    /// Number of words in an item of average length, for which log and index sizes are balanced.
     typical_words: usize,
     pub(super) sweep: SweepSchedule,
     pub(super) latch: Latch,
@@ -106,7 +105,7 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         let worth = [span(shares[0]) + ghosts, span(shares[1])];
         let most_words = most_words(options, shares[usize::from(has_two)]);
         let sweep = SweepSchedule::new(options, worth[0].max(worth[1]), most_words * WORD)?;
-        // After the end of each log there is space for the rest of an item that begins before the
+        // After the end of each log, there is space for the rest of an item that starts before the
         // end.
         let words = shares.map(|share| share / WORD + most_words.min(share / 2 / WORD));
         let log = |base, at: usize| CircularLog::new(base, shares[at], options.offset_bits);
@@ -126,7 +125,7 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         })
     }
 
-    /// Returns the seed with which keys are hashed.
+    /// Returns the table's hash seed.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
@@ -137,7 +136,7 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         self.tally.stats()
     }
 
-    /// Returns the maximum memory that the table can use, in bytes.
+    /// Returns the maximum memory that the table uses, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.words.len() * WORD + size_of_val(self.buckets.all())
@@ -157,7 +156,7 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         &self.logs[(entry.place() >> self.ring_bit) as usize]
     }
 
-    /// Returns the entry for a new item at `offset` of the log `ring`.
+    /// Returns the entry for a new item at `offset` in the log `ring`.
     #[inline]
     pub(super) fn entry(&self, tag: u64, ring: LogRole, offset: u64) -> BucketEntry {
         let place = offset
@@ -201,8 +200,8 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         None
     }
 
-    /// Records an access to an item, which may move the item to the tail. Returns the current
-    /// location of the item. The caller must have excluded other writers and locked the bucket.
+    /// Records an access to an item, which may move the item to the tail. Returns its current
+    /// location. The caller must have excluded other writers and locked the bucket.
     fn accessed(&self, found: ItemLocation, now: u64) -> ItemLocation {
         let bucket = &self.buckets.all()[found.bucket];
         let moves = match self.eviction {
@@ -227,7 +226,7 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         ItemLocation { entry, at, ..found }
     }
 
-    /// Increments the access count in an entry, unless it is 3. The bucket need not be locked.
+    /// Increments the access count in an entry, up to 3. The bucket need not be locked.
     #[inline]
     fn count_access(&self, bucket: &IndexBucket, found: ItemLocation) {
         let accesses = found.entry.accesses();
@@ -237,8 +236,9 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         }
     }
 
-    /// If the bucket has a ghost of a key with this tag, removes the ghost and returns true. A
-    /// ghost is an entry whose item was recently dropped from the small log.
+    /// Removes the ghost of a key with this tag from the bucket, if there is one, and returns
+    /// whether there was. A ghost is the entry of an item that was recently dropped from the small
+    /// log.
     fn take_ghost(&self, bucket: &IndexBucket, tag: u64) -> bool {
         if self.eviction != CacheEviction::S3Fifo {
             return false;
@@ -258,8 +258,8 @@ impl<M: ConcurrencyMode> LossyTable<M> {
         false
     }
 
-    /// Returns the slot to use for a new entry, and whether the current entry of the slot belongs
-    /// to an item that can still be found.
+    /// Returns the slot for a new entry, and whether the slot's current entry belongs to an item
+    /// that can still be found.
     fn choose_slot(&self, bucket: &IndexBucket) -> (usize, bool) {
         let mut best = (0, 0, false);
         for slot in 0..bucket::WAYS {
@@ -367,12 +367,12 @@ impl<M: ConcurrencyMode> TableCore for LossyTable<M> {
             CacheEviction::Lru | CacheEviction::ApproximateLru => {
                 let number = self.number(key.hash());
                 let bucket = &self.buckets.all()[number];
-                // If another thread is writing, do not record the access, so that readers never
+                // If another thread is writing, skip recording the access, so that readers never
                 // wait. The recorded accesses are then a sample.
                 let Some(_writing) = BucketWriteGuard::<M>::try_begin(&self.latch, bucket) else {
                     return found;
                 };
-                // Search again, because the item may have been moved or dropped since it was found.
+                // Search again, because the item may have been moved or dropped in the meantime.
                 match self.find_in(number, key) {
                     Some(found) => self.accessed(found, now),
                     None => found,
@@ -420,14 +420,13 @@ impl<M: ConcurrencyMode> TableCore for LossyTable<M> {
         was_live
     }
 
-    /// Frees nothing, because an expired item leaves the log when it is the oldest one.
+    /// Does nothing, because an expired item leaves the log once it is the oldest.
     fn reclaim(&self, _now: u64, _buckets: usize) -> usize {
         0
     }
 }
 
-/// Returns the maximum number of words in an item. The larger log must have space for at least two
-/// items.
+/// Returns the maximum number of words in an item. The larger log must hold at least two items.
 fn most_words(options: &LossyOptions, log_bytes: usize) -> usize {
     (options.longest_item_bytes.min(log_bytes / 2) / WORD).min(item::MAX_WORDS)
 }

@@ -1,4 +1,4 @@
-//! Operations on many keys at a time, in partitions that other threads may use concurrently.
+//! Operations on many keys at a time, in partitions that other threads may be using.
 
 use super::bucket::partition;
 use super::core::{TableCore, read};
@@ -9,7 +9,7 @@ use super::pipeline::{self, PipelineStages};
 use std::borrow::Borrow;
 use std::marker::PhantomData;
 
-/// Whether a lookup is recorded as an access, which delays the eviction of the item.
+/// Whether a lookup counts as an access, which delays the eviction of the item.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum AccessCounting {
     Counted,
@@ -35,18 +35,18 @@ pub(super) fn get_many<C: TableCore, T: Borrow<C>>(
         table,
     };
     pipeline::run(&mut lookups, keys.len());
-    // Statistics are reported only as sums over all partitions, so one partition can count all
+    // Statistics are reported only as sums over all partitions, so a single partition can count all
     // lookups.
     tables[0].borrow().tally().read(keys.len() as u64, lookups.hits);
 }
 
-/// Returns the partition to which a hash belongs.
+/// Returns the partition of a hash.
 #[inline(always)]
 pub(super) fn table<C, T: Borrow<C>>(tables: &[T], hash: u64) -> &C {
     tables[partition(hash, tables.len())].borrow()
 }
 
-/// A burst of lookups that is being executed in shared partitions.
+/// A lookup burst in progress on shared partitions.
 struct LookupBurst<'a, 'b, C, T, R> {
     tables: &'a [T],
     keys: &'a [HashedKey<'b>],
@@ -88,7 +88,7 @@ impl<C: TableCore, T: Borrow<C>, R: FnMut(usize, Option<&[u8]>)> PipelineStages
     }
 }
 
-/// Sets keys to values in a pipeline, each in its own partition.
+/// Sets the values of keys in a pipeline, each in its own partition.
 pub(super) fn set_many<C: TableCore, T: Borrow<C>>(
     tables: &[T],
     items: &[(HashedKey<'_>, &[u8])],
@@ -107,7 +107,7 @@ pub(super) fn set_many<C: TableCore, T: Borrow<C>>(
     );
 }
 
-/// A burst of set operations that is being executed in shared partitions.
+/// A burst of set operations in progress on shared partitions.
 struct SetBurst<'a, 'b, C, T, R> {
     tables: &'a [T],
     items: &'a [(HashedKey<'b>, &'b [u8])],

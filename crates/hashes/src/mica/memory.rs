@@ -1,9 +1,9 @@
-//! The memory of a partition: words for the items, and buckets for the index. All pointers into
-//! this memory are used here.
+//! The memory of a partition: words for the items, and buckets for the index. Only this file uses
+//! pointers into it.
 //!
-//! The memory is anonymous, and consists of huge pages if the system provides them. In shared
-//! modes, every access is atomic for each word. A reader may see a mixture of old and new words; it
-//! detects this by checking versions and offsets (M4). In exclusive mode, the same words are
+//! The memory is anonymous and consists of huge pages if the system provides them. In shared modes,
+//! every access is atomic per word. A reader may therefore see a mixture of old and new words,
+//! which it detects by checking versions and offsets (M4). In exclusive mode, the same words are
 //! accessed as ordinary memory.
 
 use super::bucket::IndexBucket;
@@ -20,17 +20,17 @@ use alluvium_storage::memory::AnonymousMemory;
 /// Size of a word in bytes. Items are aligned to words.
 pub(super) const WORD: usize = size_of::<u32>();
 
-/// Maximum number of bytes that are copied or compared word by word in every mode, because a call
-/// of a copy function would cost more.
+/// Maximum number of bytes that are copied or compared word by word in every mode, because calling
+/// a copy function would cost more.
 const SHORT: usize = 32;
 
 /// Number of words in a cache line of 64 bytes.
 const LINE: usize = 16;
 
-/// Maximum number of words of an item that are prefetched.
+/// Maximum number of words to prefetch of an item.
 const MOST_PREFETCHED: usize = 4 * LINE;
 
-/// Words for items. All words are initially zero.
+/// Words for items, initially zero.
 #[derive(Debug)]
 pub struct ItemWords<M> {
     #[cfg(not(alluvium_model_check))]
@@ -87,21 +87,21 @@ impl<M: ConcurrencyMode> ItemWords<M> {
         self.all()[at].store(word, Ordering::Relaxed);
     }
 
-    /// Returns the two words from index `at` as an integer. The first word is the lower half.
+    /// Returns the two words at index `at` as an integer, with the first word as its lower half.
     #[inline]
     pub(super) fn load_pair(&self, at: usize) -> u64 {
         u64::from(self.load(at)) | u64::from(self.load(at + 1)) << 32
     }
 
-    /// Writes an integer to the two words from index `at`. The first word is the lower half.
+    /// Writes an integer to the two words at index `at`, with its lower half first.
     #[inline]
     pub(super) fn store_pair(&self, at: usize, pair: u64) {
         self.store(at, pair as u32);
         self.store(at + 1, (pair >> 32) as u32);
     }
 
-    /// Writes bytes to the words from index `at`. If the last word is not filled, its remaining
-    /// bytes are unspecified.
+    /// Writes bytes to the words starting at index `at`. If the last word is only partly filled,
+    /// its other bytes are unspecified.
     #[inline]
     pub(super) fn write(&self, at: usize, bytes: &[u8]) {
         let words = &self.all()[at..at + bytes.len().div_ceil(WORD)];
@@ -124,7 +124,7 @@ impl<M: ConcurrencyMode> ItemWords<M> {
         }
     }
 
-    /// Reads bytes from the words that begin at index `at`. In shared modes, the result may be a
+    /// Reads bytes from the words starting at index `at`. In shared modes, the result may be a
     /// mixture of old and new data.
     #[inline]
     pub(super) fn read(&self, at: usize, bytes: &mut [u8]) {
@@ -139,7 +139,7 @@ impl<M: ConcurrencyMode> ItemWords<M> {
         }
     }
 
-    /// Returns whether the words from index `at` contain `bytes`.
+    /// Returns whether the words starting at index `at` contain `bytes`.
     #[inline]
     pub(super) fn equals(&self, at: usize, bytes: &[u8]) -> bool {
         let words = &self.all()[at..at + bytes.len().div_ceil(WORD)];
@@ -152,7 +152,7 @@ impl<M: ConcurrencyMode> ItemWords<M> {
                 || words[whole.len()].load(Ordering::Relaxed).to_ne_bytes()[..rest.len()] == *rest)
     }
 
-    /// Copies `count` words. The two ranges may overlap if the target is before the source.
+    /// Copies `count` words. The two ranges may overlap if the target precedes the source.
     #[inline]
     pub(super) fn copy(&self, from: usize, to: usize, count: usize) {
         let (source, target) = (&self.all()[from..from + count], &self.all()[to..to + count]);
@@ -161,7 +161,7 @@ impl<M: ConcurrencyMode> ItemWords<M> {
         }
     }
 
-    /// Returns a reference to `len` bytes that begin at word `at`, without copying them.
+    /// Returns a reference to `len` bytes starting at word `at`, without copying them.
     ///
     /// # Safety
     /// The mode must be exclusive, and nothing may be written while the slice is alive.
@@ -175,8 +175,8 @@ impl<M: ConcurrencyMode> ItemWords<M> {
         unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), len) }
     }
 
-    /// Prefetches the words from index `at`. For long items only the first words are prefetched,
-    /// because the hardware prefetcher then fetches the rest.
+    /// Prefetches the words starting at index `at`. For long items, prefetches only the first
+    /// words, after which the hardware prefetcher takes over.
     #[inline(always)]
     pub(super) fn prefetch(&self, at: usize, count: usize) {
         let last = count.clamp(1, MOST_PREFETCHED) - 1;
@@ -196,7 +196,7 @@ fn partial(rest: &[u8]) -> u32 {
     u32::from_ne_bytes(last)
 }
 
-/// Buckets of an index. All buckets are initially empty.
+/// Buckets of an index, initially empty.
 #[derive(Debug)]
 pub(super) struct BucketArray<M> {
     #[cfg(not(alluvium_model_check))]
@@ -240,7 +240,7 @@ impl<M: ConcurrencyMode> BucketArray<M> {
     }
 }
 
-/// Reserves anonymous memory, and asks the system to use huge pages for it.
+/// Reserves anonymous memory and asks the system for huge pages.
 #[cfg(not(alluvium_model_check))]
 fn reserve(len: Option<usize>) -> Result<AnonymousMemory> {
     let refused = |why: String| Error::Memory { why };

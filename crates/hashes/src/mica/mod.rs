@@ -1,8 +1,8 @@
-//! In-memory hash tables after MICA (Lim 2015, chapter 5; Lim et al., NSDI 2014).
+//! In-memory hash tables modelled on MICA (Lim 2015, chapter 5; Lim et al., NSDI 2014).
 //!
 //! The hash of a key determines its partition, its bucket in the partition, and its tag. A bucket
-//! of two cache lines has the location of the item. A lookup therefore has two cache misses, and a
-//! lookup in a burst has hardly any (`pipeline.rs`).
+//! occupies two cache lines and contains the locations of its items. A lookup therefore costs two
+//! cache misses, and a lookup in a burst costs hardly any (`pipeline.rs`).
 //!
 //! ```text
 //!   mode      Erew · Crew · Crcw            who reads and writes
@@ -12,28 +12,28 @@
 //!   full      evicts (policy.rs)            is an error
 //! ```
 //!
-//! *Scope*: the layout of items in memory; how they are located; which items a cache evicts; how
+//! *Scope*: how items are laid out in memory; how they are located; which items a cache evicts; how
 //! readers and writers synchronise.
 //!
 //! *Must not depend on*: clocks (time is a parameter), threads (handles determine who may do what),
-//! the meaning of a value.
+//! what a value means.
 //!
 //! Invariants:
 //!
 //! - **M1** The partition, the bucket and the tag of a key are computed from disjoint bits of its
 //!   hash.
-//! - **M2** A lookup compares the complete key with the key of the item to which an entry refers.
-//! - **M3** A log's item is valid only while its offset is recent enough that the item cannot have
-//!   been overwritten. The tail is advanced before words are written.
-//! - **M4** In shared modes, data that was read is valid only if two conditions hold after the last
-//!   word was copied: the version of the bucket is even and unchanged, and the item has not been
+//! - **M2** A lookup compares the complete key with that of the item that an entry refers to.
+//! - **M3** An item in a log is valid only as long as its offset is too recent for it to have been
+//!   overwritten. The tail advances before words are written.
+//! - **M4** In shared modes, data that was read is valid only if two conditions hold once the last
+//!   word has been copied: the bucket's version is even and unchanged, and the item has not been
 //!   overwritten.
-//! - **M5** No entry is older than a wraparound of the offsets, because sweeps clear entries
-//!   before.
-//! - **M6** The writers of a partition exclude each other. A writer changes a bucket, or an item to
-//!   which the bucket refers, only while the version of the bucket is odd.
-//! - **M7** A table in store mode contains every key that was set and not deleted. If setting a key
-//!   fails, nothing is changed.
+//! - **M5** No entry is older than a wraparound of the offsets, because sweeps clear entries before
+//!   that.
+//! - **M6** The writers of a partition exclude each other. A writer changes a bucket, or an item
+//!   that the bucket refers to, only while the bucket's version is odd.
+//! - **M7** A table in store mode contains every key that was set and not deleted. An attempt to
+//!   set a key that fails changes nothing.
 //!
 //! M8 is in `ring.rs`.
 

@@ -1,4 +1,4 @@
-//! Access modes of a partition. The mode is chosen at compile time.
+//! Access modes of a partition, chosen at compile time.
 
 use std::cell::Cell;
 use std::fmt::Debug;
@@ -16,8 +16,8 @@ pub trait ConcurrencyMode: sealed::SealedMode + Debug + Send + 'static {
     const LOCKED: bool;
 }
 
-/// Exclusive read, exclusive write: only one thread uses the partition at a time, so no
-/// synchronisation is needed.
+/// Exclusive read, exclusive write: only one thread at a time uses the partition, without any
+/// synchronisation.
 #[derive(Debug)]
 pub struct Erew(PhantomData<Cell<()>>);
 

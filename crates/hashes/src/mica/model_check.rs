@@ -1,6 +1,6 @@
-//! Tests of readers and writers under a model checker. It runs each test with every schedule and
-//! with every value that the memory model allows a load to return, up to a limit on the number of
-//! preemptions:
+//! Tests of readers and writers under a model checker. It runs each test with every schedule, up to
+//! a limit on the number of preemptions, and with every value that the memory model allows a load
+//! to return:
 //!
 //! ```text
 //! RUSTFLAGS="--cfg alluvium_model_check" CARGO_TARGET_DIR=target/model LOOM_MAX_PREEMPTIONS=3 \
@@ -18,8 +18,8 @@ use super::{
 };
 use loom::thread;
 
-/// Three keys with different tags. There are two buckets; the first key is in one of them, and the
-/// others are in the other one.
+/// Three keys with different tags. Of the two buckets, the first key is in one, and the others are
+/// in the other.
 const KEYS: [(u64, [u8; 4]); 3] = [(1, *b"aaaa"), (1 << 47 | 2, *b"bbbb"), (1 << 47 | 3, *b"cccc")];
 
 fn key(number: usize) -> HashedKey<'static> {
@@ -27,14 +27,14 @@ fn key(number: usize) -> HashedKey<'static> {
     HashedKey::received(*hash, bytes)
 }
 
-/// Returns a value of two words. Both words differ from those of any other version.
+/// Returns a value of two words, neither of which occurs in any other version.
 fn value(version: u8) -> [u8; 8] {
     [version; 8]
 }
 
 fn lossy(eviction: CacheEviction) -> LossyOptions {
     LossyOptions {
-        // The log has space for two items of four words each.
+        // The log holds two items of four words each.
         log_bytes: 32,
         buckets: 2,
         longest_item_bytes: usize::MAX,
@@ -57,7 +57,7 @@ where
     LosslessTable::new(&options).unwrap()
 }
 
-/// Reads a key once, while another thread executes `write`. Returns the version in the value, or
+/// Reads a key once while another thread executes `write`. Returns the version in the value, or
 /// `None` if the key has no value.
 fn read_beside<C>(
     mut writer: TableWriter<C>,
@@ -108,7 +108,7 @@ fn a_reader_finds_an_item_that_its_writer_moves() {
         let mut writer = TableWriter::new(LossyTable::<Crew>::new(&lossy(CacheEviction::Lru)).unwrap());
         writer.set(key(0), &value(1), NEVER, 0).unwrap();
         writer.set(key(1), &value(2), NEVER, 0).unwrap();
-        // The item is the oldest one, so the access moves it to the position that it already has.
+        // The item is the oldest, so the access moves it to where it already is.
         let read = read_beside(writer, |writer| {
             assert!(writer.get(key(0), 0, &mut Vec::new()));
         });

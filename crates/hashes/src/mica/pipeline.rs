@@ -1,5 +1,5 @@
-//! Pipelined execution of a burst of requests. While one request is executed, the memory for later
-//! requests is prefetched.
+//! Pipelined execution of a burst of requests, in which memory for later requests is prefetched
+//! during the execution of earlier ones.
 //!
 //! ```text
 //!   step      1   2   3   4   5
@@ -9,15 +9,14 @@
 //! ```
 //!
 //! The thesis uses groups of two requests (Lim 2015, §5.3.3). Current processors support more
-//! outstanding cache misses, so a group has [`WIDTH`] requests here.
+//! outstanding cache misses, so groups here have [`WIDTH`] requests.
 
-/// Number of requests in a group. A lookup among items of 96 MiB takes 84 ns of processor time with
-/// groups of 2, 57 ns with groups of 4, 47 ns with groups of 8 and of 16, and 210 ns without a
-/// pipeline (`benches/mica`).
+/// Number of requests in a group. A lookup among 96 MiB of items takes 84 ns of processor time with
+/// groups of 2, 57 ns with groups of 4, 47 ns with groups of 8 or 16, and 210 ns without a pipeline
+/// (`benches/mica`).
 pub(super) const WIDTH: usize = 8;
 
-/// The stages of a request, in the order of their execution. A request is identified by its index
-/// in the burst.
+/// The stages of a request, in execution order. A request is identified by its index in the burst.
 pub(super) trait PipelineStages {
     fn prefetch_bucket(&mut self, number: usize);
     fn prefetch_item(&mut self, number: usize);

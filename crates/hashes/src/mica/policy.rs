@@ -1,24 +1,23 @@
-//! Eviction policy of a cache, as functions without side effects.
+//! The eviction policy of a cache, as functions without side effects.
 //!
-//! S3-FIFO (Yang et al., SOSP 2023) on circular logs. New items are appended to a small log, which
-//! has a tenth of the memory. An item that is accessed at least twice while it is in the small log
-//! moves to the main log. Any other item is dropped and leaves a ghost: an index entry without an
-//! item. If a key returns soon, it is recognised by its ghost. An item in the main log that has
-//! been accessed is appended again instead of being dropped, once for each access, at most three
-//! times.
+//! S3-FIFO (Yang et al., SOSP 2023) on circular logs. New items go to a small log, which has a
+//! tenth of the memory. An item that is accessed at least twice in the small log moves to the main
+//! log. Any other item is dropped and leaves a ghost, which is an index entry without an item, so
+//! that a key that returns soon is recognised. An item in the main log that has been accessed is
+//! appended again instead of being dropped, once for each access and at most three times.
 
 /// Order in which a cache evicts items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheEviction {
-    /// Evicts the oldest item first, regardless of how often it was accessed.
+    /// Evicts the oldest item first, however often it was accessed.
     Fifo,
     /// Evicts the least recently accessed item first. Every access copies the item to the tail of
     /// the log.
     Lru,
-    /// Approximates LRU. An access copies the item to the tail only if the item is closer to the
-    /// head than to the tail.
+    /// Approximates LRU: an access copies the item to the tail only if it is closer to the head
+    /// than to the tail.
     ApproximateLru,
-    /// Evicts items that were accessed only once before other items. An access increments a counter
+    /// Evicts items that were accessed only once before all others. An access increments a counter
     /// and copies nothing.
     #[default]
     S3Fifo,
@@ -38,26 +37,26 @@ pub(super) enum LogRole {
 pub(super) enum EvictionDecision {
     /// Drop the item.
     Drop,
-    /// Move the item to the tail of the main log, and set its access count to `accesses`.
+    /// Move the item to the tail of the main log and set its access count to `accesses`.
     Move { accesses: u64 },
 }
 
-/// Whether the main log has space for an item, or another item must be dropped first.
+/// Whether the main log has space for an item, or must drop another one first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MainLog {
     HasSpace,
     IsFull,
 }
 
-/// Maximum number of items that an append may move. Beyond this number, items are dropped even if
-/// they were accessed.
+/// Maximum number of items that an append may move. After that, items are dropped even if they were
+/// accessed.
 pub(super) const MOST_MOVES: u32 = 64;
 
-/// Minimum number of accesses with which an item of the small log moves to the main log.
+/// Minimum number of accesses for an item in the small log to move to the main log.
 const PROMOTED: u64 = 2;
 
-/// Decides what S3-FIFO does with the oldest item of a log. As long as the main log has free space,
-/// all items that leave the small log move to it.
+/// Decides what S3-FIFO does with the oldest item in a log. As long as the main log has free space,
+/// every item that leaves the small log moves there.
 pub(super) fn decide_eviction(ring: LogRole, accesses: u64, moves: u32, main: MainLog) -> EvictionDecision {
     match ring {
         LogRole::First if main == MainLog::HasSpace => EvictionDecision::Move { accesses: 0 },
@@ -70,21 +69,20 @@ pub(super) fn decide_eviction(ring: LogRole, accesses: u64, moves: u32, main: Ma
     }
 }
 
-/// Properties of an entry that may be replaced because its bucket needs a slot.
+/// What matters about an entry that may be replaced because its bucket needs a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReplacementCandidate {
     pub(super) ring: LogRole,
-    /// Whether the item of the entry is still in its log.
+    /// Whether the entry's item is still in its log.
     pub(super) leads_to_item: bool,
     pub(super) accesses: u64,
     pub(super) age: u64,
 }
 
-/// Returns the priority with which an entry is replaced. The entry with the greatest priority is
-/// replaced first. Entries without an item have the highest priority: first those of the main log,
-/// then ghosts, each of them from the oldest to the newest. Among the other entries, those with
-/// fewer accesses come first, and entries with the same access count are ordered from the oldest to
-/// the newest.
+/// Returns the priority for replacing an entry, of which the greatest is replaced first. Entries
+/// without an item come first: those of the main log, and then ghosts, each from oldest to newest.
+/// The other entries follow in the order of their access counts, and those with equal counts from
+/// oldest to newest.
 pub(super) fn replacement_priority(candidate: ReplacementCandidate) -> u64 {
     debug_assert!(candidate.age < 1 << 48 && candidate.accesses <= 3);
     match candidate {

@@ -1,8 +1,8 @@
-//! A ring of frames, by which a thread sends requests to the thread that owns a partition.
+//! A ring of frames, through which a thread sends requests to the thread that owns a partition.
 //!
-//! One thread writes requests to frames. The other thread replaces each request by its reply, in
-//! the same frame. The first thread then consumes the replies. Two counters determine which thread
-//! owns a frame. Only one thread writes each counter, once per burst:
+//! One thread writes requests to frames. The other replaces each request with its reply in the same
+//! frame, and the first thread then consumes the replies. Two counters determine which thread owns
+//! a frame. Each counter is written by only one thread, once per burst:
 //!
 //! ```text
 //!   answered         asked         answered + frames
@@ -10,14 +10,14 @@
 //! ```
 //!
 //! - **M8** Only one thread at a time accesses a frame. The responder (answerer) owns the frames
-//!   from number `answered` up to but excluding number `asked`; the requester (asker) owns all
-//!   others. Incrementing a counter transfers the ownership of frames and of their contents.
+//!   from number `answered` up to but excluding number `asked`, and the requester (asker) owns all
+//!   others. Incrementing a counter transfers ownership of frames and their contents.
 
 use super::sync::{AtomicU64, HandoffCell, Ordering};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// A buffer that contains a request or, later, the reply to it.
+/// A buffer for a request and, later, for its reply.
 #[derive(Debug)]
 pub struct RingFrame {
     bytes: Box<[u8]>,
@@ -31,7 +31,7 @@ impl RingFrame {
         &self.bytes[..self.length]
     }
 
-    /// Returns the whole buffer. The caller writes the contents to it and then calls
+    /// Returns the whole buffer. The caller writes the contents and then calls
     /// [`RingFrame::set_length`].
     pub fn buffer(&mut self) -> &mut [u8] {
         &mut self.bytes
@@ -47,7 +47,7 @@ impl RingFrame {
     }
 }
 
-/// A counter that has a cache line to itself.
+/// A counter with a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct CacheLineCounter(AtomicU64);
@@ -59,7 +59,7 @@ struct FrameRing {
     asked: CacheLineCounter,
     /// Total number of replies sent. Only the responder writes it.
     answered: CacheLineCounter,
-    /// Whether the requester or the responder was dropped.
+    /// Whether the requester or the responder has been dropped.
     is_disconnected: AtomicBool,
 }
 
@@ -73,11 +73,11 @@ impl FrameRing {
 #[derive(Debug)]
 pub struct RingRequester {
     ring: Arc<FrameRing>,
-    /// Total number of requests written, including those that have not been sent.
+    /// Total number of requests written, including those that have not been sent yet.
     written: u64,
-    /// Total number of replies consumed. It never exceeds `answered`.
+    /// Total number of replies consumed, which never exceeds `answered`.
     taken: u64,
-    /// Value of the ring's counter `answered` when it was last loaded.
+    /// The ring's counter `answered` as of the last time it was loaded.
     answered: u64,
 }
 
@@ -86,11 +86,11 @@ pub struct RingRequester {
 pub struct RingResponder {
     ring: Arc<FrameRing>,
     answered: u64,
-    /// Value of the ring's counter `asked` when it was last loaded.
+    /// The ring's counter `asked` as of the last time it was loaded.
     asked: u64,
 }
 
-/// Creates a ring with `frames` frames of `bytes` bytes each. Returns the two ends of the ring.
+/// Creates a ring with `frames` frames of `bytes` bytes each, and returns its two ends.
 ///
 /// ```
 /// use alluvium_hashes::mica::ring;
@@ -138,14 +138,14 @@ pub fn ring(frames: usize, bytes: usize) -> (RingRequester, RingResponder) {
 }
 
 impl RingRequester {
-    /// Returns the number of frames to which a request can be written.
+    /// Returns the number of frames that are free for requests.
     #[must_use]
     pub fn free(&self) -> usize {
         self.ring.frames.len() - (self.written - self.taken) as usize
     }
 
-    /// Returns a free frame to which the caller writes a request, or `None` if no frame is free.
-    /// The next [`RingRequester::send`] sends the request.
+    /// Returns a free frame for the caller to write a request to, or `None` if there is none. The
+    /// next [`RingRequester::send`] sends the request.
     pub fn next_frame(&mut self) -> Option<&mut RingFrame> {
         if self.free() == 0 {
             return None;
@@ -158,22 +158,22 @@ impl RingRequester {
         Some(unsafe { self.ring.cell(number).reach_mut() })
     }
 
-    /// Reverts the last [`RingRequester::next_frame`]. The frame must not have been sent.
+    /// Undoes the last [`RingRequester::next_frame`], whose frame must not have been sent.
     ///
     /// # Panics
-    /// If all frames were sent.
+    /// If all frames have been sent.
     pub fn cancel_frame(&mut self) {
         let asked = self.ring.asked.0.load(Ordering::Relaxed);
         assert!(self.written > asked, "what was sent is not taken back");
         self.written -= 1;
     }
 
-    /// Sends all requests that were written since the last call.
+    /// Sends all requests written since the last call.
     pub fn send(&mut self) {
         self.ring.asked.0.store(self.written, Ordering::Release);
     }
 
-    /// Returns the number of replies that have arrived and were not consumed.
+    /// Returns the number of replies that have arrived but have not been consumed.
     pub fn poll(&mut self) -> usize {
         self.answered = self.ring.answered.0.load(Ordering::Acquire);
         assert!(
@@ -183,8 +183,7 @@ impl RingRequester {
         (self.answered - self.taken) as usize
     }
 
-    /// Returns the reply with number `index` among those that the last [`RingRequester::poll`] has
-    /// counted.
+    /// Returns reply number `index` of those that the last [`RingRequester::poll`] counted.
     ///
     /// # Panics
     /// If `index` is out of range.
@@ -198,7 +197,7 @@ impl RingRequester {
         unsafe { self.ring.cell(number).reach() }.bytes()
     }
 
-    /// Consumes the first `count` replies, and frees their frames.
+    /// Consumes the first `count` replies and frees their frames.
     ///
     /// # Panics
     /// If fewer than `count` replies have arrived.
@@ -207,7 +206,7 @@ impl RingRequester {
         self.taken += count as u64;
     }
 
-    /// Returns whether the responder was dropped.
+    /// Returns whether the responder has been dropped.
     #[must_use]
     pub fn is_disconnected(&self) -> bool {
         self.ring.is_disconnected.load(Ordering::Acquire)
@@ -215,7 +214,7 @@ impl RingRequester {
 }
 
 impl RingResponder {
-    /// Returns the number of requests that have arrived and were not answered.
+    /// Returns the number of requests that have arrived but have not been answered.
     pub fn poll(&mut self) -> usize {
         self.asked = self.ring.asked.0.load(Ordering::Acquire);
         let waiting = self.asked - self.answered;
@@ -229,8 +228,7 @@ impl RingResponder {
         self.ring.cell(number)
     }
 
-    /// Returns the request with number `index` among those that the last [`RingResponder::poll`]
-    /// has counted.
+    /// Returns request number `index` of those that the last [`RingResponder::poll`] counted.
     ///
     /// # Panics
     /// If `index` is out of range.
@@ -241,8 +239,7 @@ impl RingResponder {
         unsafe { self.cell(index).reach() }.bytes()
     }
 
-    /// Returns the frame with number `index` among those that the last [`RingResponder::poll`] has
-    /// counted.
+    /// Returns frame number `index` of those that the last [`RingResponder::poll`] counted.
     ///
     /// # Panics
     /// If `index` is out of range.
@@ -253,7 +250,7 @@ impl RingResponder {
         unsafe { self.cell(index).reach_mut() }
     }
 
-    /// Sends the first `count` frames back to the requester, as replies.
+    /// Sends the first `count` frames back to the requester as replies.
     ///
     /// # Panics
     /// If fewer than `count` requests are waiting.
@@ -264,7 +261,7 @@ impl RingResponder {
         self.ring.answered.0.store(answered, Ordering::Release);
     }
 
-    /// Returns whether the requester was dropped.
+    /// Returns whether the requester has been dropped.
     #[must_use]
     pub fn is_disconnected(&self) -> bool {
         self.ring.is_disconnected.load(Ordering::Acquire)
@@ -392,8 +389,8 @@ mod model_check {
     use super::*;
     use loom::thread;
 
-    /// Passes two frames around the ring until three requests are answered. The cells of the model
-    /// checker detect it if two threads access the same frame.
+    /// Passes two frames around the ring until three requests have been answered. The model
+    /// checker's cells detect two threads that access the same frame.
     #[test]
     fn a_frame_has_one_thread_at_a_time() {
         loom::model(|| {

@@ -3,31 +3,28 @@
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters of events since a table was created.
+/// Event counters since a table was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableStats {
     pub gets: u64,
     /// Number of lookups that found the key.
     pub hits: u64,
-    /// Number of items that were written, including those that overwrote their previous value in
-    /// place.
+    /// Number of items written, including those that overwrote their previous value in place.
     pub sets: u64,
     pub updates_in_place: u64,
     pub deletes: u64,
-    /// Number of items that were dropped at the head of a log, whether or not they could still be
-    /// found.
+    /// Number of items dropped at the head of a log, whether or not they could still be found.
     pub dropped: u64,
     /// Number of dropped items that could still be found and had not expired. Counted only under
     /// S3-FIFO.
     pub evicted: u64,
-    /// Number of items that were copied to the tail of a log because they had been accessed.
+    /// Number of items copied to the tail of a log because they had been accessed.
     pub moved: u64,
-    /// Number of items that were lost because the entry of another item replaced theirs.
+    /// Number of items lost because the entry of another item replaced theirs.
     pub displaced: u64,
-    /// Number of times that a key was set shortly after it had been evicted. Counted only under
-    /// S3-FIFO.
+    /// Number of times that a key was set soon after its eviction. Counted only under S3-FIFO.
     pub returned: u64,
-    /// Number of stale entries that sweeps have cleared.
+    /// Number of stale entries that sweeps cleared.
     pub swept: u64,
 }
 
@@ -47,7 +44,7 @@ impl AddAssign for TableStats {
     }
 }
 
-/// Kind of event that writers count.
+/// The events that writers count.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TableEvent {
     Set,
@@ -62,8 +59,8 @@ pub(super) enum TableEvent {
 }
 
 const EVENTS: usize = TableEvent::Sweep as usize + 1;
-/// Number of stripes of the lookup counters. Stripes are on different cache lines, so that threads
-/// do not contend for one cache line.
+/// Number of stripes of lookup counters. Each stripe has its own cache lines, so that threads do
+/// not contend for one.
 const STRIPES: usize = 16;
 
 #[derive(Debug, Default)]
@@ -80,7 +77,7 @@ pub struct TableCounters {
     reads: [CounterStripe; STRIPES],
 }
 
-/// Returns the index of the stripe that the current thread uses.
+/// Returns the index of the current thread's stripe.
 fn stripe() -> usize {
     static THREADS: AtomicU64 = AtomicU64::new(0);
     thread_local! {
@@ -99,7 +96,7 @@ fn add(counter: &AtomicU64, count: u64) {
 }
 
 impl TableCounters {
-    /// Counts an event. The caller must be a writer that excludes other writers.
+    /// Counts an event. The caller must be a writer that has excluded other writers.
     #[inline(always)]
     pub(super) fn count(&self, event: TableEvent) {
         add(&self.events[event as usize], 1);

@@ -1,11 +1,11 @@
 //! Atomics and locks of the tables. The atomics are those of the standard library or, under `--cfg
-//! alluvium_model_check`, those of the model checker.
+//! alluvium_model_check`, of the model checker.
 
 #[cfg(alluvium_model_check)]
 mod chosen {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-    /// A value that is passed between two threads.
+    /// A value handed over between two threads.
     #[derive(Debug)]
     pub(crate) struct HandoffCell<T>(loom::cell::UnsafeCell<T>);
 
@@ -14,14 +14,14 @@ mod chosen {
             HandoffCell(loom::cell::UnsafeCell::new(value))
         }
 
-        /// Like the method of the other implementation.
+        /// Corresponds to the method of the other implementation.
         pub(crate) unsafe fn reach(&self) -> &T {
             // SAFETY: the caller ensures that no thread changes the value during the borrow, and
             // the model checker verifies it.
             self.0.with(|value| unsafe { &*value })
         }
 
-        /// Like the method of the other implementation.
+        /// Corresponds to the method of the other implementation.
         pub(crate) unsafe fn reach_mut(&self) -> &mut T {
             // SAFETY: the caller ensures that no other thread accesses the value during the borrow,
             // and the model checker verifies it.
@@ -29,7 +29,7 @@ mod chosen {
         }
     }
 
-    /// Yields instead of spinning, so that the model checker runs another thread.
+    /// Yields instead of spinning, to let the model checker run another thread.
     pub(crate) fn spin(_turns: u32) {
         loom::thread::yield_now();
     }
@@ -39,7 +39,7 @@ mod chosen {
 mod chosen {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-    /// A value that is passed between two threads.
+    /// A value handed over between two threads.
     #[derive(Debug)]
     pub(crate) struct HandoffCell<T>(std::cell::UnsafeCell<T>);
 
@@ -69,12 +69,11 @@ mod chosen {
         }
     }
 
-    /// Number of times that a waiting thread spins before it yields the processor. The thread that
-    /// it waits for may not be running.
+    /// Number of spins before a waiting thread yields the processor, because the thread that it is
+    /// waiting for may not be running.
     const SPINS: u32 = 64;
 
-    /// Waits briefly for another thread. `turns` is the number of times that the caller has already
-    /// waited.
+    /// Waits briefly for another thread. `turns` is how often the caller has already waited.
     #[cold]
     pub(crate) fn spin(turns: u32) {
         if turns < SPINS {
@@ -91,16 +90,16 @@ pub(crate) use chosen::{AtomicU32, AtomicU64, HandoffCell, Ordering, fence, spin
 // the value while another thread changes it.
 unsafe impl<T: Send> Sync for HandoffCell<T> {}
 
-/// A lock that is held for the duration of an append. It has no queue of waiting threads, because
-/// few threads hold it, and only briefly.
+/// A lock that is held for the duration of an append. It does not queue waiting threads, because
+/// only few threads hold it, and only briefly.
 #[derive(Debug, Default)]
 pub(crate) struct Latch(AtomicU32);
 
-/// A locked [`Latch`]. The latch is released on drop.
+/// A locked [`Latch`], which is released on drop.
 pub(crate) struct LatchGuard<'a>(&'a Latch);
 
 impl Latch {
-    /// Acquires the latch. Waits while another thread holds it.
+    /// Acquires the latch, waiting while another thread holds it.
     pub(crate) fn lock(&self) -> LatchGuard<'_> {
         let mut turns = 0;
         loop {

@@ -1,4 +1,4 @@
-//! Tests of cache mode that need access to its internals, for properties that no handle exposes.
+//! Cache mode tests that need access to internals, for properties that no handle exposes.
 
 use super::bucket::{BucketEntry, WAYS};
 use super::core::TableCore;
@@ -20,8 +20,8 @@ fn options(eviction: CacheEviction, log_bytes: usize, buckets: usize) -> LossyOp
     }
 }
 
-/// The tails of the logs as counters that do not wrap around, and for each entry the value of the
-/// counter at which it was written.
+/// The tails of the logs as counters that do not wrap around, and the counter value at which each
+/// entry was written.
 struct Unwrapped {
     tails: [u64; 2],
     last: [u64; 2],
@@ -29,12 +29,12 @@ struct Unwrapped {
 }
 
 impl Unwrapped {
-    /// Follows the tails of the logs. Checks that no entry is as old as a wraparound of the
+    /// Follows the tails of the logs, and checks that no entry is as old as a wraparound of the
     /// offsets. Returns the greatest age of an entry.
     fn check(&mut self, table: &LossyTable<Erew>, offset_bits: u32) -> u64 {
         let turn = 1 << offset_bits;
         for ring in 0..2 {
-            // The age of offset zero is the current position of the tail.
+            // The age of offset zero is the current tail position.
             let tail = table.logs[ring].age(0);
             self.tails[ring] += tail.wrapping_sub(self.last[ring]) & (turn - 1);
             self.last[ring] = tail;
@@ -75,8 +75,8 @@ fn no_entry_outlives_a_turn_of_the_offsets() {
             let mut random = fastrand::Rng::with_seed(4);
             let mut greatest = 0;
             for step in 0..20_000_u64 {
-                // Write only few buckets in this phase, so that the entries in all other buckets
-                // become old.
+                // Write only a few buckets in this phase, so that the entries in all other buckets
+                // grow old.
                 let key = step / 4000 * 1000 + random.u64(..60);
                 let bytes = key.to_le_bytes();
                 let key = HashedKey::new(options.seed, &bytes);
@@ -114,7 +114,7 @@ fn an_item_that_crosses_the_end_of_the_log_is_read_in_one_piece() {
         let mut read = vec![0; 150];
         table.words.read(start, &mut read);
         assert_eq!(read, value);
-        // The items before must still be intact.
+        // Earlier items must still be intact.
         if number > 3 {
             let bytes = (number - 3).to_le_bytes();
             let older = TableCore::find(&table, HashedKey::new(options.seed, &bytes)).unwrap();

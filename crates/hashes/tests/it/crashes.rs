@@ -1,5 +1,5 @@
-//! Hashed structures hosted by a store, under the crash driver: SILT's stores, bundles of arrays
-//! and bundles of trees.
+//! Runs hashed structures in a store under the crash driver: SILT's stores, bundles of arrays and
+//! bundles of trees.
 //!
 //! The test is small in `cargo test`. The large run, which also asserts the counters, is
 //!
@@ -67,7 +67,7 @@ impl StructureSubject for HashedSubject {
         hashed.ingest(AllocationClass::Normal)
     }
 
-    /// With two tiers, merge output goes to the second.
+    /// With two tiers, the output of merges goes to the second.
     fn layout(&self) -> StoreLayout {
         StoreLayout {
             planned_bytes: Some(0),
@@ -118,7 +118,8 @@ fn stories() -> [StructureStory<HashedSubject>; 4] {
     ]
 }
 
-/// Bundles of trees. With two children per node, trees are soon so high that hashes are rewritten.
+/// Bundles of trees. With two children per node, trees soon become high enough for hashes to be
+/// rewritten.
 fn groves() -> [StructureStory<HashedSubject>; 2] {
     [
         story("bot", HashedForm::Bot { lambda: 2 }),
@@ -136,8 +137,8 @@ fn on_two_tiers() -> [StructureStory<HashedSubject>; 3] {
     ]
 }
 
-/// Bundles of trees on two tiers: leaves and settled data go to the second, lists and digests stay
-/// on the first.
+/// Bundles of trees on two tiers. Leaves and settled data go to the second tier, and lists and
+/// digests stay on the first.
 fn groves_on_two_tiers() -> [StructureStory<HashedSubject>; 2] {
     let [right, wide] = groves();
     [
@@ -256,7 +257,7 @@ fn the_same_seed_gives_the_same_trace_of_hashed_structures() {
     campaign().repeat(stories(), 2);
 }
 
-/// Incorrect uses of a structure by its caller.
+/// Ways in which a caller can misuse a structure.
 #[test]
 fn every_wrong_use_of_a_hashed_structure_is_found() {
     let flaws = [

@@ -1,5 +1,5 @@
-//! Unordered dictionaries, compared with naive models, through the public interface: their
-//! invariants, and their behaviour when writes fail.
+//! Tests that compare unordered dictionaries with naive models through the public interface: their
+//! invariants, and how they behave when writes fail.
 
 mod crashes;
 mod mica_cache;

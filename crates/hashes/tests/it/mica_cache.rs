@@ -1,4 +1,4 @@
-//! The library's cache, used by several threads.
+//! Tests of the library's cache with several threads.
 
 use alluvium_hashes::mica::{CacheEviction, Error};
 use alluvium_hashes::{Cache, CacheOptions};
@@ -10,7 +10,7 @@ const EVICTIONS: [CacheEviction; 4] = [
     CacheEviction::S3Fifo,
 ];
 
-/// Returns a value that identifies its key and shows that it is complete.
+/// Returns a value that identifies its key and version, and shows whether it is complete.
 fn value(key: u64, version: u64) -> Vec<u8> {
     let len = 8 + (version % 90) as usize;
     let mut value = (key << 32 | version).to_le_bytes().to_vec();
@@ -27,8 +27,8 @@ fn version(key: u64, bytes: &[u8]) -> u64 {
     version
 }
 
-/// Each thread writes only its own keys and reads all keys. It therefore knows the value of its own
-/// keys, and that versions of other keys never decrease.
+/// Each thread reads all keys but writes only its own. It therefore knows the values of its own
+/// keys, and that the versions of other keys never decrease.
 #[test]
 fn threads_read_whole_values_and_the_last_of_what_they_wrote() {
     const KEYS: u64 = 500;

@@ -1,4 +1,4 @@
-//! Cache mode compared with a map: a get returns the last value or nothing.
+//! Tests that compare cache mode with a map: a get returns the last value or nothing.
 
 use alluvium_hashes::mica::{
     BurstRequest, BurstResponse, CacheEviction, Error, ExclusiveTable, HashedKey, LossyOptions, LossyTable,
@@ -15,7 +15,7 @@ const EVICTIONS: [CacheEviction; 4] = [
 
 fn options(log_bytes: usize, buckets: usize, eviction: CacheEviction) -> LossyOptions {
     let seed = 77;
-    // Offsets that wrap around after a mebibyte.
+    // Make offsets wrap around after a mebibyte.
     let offset_bits = 20;
     LossyOptions {
         log_bytes,
@@ -31,7 +31,7 @@ fn table(options: &LossyOptions) -> ExclusiveTable<LossyTable<alluvium_hashes::m
     ExclusiveTable::new(LossyTable::new(options).unwrap())
 }
 
-/// Returns a value determined by its key and version.
+/// Returns a value that its key and version determine.
 fn value(key: u64, version: u64, len: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(key << 32 | version);
     (0..len).map(|_| random.u8(..)).collect()
@@ -40,7 +40,7 @@ fn value(key: u64, version: u64, len: usize) -> Vec<u8> {
 /// Expected value and expiry time of each key.
 type Model = HashMap<u64, (Vec<u8>, u64)>;
 
-/// Checks the result of a get: the last value, or nothing. Returns whether it was a hit.
+/// Checks that a get has returned the last value or nothing. Returns whether it was a hit.
 fn check(model: &Model, key: u64, now: u64, got: Option<&[u8]>) -> bool {
     if let Some(got) = got {
         let (value, expires_at) = model.get(&key).expect("a value of a key that has none");
@@ -50,20 +50,20 @@ fn check(model: &Model, key: u64, now: u64, got: Option<&[u8]>) -> bool {
     got.is_some()
 }
 
-/// Runs random operations. Returns the number of hits, and of gets of keys that have a value.
+/// Runs random operations. Returns the number of hits, and the number of gets of keys with a value.
 fn run(options: &LossyOptions, seed: u64, keys: u64, operations: usize) -> (u64, u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let (mut table, mut model) = (table(options), Model::new());
     let (mut hits, mut alive) = (0, 0);
     for step in 0..operations as u64 {
-        // A few keys are read more often than others.
+        // Read a few keys more often than others.
         let key = if random.bool() {
             random.u64(..keys)
         } else {
             random.u64(..keys.div_ceil(10))
         };
         let (now, bytes) = (step, key.to_le_bytes());
-        // Keys of different lengths.
+        // Use keys of different lengths.
         let hashed = HashedKey::new(options.seed, &bytes[..3 + (key % 6) as usize]);
         match random.u8(..20) {
             0 => {
@@ -154,7 +154,7 @@ fn a_value_is_updated_in_place_if_it_fits_where_the_first_was_allocated() {
         (3, NEVER, 2),
         // The value has grown again, within its allocation.
         (100, NEVER, 3),
-        // An expiry time needs two more words.
+        // An expiry time takes two more words.
         (92, 1000, 4),
         (93, 1000, 4),
         // A longer value was appended.
@@ -194,15 +194,15 @@ fn approximate_lru_copies_an_item_only_from_the_older_half() {
     ] {
         let options = options(40_000, 200, eviction);
         let mut table = table(&options);
-        // 20 bytes each: half of the log in total, so all of them remain wherever they are copied.
+        // The items take 20 bytes each and half of the log in total, so all of them stay wherever
+        // they are copied.
         let keys: Vec<[u8; 8]> = (0..1000_u64).map(u64::to_le_bytes).collect();
         for key in &keys {
             table
                 .set(HashedKey::new(options.seed, key), &[1; 8], NEVER, 0)
                 .unwrap();
         }
-        // From the newest to the oldest, so that no copy makes another item older than half the
-        // log.
+        // Go from newest to oldest, so that no copy makes another item older than half of the log.
         let before = table.table().stats().moved;
         for key in keys.iter().rev() {
             assert!(table.get(HashedKey::new(options.seed, key), 0).is_some());

@@ -1,4 +1,4 @@
-//! Hit ratios of the eviction policies.
+//! Tests of the eviction policies' hit ratios.
 
 use crate::zipf::Zipf;
 use alluvium_hashes::mica::mode::Erew;
@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, HashMap};
 
 const KEYS: usize = 20_000;
 
-/// Runs a trace through a cache that holds a tenth of the keys, and sets each key that misses.
-/// Returns the hit ratio in the second half.
+/// Runs a trace through a cache for a tenth of the keys, and sets each key that misses. Returns the
+/// hit ratio in the second half.
 fn ratio(eviction: CacheEviction, trace: &[u64]) -> f64 {
-    // Items of 64 bytes including their header.
+    // Items take 64 bytes, including their header.
     let options = LossyOptions {
         eviction,
         ..LossyOptions::new(KEYS / 10 * 64, 60)
@@ -34,7 +34,8 @@ fn zipf_trace(len: usize) -> Vec<u64> {
     (0..len).map(|_| zipf.draw(&mut random)).collect()
 }
 
-/// The same trace, interleaved with scans of keys that are each read once: half of all lookups.
+/// Returns the same trace, interleaved with scans of keys that are each read once and make up half
+/// of all lookups.
 fn scan_trace(len: usize) -> Vec<u64> {
     let mut next = 1 << 40;
     let mut trace = Vec::with_capacity(2 * len);
@@ -46,7 +47,7 @@ fn scan_trace(len: usize) -> Vec<u64> {
     trace
 }
 
-/// Returns the hit ratio of an exact LRU list of the same capacity.
+/// Returns the hit ratio of an exact LRU list with the same capacity.
 fn exact_lru(trace: &[u64]) -> f64 {
     let (mut last, mut order) = (HashMap::new(), BTreeMap::new());
     let mut hits = 0;
@@ -64,8 +65,8 @@ fn exact_lru(trace: &[u64]) -> f64 {
     hits as f64 / (trace.len() / 2) as f64
 }
 
-/// LRU by copying every hit to the tail has a lower hit ratio than FIFO, because each copy occupies
-/// the space of an item. Copying only from the older half is worthwhile.
+/// LRU that copies every hit to the tail has a lower hit ratio than FIFO, because each copy takes
+/// the space of an item. Copying only from the older half pays off.
 #[test]
 fn under_zipf_approximate_lru_answers_nearly_what_an_exact_list_does_and_more_than_fifo() {
     let trace = zipf_trace(300_000);

@@ -1,4 +1,4 @@
-//! Overhead per item in addition to its key and value.
+//! Tests of the memory overhead per item, besides its key and value.
 
 use alluvium_hashes::mica::mode::Erew;
 use alluvium_hashes::mica::{

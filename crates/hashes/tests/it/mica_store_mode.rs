@@ -1,4 +1,4 @@
-//! Store mode compared with a map: a get returns the last value, and no item is lost.
+//! Tests that compare store mode with a map: a get returns the last value, and no item is lost.
 
 use alluvium_hashes::mica::mode::Erew;
 use alluvium_hashes::mica::{
@@ -18,8 +18,8 @@ fn table(heap_bytes: usize, buckets: usize, spare_buckets: usize) -> ExclusiveTa
     ExclusiveTable::new(LosslessTable::new(&options).unwrap())
 }
 
-/// Fills a store until it refuses, keeps it full for a while, and empties it. Returns the number of
-/// refusals for lack of memory and for lack of buckets.
+/// Fills a store until it rejects items, keeps it full for a while, and empties it. Returns how
+/// often it rejected an item for want of memory and for want of buckets.
 fn run(table: &mut ExclusiveTable<LosslessTable<Erew>>, seed: u64, keys: u64) -> (u32, u32) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut model: HashMap<u64, (Vec<u8>, u64)> = HashMap::new();
@@ -91,7 +91,7 @@ fn nothing_is_lost_while_there_is_memory_and_what_does_not_fit_is_refused() {
     let mut small = table(60_000, 300, 100);
     let refused = run(&mut small, 1, 3000);
     assert!(refused.0 > 1000 && refused.1 == 0, "{refused:?}");
-    // All free blocks have merged into one, so an item may be as large as the heap.
+    // All free blocks have been joined into one, so an item may be as large as the heap.
     let key = HashedKey::new(SEED, b"large");
     small.set(key, &[7; 59_000], NEVER, 0).unwrap();
     assert_eq!(small.get(key, 0).unwrap(), [7; 59_000]);
@@ -141,7 +141,7 @@ fn a_burst_answers_as_single_requests_do() {
 #[test]
 fn a_tenth_of_spare_buckets_suffices_for_eleven_items_a_bucket_and_not_for_twelve() {
     let buckets = 20_000;
-    // Items per bucket, and the percentage of buckets that overflow by the Poisson distribution.
+    // Items per bucket, and the percentage of buckets that overflow under the Poisson distribution.
     for (load, overflowing) in [(10, 4.9), (11, 9.3), (12, 15.6), (13, 23.6)] {
         let mut ample = table(16 << 20, buckets, buckets);
         let mut tight = table(16 << 20, buckets, buckets / 10);

@@ -1,5 +1,5 @@
-//! Readers and writers on real threads: no value is torn, belongs to another key, or is older than
-//! an earlier read.
+//! Tests readers and writers on real threads: no value is torn, belongs to another key, or is older
+//! than an earlier read.
 
 use alluvium_hashes::mica::mode::{Crcw, Crew};
 use alluvium_hashes::mica::{
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const SEED: u64 = 8;
 const KEYS: u64 = 300;
 
-/// Returns a value that identifies its key and version and shows whether it is complete.
+/// Returns a value that identifies its key and version, and shows whether it is complete.
 fn value(key: u64, version: u64) -> Vec<u8> {
     let word = (key << 40 | version).to_le_bytes();
     word.repeat(1 + (version % 12) as usize)
@@ -26,7 +26,7 @@ fn version(key: u64, bytes: &[u8]) -> u64 {
     version
 }
 
-/// Signals the end of writing, also when an assertion fails.
+/// Signals the end of writing, even if an assertion fails.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -35,7 +35,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Reads random keys until `is_over`, and some more. Versions never decrease, because writers only
+/// Reads random keys until `is_over`, and a few more. Versions never decrease, because writers only
 /// increase them.
 fn read(seed: u64, is_over: &AtomicBool, mut get: impl FnMut(HashedKey<'_>, &mut Vec<u8>) -> bool) -> u64 {
     let (mut random, mut bytes, mut hits) = (fastrand::Rng::with_seed(seed), Vec::new(), 0);
@@ -61,7 +61,7 @@ fn lossy(eviction: CacheEviction) -> LossyOptions {
     LossyOptions {
         eviction,
         seed: SEED,
-        // Wraps around after 64 KiB.
+        // Make offsets wrap around after 64 KiB.
         offset_bits: 16,
         longest_item_bytes: 200,
         ..LossyOptions::new(6000, 60)
@@ -125,7 +125,7 @@ fn a_store_that_all_threads_write_loses_nothing_and_tears_nothing() {
                     let mut random = fastrand::Rng::with_seed(thread);
                     let (mut bytes, mut last) = (Vec::new(), vec![0; KEYS as usize]);
                     for round in 1..20_000 {
-                        // The thread's own keys, whose values it knows.
+                        // Check the thread's own keys, whose values it knows.
                         let key = random.u64(..KEYS / 2) * 2 + thread;
                         let hashed = key.to_le_bytes();
                         let hashed = HashedKey::new(SEED, &hashed);

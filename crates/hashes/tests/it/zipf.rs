@@ -1,6 +1,7 @@
 //! Keys with a Zipf distribution.
 
-/// Draws ranks from 0 on with a Zipf distribution with exponent 0.99: Gray et al., SIGMOD 1994.
+/// Draws ranks, starting at 0, from a Zipf distribution with exponent 0.99: Gray et al., SIGMOD
+/// 1994.
 pub(crate) struct Zipf {
     count: f64,
     zeta: f64,
@@ -19,7 +20,7 @@ impl Zipf {
         Zipf { count, zeta, eta }
     }
 
-    /// Draws a rank; 0 is the most frequent.
+    /// Draws a rank, of which 0 is the most frequent.
     pub(crate) fn draw(&self, random: &mut fastrand::Rng) -> u64 {
         let point = random.f64();
         let scaled = point * self.zeta;

@@ -1,13 +1,13 @@
-//! Ensures that the format does not change by accident. If this test must be changed, the format
-//! needs a new version and an entry in the changelog.
+//! Ensures that the format does not change by accident. If this test must change, the format needs
+//! a new version and an entry in the changelog.
 
 use crate::quotient::format::*;
 use crate::quotient::{FilterBuilder, FilterGeometry, FilterShape};
 use crate::{Error, FilterEntry, Fingerprint};
 use proptest::prelude::*;
 
-/// Returns a hexadecimal dump with 16 bytes per line, each with its offset. Lines that equal the
-/// previous line are omitted.
+/// Returns a hexadecimal dump of 16 bytes per line, each with its offset. Lines that equal the
+/// previous one are omitted.
 fn dump(bytes: &[u8]) -> String {
     let lines: Vec<&[u8]> = bytes.chunks(16).collect();
     let mut text = String::new();
@@ -45,8 +45,8 @@ fn the_bytes_of_a_filter_are_these() {
         (entry(1, 0), 1_000_000),
         (entry(7000, 15), 1),
     ];
-    // Add five fingerprints with 14 values each to the last block, which has slots for only four of
-    // them.
+    // Add five fingerprints with 14 values each to the last block, which has enough slots for only
+    // four of them.
     entries.extend((0..5).flat_map(|near| {
         (0..14)
             .rev()

@@ -1,5 +1,5 @@
-//! On-disk encoding of a leaf, version 1. A leaf is one page of records in hash order. All integers
-//! are little-endian; a *varint* is LEB128 of at most 10 bytes.
+//! On-disk encoding of a leaf, version 1. A leaf is a page of records in hash order. All integers
+//! are little-endian. A *varint* is LEB128 of at most 10 bytes.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -26,7 +26,7 @@ use alluvium_dictionary::record::{RecordValue, StoredRecord};
 use alluvium_dictionary::value_log::ValuePointer;
 use alluvium_storage::{DiskLocation, Error, PageSize, Result};
 
-/// Size of the header that precedes the first record, in bytes.
+/// Size of the header before the first record, in bytes.
 pub const HEADER_BYTES: usize = 8;
 
 const KIND: u8 = 3;
@@ -37,12 +37,12 @@ const SAME_KEY: u8 = 1 << 5;
 const KEY_APART: u8 = 1 << 6;
 const HAS_PREVIOUS: u8 = 1 << 7;
 
-/// A key stored in the leaf, or a pointer to a key stored elsewhere.
+/// A key in the leaf, or a pointer to a key stored elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyAt<'l> {
-    /// The bytes of a key that is stored in the leaf.
+    /// The key, which is stored in the leaf.
     Here(&'l [u8]),
-    /// A key that is too long to be stored in the leaf: its hash, and a pointer to its bytes.
+    /// A key that is too long for the leaf: its hash, and a pointer to its bytes.
     Apart { hash: u64, pointer: ValuePointer },
 }
 
@@ -50,22 +50,22 @@ pub enum KeyAt<'l> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashLeafEntry<'l> {
     pub key: KeyAt<'l>,
-    /// Whether this record has the same key as the previous record of the leaf.
+    /// Whether the record has the same key as the previous record in the leaf.
     pub is_same_key: bool,
-    /// The newest of the earlier runs of the level that contain a key with the same prefix; `None`
-    /// if there is no such run.
+    /// The newest earlier run of the level that contains a key with the same prefix, or `None` if
+    /// there is none.
     pub previous: Option<u8>,
-    /// The message. Its sequence number is relative to the base of the run.
+    /// The message, with a sequence number relative to the run's base.
     pub record: StoredRecord<'l>,
 }
 
-/// A key to be written: repeated, inline or stored separately.
+/// A key to be written: the previous key again, an inline key, or a key stored separately.
 #[derive(Clone, Copy, Debug)]
 pub enum KeyPart<'k> {
     /// The same key as in the previous record.
     Same,
     Here(&'k [u8]),
-    /// A key that is stored separately, given by its hash. The pointer to the key is filled in
+    /// A key that is stored separately, represented by its hash. The caller fills in the pointer
     /// later.
     Apart(u64),
 }
@@ -74,16 +74,16 @@ pub enum KeyPart<'k> {
 #[derive(Clone, Copy, Debug)]
 pub enum ValuePart<'v> {
     Here(&'v [u8]),
-    /// A value that is stored separately. The pointer to the value is filled in later.
+    /// A value that is stored separately. The caller fills in the pointer later.
     Apart,
 }
 
-/// Offsets in a leaf at which the caller must fill in pointers.
+/// Offsets of the pointers in a leaf that the caller must fill in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PointerOffsets {
-    /// Offset of the pointer to the key; `None` if the key is not stored separately.
+    /// Offset of the key's pointer, or `None` if the key is not stored separately.
     pub key: Option<usize>,
-    /// Offset of the pointer to the value; `None` if the value is inline.
+    /// Offset of the value's pointer, or `None` if the value is inline.
     pub value: Option<usize>,
 }
 
@@ -94,14 +94,14 @@ pub struct HashLeafBuilder {
 }
 
 impl HashLeafBuilder {
-    /// Returns whether no record has been added.
+    /// Returns whether there are no records yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records == 0
     }
 
-    /// Appends a record, provided that the leaf does not exceed `most` bytes with it. Returns the
-    /// offsets of the pointers that must be filled in, or `None` if the record does not fit.
+    /// Appends a record unless the leaf would exceed `most` bytes. Returns the offsets of the
+    /// pointers to fill in, or `None` if the record does not fit.
     pub fn push(
         &mut self,
         key: KeyPart<'_>,
@@ -115,7 +115,7 @@ impl HashLeafBuilder {
         }
         let before = self.bytes.len();
         let mut gaps = PointerOffsets::default();
-        // All records of a key name the same previous run, so only the first one stores it.
+        // All records of a key name the same previous run, so only the first of them stores it.
         let previous = previous.filter(|_| !matches!(key, KeyPart::Same));
         let mut head = kind as u8;
         for (is_set, bit) in [
@@ -174,7 +174,7 @@ impl HashLeafBuilder {
         gap.expect("the gap of a record").copy_from_slice(&bytes);
     }
 
-    /// Returns the complete page and leaves the builder empty, ready for the next page.
+    /// Returns the complete page and leaves the builder empty for the next one.
     pub fn finish(&mut self, page_size: PageSize) -> Vec<u8> {
         let mut head = Vec::with_capacity(HEADER_BYTES);
         ByteWriter::new(&mut head)
@@ -226,7 +226,7 @@ impl<'l> LeafEntryIter<'l> {
         }
     }
 
-    /// Decodes the next record. Returns `None` after the last one.
+    /// Decodes the next record, or returns `None` after the last one.
     ///
     /// # Errors
     /// [`Error::Corrupt`], with the location `place`, if the record is invalid.
@@ -314,7 +314,7 @@ impl<'l> LeafEntryIter<'l> {
     }
 }
 
-/// Reason why a record is invalid.
+/// Why a record is invalid.
 enum LeafEntryError {
     Cut(TruncatedInput),
     Pointer(Box<Error>),

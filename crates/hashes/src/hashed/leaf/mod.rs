@@ -1,13 +1,13 @@
-//! Leaves of runs. A leaf is a page of records in the order of their keys' hashes.
+//! Leaves of runs. A leaf is a page of records, ordered by the hashes of their keys.
 //!
 //! *Scope*: the encoding of a leaf; which records of a leaf belong to a key.
 //!
-//! *Must not depend on*: which leaf contains a hash; the location of separate values.
+//! *Must not depend on*: which leaf contains a hash; where separate values are stored.
 //!
 //! Invariants:
 //!
-//! - **R1** The records of a leaf are ordered by hash. Records with the same hash are ordered by
-//!   key, and records with the same key are ordered newest first.
+//! - **R1** The records of a leaf are ordered by hash, those with the same hash by key, and those
+//!   with the same key from newest to oldest.
 
 pub mod format;
 

@@ -1,8 +1,8 @@
-//! Builder of a page of sketches.
+//! Builds a page of sketches.
 
 use alluvium_filters::golomb::{DeltaCoder, RiceCode, StreamBitWriter};
 
-/// A sketch: the prefix of a hash, with a payload.
+/// A sketch: a hash prefix and a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PrefixSketch {
     pub prefix: u64,
@@ -18,7 +18,7 @@ pub struct SketchEncoding {
     pub prefix_bits: u8,
     /// Length of each payload, in bits.
     pub payload_bits: u8,
-    /// Parameter of the Rice code in which the differences between successive prefixes are stored.
+    /// Parameter of the Rice code for the differences between successive prefixes.
     pub parameter: u8,
 }
 
@@ -31,16 +31,16 @@ impl SketchEncoding {
     }
 }
 
-/// Maximum number of sketches in a group. Decoding can start at the beginning of any group.
+/// Maximum number of sketches in a group. Decoding can start at any group.
 const GROUP: u32 = 64;
 /// Maximum length of the unary part of an encoded difference, in bits. A greater difference starts
-/// a new group, whose header needs fewer bits.
+/// a new group, because the group's header takes fewer bits.
 const MOST_ONES: u64 = 90;
 
 #[derive(Debug)]
 pub struct SketchPageBuilder {
     pub(super) coding: SketchEncoding,
-    /// The first prefix of each group, and the bit offset at which the group begins.
+    /// The first prefix of each group, and the bit offset at which the group starts.
     pub(super) groups: Vec<(u64, u32)>,
     pub(super) bits: StreamBitWriter,
     pub(super) entries: u32,
@@ -63,7 +63,7 @@ impl SketchPageBuilder {
         }
     }
 
-    /// Returns whether the page has no sketch.
+    /// Returns whether the page has no sketches.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries == 0
@@ -75,11 +75,10 @@ impl SketchPageBuilder {
         self.groups.first().map(|(prefix, _)| *prefix)
     }
 
-    /// Appends a sketch, provided that the page does not exceed `page` bytes with it. Returns
-    /// whether the sketch was appended.
+    /// Appends a sketch unless the page would exceed `page` bytes. Returns whether it was appended.
     ///
     /// # Panics
-    /// If the prefix is less than the previous prefix.
+    /// If the prefix is less than the previous one.
     pub fn push(&mut self, sketch: PrefixSketch, page: usize) -> bool {
         assert!(
             self.is_empty() || sketch.prefix >= self.last,

@@ -1,5 +1,5 @@
-//! On-disk encoding of a page of sketches, version 1, and of the list of such pages at the end of a
-//! description. All integers are little-endian; a *varint* is LEB128 of at most 10 bytes.
+//! On-disk encoding of a page of sketches, version 1, and of the page listing at the end of a
+//! description. All integers are little-endian. A *varint* is LEB128 of at most 10 bytes.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -16,7 +16,7 @@
 //!      …        zeros
 //! ```
 //!
-//! A page listing, which ends a description, is encoded as follows:
+//! A page listing is encoded as follows:
 //!
 //! ```text
 //!      0        its n pages: `hashed/pages/format.rs`
@@ -35,8 +35,8 @@ use alluvium_storage::{DiskLocation, Error, PageSize, Result};
 const PAGE_HEADER_BYTES: usize = 16;
 const GROUP_BYTES: usize = 12;
 
-/// Returns the encoded size, in bytes, of a page that has `groups` groups and whose sketches need
-/// `bits` bits.
+/// Returns the encoded size, in bytes, of a page with `groups` groups whose sketches take `bits`
+/// bits.
 pub(super) fn sketch_page_bytes(groups: usize, bits: u64) -> usize {
     PAGE_HEADER_BYTES + GROUP_BYTES * groups + bits.div_ceil(8) as usize
 }
@@ -50,8 +50,8 @@ impl PageListing {
         pages::encode_extents(&self.extents, out);
     }
 
-    /// Decodes a page listing. `has_sketches` tells whether the pages contain sketches, in which
-    /// case the listing has the first prefix of each page.
+    /// Decodes a page listing. If the pages contain sketches (`has_sketches`), the listing includes
+    /// the first prefix of each page.
     pub(in crate::hashed) fn decode(
         reader: &mut ByteReader<'_>,
         place: &DiskLocation,
@@ -79,7 +79,7 @@ impl PageListing {
 }
 
 impl SketchPageBuilder {
-    /// Returns the complete page and leaves the builder empty, ready for the next page.
+    /// Returns the complete page and leaves the builder empty for the next one.
     #[must_use]
     pub fn finish(&mut self, page_size: PageSize) -> Vec<u8> {
         let coding = self.coding;
@@ -161,7 +161,7 @@ impl<'p> SketchPage<'p> {
         self.entries
     }
 
-    /// Returns whether the page has no sketch.
+    /// Returns whether the page has no sketches.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries == 0
@@ -171,7 +171,7 @@ impl<'p> SketchPage<'p> {
         self.groups.len() / GROUP_BYTES
     }
 
-    /// Returns the first prefix of a group, and the bit offset at which the group begins.
+    /// Returns the first prefix of a group, and the bit offset at which the group starts.
     fn group(&self, number: usize) -> std::result::Result<(u64, u64), TruncatedInput> {
         let bytes = self.groups.get(number * GROUP_BYTES..).unwrap_or_default();
         let mut reader = ByteReader::new(bytes);
@@ -188,12 +188,12 @@ impl<'p> SketchPage<'p> {
                 false => high = middle,
             }
         }
-        // Sketches with the prefix may begin at the end of the previous group.
+        // Sketches with the prefix may start at the end of the previous group.
         Ok(low.saturating_sub(1))
     }
 
-    /// Passes sketches to `visit`, in ascending order, until it returns false. The first sketch
-    /// passed may have a smaller prefix, but no sketch with `prefix` is skipped.
+    /// Passes sketches in ascending order to `visit` until it returns false. Skips no sketch with
+    /// `prefix`, but may start with smaller prefixes.
     ///
     /// # Errors
     /// [`Error::Corrupt`], with the location `place`, if the page is damaged.
@@ -257,7 +257,7 @@ mod tests {
     fn example() -> (Vec<u8>, Vec<PrefixSketch>) {
         let mut draft = SketchPageBuilder::new(CODING);
         let sketches = (0..300u64).map(|number| PrefixSketch {
-            // Some prefixes occur often, and some differ from the previous one by a large amount.
+            // Some prefixes occur often, and one is much greater than its predecessor.
             prefix: number / 3 * 7 + if number > 200 { 900_000 } else { 0 },
             payload: number % 256,
         });

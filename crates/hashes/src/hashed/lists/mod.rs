@@ -1,15 +1,15 @@
-//! Lists of sketches, stored in pages, and the description that locates these pages. Routing
+//! Sketch lists, which are stored in pages, and the descriptions that locate these pages. Routing
 //! filters and routing trees are stored as such lists.
 //!
 //! *Scope*: how sketches are encoded in pages, written and read; where a description and its pages
 //! are stored; which pages contain a prefix.
 //!
-//! *Must not depend on*: the meaning of prefixes and payloads, the other contents of a description.
+//! *Must not depend on*: what prefixes and payloads mean; what else a description contains.
 //!
 //! Invariants:
 //!
-//! - **L1** Prefixes are ascending, within a page and from each page to the next. The description
-//!   contains the first prefix of each page.
+//! - **L1** Prefixes ascend within a page and from each page to the next. The description contains
+//!   the first prefix of each page.
 
 mod draft;
 pub mod format;
@@ -39,15 +39,15 @@ pub(in crate::hashed) const MOST_PREFIX_BITS: u8 = 40;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageListing {
     pub(in crate::hashed) pages: PageList,
-    /// The first prefix of each page. Empty if the pages do not contain sketches.
+    /// The first prefix of each page. Empty if the pages contain no sketches.
     pub(in crate::hashed) firsts: Box<[u64]>,
-    /// All extents of the list with their live bytes, without the extents of the description.
+    /// All extents of the list and their live bytes, excluding the extents of the description.
     pub(in crate::hashed) extents: Box<[(Extent, u64)]>,
 }
 
-/// The description of a stored list. It includes the listing of the list's pages.
+/// The description of a stored list, which includes the listing of its pages.
 pub trait PagedDescription: Sized {
-    /// What kind of object is described; used in error messages.
+    /// The kind of object described, for error messages.
     const NAME: &'static str;
 
     #[must_use]
@@ -63,14 +63,14 @@ pub trait PagedDescription: Sized {
     /// Returns the listing of the list's pages.
     fn listing(&self) -> &PageListing;
 
-    /// Returns the length of a prefix and the length of a payload, both in bits.
+    /// Returns the lengths of a prefix and of a payload, in bits.
     fn entry_bits(&self) -> (u32, u32);
 
     /// Returns the number of entries in the list.
     fn entries(&self) -> u64;
 }
 
-/// A list that is stored on the device.
+/// A list stored on the device.
 #[derive(Clone, Debug)]
 pub struct StoredList<M> {
     pub(in crate::hashed) meta: Arc<M>,
@@ -91,8 +91,8 @@ impl<M: PagedDescription> StoredList<M> {
         })
     }
 
-    /// Replaces the extents of the description by those that the store's extent map has at their
-    /// locations.
+    /// Replaces the description's extents with those at the same locations in the store's extent
+    /// map.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the extent map has no extent at one of the locations.
@@ -119,13 +119,14 @@ impl<M: PagedDescription> StoredList<M> {
         self.described.place()
     }
 
-    /// Returns the extents of the list and of its description, each once, with their live bytes.
+    /// Returns the extents of the list and of its description, each of them once, with their live
+    /// bytes.
     pub fn extents(&self) -> impl Iterator<Item = (Extent, u64)> + '_ {
         let of_pages = self.meta.listing().extents.iter();
         of_pages.chain(&*self.described.extents).copied()
     }
 
-    /// Returns the size of the list in memory, in bytes, without cached pages.
+    /// Returns the size of the list in memory, in bytes, excluding cached pages.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let listing = self.meta.listing();
@@ -134,13 +135,13 @@ impl<M: PagedDescription> StoredList<M> {
         listing.pages.memory_bytes() + self.described.memory_bytes() + (own + lists) as u64
     }
 
-    /// Returns the sum of the live bytes in the extents of the list.
+    /// Returns the total number of live bytes in the list's extents.
     #[must_use]
     pub fn device_bytes(&self) -> u64 {
         self.extents().map(|(_, live)| live).sum()
     }
 
-    /// Returns the number of pages in the list, not including the pages of the description.
+    /// Returns the number of pages in the list, excluding those of the description.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.meta.listing().pages.len()
@@ -153,8 +154,9 @@ impl<M: PagedDescription> StoredList<M> {
         })
     }
 
-    /// Passes the payloads of all sketches with `prefix` to `visit`, in order. If a page must first
-    /// be read from the device, returns pending; the next call starts again from the beginning.
+    /// Passes the payloads of all sketches with `prefix` to `visit`, in order. If a page must be
+    /// read from the device first, the result is pending, and the next call starts from the
+    /// beginning.
     ///
     /// # Errors
     /// I/O errors; damaged pages.
@@ -165,7 +167,7 @@ impl<M: PagedDescription> StoredList<M> {
         visit: &mut dyn FnMut(u64),
     ) -> Poll<Result<()>> {
         let firsts = &self.meta.listing().firsts;
-        // The page before the first page that begins with the prefix may end with sketches of the
+        // The page before the first one that starts with the prefix may end with sketches of the
         // prefix.
         let begin = firsts.partition_point(|&first| first < prefix).saturating_sub(1);
         let end = firsts.partition_point(|&first| first <= prefix);
@@ -184,8 +186,8 @@ impl<M: PagedDescription> StoredList<M> {
         Poll::Ready(Ok(()))
     }
 
-    /// Decodes the header of a page, and checks that the page has the lengths of prefixes and
-    /// payloads that the description has.
+    /// Decodes the header of a page, and checks that its prefixes and payloads have the lengths
+    /// given in the description.
     fn sketches<'p>(&self, page: &'p [u8], place: &DiskLocation) -> Result<SketchPage<'p>> {
         let sketches = SketchPage::open(page, place)?;
         let coding = sketches.coding();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(in crate::hashed) enum PageSource<'f> {
     Store(Arc<Store>),
-    /// Data files of a store.
+    /// The data files of a store.
     Files(DataFiles<'f>),
 }
 
@@ -54,7 +54,7 @@ impl<'f, M: PagedDescription + Clone> PageCursor<'f, M> {
         }
     }
 
-    /// Returns the next page, or `None` after the last page.
+    /// Returns the next page, or `None` after the last one.
     pub(in crate::hashed) fn next(&mut self) -> Result<Option<Vec<u8>>> {
         if let Some(page) = self.ready.pop_front() {
             return Ok(Some(page));
@@ -83,7 +83,7 @@ impl<'f, M: PagedDescription + Clone> PageCursor<'f, M> {
 #[derive(Debug)]
 pub(in crate::hashed) struct SketchCursor<'f, M> {
     pages: PageCursor<'f, M>,
-    /// Number of the page that will be decoded next.
+    /// Number of the next page to decode.
     page: u64,
     sketches: std::vec::IntoIter<PrefixSketch>,
     last: u64,
@@ -111,7 +111,7 @@ impl<'f, M: PagedDescription + Clone> SketchCursor<'f, M> {
         &self.pages.of
     }
 
-    /// Returns the next sketch, or `None` after the last sketch.
+    /// Returns the next sketch, or `None` after the last one.
     pub(in crate::hashed) fn next(&mut self) -> Result<Option<PrefixSketch>> {
         loop {
             if let Some(sketch) = self.sketches.next() {

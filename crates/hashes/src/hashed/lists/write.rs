@@ -1,4 +1,4 @@
-//! Writes sketches to pages, and then the description of the list.
+//! Writes sketches to pages, followed by the description of the list.
 
 use super::{PageListing, PagedDescription, PrefixSketch, SketchEncoding, SketchPageBuilder, StoredList};
 use crate::hashed::pages::{ClaimedExtents, PageWriter, StoredDescription};
@@ -8,7 +8,7 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{PageSize, Result};
 use std::sync::Arc;
 
-/// Writer of a list of sketches. If it is dropped before it is finished, its space is freed.
+/// Writer of a sketch list, whose space is freed if it is dropped before it is finished.
 #[derive(Debug)]
 pub(in crate::hashed) struct SketchWriter {
     pages: PageWriter,
@@ -19,11 +19,10 @@ pub(in crate::hashed) struct SketchWriter {
 }
 
 impl SketchWriter {
-    /// Starts a list that will have about `expected` sketches. The Rice parameter is chosen by this
-    /// number.
+    /// Starts a list of about `expected` sketches. This number determines the Rice parameter.
     ///
     /// # Errors
-    /// If the store accepts no changes because an earlier I/O error has poisoned it.
+    /// If the store accepts no changes because of an earlier I/O error.
     pub(in crate::hashed) fn new(
         store: &Store,
         options: WriterOptions,
@@ -44,12 +43,12 @@ impl SketchWriter {
         })
     }
 
-    /// Returns the number of sketches appended.
+    /// Returns the number of sketches appended so far.
     pub(in crate::hashed) fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// Appends a sketch. Its prefix must not be less than the previous prefix (L1).
+    /// Appends a sketch, whose prefix must not be less than the previous one (L1).
     ///
     /// # Errors
     /// A full disk; I/O errors.
@@ -71,9 +70,8 @@ impl SketchWriter {
         Ok(())
     }
 
-    /// Writes the remaining sketches and returns the listing of the pages. The extents in the
-    /// listing stay allocated; the caller must pass the listing to [`WrittenList::describe`], in a
-    /// description.
+    /// Writes the remaining sketches and returns the page listing. Its extents stay allocated. The
+    /// caller must put the listing into a description and pass that to [`WrittenList::describe`].
     ///
     /// # Errors
     /// A full disk; I/O errors.
@@ -88,7 +86,8 @@ impl SketchWriter {
     }
 }
 
-/// A list that is written but not yet part of a structure. If it is dropped, its extents are freed.
+/// A list that has been written but is not part of a structure yet. If it is dropped, its extents
+/// are freed.
 #[derive(Debug)]
 pub struct WrittenList<M> {
     claimed: ClaimedExtents,
@@ -96,10 +95,10 @@ pub struct WrittenList<M> {
 }
 
 impl<M: PagedDescription> WrittenList<M> {
-    /// Writes the description `meta` of a list whose pages are already written.
+    /// Writes the description `meta` of a list whose pages have been written.
     ///
     /// # Errors
-    /// A full disk; I/O errors. The pages of the list are freed in these cases.
+    /// A full disk; I/O errors. In either case, the list's pages are freed.
     pub(in crate::hashed) fn describe(
         store: &Arc<Store>,
         options: WriterOptions,
@@ -121,7 +120,7 @@ impl<M: PagedDescription> WrittenList<M> {
         &self.stored
     }
 
-    /// Records the extents of the list as used in the current generation, and returns the list.
+    /// Marks the list's extents as used in the current generation and returns the list.
     pub fn install(self) -> StoredList<M> {
         self.claimed.install();
         self.stored

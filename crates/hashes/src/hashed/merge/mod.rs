@@ -1,17 +1,16 @@
-//! Merges. A merge rewrites hash stores and the newest levels of a part as the part's next run, or
-//! it joins several hash stores into one. The output is written outside the structure and then
+//! Merges. A merge either combines hash stores and the newest levels of a part into the part's next
+//! run, or joins several hash stores into one. The output is written outside the structure and then
 //! installed atomically. In a bundle of arrays, the filter of the run's level is written at the
-//! same time; in a bundle of trees, the lists above the run are written after it.
+//! same time. In a bundle of trees, the lists above the run are written afterwards.
 //!
 //! *Scope*: how a chosen merge proceeds in slices; which data its output replaces.
 //!
 //! *Must not depend on*: which merge is next; how runs, filters and lists are stored.
 //!
-//! If no older data of the part's hashes remains, the merge drops deletes that no reader can
-//! distinguish from absent keys, as SILT does (Lim's thesis, table 2.3). It also replaces a deleted
-//! range by a delete of each key of the part that the range covers. Otherwise the new run inherits
-//! the deleted ranges of its input. When hash stores are joined, data that parts already contain is
-//! dropped.
+//! If no older data remains for the part's hashes, the merge drops deletes whose absence no reader
+//! can notice, as SILT does (Lim's thesis, table 2.3). It also replaces a range delete by a delete
+//! of each key in the part that the range covers. Otherwise the new run inherits the range deletes
+//! of its input. A join of hash stores drops data that parts already contain.
 
 mod records;
 
@@ -47,7 +46,7 @@ pub struct MergeStep {
     hashed: HashedStructure,
     job: ActiveMerge,
     choice: MergeChoice,
-    /// Whether the merge was requested by a user.
+    /// Whether a user requested the merge.
     is_wanted: bool,
     phase: MergeStepPhase,
 }
@@ -56,40 +55,40 @@ pub struct MergeStep {
 enum MergeStepPhase {
     Due,
     Merging(Box<HashMerger>),
-    /// The run is written; the remaining entries of its level's filter are being copied.
+    /// The run has been written. The remaining entries of its level's filter are being copied.
     Routing(Box<WrittenHashRun>, Box<routing::RoutingFilterBuilder>),
-    /// The run is written; it is being added as a leaf to the trees of its part.
+    /// The run has been written. It is being added as a leaf to the trees of its part.
     Growing(Box<WrittenHashRun>, Box<RoutingTreeBuilder>),
     Over,
 }
 
-/// The routing data above a new run: nothing, the filter of its level, or a tree.
+/// The routing data above a new run: nothing, its level's filter, or a tree.
 enum RunRouting {
     None,
     Filter(routing::WrittenRoutingFilter),
     Trees(RoutingTree),
 }
 
-/// Number of prefixes or sketches that each slice copies from the old filter.
+/// Number of prefixes or sketches that a slice copies from the old filter.
 const TAKEN_OVER: u64 = 1 << 14;
-/// Number of list entries that can be processed at the cost of merging one record.
+/// Number of list entries that cost as much to process as merging one record.
 const ENTRIES: usize = 8;
 
-/// Space in bytes that a merge needs in addition to the space for its input.
+/// Space that a merge needs besides the space for its input, in bytes.
 const SLACK: u64 = 24 * UNIT;
 
-/// The index and the filters of a part occupy at most about 1 / `ABOVE_PART` of the bytes of its
+/// The index and the filters of a part take up at most about 1 / `ABOVE_PART` of the bytes of its
 /// records.
 const ABOVE_PART: u64 = 8;
 
-/// Space in bytes for extents that are only partly filled at the end of a merge.
+/// Space for extents that are only partly filled at the end of a merge, in bytes.
 const ENDS: u64 = 4 * UNIT;
 
 /// Approximate maximum size of a routing filter, in bytes per record.
 const RECORD_BYTES: u64 = 4;
 
 impl HashedStructure {
-    /// Starts the merge that is due. Returns `None` if no merge is due or one is in progress.
+    /// Starts the merge that is due. Returns `None` if none is due or one is already in progress.
     pub(super) fn next_merge(&self) -> Option<MergeStep> {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
@@ -101,8 +100,8 @@ impl HashedStructure {
         kept.job = Some(job);
         let is_wanted = match choice {
             MergeChoice::Part { part, .. } => {
-                // Each part that has shrunk is moved to a faster tier at most once, so remove it
-                // from the set.
+                // A part that has shrunk moves to a faster tier only once, so remove it from the
+                // set.
                 kept.shrunk.remove(&part);
                 std::mem::take(&mut kept.wanted[part])
             }
@@ -117,14 +116,14 @@ impl HashedStructure {
         })
     }
 
-    /// Requests that every part be rewritten completely.
+    /// Requests a complete rewrite of every part.
     pub(super) fn request_full_rewrite(&self) {
         self.shared.kept.lock().wanted.fill(true);
     }
 
-    /// Requests a rewrite of each part that has deletes outside its oldest run, or for which hash
-    /// stores with deletes are pending, so that the deleted data is freed. Returns whether a part
-    /// was requested that had not been requested before.
+    /// Requests a rewrite of each part that has deletes outside its oldest run or in pending hash
+    /// stores, in order to free the deleted data. Returns whether this requested any part for the
+    /// first time.
     pub fn want_deletes_merged(&self) -> bool {
         let (mut kept, version) = (self.shared.kept.lock(), self.version());
         let parts = kept.wanted.iter_mut().zip(&version.parts);
@@ -135,8 +134,8 @@ impl HashedStructure {
         })
     }
 
-    /// Returns 1 if a merge is in progress, is due, or is requested but waits for a failing tier;
-    /// otherwise 0.
+    /// Returns 1 if a merge is in progress, is due, or is requested but held up by a failing tier,
+    /// and 0 otherwise.
     pub(super) fn steps(&self) -> u64 {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
@@ -144,8 +143,8 @@ impl HashedStructure {
         u64::from(kept.job.is_some() || is_due)
     }
 
-    /// Returns the approximate maximum number of bytes that a merge of one part writes. This bounds
-    /// the space needed, because parts are merged one at a time when space is scarce.
+    /// Returns the approximate maximum number of bytes that a merge of one part writes. Merges need
+    /// no more space than this, because parts are merged one at a time when space is scarce.
     #[must_use]
     pub fn merge_bytes(&self) -> u64 {
         let version = self.version();
@@ -162,7 +161,7 @@ impl HashedStructure {
         }
     }
 
-    /// Returns whether a merge is in progress, or is due and may have enough free space.
+    /// Returns whether a merge is in progress, or is due and may find enough free space.
     pub(in crate::hashed) fn may_merge(&self) -> bool {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
@@ -177,14 +176,14 @@ impl MergeStep {
         match shared.is_scarce.load(Ordering::Relaxed) {
             true if self.is_wanted => AllocationClass::Freeing,
             true => AllocationClass::Essential,
-            // The reserve may be used only if no tier has enough unreserved space.
+            // Use the reserve only if no tier has enough unreserved space.
             false if self.is_wanted && !self.has_space() => AllocationClass::Freeing,
             false => AllocationClass::Normal,
         }
     }
 
     /// Returns whether the store has more than one tier and one of them has space for the merge.
-    /// The input counts for a merge of a part, but not for a join of hash stores.
+    /// Takes the input into account if a part is merged, but not if hash stores are joined.
     fn has_space(&self) -> bool {
         let store = &self.hashed.shared.home.store;
         let version = self.hashed.version();
@@ -197,12 +196,12 @@ impl MergeStep {
             }
             MergeChoice::Join { .. } => 0,
         };
-        // Twice the size of the input also covers a filter and partly filled extents.
+        // Twice the size of the input leaves enough for a filter and for partly filled extents.
         store.tiers().count() > 1 && store.has_space_for(2 * bytes + SLACK)
     }
 
-    /// Estimates the part's fraction of `number`, which is a property of a run such as its size. A
-    /// hash store contains records of all parts, so the fraction is one part's average share.
+    /// Estimates one part's share of `number`, which is some quantity of a run, such as its size. A
+    /// hash store contains records of all parts, so the result is the average per part.
     fn own(&self, run: &HashRun, number: u64) -> u64 {
         match run.has_filter() {
             true => (number >> self.hashed.shared.options.parts_log) + 1,
@@ -223,7 +222,7 @@ impl MergeStep {
         }
     }
 
-    /// Starts a merge of hash stores and of the newest levels of a part.
+    /// Starts a merge of hash stores and the newest levels of a part.
     fn begin_part(
         &self,
         version: &HashedVersion,
@@ -258,7 +257,7 @@ impl MergeStep {
         })
     }
 
-    /// Starts a join of hash stores. The parts may contain older data about any key.
+    /// Starts a join of hash stores. The parts may contain older data for any key.
     fn begin_join(
         &self,
         version: &HashedVersion,
@@ -283,7 +282,7 @@ impl MergeStep {
         })
     }
 
-    /// Starts a merge of the records in a range of hashes. `runs` are the sources, newest first.
+    /// Starts a merge of the records in a hash range. `runs` are the sources, newest first.
     fn begin_with(
         &self,
         runs: Vec<HashRun>,
@@ -336,8 +335,8 @@ impl MergeStep {
         })
     }
 
-    /// Estimates how many records of the merged part the runs have. A hash store contains records
-    /// of all parts, so only an average share of them is added.
+    /// Estimates how many records of the merged part are in the runs. A hash store contains records
+    /// of all parts, so it counts only with the average per part.
     fn expected(&self, runs: &[HashRun]) -> u64 {
         let of = |run: &HashRun| match run.has_filter() {
             true => (run.records() >> self.hashed.shared.options.parts_log) + 1,
@@ -346,8 +345,8 @@ impl MergeStep {
         runs.iter().map(of).sum()
     }
 
-    /// In a bundle of trees, starts the list of hashes that belongs to the new run. Returns `None`
-    /// for other forms.
+    /// In a bundle of trees, starts the list of the new run's hashes. Returns `None` for every
+    /// other form.
     fn leaf(&self, part: &HashPartition, runs: &[HashRun], take: usize) -> Result<Option<LeafWriter>> {
         let shared = &self.hashed.shared;
         let HashedForm::Bot { .. } = shared.options.form else {
@@ -363,7 +362,7 @@ impl MergeStep {
         Ok(Some(leaf))
     }
 
-    /// Starts the phase that follows after all records of the run have been written.
+    /// Starts the next phase, after all records of the run have been written.
     fn end_run(&mut self, merging: HashMerger) -> Result<StepProgress> {
         let Some(written) = merging.builder.finish()? else {
             self.install(None, RunRouting::None);
@@ -390,7 +389,7 @@ impl MergeStep {
         Ok(StepProgress::More)
     }
 
-    /// Starts the new filter of the level to which the result belongs. Returns `None` if the level
+    /// Starts the new filter of the level that receives the result, or returns `None` if the level
     /// has no filter.
     fn filter(
         &self,
@@ -405,8 +404,8 @@ impl MergeStep {
         let level = part.levels.get(into).filter(|_| into >= take);
         let (old, before) = level.map_or((None, 0), |level| (level.filter.as_ref(), level.runs.len()));
         if old.is_none() && before > 0 {
-            // The runs of a level without a filter are not in any filter, so the level gets one
-            // only when its runs are merged.
+            // The runs of a level without a filter are in no filter, so the level cannot have one
+            // until its runs are merged.
             return Ok(None);
         }
         let records = self.expected(runs);
@@ -417,7 +416,7 @@ impl MergeStep {
             (None, false) => RoutingFilterShape::plain(skipped, bits, records),
         };
         let store = &shared.home.store;
-        // Every lookup reads the filters, so they are placed on the tier of the newest data.
+        // Every lookup reads the filters, so place them on the tier of the newest data.
         let bytes = old.map_or(0, routing::RoutingFilter::device_bytes) + records * RECORD_BYTES;
         let options = WriterOptions {
             tier: self.hashed.incoming_tier(bytes),
@@ -470,7 +469,7 @@ impl MergeStep {
         }
     }
 
-    /// Replaces the input of the merge by its result in a new version.
+    /// Replaces the merge's input with its result in a new version.
     fn install(&self, written: Option<WrittenHashRun>, above: RunRouting) {
         let mut kept = self.hashed.shared.kept.lock();
         assert_eq!(kept.job, Some(self.job), "one merge runs at a time (W4)");
@@ -537,7 +536,7 @@ impl MergeStep {
         kept.job = None;
     }
 
-    /// Ends the merge without a result. If a user had requested it, the request is kept.
+    /// Ends the merge without a result. If a user requested it, the request remains.
     fn discard_output(&mut self) {
         self.phase = MergeStepPhase::Over;
         let mut kept = self.hashed.shared.kept.lock();

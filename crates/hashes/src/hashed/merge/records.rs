@@ -1,5 +1,5 @@
-//! Record processing of a merge. Collects the records of one hash after another from all sources,
-//! and folds the messages of each key.
+//! How a merge processes records: it collects the records of one hash after another from all
+//! sources, and folds the messages of each key.
 
 use super::TAKEN_OVER;
 use crate::hashed::options::HashedOptions;
@@ -22,13 +22,13 @@ use std::sync::Arc;
 /// Number of records that a slice is charged for copying entries from the old filter.
 const COUNTED: usize = 64;
 
-/// Sources, output and options of a merge.
+/// The sources, output and options of a merge.
 #[derive(Debug)]
 pub(super) struct HashMerger {
     /// Cursors over the input runs, newest run first.
     pub(super) sources: Vec<HashRunCursor>,
-    /// Priority queue of the sources that are not exhausted: the next hash of each, and its index.
-    /// The lowest hash comes first; among equal hashes, the newest source comes first.
+    /// Priority queue of the unfinished sources: the next hash of each, and its index. The lowest
+    /// hash comes first and, among equal hashes, the newest source.
     pub(super) heads: BinaryHeap<Reverse<(u64, usize)>>,
     /// Range deletes of each source, newest source first.
     pub(super) deletes: Vec<Arc<RangeTombstoneIndex>>,
@@ -49,7 +49,7 @@ pub(super) struct HashMerger {
 
 impl HashMerger {
     /// Merges the records with the next hash. Returns the number of records to charge to the slice,
-    /// or `None` if all sources are exhausted.
+    /// or `None` at the end of all sources.
     pub(super) fn next(&mut self) -> Result<Option<usize>> {
         let Some(&Reverse((hash, _))) = self.heads.peek() else {
             return Ok(None);
@@ -62,8 +62,8 @@ impl HashMerger {
         let mut group = std::mem::take(&mut self.group);
         group.clear();
         self.take_into(&mut group, hash)?;
-        // The buffer has the records of newer sources before those of older ones. A stable sort by
-        // key therefore leaves the messages of each key newest first.
+        // The buffer holds records of newer sources before those of older ones, so a stable sort by
+        // key leaves the messages of each key newest first.
         if group.count() > 1 {
             group.sort_by_key();
         }
@@ -77,8 +77,8 @@ impl HashMerger {
         Ok(Some(taken))
     }
 
-    /// Collects the records with `hash` from all sources, newest source first. In a join, records
-    /// that their part already contains are skipped.
+    /// Collects the records with `hash` from all sources, newest source first. A join skips records
+    /// that their part already contains.
     fn take_into(&mut self, group: &mut HashRecordBuffer, hash: u64) -> Result<()> {
         let part = self.options.part_of(hash);
         while let Some(mut head) = self.heads.peek_mut()
@@ -102,8 +102,8 @@ impl HashMerger {
         Ok(())
     }
 
-    /// Folds the messages about one key, which are the records `numbers` of `group`, and writes the
-    /// messages that remain.
+    /// Folds the messages of one key, which are the records `numbers` of `group`, and writes the
+    /// remaining messages.
     fn fold(&mut self, hash: u64, group: &HashRecordBuffer, numbers: Range<usize>) -> Result<()> {
         let Some(record) = group.get(numbers.start) else {
             return Ok(());
@@ -123,8 +123,8 @@ impl HashMerger {
         );
         let is_oldest = self.rule.older == OlderData::None;
         let ranges = || self.deletes.iter().filter(|deletes| !deletes.is_empty());
-        // If older data exists, the run inherits the deleted ranges. Only records hidden by such a
-        // range are then dropped.
+        // If there is older data, the run inherits the range deletes, and only records that they
+        // hide are dropped.
         let deleted = |at| match is_oldest {
             true => None,
             false => ranges().filter_map(|deletes| deletes.covering(key, at)).max(),
@@ -160,8 +160,8 @@ impl HashMerger {
     }
 }
 
-/// Returns the sequence numbers of the range deletes that cover a key, newest first. Stops after
-/// the first one that is visible to every reader.
+/// Returns the sequence numbers of the range deletes that cover a key, newest first, up to the
+/// first one that every reader sees.
 fn covering(
     deletes: &RangeTombstoneIndex,
     key: &[u8],

@@ -1,8 +1,7 @@
-//! Encoding that all descriptions have in common: the magic bytes and the version at the beginning,
-//! the list of pages, and the extents. All integers are little-endian; a *varint* is LEB128 of at
-//! most 10 bytes.
+//! Encoding shared by all descriptions: the magic bytes and version at the start, the page list,
+//! and the extents. All integers are little-endian. A *varint* is LEB128 of at most 10 bytes.
 //!
-//! The list of pages:
+//! The page list:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -12,11 +11,10 @@
 //!                 offset of the first (8), birth (8)
 //! ```
 //!
-//! In descriptions of version 1, each page has 8 bytes at offset 8, a complete XXH3-64. Version 1
-//! is read but no longer written.
+//! Descriptions of version 1 have 8 bytes per page at offset 8, a complete XXH3-64. Version 1 is
+//! still read but no longer written.
 //!
-//! Extents are encoded as their number (varint), followed for each by the extent (12) and its live
-//! bytes (varint).
+//! The extents are their number (varint), followed by each extent (12) and its live bytes (varint).
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{PageList, PageSegment};
@@ -24,13 +22,13 @@ use alluvium_base::bytes::{ByteReader, ByteWriter, TruncatedInput};
 use alluvium_storage::extents::Extent;
 use alluvium_storage::{DiskLocation, Error, PageSize, Result};
 
-/// Reason why a description is invalid.
+/// Why a description is invalid.
 #[derive(Debug)]
 pub(in crate::hashed) enum DescriptionError {
     Cut(TruncatedInput),
-    /// The description has invalid values, which the text lists.
+    /// Invalid values in the description, listed in the text.
     Other(String),
-    /// The description contains an invalid extent.
+    /// An invalid extent in the description.
     Extent(Box<Error>),
 }
 
@@ -40,9 +38,9 @@ impl From<TruncatedInput> for DescriptionError {
     }
 }
 
-/// Decodes a description. Checks the version, calls `read` to decode the fields, and checks that no
-/// bytes remain. `read` must first read the magic bytes and the version. `name` is the kind of
-/// object that is described, for error messages.
+/// Decodes a description. Checks the version, decodes the fields with `read`, and checks that no
+/// bytes remain. `read` must start with the magic bytes and the version. `name` is the kind of
+/// object described, for error messages.
 ///
 /// # Errors
 /// [`Error::Corrupt`], with the location `place`, if the description is invalid;
@@ -77,7 +75,7 @@ pub(in crate::hashed) fn decode<M>(
     }
 }
 
-/// Appends extents, each with the number of its live bytes.
+/// Appends extents and their live bytes.
 pub(in crate::hashed) fn encode_extents(extents: &[(Extent, u64)], out: &mut Vec<u8>) {
     ByteWriter::new(out).varint(extents.len() as u64);
     for (extent, live) in extents {
@@ -86,8 +84,8 @@ pub(in crate::hashed) fn encode_extents(extents: &[(Extent, u64)], out: &mut Vec
     }
 }
 
-/// Decodes extents with their live bytes. A number of live bytes that exceeds the length of its
-/// extent is reduced to that length.
+/// Decodes extents and their live bytes. If an extent has more live bytes than its length, the
+/// number is reduced to the length.
 pub(in crate::hashed) fn decode_extents(
     reader: &mut ByteReader<'_>,
     place: &DiskLocation,
@@ -118,8 +116,8 @@ impl PageList {
         }
     }
 
-    /// Decodes a list of pages. `width` is the number of bytes stored per checksum: 4, or 8 in
-    /// version 1, of which only the lower half is used.
+    /// Decodes a page list. `width` is the number of bytes per checksum: 4, or 8 in version 1, of
+    /// which only the lower half is used.
     ///
     /// # Errors
     /// [`DescriptionError`] if the encoding is invalid.
@@ -129,8 +127,8 @@ impl PageList {
         width: usize,
     ) -> std::result::Result<PageList, DescriptionError> {
         let pages = reader.u64()?;
-        // A wrong count cannot cause a large allocation, because every element needs bytes in the
-        // input.
+        // A wrong count cannot cause a large allocation, because every element takes up input
+        // bytes.
         let sums = reader.take(usize::try_from(pages).unwrap_or(usize::MAX).saturating_mul(width))?;
         let mut sums = ByteReader::new(sums);
         let mut checksums = Vec::new();
@@ -208,7 +206,7 @@ mod tests {
             Some((12288, 6))
         );
         assert_eq!(pages.get(2), None);
-        // Replace the checksums by complete ones, as in version 1.
+        // Insert complete checksums, as in version 1.
         let mut whole = bytes.clone();
         whole.splice(12..12, [7; 4]);
         whole.splice(20..20, [9; 4]);

@@ -1,15 +1,15 @@
-//! Lists of checksummed pages, and the descriptions that record where the pages are. Runs, routing
-//! filters and routing trees are stored in this form.
+//! Lists of checksummed pages, and the descriptions that record where the pages are stored. Runs,
+//! routing filters and routing trees all have this form.
 //!
 //! *Scope*: where the pages of a list are stored; how a description is written and read.
 //!
-//! *Must not depend on*: the contents of the pages.
+//! *Must not depend on*: what the pages contain.
 //!
 //! Invariants:
 //!
-//! - **P1** A page that is read is verified against the checksum computed when the page was
+//! - **P1** Every page is verified when it is read, against the checksum computed when it was
 //!   written.
-//! - **P2** Allocated extents are eventually either installed or freed.
+//! - **P2** Every allocated extent is eventually either installed or freed.
 
 mod format;
 mod stored_description;
@@ -21,20 +21,20 @@ pub use write::{ClaimedExtents, PageWriter};
 
 use alluvium_storage::{NodeCodec, NodePointer, PageSize};
 
-/// A sequence of pages that are contiguous on one tier.
+/// A contiguous sequence of pages on one tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageSegment {
-    /// Number of the first page of the segment in the list.
+    /// Number, within the list, of the segment's first page.
     pub first: u64,
     pub pages: u64,
     pub tier: u8,
     /// Offset of the first page in the tier's data file, in bytes.
     pub offset: u64,
-    /// Generation in which the pages of the segment were written.
+    /// Generation that wrote the pages of the segment.
     pub birth: u64,
 }
 
-/// Locations and checksums of the pages of a list, which are numbered from 0.
+/// Locations and checksums of a list's pages. Pages are numbered from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageList {
     pub(in crate::hashed) page_size: PageSize,

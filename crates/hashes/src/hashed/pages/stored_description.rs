@@ -1,4 +1,4 @@
-//! Storage of serialised descriptions on the device, where each occupies extents of its own.
+//! Stores serialised descriptions on the device, each in its own extents.
 
 use alluvium_base::Purpose;
 use alluvium_dictionary::blob;
@@ -14,12 +14,12 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct StoredDescription {
     pub pointer: ValuePointer,
-    /// Extents that the description occupies, each with its number of live bytes.
+    /// Extents that the description occupies, with their live bytes.
     pub extents: Arc<[(Extent, u64)]>,
 }
 
 impl StoredDescription {
-    /// Writes a description. Its extents are allocated, and the caller must install or free them.
+    /// Writes a description to newly allocated extents, which the caller must install or free.
     ///
     /// # Errors
     /// A full disk; I/O errors.
@@ -39,8 +39,7 @@ impl StoredDescription {
         })
     }
 
-    /// Reads a description from the device, bypassing the cache. Returns its bytes and its
-    /// location.
+    /// Reads a description from the device, bypassing the cache. Returns its bytes and location.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the description is damaged; I/O errors.
@@ -58,9 +57,8 @@ impl StoredDescription {
         Ok((bytes, described))
     }
 
-    /// Replaces the extents by those that the store's extent map has at their locations. The
-    /// previous extents were computed from nodes, so they may be smaller than the allocated
-    /// extents.
+    /// Replaces the extents with those at the same locations in the store's extent map. The former
+    /// were computed from nodes and may be smaller than what was allocated.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the extent map has no extent at one of the locations.
@@ -95,7 +93,7 @@ impl StoredDescription {
         self.pointer.node.place()
     }
 
-    /// Returns the size of the list of extents in memory, in bytes.
+    /// Returns the size of the extent list in memory, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         size_of_val(&*self.extents) as u64

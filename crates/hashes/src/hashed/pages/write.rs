@@ -18,10 +18,10 @@ pub struct PageWriter {
 }
 
 impl PageWriter {
-    /// Starts an empty list of pages.
+    /// Starts an empty page list.
     ///
     /// # Errors
-    /// If the store accepts no changes because an earlier I/O error has poisoned it.
+    /// If the store accepts no changes because of an earlier I/O error.
     pub fn new(store: &Store, options: WriterOptions) -> Result<PageWriter> {
         Ok(PageWriter {
             nodes: store.node_writer(options)?,
@@ -58,11 +58,11 @@ impl PageWriter {
         Ok(())
     }
 
-    /// Writes the remaining data. Returns the list of pages, and the allocated extents with their
-    /// live bytes. The caller must install or free the extents.
+    /// Writes the remaining data. Returns the page list, and the allocated extents with their live
+    /// bytes, which the caller must install or free.
     ///
     /// # Errors
-    /// I/O errors. The extents are freed in this case.
+    /// I/O errors, in which case the extents are freed.
     pub fn finish(self) -> Result<(PageList, Vec<(Extent, u64)>)> {
         let written = self.nodes.finish()?;
         let pages = PageList {
@@ -74,8 +74,8 @@ impl PageWriter {
     }
 }
 
-/// Allocated extents that are not yet in use. They are freed on drop unless they are installed
-/// (P2).
+/// Allocated extents that are not in use yet. They are freed on drop unless they have been
+/// installed (P2).
 #[derive(Debug)]
 pub struct ClaimedExtents {
     pub(in crate::hashed) store: Arc<Store>,
@@ -91,7 +91,7 @@ impl ClaimedExtents {
         }
     }
 
-    /// Records the extents as used in the current generation.
+    /// Marks the extents as used in the current generation.
     pub fn install(mut self) {
         let extents = std::mem::take(&mut self.extents);
         self.store.extents().install(&extents);

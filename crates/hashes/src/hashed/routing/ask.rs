@@ -1,4 +1,4 @@
-//! Queries of a routing filter: which runs of the level may contain a hash.
+//! Routing filter queries, which return the runs of a level that may contain a hash.
 
 use super::RoutingFilterDescription;
 use super::build::latest;
@@ -12,10 +12,10 @@ use std::task::{Poll, ready};
 pub enum CandidateRuns {
     /// Every run, because the level has no filter.
     All,
-    /// The newest run that contains the prefix of the hash; `None` if no run does. The records in
-    /// this run name the next older run to read (U4).
+    /// The newest run that contains the hash's prefix, or `None` if no run does. Its records name
+    /// the next older run to read (U4).
     Latest(Option<u8>),
-    /// The runs that have a sketch that matches the hash (U5). Bit i of the mask is run i.
+    /// The runs that have a sketch matching the hash (U5). Bit i of the mask stands for run i.
     Some([u64; 4]),
 }
 
@@ -31,8 +31,8 @@ impl CandidateRuns {
         }
     }
 
-    /// Returns the number of runs in the result, without those that are found by following records.
-    /// `u32::MAX` without a filter.
+    /// Returns the number of runs in the result, excluding those that are found by following
+    /// records. Returns `u32::MAX` if there is no filter.
     #[must_use]
     pub fn count(&self) -> u32 {
         match self {
@@ -44,8 +44,8 @@ impl CandidateRuns {
 }
 
 impl StoredList<RoutingFilterDescription> {
-    /// Returns the runs that may contain a hash. Pending if a page must first be read from the
-    /// device.
+    /// Returns the runs that may contain a hash. Pending if a page must be read from the device
+    /// first.
     ///
     /// # Errors
     /// I/O errors; damaged pages.

@@ -1,5 +1,4 @@
-//! Rewrites the routing filter of a level to include an additional run, while a merge writes this
-//! run.
+//! Rewrites a level's routing filter to include another run, while a merge writes this run.
 
 use super::characters::{AT_ONCE, CharacterReadError, CharacterReader};
 use super::{RoutingFilter, RoutingFilterDescription, RoutingFilterShape, WrittenRoutingFilter};
@@ -12,16 +11,16 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 
-/// Maximum number of prefixes that are copied in one step.
+/// Maximum number of prefixes to copy in one step.
 const MOST_COPIED: u64 = 1 << 16;
 
-/// Writer of a routing filter. If it is dropped before it is finished, its space is freed.
+/// Writer of a routing filter, whose space is freed if it is dropped before it is finished.
 #[derive(Debug)]
 pub struct RoutingFilterBuilder {
     store: Arc<Store>,
     options: WriterOptions,
     shape: RoutingFilterShape,
-    /// Index in the level of the run that is being added.
+    /// Index, in the level, of the run to add.
     run: u8,
     old: Option<RoutingFilter>,
     form: RoutingFormWriter,
@@ -32,7 +31,7 @@ enum RoutingFormWriter {
     Latest {
         update: Box<RoutingUpdate<CharacterReader<'static>>>,
         pages: Box<PageWriter>,
-        /// The first prefix whose character has not been written.
+        /// The first prefix whose character has not been written yet.
         next: u64,
         /// Encoded characters that do not fill a page yet.
         page: Vec<u8>,
@@ -42,26 +41,25 @@ enum RoutingFormWriter {
     Sketches(Box<SketchFilterWriter>),
 }
 
-/// State of a writer of a filter of sketches.
+/// State of the writer for a filter of sketches.
 #[derive(Debug)]
 struct SketchFilterWriter {
     old: Option<SketchCursor<'static, RoutingFilterDescription>>,
-    /// The next sketch of the old filter, if it has been read.
+    /// The next sketch of the old filter, if it has already been read.
     head: Option<PrefixSketch>,
-    /// Prefix of the new run's last hash, and the check digits of the hashes with this prefix, as a
-    /// bit mask.
+    /// The current prefix of the new run, and (`checks`) the set of check digits among the run's
+    /// hashes with this prefix: bit i stands for digit i.
     prefix: Option<u64>,
     checks: [u64; 4],
     writer: SketchWriter,
 }
 
 impl RoutingFilterBuilder {
-    /// Starts a filter that will have the entries of `old` and the hashes of the run with index
-    /// `run`, which has about `records` records.
+    /// Starts a filter that will have the entries of `old` and the hashes of run number `run`,
+    /// which has about `records` records.
     ///
     /// # Errors
-    /// If the shape is invalid, or if the store accepts no changes because an earlier I/O error has
-    /// poisoned it.
+    /// If the shape is invalid, or if the store accepts no changes because of an earlier I/O error.
     pub fn new(
         store: &Arc<Store>,
         options: WriterOptions,
@@ -112,8 +110,8 @@ impl RoutingFilterBuilder {
     }
 
     /// Copies up to `most` entries of the old filter whose prefixes precede that of `hash`. Returns
-    /// whether all of them are copied. The caller calls it again until it returns true, and then
-    /// pushes the hash.
+    /// whether all of these have been copied. The caller must repeat the call until it returns
+    /// true, and then push the hash.
     ///
     /// # Errors
     /// A full disk; I/O errors; damage to the old filter.
@@ -149,10 +147,9 @@ impl RoutingFilterBuilder {
         }
     }
 
-    /// Adds a hash of the new run. The hashes must be pushed in ascending order. In a filter of
-    /// latest runs, returns the previous run that contains the prefix of the hash; the caller must
-    /// store it in the record. Returns `None` if there is no such run, and always in a filter of
-    /// sketches.
+    /// Adds a hash of the new run. Hashes must be pushed in ascending order. A filter of latest
+    /// runs returns the previous run that contains the hash's prefix, or `None` if there is none;
+    /// the caller must store it in the record. A filter of sketches always returns `None`.
     ///
     /// # Errors
     /// A full disk; I/O errors; damage to the old filter.
@@ -171,7 +168,7 @@ impl RoutingFilterBuilder {
                 let previous = update
                     .group(prefix)
                     .map_err(|fault| of(fault, self.old.as_ref()))?;
-                // If an earlier hash had the same prefix, its character is already written.
+                // If an earlier hash had the same prefix, its character has already been written.
                 if *next <= prefix {
                     *next = prefix + 1;
                     *entries += u64::from(previous.is_none());
@@ -199,7 +196,7 @@ impl RoutingFilterBuilder {
     }
 
     /// Copies up to `most` entries of the old filter that follow the last hash. Returns whether all
-    /// of them are copied.
+    /// of these have been copied.
     ///
     /// # Errors
     /// A full disk; I/O errors; damage to the old filter.
@@ -207,8 +204,8 @@ impl RoutingFilterBuilder {
         self.copy_to(self.shape.last_prefix() + 1, most)
     }
 
-    /// Writes the remaining data and the description. The caller must first call
-    /// [`RoutingFilterBuilder::go_on`] until it returns true.
+    /// Writes the remaining data and the description. [`RoutingFilterBuilder::go_on`] must have
+    /// returned true.
     ///
     /// # Errors
     /// A full disk; I/O errors.
@@ -267,8 +264,8 @@ impl RoutingFilterBuilder {
         Ok(())
     }
 
-    /// Copies up to `most` sketches of the old filter whose prefixes are less than `prefix`.
-    /// Returns whether all of them are copied.
+    /// Copies up to `most` sketches of the old filter with prefixes less than `prefix`. Returns
+    /// whether all of these have been copied.
     fn copy_sketches(&mut self, prefix: u64, most: u64) -> Result<bool> {
         for _ in 0..most {
             let RoutingFormWriter::Sketches(sketching) = &mut self.form else {
@@ -295,8 +292,7 @@ impl RoutingFilterBuilder {
         Ok(false)
     }
 
-    /// Writes the new run's sketches of the current prefix. They follow the sketches that earlier
-    /// runs have of this prefix (U5).
+    /// Writes the new run's sketches for the current prefix, after those of earlier runs (U5).
     fn flush(&mut self) -> Result<()> {
         let RoutingFormWriter::Sketches(sketching) = &mut self.form else {
             return Ok(());
@@ -322,7 +318,7 @@ impl RoutingFilterBuilder {
     }
 }
 
-/// Returns the layout of the array of characters in a filter of latest runs.
+/// Returns the layout of the character array in a filter of latest runs.
 pub(super) fn latest(shape: RoutingFilterShape) -> Result<RoutingArray> {
     RoutingArray::new(shape.prefix_bits.into(), shape.character_bits.into()).map_err(|error| {
         Error::BadOption {

@@ -1,4 +1,4 @@
-//! Sequential reader of the encoded characters of a filter of latest runs.
+//! Reads the encoded characters of a filter of latest runs sequentially.
 
 use super::{RoutingFilter, RoutingFilterDescription};
 use crate::hashed::lists::{PageCursor, PageSource};
@@ -9,7 +9,7 @@ use alluvium_storage::Error;
 /// Number of pages that are read from the device in one batch.
 pub(super) const AT_ONCE: u64 = 16;
 
-/// The encoded characters of a filter of latest runs, as a stream of bytes.
+/// The encoded characters of a filter of latest runs, as a byte stream.
 #[derive(Debug)]
 pub(super) struct CharacterReader<'f> {
     pages: PageCursor<'f, RoutingFilterDescription>,
@@ -26,7 +26,7 @@ impl<'f> CharacterReader<'f> {
     }
 }
 
-/// Error while a filter's characters are read: an I/O error or an invalid encoding.
+/// Error from reading a filter's characters: an I/O error or an invalid encoding.
 #[derive(Debug)]
 pub(super) enum CharacterReadError {
     Device(Error),
@@ -40,7 +40,7 @@ impl From<alluvium_filters::Error> for CharacterReadError {
 }
 
 impl CharacterReadError {
-    /// Converts the error to a storage error with the location of the filter.
+    /// Converts this to a storage error at the location of the filter.
     pub(super) fn of(self, filter: &RoutingFilter) -> Error {
         match self {
             CharacterReadError::Device(error) => error,

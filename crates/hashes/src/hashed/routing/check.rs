@@ -1,5 +1,5 @@
-//! Consistency check of a routing filter. It reads all runs of the level and compares their records
-//! with the filter.
+//! Consistency check of a routing filter, which reads all runs of the level and compares their
+//! records with the filter.
 
 use super::characters::{AT_ONCE, CharacterReader};
 use super::{RoutingFilter, RoutingFilterDescription, RoutingFilterShape};
@@ -14,13 +14,13 @@ use std::collections::{BTreeSet, VecDeque};
 
 /// Number of leaves of a run that are read in one batch.
 const LEAVES_AT_ONCE: u64 = 8;
-/// Maximum number of errors that are reported for one filter.
+/// Maximum number of errors reported for one filter.
 const MOST_TOLD: usize = 20;
 
-/// Hash of a record, and the earlier run that the record names, if any.
+/// The hash of a record, and the earlier run that the record names, if any.
 type RecordLink = (u64, Option<u8>);
 
-/// Iterator over the hashes in the records of a run.
+/// Iterator over the hashes in a run's records.
 struct RecordLinkCursor<'c> {
     files: DataFiles<'c>,
     run: &'c HashRun,
@@ -65,15 +65,15 @@ impl RecordLinkCursor<'_> {
         Ok(())
     }
 
-    /// Returns the prefix of the next record, or `None` after the last record.
+    /// Returns the prefix of the next record, or `None` after the last one.
     fn prefix(&mut self) -> Result<Option<u64>> {
         self.fill()?;
         Ok(self.ready.front().map(|(hash, _)| self.shape.prefix(*hash)))
     }
 }
 
-/// What the runs of a level contain for one prefix: for each run that has the prefix, the earlier
-/// runs that its records name; and the sketches.
+/// What the runs of a level contain for one prefix: the sketches and, for each run with the prefix,
+/// the earlier runs that its records name.
 #[derive(Default)]
 struct PrefixContents {
     named: Vec<(usize, BTreeSet<Option<u8>>)>,
@@ -84,7 +84,7 @@ struct PrefixContents {
 struct LatestRuns<'c> {
     filter: &'c RoutingFilter,
     bits: BitReader<CharacterReader<'c>>,
-    /// Prefix to which the next character belongs.
+    /// Prefix of the next character.
     next: u64,
 }
 
@@ -96,8 +96,8 @@ impl LatestRuns<'_> {
         Ok((character != (1 << bits) - 1).then_some(character as u8))
     }
 
-    /// Skips to `prefix`. Every skipped prefix for which the filter returns a run is an error,
-    /// because no run contains it.
+    /// Skips to `prefix`. A skipped prefix for which the filter returns a run is an error, because
+    /// no run contains it.
     fn skip_to(&mut self, prefix: u64, found: &mut Vec<String>) -> Result<()> {
         while self.next < prefix {
             let at = self.next;
@@ -113,12 +113,11 @@ impl LatestRuns<'_> {
     }
 }
 
-/// Callback that receives a prefix and what the runs contain for it, and appends the errors that it
-/// finds.
+/// Callback that receives a prefix and what the runs contain for it, and appends any errors.
 type PrefixVisitor<'v> = &'v mut dyn FnMut(u64, PrefixContents, &mut Vec<String>) -> Result<()>;
 
 impl StoredList<RoutingFilterDescription> {
-    /// Returns whether all pages can be read and decoded. I/O errors are returned.
+    /// Returns whether all pages can be read and decoded. Passes on I/O errors.
     pub(in crate::hashed) fn is_readable(&self, files: DataFiles<'_>) -> Result<bool> {
         let read = match self.shape().is_refined() {
             true => {
@@ -139,8 +138,8 @@ impl StoredList<RoutingFilterDescription> {
         }
     }
 
-    /// Compares the filter with all runs of its level, given oldest first, and returns the
-    /// differences (U4 to U6).
+    /// Compares the filter with all runs of its level, which must be given oldest first, and
+    /// returns the differences (U4 to U6).
     pub(in crate::hashed) fn check(&self, files: DataFiles<'_>, runs: &[HashRun]) -> Vec<String> {
         if runs.len() != usize::from(self.runs()) {
             return vec![format!(
@@ -161,7 +160,7 @@ impl StoredList<RoutingFilterDescription> {
         found
     }
 
-    /// Calls `visit` for every prefix that occurs in the runs, in ascending order.
+    /// Calls `visit` for every prefix in the runs, in ascending order.
     fn each_prefix(
         &self,
         files: DataFiles<'_>,

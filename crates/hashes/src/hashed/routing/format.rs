@@ -17,8 +17,8 @@
 //!     24        a listing of its pages: `hashed/lists/format.rs`
 //! ```
 //!
-//! The pages of a filter of latest runs contain one character for each prefix, packed without gaps,
-//! also across pages: `crates/filters/src/routing/array.rs`. The pages of a filter of sketches are
+//! The pages of a filter of latest runs contain one character per prefix, packed without gaps even
+//! across pages: `crates/filters/src/routing/array.rs`. The pages of a filter of sketches are
 //! encoded as in `hashed/lists/format.rs`.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 

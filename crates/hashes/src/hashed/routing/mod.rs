@@ -1,28 +1,27 @@
-//! Routing filters, stored on the device. Each level of a bundle of arrays has one, which returns
-//! the runs of the level that may contain a hash.
+//! Routing filters on the device. Each level of a bundle of arrays has one, which returns the runs
+//! of the level that may contain a hash.
 //!
 //! *Scope*: how a hash is divided into a prefix and a check digit; where the pages of a filter are
-//! stored; how a filter is rewritten with an additional run.
+//! stored; how a filter is rewritten to include another run.
 //!
-//! *Must not depend on*: which levels exist, when runs are merged, the contents of a run except
+//! *Must not depend on*: which levels exist, when runs are merged, what a run contains besides
 //! hashes.
 //!
 //! Source: Conway, "Understanding Dictionaries at the Intersection of Theory and Practice" (2020),
 //! §2.3 and §2.4. A *check digit*, the paper's check character, is a digit of the hash in base λ
-//! that does not belong to the prefix. A filter is read through the page cache, so it occupies
-//! memory only while it is used. Each merge that adds a run to a level rewrites the filter of the
-//! level.
+//! outside the prefix. A filter is read through the page cache, so it takes up memory only while it
+//! is in use. Each merge that adds a run to a level rewrites the level's filter.
 //!
-//! Invariants (`hashed/mod.rs` has U1 to U3, which concern the structure):
+//! Invariants (U1 to U3, about the structure, are in `hashed/mod.rs`):
 //!
 //! - **U4** A filter of latest runs maps each prefix to the newest run of the level that contains
-//!   the prefix. The records with this prefix in that run name the previous run that contains it,
-//!   and so on, until a record names no run.
+//!   it. The records in that run with this prefix name the previous run that contains it, and so
+//!   on, until a record names no run.
 //! - **U5** A filter of sketches has exactly one sketch for each combination of run, prefix and
-//!   check digit that occurs in the level. Sketches are ordered by prefix, and those with the same
-//!   prefix by run.
-//! - **U6** A run's records with a given prefix are in the leaf range that begins with the leaves
-//!   in which the index locates the first hash with the prefix, and ends with those in which it
+//!   check digit in the level. Sketches are ordered by prefix, and those with the same prefix by
+//!   run.
+//! - **U6** A run's records with a given prefix are all within one range of leaves. It extends from
+//!   the leaves in which the index locates the first hash with the prefix to those in which it
 //!   locates the last.
 
 mod ask;
@@ -47,20 +46,20 @@ pub struct RoutingFilterDescription {
     pub shape: RoutingFilterShape,
     /// Number of runs in the level.
     pub runs: u16,
-    /// In a filter of latest runs, the number of prefixes that occur in a run; otherwise the number
-    /// of sketches.
+    /// In a filter of latest runs, the number of prefixes that occur in a run. In a filter of
+    /// sketches, the number of sketches.
     pub entries: u64,
     pub(super) listing: PageListing,
 }
 
 /// The routing filter of a level.
 pub type RoutingFilter = StoredList<RoutingFilterDescription>;
-/// A routing filter that is written but not yet part of a structure.
+/// A routing filter that has been written but is not part of a structure yet.
 pub type WrittenRoutingFilter = lists::WrittenList<RoutingFilterDescription>;
 
 impl StoredList<RoutingFilterDescription> {
-    /// Checks that the filter belongs to a level with `runs` runs, in a part whose hashes all begin
-    /// with the same `skipped_bits` bits. Returns the filter.
+    /// Checks that the filter belongs to a level with `runs` runs, in a part whose hashes share
+    /// their first `skipped_bits` bits. Returns the filter.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the filter belongs to another level or part.
@@ -80,7 +79,7 @@ impl StoredList<RoutingFilterDescription> {
         self.meta.shape
     }
 
-    /// Returns the number of runs in the level of the filter.
+    /// Returns the number of runs in the filter's level.
     #[must_use]
     pub fn runs(&self) -> u16 {
         self.meta.runs

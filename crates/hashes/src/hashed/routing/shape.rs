@@ -1,10 +1,10 @@
-//! Shape of a routing filter: which kind of filter it is, and which bits of a hash it uses.
+//! The shape of a routing filter: its kind, and the bits of a hash that it uses.
 
 use crate::hashed::lists::MOST_PREFIX_BITS;
 use crate::hashed::run::HashPrefixRange;
 use alluvium_storage::{Error, Result};
 
-/// Describes which bits of a hash are the prefix and which are the check digit, in one level.
+/// Defines which bits of a hash are the prefix and which are the check digit in one level.
 ///
 /// ```
 /// use alluvium_hashes::hashed::routing::RoutingFilterShape;
@@ -17,21 +17,21 @@ use alluvium_storage::{Error, Result};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoutingFilterShape {
-    /// Number of leading bits of a hash that are the same in the whole part and therefore ignored.
+    /// Number of leading hash bits that are the same in the whole part, and therefore ignored.
     pub skipped_bits: u8,
-    /// Length of the prefix, in bits. The prefix follows the skipped bits.
+    /// Length of the prefix in bits, after the skipped bits.
     pub prefix_bits: u8,
-    /// Length of a character, in bits: log2 λ. A character is a digit of a hash in base λ, or a
-    /// run.
+    /// Length of a character in bits, which is log2 λ. A character is either a digit of a hash in
+    /// base λ or a run.
     pub character_bits: u8,
-    /// Which check digit a sketch contains, counted from the end of the hash: 1 is the last one. 0
-    /// for a filter of latest runs, which has no sketches.
+    /// Which check digit a sketch contains, counted from the end of the hash, where 1 is the last
+    /// digit. 0 for a filter of latest runs, which has no sketches.
     pub check_level: u8,
 }
 
 impl RoutingFilterShape {
-    /// Returns the shape of a filter of latest runs. `records` is the number of records of the
-    /// level's first run; there are at least λ prefixes for each of them (β = λ).
+    /// Returns the shape of a filter of latest runs. `records` is the number of records in the
+    /// level's first run. There are at least λ prefixes for each of them (β = λ).
     #[must_use]
     pub fn plain(skipped_bits: u8, character_bits: u8, records: u64) -> RoutingFilterShape {
         let log = (64 - records.max(1).saturating_sub(1).leading_zeros()) as u8;
@@ -45,7 +45,7 @@ impl RoutingFilterShape {
     }
 
     /// Returns the shape of a filter of sketches for level number `level`, where the newest level
-    /// is 1. Each level uses another check digit, as long as the hash has enough bits.
+    /// is 1. Each level uses a different check digit, as long as the hash has enough bits.
     #[must_use]
     pub fn refined(skipped_bits: u8, character_bits: u8, records: u64, level: usize) -> RoutingFilterShape {
         let plain = RoutingFilterShape::plain(skipped_bits, character_bits, records);
@@ -56,7 +56,7 @@ impl RoutingFilterShape {
         }
     }
 
-    /// Checks that the prefix and the check digit are within a hash and do not overlap.
+    /// Checks that the prefix and the check digit fit in a hash and do not overlap.
     ///
     /// # Errors
     /// [`Error::BadOption`] if the shape is invalid.
@@ -95,7 +95,7 @@ impl RoutingFilterShape {
         (1 << self.prefix_bits) - 1
     }
 
-    /// Returns the range of hashes that have the same prefix as `hash`.
+    /// Returns the range of hashes with the same prefix as `hash`.
     #[must_use]
     #[inline]
     pub fn group(&self, hash: u64) -> HashPrefixRange {
@@ -108,7 +108,7 @@ impl RoutingFilterShape {
         }
     }
 
-    /// Returns the check digit of a hash. Meaningful only in a filter of sketches.
+    /// Returns the check digit of a hash, which is meaningful only in a filter of sketches.
     #[must_use]
     #[inline]
     pub fn check(&self, hash: u64) -> u8 {
@@ -117,7 +117,7 @@ impl RoutingFilterShape {
         (character & ((1 << self.character_bits) - 1)) as u8
     }
 
-    /// Returns the length of a sketch in bits. A sketch consists of the index of a run and a check
+    /// Returns the length of a sketch in bits. A sketch consists of a run's index and a check
     /// digit.
     #[must_use]
     pub fn sketch_bits(&self) -> u8 {

@@ -1,4 +1,4 @@
-//! Tests of routing filters. Each filter is compared with lists of the hashes in each run.
+//! Routing filter tests, which compare each filter with the hashes in each run.
 
 use super::{CandidateRuns, RoutingFilter, RoutingFilterBuilder, RoutingFilterShape};
 use alluvium_base::Purpose;
@@ -25,7 +25,7 @@ fn ask(store: &Store, filter: &RoutingFilter, hash: u64) -> CandidateRuns {
     unwrap_ready(filter.find_candidates(hash, &fetch)).unwrap()
 }
 
-/// A level: the hashes of each run, and the routing filter of the level.
+/// A level: the hashes of each run, and the level's routing filter.
 struct Level {
     store: Arc<Store>,
     shape: RoutingFilterShape,
@@ -45,7 +45,7 @@ impl Level {
         }
     }
 
-    /// Adds a run to the level, and checks that its records name the correct previous runs.
+    /// Adds a run to the level and checks that its records name the right previous runs.
     fn arrive(&mut self, mut hashes: Vec<u64>) {
         hashes.sort_unstable();
         let options = self
@@ -68,14 +68,14 @@ impl Level {
         }
         while !builder.go_on(self.random.u64(1..3000)).unwrap() {}
         let filter = builder.finish().unwrap().install();
-        // The filter that is read back must equal the filter that was written.
+        // Reading the filter back must return what was written.
         let read = RoutingFilter::open(DataFiles::of(&self.store), filter.pointer(), Purpose::Check).unwrap();
         assert_eq!(read.meta, filter.meta);
         self.filter = Some(filter);
         self.runs.push(hashes);
     }
 
-    /// Checks that the filter returns the expected runs for each of the hashes.
+    /// Checks that the filter returns the expected runs for each hash.
     fn compare(&mut self, hashes: &[u64]) {
         let (shape, filter) = (self.shape, self.filter.as_ref().unwrap());
         for &hash in hashes {
@@ -114,7 +114,7 @@ fn filters_name_the_runs_that_have_a_prefix_through_every_arrival() {
         let most = ((1usize << shape.character_bits) - 1).min(6);
         for _ in 0..most {
             let count = level.random.usize(1..120);
-            // All hashes must belong to the same part, which is selected by the first three bits.
+            // All hashes must belong to the same part, which the first three bits select.
             let mut hashes: Vec<u64> = (0..count).map(|_| 5 << 61 | level.random.u64(..) >> 3).collect();
             // Repeat some hashes, both within a run and across runs.
             let again: Vec<u64> = level.runs.iter().flatten().copied().take(20).collect();
@@ -146,8 +146,8 @@ fn runs_whose_keys_are_all_equal_have_one_prefix() {
 
 #[test]
 fn filters_of_many_pages_are_read_page_by_page() {
-    // Sketches have only a few bits, but there are enough of them for several pages. One prefix has
-    // more sketches than fit into a page.
+    // Sketches take only a few bits each, but there are enough of them for several pages, and one
+    // prefix has more sketches than fit in a page.
     let shape = RoutingFilterShape {
         skipped_bits: 0,
         prefix_bits: 10,
@@ -191,7 +191,7 @@ fn false_positives(shape: RoutingFilterShape, records: u64) -> f64 {
         let hash = level.random.u64(..);
         read += match ask(&level.store, &filter, hash) {
             CandidateRuns::Some(_) => ask(&level.store, &filter, hash).count(),
-            // The chain of previous runs visits every run that contains the prefix.
+            // The chain of previous runs visits every run with the prefix.
             CandidateRuns::Latest(_) => prefixes
                 .iter()
                 .filter(|run| run.contains(&shape.prefix(hash)))
@@ -205,7 +205,7 @@ fn false_positives(shape: RoutingFilterShape, records: u64) -> f64 {
 #[test]
 fn false_positives_follow_lambda_over_beta_and_check_characters_divide_them_by_lambda() {
     // There are β = λ prefixes for each record of a run. With n records in each of λ − 1 runs, (λ −
-    // 1) n records are distributed over 2^bits prefixes, where 2^bits is from λ n to 2 λ n.
+    // 1) n records are distributed over 2^bits prefixes, where λ n ≤ 2^bits ≤ 2 λ n.
     for (bits, records) in [(2, 1000), (4, 300)] {
         let lambda = f64::from(1 << bits);
         let plain = RoutingFilterShape::plain(0, bits, records);

@@ -18,21 +18,20 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Error, PageSize, Result};
 use std::sync::Arc;
 
-/// Options with which a run is written.
+/// Options for writing a run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunOptions {
     pub index: IndexKind,
-    /// Negative base-2 logarithm of the false positive rate of the run's filter. `None` writes no
-    /// filter.
+    /// The run's filter has a false positive rate of 2^−`filter_bits`. `None` for no filter.
     pub filter_bits: Option<u8>,
-    /// Seed with which keys were hashed.
+    /// Seed with which the keys were hashed.
     pub seed: u64,
-    /// Purpose by which the statistics classify the writes.
+    /// Purpose under which the writes are counted.
     pub purpose: Purpose,
-    /// Space class of the allocations. It determines whether they may use the reserve.
+    /// Space class of the allocations, which determines whether they may use the reserve.
     pub class: AllocationClass,
-    /// Tier for the leaves, and for values and keys that are stored separately. The description,
-    /// which contains the index and the filter, is placed on the tier of the newest data instead.
+    /// Tier for the leaves, and for separately stored values and keys. The description, which
+    /// contains the index and the filter, goes to the tier of the newest data instead.
     pub tier: u8,
 }
 
@@ -45,36 +44,37 @@ impl RunOptions {
     }
 }
 
-/// A run that is written but not yet part of a structure. If it is dropped, its extents are freed.
+/// A run that has been written but is not part of a structure yet. If it is dropped, its extents
+/// are freed.
 #[derive(Debug)]
 pub struct WrittenHashRun {
     store: Arc<Store>,
     run: Option<HashRun>,
 }
 
-/// A message about a key, to be written to a run.
+/// A message for a key, to be written to a run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunMessage<'m> {
-    /// Sequence number relative to the base of the run: the commit sequence number if the base is
-    /// 0.
+    /// Sequence number relative to the run's base, which is the commit sequence number if the base
+    /// is 0.
     pub sequence: SequenceNumber,
     pub kind: MessageKind,
-    /// Time at which the message expires, in milliseconds; 0 means never.
+    /// Expiry time in milliseconds, or 0 if the message never expires.
     pub expires_ms: u64,
     pub operand: &'m [u8],
 }
 
-/// Writer of a run. If it is dropped before it is finished, its space is freed.
+/// Writer of a run, whose space is freed if it is dropped before it is finished.
 #[derive(Debug)]
 pub struct HashRunBuilder {
     store: Arc<Store>,
     options: RunOptions,
     page_size: PageSize,
     leaves: PageWriter,
-    /// Writer of values and keys that are stored separately. It is created for the first of them.
+    /// Writer of separately stored values and keys, created when the first of them arrives.
     apart: Option<ValueWriter>,
     draft: HashLeafBuilder,
-    /// The key that was pushed last, and its hash.
+    /// The most recently pushed key and its hash.
     key: Vec<u8>,
     hash: u64,
     /// First and last hash in the current leaf.
@@ -82,19 +82,19 @@ pub struct HashRunBuilder {
     hashes_of_leaves: Vec<(u64, u64)>,
     /// Whether the next record starts a new leaf.
     is_open: bool,
-    /// All distinct hashes; filled only if the index is a trie.
+    /// All distinct hashes, collected only if the index is a trie.
     hashes: Vec<u64>,
-    /// All hashes, from which the filter is built. `None` if the run has no filter.
+    /// All hashes, from which the filter will be built. `None` if the run has no filter.
     gathered: Option<HashDeltas>,
     meta: RunDescription,
 }
 
 impl HashRunBuilder {
-    /// Starts a run that will have at most `most` records.
+    /// Starts a run of at most `most` records.
     ///
     /// # Errors
-    /// If the store accepts no changes because an earlier I/O error has poisoned it, or if `most`
-    /// hashes are too many for a filter.
+    /// If the store accepts no changes because of an earlier I/O error, or if `most` hashes are too
+    /// many for a filter.
     pub fn new(store: &Arc<Store>, options: &RunOptions, most: u64) -> Result<HashRunBuilder> {
         let gathered = options.filter_bits.map(|bits| HashDeltas::new(bits, most));
         Ok(HashRunBuilder {
@@ -126,7 +126,7 @@ impl HashRunBuilder {
         })
     }
 
-    /// Sets the range deletes that the description of the run will contain.
+    /// Sets the range deletes for the run's description.
     pub fn delete_ranges(&mut self, deletes: Arc<RangeTombstoneIndex>) {
         self.meta.deletes = deletes;
     }
@@ -137,8 +137,8 @@ impl HashRunBuilder {
         self.meta.records
     }
 
-    /// Appends a message. Messages must arrive ordered by hash, then by key; messages about the
-    /// same key must arrive newest first.
+    /// Appends a message. Messages must arrive ordered by hash, then by key, and those of the same
+    /// key from newest to oldest.
     ///
     /// # Errors
     /// A full disk; I/O errors.
@@ -152,8 +152,8 @@ impl HashRunBuilder {
         self.push_after(None, hash, key, message, rules)
     }
 
-    /// Appends a message like [`HashRunBuilder::push`]. If the prefix of the key also occurs in an
-    /// earlier run of the level, `previous` is the index of that run.
+    /// Appends a message like [`HashRunBuilder::push`]. If an earlier run of the level contains the
+    /// hash prefix of the key, `previous` is the index of that run.
     ///
     /// # Errors
     /// A full disk; I/O errors.
@@ -224,7 +224,7 @@ impl HashRunBuilder {
         Ok(())
     }
 
-    /// Writes the key and the value of a record that are stored separately. `gaps` are the offsets
+    /// Writes those of a record's key and value that are stored separately. `gaps` are the offsets
     /// of their pointers in the leaf.
     fn write_out_of_line(
         &mut self,
@@ -257,7 +257,7 @@ impl HashRunBuilder {
         Ok(())
     }
 
-    /// Completes the current leaf and writes it. Does nothing if the leaf is empty.
+    /// Completes and writes the current leaf, unless it is empty.
     fn end_leaf(&mut self) -> Result<()> {
         if self.draft.is_empty() {
             return Ok(());
@@ -275,7 +275,7 @@ impl HashRunBuilder {
     }
 
     /// Writes the remaining data and the description. Returns `None`, and writes no description, if
-    /// the run would have neither records nor range deletes.
+    /// there are neither records nor range deletes.
     ///
     /// # Errors
     /// A full disk; I/O errors.
@@ -322,8 +322,8 @@ impl HashRunBuilder {
     }
 }
 
-/// Converts an error from building an index or a filter. It can only mean that the run has too many
-/// records.
+/// Converts an error from building an index or a filter, which can only mean that the run has too
+/// many records.
 #[cold]
 fn unfit(error: &alluvium_filters::Error) -> Error {
     Error::BadOption {
@@ -336,16 +336,16 @@ impl WrittenHashRun {
     /// Returns the run that was written.
     ///
     /// # Panics
-    /// If the run was already installed.
+    /// If the run has already been installed.
     #[must_use]
     pub fn run(&self) -> &HashRun {
         self.run.as_ref().expect("it was not installed")
     }
 
-    /// Records the extents of the run as used in the current generation, and returns the run.
+    /// Marks the run's extents as used in the current generation and returns the run.
     ///
     /// # Panics
-    /// If the run was already installed.
+    /// If the run has already been installed.
     pub fn install(mut self) -> HashRun {
         let run = self.run.take().expect("it was not installed");
         let extents: Vec<(Extent, u64)> = run.extents().collect();

@@ -1,5 +1,5 @@
-//! Consistency check of a run. It reads all data that a lookup or scan could reach, and reports
-//! every error that it finds.
+//! Consistency check of a run, which reads all data that a lookup or a scan could reach and reports
+//! every error.
 
 use super::cursor::read_leaf;
 use super::{HashRun, OwnedHashRecord};
@@ -13,7 +13,7 @@ use alluvium_storage::NodePointer;
 /// Number of leaves that are read from the device in one batch.
 const AT_ONCE: u64 = 64;
 
-/// Progress of a check: the last record read, and what was counted so far.
+/// Progress of a check: the last record read, and the counts so far.
 #[derive(Default)]
 struct RunCheckProgress {
     last: Option<OwnedHashRecord>,
@@ -103,8 +103,7 @@ impl HashRun {
         self.count_apart(&pointer, leaf, read);
     }
 
-    /// Checks the record that follows those in `seen`. Returns a description of the first error in
-    /// it.
+    /// Checks the record after those in `seen`. Returns a description of its first error.
     fn wrong(
         &self,
         record: &OwnedHashRecord,
@@ -138,7 +137,7 @@ impl HashRun {
         None
     }
 
-    /// Adds the separately stored values and keys of a leaf's records to the totals in `read`.
+    /// Adds the separately stored values and keys of a leaf to the totals in `read`.
     fn count_apart(&self, pointer: &NodePointer, leaf: &[u8], read: &mut CheckReadTotals) {
         let place = || pointer.place();
         let Ok(mut entries) = LeafEntryIter::open(leaf, place, self.page_size()) else {
@@ -157,7 +156,7 @@ impl HashRun {
 }
 
 impl super::RunDescription {
-    /// Checks the index and the filter without reading leaves. Returns the errors found.
+    /// Checks the index and the filter without reading leaves, and returns the errors found.
     fn index_errors(&self) -> Vec<String> {
         if self.pages.is_empty() {
             return Vec::new();

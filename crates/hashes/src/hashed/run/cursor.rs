@@ -1,4 +1,4 @@
-//! Sequential reads of runs, used by merges and by scans.
+//! Sequential reads of runs, for merges and scans.
 
 use super::HashRun;
 use super::records::{HashRecord, HashRecordBuffer};
@@ -11,13 +11,13 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{NodePointer, Result};
 use std::sync::Arc;
 
-/// Maximum number of leaves of one run that are read in one batch.
+/// Maximum number of leaves of one run in a batch.
 const AT_ONCE: u64 = 32;
-/// Maximum number of leaves in the batches of all runs that are read concurrently.
+/// Maximum total number of leaves in the batches of all runs that are read concurrently.
 const MOST_TOGETHER: u64 = 4096;
 
-/// Decodes the records of a leaf and passes them to `visit`. Separately stored keys are read;
-/// separately stored values are not.
+/// Decodes the records of a leaf and passes them to `visit`. Reads separately stored keys, but not
+/// separately stored values.
 ///
 /// # Errors
 /// I/O errors; damage; errors returned by `visit`.
@@ -34,7 +34,7 @@ pub(super) fn read_leaf(
     })
 }
 
-/// Cache of the separately stored key that was read last.
+/// Cache of the separately stored key that was read most recently.
 #[derive(Debug, Default)]
 pub(super) struct LongKey {
     pointer: Option<ValuePointer>,
@@ -43,7 +43,7 @@ pub(super) struct LongKey {
 
 impl LongKey {
     /// Returns a record with its key. A separately stored key is read only for the first of its
-    /// records, because the records of a key are consecutive.
+    /// records, which are consecutive.
     pub(super) fn complete<'r>(
         &'r mut self,
         record: HashRecord<'r>,
@@ -66,8 +66,8 @@ impl LongKey {
 }
 
 /// Decodes the records of a leaf and passes them to `visit`, without reading separately stored
-/// values and keys. If the key is stored separately, the record has an empty key and `visit`
-/// receives the pointer to the key.
+/// values and keys. A record with a separately stored key has an empty key, and `visit` receives
+/// the pointer to it.
 pub(super) fn read_entries(
     run: &HashRun,
     pointer: &NodePointer,
@@ -76,8 +76,8 @@ pub(super) fn read_entries(
 ) -> Result<()> {
     let place = || pointer.place();
     let mut entries = LeafEntryIter::open(leaf, place, run.page_size())?;
-    // Key of the last record: its hash, its bytes if it is inline, and its pointer if it is
-    // separate.
+    // The last record's key: its hash, its bytes if it is inline, and its pointer if it is stored
+    // separately.
     let (mut hash, mut here, mut elsewhere) = (0, &[][..], None);
     while let Some(entry) = entries.next(place)? {
         match entry.key {
@@ -103,7 +103,7 @@ pub(super) fn read_entries(
     Ok(())
 }
 
-/// Reads the records of a run whose hashes are in a given range, in order, bypassing the cache.
+/// Reads the records of a run in a hash range, in order, bypassing the cache.
 #[derive(Debug)]
 pub struct HashRunCursor {
     store: Arc<Store>,
@@ -113,12 +113,11 @@ pub struct HashRunCursor {
     hashes: (u64, u64),
     next: u64,
     end: u64,
-    /// Number of leaves that are read in one batch.
+    /// Number of leaves per batch.
     ahead: u64,
     records: HashRecordBuffer,
-    /// For each record, the pointer to its key if the key is stored separately. The key is read
-    /// only when its record is consumed, so that the keys of a whole batch of leaves are not in
-    /// memory together.
+    /// For each record, the pointer to its key if that is stored separately. The key is read only
+    /// when the record is consumed, so that memory never holds the keys of a whole batch of leaves.
     keys_apart: Vec<Option<ValuePointer>>,
     /// Index of the current record.
     at: usize,
@@ -126,7 +125,7 @@ pub struct HashRunCursor {
 }
 
 impl HashRunCursor {
-    /// Opens a cursor at the first record whose hash is from `hashes.0` to `hashes.1`.
+    /// Opens a cursor at the first record with a hash from `hashes.0` to `hashes.1`.
     ///
     /// # Errors
     /// I/O errors; damaged data.
@@ -139,9 +138,8 @@ impl HashRunCursor {
         HashRunCursor::open_among(1, store, run, hashes, purpose)
     }
 
-    /// Opens a cursor like [`HashRunCursor::open`], for the case that `runs` runs are read
-    /// concurrently. The batches become smaller with the number of runs, so that their total memory
-    /// is bounded.
+    /// Opens a cursor like [`HashRunCursor::open`], but for reading `runs` runs concurrently. The
+    /// more runs there are, the smaller the batches, so that their total memory is bounded.
     ///
     /// # Errors
     /// I/O errors; damage.
@@ -175,14 +173,13 @@ impl HashRunCursor {
         Ok(cursor)
     }
 
-    /// Returns the hash of the current record, or `None` after the last record.
+    /// Returns the hash of the current record, or `None` after the last one.
     #[must_use]
     pub fn hash(&self) -> Option<u64> {
         self.records.hash(self.at)
     }
 
-    /// Loads the current record's key and operand, appends the record to `others`, and advances to
-    /// the next record.
+    /// Loads the current record's key and operand, appends the record to `others`, and advances.
     ///
     /// # Errors
     /// I/O errors; damage.
@@ -221,7 +218,7 @@ impl HashRunCursor {
         self.settle()
     }
 
-    /// Advances to the first record whose hash is in the range, starting at the current record.
+    /// Advances to the first record in the hash range, starting with the current one.
     fn settle(&mut self) -> Result<()> {
         loop {
             match self.records.hash(self.at) {

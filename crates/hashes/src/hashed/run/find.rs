@@ -1,5 +1,4 @@
-//! Lookup of a key in a run, alone or together with all keys that have the same prefix of their
-//! hashes.
+//! Lookups of a key in a run, optionally including all keys with the same hash prefix.
 
 use super::HashRun;
 use crate::hashed::leaf::{HashLeafEntry, KeyAt, LeafEntryIter};
@@ -11,14 +10,14 @@ use alluvium_storage::Result;
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
-/// A key to look up, with its hash under the seed of the runs.
+/// A key to look up, and its hash under the seed of the runs.
 #[derive(Clone, Copy, Debug)]
 pub struct RunLookupKey<'k> {
     pub bytes: &'k [u8],
     pub hash: u64,
 }
 
-/// All hashes that have a common prefix, as an inclusive range.
+/// All hashes with a common prefix, as an inclusive range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashPrefixRange {
     pub first: u64,
@@ -28,8 +27,8 @@ pub struct HashPrefixRange {
 /// Callback that receives the records of a key, newest first, until it returns `Break`.
 type KeyRecordVisitor<'v> = &'v mut dyn FnMut(StoredRecord<'_>) -> Poll<Result<ControlFlow<()>>>;
 
-/// Returns whether an entry of a leaf belongs to a key. Pending if the key of the entry is stored
-/// separately and must be read first.
+/// Returns whether a leaf entry belongs to a key. Pending if the entry's key is stored separately
+/// and must be read first.
 fn is_about<F: NodeFetch>(entry: &HashLeafEntry<'_>, key: RunLookupKey<'_>, fetch: &F) -> Poll<Result<bool>> {
     match entry.key {
         KeyAt::Here(bytes) => Poll::Ready(Ok(bytes == key.bytes)),
@@ -48,9 +47,9 @@ fn is_about<F: NodeFetch>(entry: &HashLeafEntry<'_>, key: RunLookupKey<'_>, fetc
     }
 }
 
-/// Passes the records of a key to `visit`, newest first, until it breaks. The sequence numbers
-/// passed are absolute. If a node must first be read from the device, the search is pending, and
-/// the next call starts from the beginning.
+/// Passes the records of a key to `visit`, newest first, until it breaks. Their sequence numbers
+/// are absolute. If a node must be read from the device first, the search is pending, and the next
+/// call starts from the beginning.
 ///
 /// # Errors
 /// I/O errors; damaged data.
@@ -84,7 +83,7 @@ pub fn find<F: NodeFetch>(
                 return Poll::Ready(Ok(()));
             }
         }
-        // If this leaf ends with a greater hash, the next leaf cannot have records of the key.
+        // If this leaf ends with a greater hash, the next one cannot contain records of the key.
         if number + 1 < leaves.end && last.is_none_or(|last| last.hash(run.seed()) > key.hash) {
             return Poll::Ready(Ok(()));
         }
@@ -93,9 +92,9 @@ pub fn find<F: NodeFetch>(
 }
 
 /// Searches like [`find`], and also returns the earlier run that the records of `group` name:
-/// `Some(None)` if they name no run, and `None` if the run has no records of the group or if
-/// `visit` breaks. All records of the group are between the leaves of its first and of its last
-/// hash (U6).
+/// `Some(None)` if they name no run, and `None` if the run has no records of the group or `visit`
+/// breaks. All records of the group are between the leaves of its first hash and those of its last
+/// (U6).
 ///
 /// # Errors
 /// I/O errors; damaged data.
@@ -142,7 +141,7 @@ pub fn find_in_group<F: NodeFetch>(
     Poll::Ready(Ok(previous))
 }
 
-/// Returns the record of an entry with its sequence number made absolute.
+/// Returns an entry's record with its absolute sequence number.
 fn numbered<'l>(run: &HashRun, entry: &HashLeafEntry<'l>) -> StoredRecord<'l> {
     StoredRecord {
         sequence: entry.record.sequence + run.base(),

@@ -1,5 +1,6 @@
-//! On-disk encoding of a run's description, version 3. It has the location of the leaves, the index
-//! and the filter. All integers are little-endian; a *varint* is LEB128 of at most 10 bytes.
+//! On-disk encoding of a run's description, version 3, which contains the locations of the leaves,
+//! the index and the filter. All integers are little-endian. A *varint* is LEB128 of at most 10
+//! bytes.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -22,8 +23,8 @@
 //!                 (varint) and bytes of the key behind the last, sequence number (varint)
 //! ```
 //!
-//! Versions 1 and 2 are read but no longer written. They have a quotient filter: its geometry (24),
-//! its length (varint), its pages. Version 1 has a checksum of 8 bytes for each leaf.
+//! Versions 1 and 2 are still read but no longer written. They have a quotient filter instead: its
+//! geometry (24), its length (varint), its pages. Version 1 has an 8-byte checksum for each leaf.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{HashRunFilter, RunDescription};
@@ -40,7 +41,7 @@ const MAGIC: [u8; 4] = *b"AHRN";
 const VERSION: u8 = 3;
 /// Oldest version that can be read.
 const OLDEST: u8 = 1;
-/// Newest version whose descriptions have quotient filters.
+/// Newest version that has quotient filters.
 const QUOTIENTS: u8 = 2;
 const PACHASH: u8 = 0;
 const TRIE: u8 = 1;
@@ -168,8 +169,8 @@ fn filter(reader: &mut ByteReader<'_>) -> std::result::Result<HashRunFilter, Des
     }
 }
 
-/// Decodes a quotient filter and converts it to the current kind of filter. The fingerprints in a
-/// quotient filter are prefixes of hashes, so the false positive rate stays the same.
+/// Decodes a quotient filter and converts it to the current kind of filter. Quotient filters store
+/// prefixes of hashes as fingerprints, so the false positive rate does not change.
 fn of_quotients(reader: &mut ByteReader<'_>) -> std::result::Result<HashRunFilter, DescriptionError> {
     let geometry = FilterGeometry::decode(reader.take(FilterGeometry::BYTES)?)?;
     let image = FilterImage::new(&geometry, part(reader)?)?;
@@ -177,13 +178,13 @@ fn of_quotients(reader: &mut ByteReader<'_>) -> std::result::Result<HashRunFilte
     let (count, known) = (counted?, geometry.fingerprint_bits());
     let bits = known.saturating_sub(count.max(1).ilog2());
     let shape = listed::ListedShape::new(count, bits.clamp(1, listed::MOST_BITS))?;
-    // Counting the fingerprints has shown that the image can be read without errors.
+    // Counting the fingerprints has shown that the whole image can be read without errors.
     let hashes = fingerprints(&image).map_while(alluvium_filters::Result::ok);
     Ok(HashRunFilter::build(hashes, shape.knowing(known))?)
 }
 
-/// Iterates over the fingerprints of a quotient filter in ascending order. Each is returned as a
-/// hash whose unknown bits are 0. The iteration ends after the first error.
+/// Iterates over the fingerprints of a quotient filter in ascending order, each as a hash whose
+/// unknown bits are 0. Stops after the first error.
 fn fingerprints(image: &FilterImage<'_>) -> impl Iterator<Item = alluvium_filters::Result<u64>> {
     let (mut source, mut chunk, mut at) = (image.source(), EntryChunk::new(), 0);
     std::iter::from_fn(move || {
@@ -303,7 +304,7 @@ mod tests {
         );
     }
 
-    /// Encodes the example in version 2, with a quotient filter that has 14 bits per hash.
+    /// Encodes the example in version 2, with a quotient filter of 14 bits per hash.
     fn version_2(kind: IndexKind) -> Vec<u8> {
         use alluvium_filters::{FilterBuilder, FilterEntry, FilterShape, Fingerprint};
         let geometry = FilterGeometry::for_entries(3, FilterShape::new(14, 0)).unwrap();
@@ -326,13 +327,13 @@ mod tests {
         };
         let mut bytes = rest.encode();
         (bytes[4], bytes[6]) = (2, 1);
-        // The filter is inserted before the deleted range, which is at the end.
+        // Insert the filter before the range delete at the end.
         let at = bytes.len() - 6;
         bytes.splice(at..at, filter);
         bytes
     }
 
-    /// Returns the example with the filter that results from converting a quotient filter.
+    /// Returns the example with the filter that converting its quotient filter produces.
     fn with_listed(kind: IndexKind) -> RunDescription {
         let shape = listed::ListedShape::new(3, 13).unwrap().knowing(14);
         let filter = HashRunFilter::build([1 << 60, 3 << 60, 9 << 60].into_iter(), shape).unwrap();
@@ -375,7 +376,7 @@ mod tests {
     fn version_1_is_read() {
         let mut bytes = version_2(IndexKind::PaCHash);
         bytes[4] = 1;
-        // Insert the upper halves of the checksums, because version 1 stored complete checksums.
+        // Insert the upper halves of the checksums, which were complete in version 1.
         bytes.splice(60..60, [7; 4]);
         bytes.splice(68..68, [9; 4]);
         let meta = RunDescription::decode(&bytes, &place(), PageSize::MIN).unwrap();

@@ -1,9 +1,9 @@
-//! Compact buffer for the hashes of a run that is being written. It needs about two bytes per hash.
-//! The run's filter is built from it at the end.
+//! A compact buffer for the hashes of a run that is being written, from which the run's filter is
+//! built at the end. It takes about two bytes per hash.
 //!
-//! The filter cannot be built before the number of hashes is known. Buffering complete hashes would
-//! need eight bytes for each, and a run may have tens of millions. The filter uses only the first
-//! bits of each hash, and the hashes are ascending, so the buffer stores the differences between
+//! The filter cannot be built until the number of hashes is known. Complete hashes would take eight
+//! bytes each, and a run may have tens of millions. The filter uses only the leading bits of each
+//! hash, and hashes arrive in ascending order, so the buffer stores the differences between
 //! successive truncated hashes.
 
 use super::HashRunFilter;
@@ -16,16 +16,16 @@ pub(super) struct HashDeltas {
     filter_bits: u32,
     /// Number of leading bits of each hash that are stored.
     bits: u32,
-    /// The hash that was added last, truncated to `bits` bits.
+    /// The most recently added hash, truncated to `bits` bits.
     last: u64,
     count: u64,
-    /// Differences between successive truncated hashes. A difference is stored as one number if it
-    /// is less than [`LONG`]; otherwise as `LONG`, followed by four 16-bit numbers, least
+    /// Differences between successive truncated hashes. One less than [`LONG`] is stored as a
+    /// single number. Any other is stored as `LONG`, followed by four 16-bit numbers, least
     /// significant first.
     steps: Vec<u16>,
 }
 
-/// Marker of a difference that does not fit into one number, because it is at least this large.
+/// Marks a difference of at least this size, which does not fit in a single number.
 const LONG: u16 = u16::MAX;
 
 impl HashDeltas {
@@ -60,10 +60,10 @@ impl HashDeltas {
         self.count += 1;
     }
 
-    /// Builds the filter of all hashes that were added.
+    /// Builds the filter of all hashes added so far.
     pub(super) fn filter(&self) -> Result<HashRunFilter> {
-        // If more than the announced number of hashes were added, the ideal filter would use more
-        // bits of each hash than were stored. It is restricted to the stored bits.
+        // If more hashes were added than announced, the ideal filter would use more bits of each
+        // hash than were stored, so restrict it to the stored bits.
         let shape = ListedShape::new(self.count, self.filter_bits)?.knowing(self.bits);
         let mut steps = self.steps.iter().map(|&step| u64::from(step));
         let mut last = 0;

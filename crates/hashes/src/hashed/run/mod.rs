@@ -1,18 +1,18 @@
-//! Runs. A run has records in the order of their keys' hashes, stored in leaves. An index locates
-//! the leaf of a hash.
+//! Runs. A run stores records in leaves, ordered by the hashes of their keys. An index locates the
+//! leaf of a hash.
 //!
 //! *Scope*: where the leaves and values of a run are stored; which leaf contains a hash; how a run
 //! is written and read sequentially.
 //!
-//! *Must not depend on*: the runs of a structure and their order of age.
+//! *Must not depend on*: which runs a structure has, and their order by age.
 //!
 //! Invariants:
 //!
-//! - **N1** The order R1 holds across all leaves of a run. Each leaf except the first begins with a
+//! - **N1** Order R1 holds across all leaves of a run. Every leaf after the first starts with a
 //!   record that contains its own key.
-//! - **N2** An extent of a run contains data of no other run.
+//! - **N2** An extent of a run contains no data of other runs.
 //! - **N3** If a run has a filter, the filter contains every hash of the run. In memory, a filter
-//!   may be reduced to the pages for those hashes for which it can still be queried.
+//!   may be reduced to the pages for the hashes that can still be queried.
 
 mod build;
 mod check;
@@ -43,12 +43,12 @@ use alluvium_storage::{DiskLocation, Error, NodePointer, PageSize, Result};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Filter of a run. It returns false for most hashes that the run does not contain.
+/// The filter of a run, which excludes most hashes that the run does not contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HashRunFilter {
-    /// Disjoint parts of the filter; a complete filter has a single part. Large parts are mapped
-    /// memory instead of heap allocations, because filters of several megabytes are often created
-    /// and dropped, and an allocator would retain a multiple of the memory in use.
+    /// Disjoint parts of the filter. A complete filter has a single part. Large parts are mapped
+    /// memory rather than heap allocations: filters of several megabytes come and go frequently,
+    /// and an allocator would retain several times the memory in use.
     parts: Arc<[listed::ListedFilter<ZeroedBuffer>]>,
 }
 
@@ -60,7 +60,7 @@ pub struct RunDescription {
     pub(super) filter: Option<HashRunFilter>,
     /// Range deletes of the run.
     pub(super) deletes: Arc<RangeTombstoneIndex>,
-    /// All extents with their live bytes, without the extents of the description.
+    /// All extents and their live bytes, excluding the extents of the description.
     extents: Box<[(Extent, u64)]>,
     pub(super) records: u64,
     pub(super) tombstones: u64,
@@ -70,11 +70,11 @@ pub struct RunDescription {
     newest: SequenceNumber,
 }
 
-/// A run that is stored on the device.
+/// A run stored on the device.
 #[derive(Clone, Debug)]
 pub struct HashRun {
     meta: Arc<RunDescription>,
-    /// Number that is added to each relative sequence number in the leaves.
+    /// Number to add to each relative sequence number in the leaves.
     base: SequenceNumber,
     /// Seed with which the keys were hashed.
     seed: u64,
@@ -85,7 +85,7 @@ impl HashRunFilter {
     /// Builds a filter from ascending hashes.
     ///
     /// # Errors
-    /// The errors of [`listed::write`].
+    /// The same errors as [`listed::write`].
     pub(super) fn build(
         hashes: impl Iterator<Item = u64>,
         shape: listed::ListedShape,
@@ -107,7 +107,7 @@ impl HashRunFilter {
         self.parts.first().filter(|part| part.is_whole())
     }
 
-    /// Returns whether the run may contain a hash. Always returns true if the page for the hash was
+    /// Returns whether the run may contain a hash. Always true if the page for the hash has been
     /// dropped.
     ///
     /// # Errors
@@ -122,8 +122,8 @@ impl HashRunFilter {
         Ok(true)
     }
 
-    /// Returns a filter that has only the pages for `hashes`, which are ascending inclusive ranges.
-    /// Returns `None` if no page would be dropped.
+    /// Returns a filter with only the pages for `hashes`, which must be ascending inclusive ranges.
+    /// Returns `None` if no page can be dropped.
     fn trimmed(&self, hashes: &[(u64, u64)]) -> Option<HashRunFilter> {
         let shape = self.parts.first()?.shape();
         let mut ranges: Vec<Range<u32>> = Vec::new();
@@ -195,8 +195,8 @@ impl HashRun {
         })
     }
 
-    /// Replaces the extents of the description by those that the store's extent map has at their
-    /// locations.
+    /// Replaces the description's extents with those at the same locations in the store's extent
+    /// map.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the extent map has no extent at one of the locations.
@@ -205,29 +205,29 @@ impl HashRun {
         Ok(self)
     }
 
-    /// Sets the seed with which the keys of the run were hashed.
+    /// Sets the seed with which the run's keys were hashed.
     #[must_use]
     pub fn seeded(mut self, seed: u64) -> HashRun {
         self.seed = seed;
         self
     }
 
-    /// Returns the seed with which the keys of the run were hashed.
+    /// Returns the seed with which the run's keys were hashed.
     #[must_use]
     #[inline]
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Sets the number that is added to each relative sequence number in the leaves.
+    /// Sets the number to add to each relative sequence number in the leaves.
     #[must_use]
     pub fn based(mut self, base: SequenceNumber) -> HashRun {
         self.base = base;
         self
     }
 
-    /// Returns the run with its filter reduced to `hashes`, which are ascending inclusive ranges.
-    /// Returns `None` if no page of the filter would be dropped.
+    /// Returns the run with its filter reduced to `hashes`, which must be ascending inclusive
+    /// ranges. Returns `None` if no page of the filter can be dropped.
     pub(super) fn trimmed(&self, hashes: &[(u64, u64)]) -> Option<HashRun> {
         let filter = self.meta.filter.as_ref()?.trimmed(hashes)?;
         let meta = RunDescription {
@@ -240,13 +240,13 @@ impl HashRun {
         })
     }
 
-    /// Returns the number that is added to each relative sequence number in the leaves.
+    /// Returns the number to add to each relative sequence number in the leaves.
     #[must_use]
     pub fn base(&self) -> SequenceNumber {
         self.base
     }
 
-    /// Returns the pointer to the description of the run.
+    /// Returns the pointer to the run's description.
     #[must_use]
     pub fn pointer(&self) -> &ValuePointer {
         &self.described.pointer
@@ -263,12 +263,12 @@ impl HashRun {
         self.meta.pages.page_size
     }
 
-    /// Returns the extents of the run, each once, with their live bytes (N2).
+    /// Returns the extents of the run, each of them once, with their live bytes (N2).
     pub fn extents(&self) -> impl Iterator<Item = (Extent, u64)> + '_ {
         self.meta.extents.iter().chain(&*self.described.extents).copied()
     }
 
-    /// Returns the newest absolute sequence number of any record or range delete in the run.
+    /// Returns the newest absolute sequence number among the run's records and range deletes.
     #[must_use]
     pub fn newest(&self) -> SequenceNumber {
         let deleted = self.meta.deletes.sequences().next_back().unwrap_or(0);
@@ -314,7 +314,7 @@ impl HashRun {
         self.meta.memory_bytes() + self.described.memory_bytes() + size_of::<HashRun>() as u64
     }
 
-    /// Returns the sum of the live bytes in the extents of the run.
+    /// Returns the total number of live bytes in the run's extents.
     #[must_use]
     pub fn device_bytes(&self) -> u64 {
         self.extents().map(|(_, live)| live).sum()
@@ -338,8 +338,8 @@ impl HashRun {
         self.meta.filter.is_some()
     }
 
-    /// Returns whether the run may contain a hash. A run without a filter returns true if it has
-    /// any record.
+    /// Returns whether the run may contain a hash. Without a filter, this is true if the run has
+    /// any records.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the filter is damaged.

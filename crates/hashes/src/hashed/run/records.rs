@@ -1,5 +1,4 @@
-//! Records that were read from leaves, in three forms: borrowed, owned, and many in one reusable
-//! buffer.
+//! Records read from leaves, in three forms: borrowed, owned, and many in one reusable buffer.
 
 use alluvium_base::{Message, MessageKind, SequenceNumber};
 use alluvium_dictionary::nodes::NodeReader;
@@ -13,15 +12,14 @@ pub struct HashRecord<'r> {
     /// The hash of the key.
     pub hash: u64,
     pub key: &'r [u8],
-    /// Commit sequence number, or 0 if the number was dropped because no reader can see an older
-    /// version.
+    /// Commit sequence number, or 0 if it was dropped because no reader can see an older version.
     pub sequence: SequenceNumber,
     pub kind: MessageKind,
-    /// Time at which the record expires, in milliseconds; 0 means never.
+    /// Expiry time in milliseconds, or 0 if the record never expires.
     pub expires_ms: u64,
-    /// Value or operand. Empty if it is stored separately and was not loaded.
+    /// The value or operand. Empty if it is stored separately and has not been loaded.
     pub operand: &'r [u8],
-    /// Pointer to the operand, if the operand is stored separately and was not loaded.
+    /// Pointer to the operand if it is stored separately and has not been loaded.
     pub apart: Option<ValuePointer>,
 }
 
@@ -56,20 +54,19 @@ pub struct OwnedHashRecord {
     /// The hash of the key.
     pub hash: u64,
     pub key: Box<[u8]>,
-    /// Commit sequence number, or 0 if the number was dropped because no reader can see an older
-    /// version.
+    /// Commit sequence number, or 0 if it was dropped because no reader can see an older version.
     pub sequence: SequenceNumber,
     pub kind: MessageKind,
-    /// Time at which the record expires, in milliseconds; 0 means never.
+    /// Expiry time in milliseconds, or 0 if the record never expires.
     pub expires_ms: u64,
-    /// Value or operand. Empty if it is stored separately and was not loaded.
+    /// The value or operand. Empty if it is stored separately and has not been loaded.
     pub operand: Box<[u8]>,
-    /// Pointer to the operand, if the operand is stored separately and was not loaded.
+    /// Pointer to the operand if it is stored separately and has not been loaded.
     pub apart: Option<ValuePointer>,
 }
 
 impl OwnedHashRecord {
-    /// Loads the operand if it is stored separately and was not loaded before.
+    /// Loads the operand if it is stored separately and has not been loaded yet.
     ///
     /// # Errors
     /// I/O errors; damaged data.
@@ -93,19 +90,19 @@ impl OwnedHashRecord {
     }
 }
 
-/// Maximum capacity in bytes that [`HashRecordBuffer::clear`] retains. A long value may have made
-/// the buffer larger.
+/// Maximum capacity in bytes that [`HashRecordBuffer::clear`] retains. A long value may have grown
+/// the buffer beyond it.
 const KEPT: usize = 1 << 20;
 
-/// Records whose keys and operands are in one contiguous buffer. A merge processes millions of
-/// short records, which would otherwise need three allocations each.
+/// Records whose keys and operands share one contiguous buffer. A merge processes millions of short
+/// records, which would otherwise take three allocations each.
 #[derive(Debug, Default)]
 pub struct HashRecordBuffer {
     bytes: Vec<u8>,
     all: Vec<BufferedRecord>,
 }
 
-/// A record in the buffer. Its key begins at offset `start` and is followed by its operand.
+/// A record in the buffer. Its key starts at offset `start`, followed by its operand.
 #[derive(Clone, Copy, Debug)]
 struct BufferedRecord {
     hash: u64,
@@ -131,7 +128,7 @@ impl HashRecordBuffer {
         self.all.len()
     }
 
-    /// Removes all records. Also frees the memory if the buffer has grown beyond 1 MiB.
+    /// Removes all records, and frees the memory if the buffer has grown beyond 1 MiB.
     pub fn clear(&mut self) {
         self.all.clear();
         match self.bytes.capacity() {
@@ -156,7 +153,7 @@ impl HashRecordBuffer {
         });
     }
 
-    /// Returns the record with an index, or `None` if there is none.
+    /// Returns the record at an index, or `None` if there is none.
     #[must_use]
     pub fn get(&self, number: usize) -> Option<HashRecord<'_>> {
         let placed = self.all.get(number)?;
@@ -172,26 +169,25 @@ impl HashRecordBuffer {
         })
     }
 
-    /// Returns the hash of the record with an index, or `None` if there is none.
+    /// Returns the hash of the record at an index, or `None` if there is none.
     #[must_use]
     pub fn hash(&self, number: usize) -> Option<u64> {
         self.all.get(number).map(|placed| placed.hash)
     }
 
-    /// Sorts the records by key. Records with the same key stay in their order.
+    /// Sorts the records by key. The order of records with the same key does not change.
     pub fn sort_by_key(&mut self) {
         let bytes = &self.bytes;
         self.all
             .sort_by(|one, other| one.key(bytes).cmp(other.key(bytes)));
     }
 
-    /// Returns the messages of the records with the given indexes.
+    /// Returns the messages of the records at the given indexes.
     pub fn messages(&self, numbers: Range<usize>) -> impl Iterator<Item = Message<'_>> + Clone {
         numbers.map_while(|number| Some(self.get(number)?.message()))
     }
 
-    /// Returns the index after the last of the consecutive records that have the same key as the
-    /// record at index `first`.
+    /// Returns the end of the sequence of records that starts at index `first` and shares its key.
     #[must_use]
     pub fn end_of_key(&self, first: usize) -> usize {
         let rest = &self.all[first..];

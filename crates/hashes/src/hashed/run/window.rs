@@ -10,9 +10,9 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{CacheRetention, Result};
 use std::ops::ControlFlow;
 
-/// Returns the last hash of a window of `leaves` leaves. The window starts with the leaf in which
-/// the records of hash `first` begin. Returns the greatest hash if the run has fewer leaves from
-/// there on. The records of the returned hash may continue in the next leaf.
+/// Returns the last hash in a window of `leaves` leaves, which starts at the leaf with the first
+/// record of hash `first`. Returns `u64::MAX` if the run ends within the window. Records with the
+/// returned hash may continue in the next leaf.
 ///
 /// # Errors
 /// I/O errors; damaged data.
@@ -38,11 +38,11 @@ pub fn window_end(run: &HashRun, first: u64, leaves: u64, nodes: &dyn NodeReader
     Ok(u64::MAX)
 }
 
-/// Maximum number of leaves that are read in one batch.
+/// Maximum number of leaves per batch.
 const TOGETHER: u64 = 64;
 
-/// Passes all records whose hashes are from `hashes.0` to `hashes.1` to `visit`, in order, until it
-/// breaks. Leaves are read in batches. Separately stored values are not loaded.
+/// Passes all records with hashes from `hashes.0` to `hashes.1` to `visit`, in order, until it
+/// breaks. Reads leaves in batches, and does not load separately stored values.
 ///
 /// # Errors
 /// I/O errors; damaged data.

@@ -1,5 +1,5 @@
-//! Tests of the levels of a bundle of arrays: the number of runs in each level, the reads that
-//! filters save, and the handling of damaged filters.
+//! Tests of the levels in a bundle of arrays: how many runs each level has, how many reads filters
+//! save, and what happens if filters are damaged.
 
 use super::{
     AllocationClass, AppendOperator, DataFiles, Dictionary, HashedStructure, LookupKey, LookupState,
@@ -70,8 +70,8 @@ fn runs(hashed: &HashedStructure, part: usize) -> Vec<usize> {
     levels.map(|level| level.runs.len()).collect()
 }
 
-/// The numbers of runs in the levels are like the digits of a counter in base λ: the ruler sequence
-/// of merges (Conway §2.2).
+/// The run counts of the levels behave like the digits of a counter in base λ, which is the ruler
+/// sequence of merges (Conway §2.2).
 #[test]
 fn runs_of_levels_are_the_digits_of_a_counter() {
     for (lambda, refined) in [(2, false), (2, true), (4, false), (4, true)] {
@@ -110,14 +110,14 @@ fn runs_of_levels_are_the_digits_of_a_counter() {
             stats.filter_bytes > 0 && stats.levels >= 3 && stats.runs >= 2,
             "{stats:?}"
         );
-        // Each record was written once for each level through which it has passed.
+        // Each record was written once for each level that it has passed through.
         let levels = 20f64.log(f64::from(lambda)).floor() + 1.0;
         let each = stats.merged_records as f64 / (20.0 * 40.0 * f64::from(lambda));
         assert!(each <= levels, "{each} times, {levels} levels");
     }
 }
 
-/// Returns the number of runs that the filter of a level returns for a key.
+/// Returns the number of runs that a level's filter returns for a key.
 fn reads(home: &StructureContext, hashed: &HashedStructure, level: &PartitionLevel, number: u64) -> u32 {
     let guard = home.store.epochs().pin();
     let fetch = BlockingFetch {
@@ -172,8 +172,8 @@ fn an_absent_key_costs_a_run_in_few_levels_and_a_check_character_makes_them_fewe
     );
 }
 
-/// The first run of the level is small, so a prefix has several records in later runs, some of them
-/// in different leaves. Each of these records must name the previous run (U6).
+/// The level's first run is small, so later runs have several records with the same prefix, some of
+/// them in different leaves. Each of these records must name the previous run (U6).
 #[test]
 fn a_chain_goes_on_where_a_prefix_has_records_in_two_leaves() {
     let home = home();
@@ -252,7 +252,7 @@ fn damaged_filters_are_told_and_a_salvaged_structure_does_without_them() {
         };
         let version = hashed.version();
         let filter = version.parts[1].levels[0].filter.clone().unwrap();
-        // If a page of the filter is damaged, lookups fail, and a check reports the location.
+        // If a page of the filter is damaged, lookups fail and a check reports the location.
         let page = filter.page(0).unwrap();
         flip(page.offset);
         let found = check(&home, &hashed);
@@ -262,7 +262,7 @@ fn damaged_filters_are_told_and_a_salvaged_structure_does_without_them() {
         let failed = (0..5000).filter(|&number| get(&fresh().unwrap(), number).is_err());
         assert!(failed.count() > 0, "damage is an error");
         flip(page.offset);
-        // If the description of the filter is damaged, the structure can be opened only without the
+        // If the filter's description is damaged, the structure can be opened only without the
         // filter.
         flip(filter.pointer().node.offset);
         assert!(fresh().is_err());
@@ -393,7 +393,7 @@ fn half_as_many_deletes_make_one_run() {
         put(&hashed, 100 * store..100 * (store + 1)).unwrap();
         merge(&hashed).unwrap();
     }
-    // Half of the keys are deleted, and the next round of merges drops them.
+    // Half of the keys are deleted, and the next merges drop them.
     assert_eq!(runs(&hashed, 0), [0, 1], "one run");
     let stats = hashed.stats();
     assert_eq!((stats.tombstones, stats.sorted_records), (0, 1200));

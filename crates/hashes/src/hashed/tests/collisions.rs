@@ -1,6 +1,6 @@
-//! Tests with different keys that have equal hashes. An adversary can construct such keys: for keys
-//! of 16 bytes, XXH3 multiplies the two halves, each combined with a constant. If one half cancels
-//! its constant, its factor is zero, and the other half is only added.
+//! Tests with different keys that have equal hashes. An adversary can construct such keys: for a
+//! key of 16 bytes, XXH3 combines each half with a constant and multiplies the results. If one half
+//! cancels its constant, its factor is zero, and the other half is merely added.
 
 use super::{
     AppendOperator, DictionaryScan, KeyRange, List, LookupKey, LookupState, MemtableList, Story, forms,
@@ -12,12 +12,12 @@ use alluvium_dictionary::memtable::Memtable;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The constants with which the halves are combined under seed 0: the words of XXH3's secret at
+/// The constants that are combined with the halves under seed 0: the words of XXH3's secret at
 /// offsets 24 and 32, and at offsets 40 and 48.
 const LOW: u64 = 0x1f67_b3b7_a4a4_4072 ^ 0x78e5_c0cc_4ee6_79cb;
 const HIGH: u64 = 0x2172_ffcc_7dd0_5a82 ^ 0x8e24_43f7_7446_08b8;
 
-/// Returns two different keys that have the same hash under a seed, in ascending order.
+/// Returns two different keys with the same hash under a seed, in ascending order.
 fn pair(number: u64, seed: u64) -> [Vec<u8>; 2] {
     let key = |low: u64, high: u64| {
         let low = low ^ LOW.wrapping_add(seed);
@@ -39,7 +39,7 @@ fn get(story: &Story, key: &[u8], at: u64) -> Option<Vec<u8>> {
     gather.finish()
 }
 
-/// Scans all keys, and starts a new scan after each key that is returned.
+/// Scans all keys, starting a new scan after each key.
 fn walked(story: &Story, at: u64) -> Vec<Vec<u8>> {
     let list = || Arc::new(List(MemtableList::default()));
     let mut found: Vec<Vec<u8>> = Vec::new();
@@ -65,7 +65,7 @@ fn keys_with_one_hash_are_told_apart_by_lookups_merges_and_walks() {
             .collect();
         let mut model = BTreeMap::new();
         let mut at = 0;
-        // There are four rounds, so that hash stores are merged into the sorted store.
+        // Four rounds are enough for hash stores to be merged into the sorted store.
         for round in 0..4u8 {
             let memtable = Memtable::new(1 << 20);
             for (number, keys) in pairs.iter().enumerate() {

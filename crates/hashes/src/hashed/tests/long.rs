@@ -1,4 +1,4 @@
-//! Tests that execute long sequences of mixed operations and compare the structure with a map.
+//! Runs long sequences of mixed operations and compares the structure with a map.
 //! `ALLUVIUM_HASHED_OPERATIONS` is the number of operations for each form of structure.
 
 use super::{
@@ -11,7 +11,7 @@ use alluvium_dictionary::range::KeyRange;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Number of writes in each memtable.
+/// Number of writes per memtable.
 const WRITES: usize = 500;
 
 struct Long {

@@ -1,4 +1,4 @@
-//! Tests in which a hash store is damaged that only one of two parts has merged.
+//! Tests with a damaged hash store that only one of two parts has merged.
 
 use super::{
     AllocationClass, Dictionary, HashedOptions, HashedStructure, IndexKind, LookupKey, MemoryDirectory,
@@ -9,7 +9,7 @@ use alluvium_device::{Directory, FileOptions};
 use std::sync::Arc;
 
 /// Creates a structure with two parts and several hash stores. The first part has merged all of
-/// them, and the second none.
+/// them and the second none.
 fn half_taken() -> (Arc<dyn Directory>, StructureContext, HashedStructure) {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
     let home = home_in(Arc::clone(&directory), &StoreOptions::default());
@@ -44,7 +44,7 @@ fn half_taken() -> (Arc<dyn Directory>, StructureContext, HashedStructure) {
     (directory, home, hashed)
 }
 
-/// Changes a byte in a leaf of the newest hash store, on the device.
+/// Changes a byte, on the device, in a leaf of the newest hash store.
 fn damage(directory: &Arc<dyn Directory>, hashed: &HashedStructure, leaf: u64) {
     let offset = hashed.version().young[0].run.leaf(leaf).unwrap().offset;
     let file = directory.open("tier-0.data", FileOptions::BUFFERED).unwrap();

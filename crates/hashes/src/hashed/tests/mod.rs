@@ -1,4 +1,4 @@
-//! Tests that compare a hashed structure with a model. The store is in memory.
+//! Tests that compare a hashed structure with a model, on a store in memory.
 
 mod bundles;
 mod collisions;
@@ -60,7 +60,7 @@ fn small(index: IndexKind) -> HashedOptions {
     }
 }
 
-/// Options with which hash stores are joined. Parts are merged only on request.
+/// Options under which hash stores are joined, and parts are merged only on request.
 fn joining(index: IndexKind) -> HashedOptions {
     HashedOptions {
         least_young: 6,
@@ -69,7 +69,7 @@ fn joining(index: IndexKind) -> HashedOptions {
     }
 }
 
-/// Options of a bundle of arrays that hashes keys with its own seed.
+/// Options for a bundle of arrays with its own hash seed.
 fn bundle(lambda: u16, refined: bool) -> HashedOptions {
     HashedOptions {
         form: HashedForm::Boa { lambda, refined },
@@ -78,7 +78,7 @@ fn bundle(lambda: u16, refined: bool) -> HashedOptions {
     }
 }
 
-/// Options of a bundle of trees.
+/// Options for a bundle of trees.
 fn grove(lambda: u16) -> HashedOptions {
     HashedOptions {
         form: HashedForm::Bot { lambda },
@@ -86,8 +86,7 @@ fn grove(lambda: u16) -> HashedOptions {
     }
 }
 
-/// Returns options for all forms, with both kinds of filters, and with levels of few and of many
-/// runs.
+/// Returns options for every form, with both kinds of filters and with few or many runs per level.
 fn forms() -> Vec<HashedOptions> {
     vec![
         small(IndexKind::PaCHash),
@@ -104,7 +103,7 @@ fn forms() -> Vec<HashedOptions> {
     ]
 }
 
-/// A message of the model. Its position in the model determines its sequence number.
+/// A message in the model. Its position determines its sequence number.
 #[derive(Clone, Debug)]
 enum Said {
     Put(Vec<u8>, Vec<u8>, u64),
@@ -113,7 +112,7 @@ enum Said {
     DeleteRange(Vec<u8>, Vec<u8>),
 }
 
-/// All commits in order. The model can compute the state that a reader sees at any of them.
+/// All commits in order, from which the model can compute what a reader at any of them sees.
 #[derive(Debug, Default)]
 struct Model {
     said: Vec<Said>,
@@ -156,7 +155,7 @@ struct Story {
     now_ms: u64,
     snapshot: u64,
     steps: Vec<Box<dyn MaintenanceStep>>,
-    /// Number of joins of hash stores that were completed before the structure was last opened.
+    /// Number of joins of hash stores that had been completed when the structure was last opened.
     joins: u64,
 }
 
@@ -292,8 +291,8 @@ impl Story {
         self.walk(&Arc::new(List(MemtableList::default())), now);
     }
 
-    /// Checks that a scan returns every key once and in hash order, also if it is restarted in
-    /// between.
+    /// Checks that a scan returns every key once, in hash order, even if it is restarted along the
+    /// way.
     fn walk(&mut self, memtables: &Arc<List>, at: u64) {
         let expected = self.model.at(at, self.now_ms);
         let memtables: Arc<dyn MemtableOwner> = memtables.clone();
@@ -472,8 +471,8 @@ fn walks_of_layers(ingest: &dyn alluvium_dictionary::contract::BulkIngest) {
     }
 }
 
-/// Checks that a lookup of a key ends at a range delete in a layer that covers the key, with or
-/// without newer operands.
+/// Checks that the lookup of a key ends at a layer's range delete that covers it, with or without
+/// newer operands.
 fn ranges_decide_what_they_cover(ingest: &dyn alluvium_dictionary::contract::BulkIngest) {
     let is_decided = |key: &[u8]| {
         let mut gather = LookupState::new(MAX_SEQUENCE, 0, Some(&AppendOperator));

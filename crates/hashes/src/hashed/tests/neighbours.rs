@@ -1,5 +1,4 @@
-//! Tests with range deletes that are adjacent to range deletes of another structure in the same
-//! memtable.
+//! Tests with range deletes that are adjacent to those of another structure in the same memtable.
 
 use super::{Story, forms};
 use alluvium_base::Message;
@@ -20,7 +19,7 @@ fn a_deleted_range_stays_one_beside_that_of_another_structure_which_it_touches()
 }
 
 /// The structure's share of the memtable consists of two key ranges. Both are deleted completely,
-/// together with the keys before them, which belong to another structure. If `is_seen` is true, a
+/// along with the keys before them, which belong to another structure. If `is_seen` is true, a
 /// reader may still need the deleted data.
 fn a_deleted_range_stays_beside_another(story: &Story, is_seen: bool) {
     let keys: Arc<[KeyRange]> = [(b"b", b"c"), (b"e", b"f")]

@@ -1,4 +1,4 @@
-//! Tests of merges that are discarded, and of lookups that have to wait for nodes.
+//! Tests of discarded merges, and of lookups that have to wait for nodes.
 
 use super::{
     AllocationClass, AppendOperator, IndexKind, LookupKey, LookupState, MAX_SEQUENCE, Memtable, Message,
@@ -51,7 +51,7 @@ fn wanted(mut story: Story) {
     story.merge(100_000);
     let before = story.hashed.stats().merges;
     assert_eq!(story.hashed.hash_store_count(), 0);
-    // There is no new data, so the parts are rewritten only because it is requested.
+    // There is no new data, so the parts are rewritten only on request.
     assert!(story.hashed.next_step().unwrap().is_none());
     story.hashed.compact_part(b"").unwrap();
     for polls in [0, 1] {
@@ -75,8 +75,7 @@ fn a_lookup_that_waits_takes_nothing_twice() {
 
 fn takes_nothing_twice(mut story: Story) {
     let memtable = Memtable::new(1 << 20);
-    // A lookup processes the operands before it loads the older value, which is stored separately
-    // in its own node.
+    // A lookup processes the operands before it loads the older value, which has its own node.
     let long = vec![b'v'; 5000];
     memtable.insert(b"key", Message::put(1, &long)).unwrap();
     for (at, operand) in [(2, b"+2"), (3, b"+3")] {
@@ -96,8 +95,8 @@ fn takes_nothing_twice(mut story: Story) {
         waits(&story, &long) > 1,
         "it waited for the leaf, and for the value"
     );
-    // The result must be the same after merges. They fold no messages, because a reader may be at
-    // any sequence number.
+    // Merges must not change the result. They fold no messages, because there may be readers at any
+    // sequence number.
     story.hashed.compact_part(b"").unwrap();
     story.merge(100_000);
     assert_eq!(
@@ -159,8 +158,7 @@ fn hash_stores_that_are_joined_leave_out_what_parts_have_taken() {
             story.hashed.shared.kept.lock().wanted.fill(false);
         }
     }
-    // There are three hash stores that two of four parts have merged, and two that no part has
-    // merged.
+    // Two of four parts have merged three of the hash stores, and no part has merged the other two.
     let before = story.hashed.stats();
     assert_eq!(before.hash_stores, 5);
     let young: Vec<u64> = story
@@ -197,8 +195,8 @@ fn hash_stores_that_are_joined_leave_out_what_parts_have_taken() {
 #[test]
 fn a_deleted_range_that_a_part_has_taken_does_not_come_back_by_a_join() {
     let mut story = Story::of(super::joining(IndexKind::PaCHash), 31);
-    // Delete all keys and write them again, so that only the sequence numbers tell that the records
-    // are newer than the range delete.
+    // Delete all keys and write them again, so that nothing but sequence numbers shows that the
+    // records are newer than the range delete.
     let memtable = Memtable::new(1 << 20);
     let first = story.model.said.len() as u64 + 1;
     memtable.delete_range(b"key", b"kez", first).unwrap();
@@ -216,7 +214,7 @@ fn a_deleted_range_that_a_part_has_taken_does_not_come_back_by_a_join() {
     let now = story.model.said.len() as u64;
     story.snapshot = now;
     story.home.horizon.raise_past([now], now);
-    // Two of the four parts merge the hash store after no reader needs sequence numbers any more.
+    // Two of the four parts merge the hash store once no reader needs sequence numbers any more.
     story.hashed.compact_part(b"").unwrap();
     for _ in 0..2 {
         let mut step = story.hashed.next_step().unwrap().expect("all parts are wanted");
@@ -225,7 +223,7 @@ fn a_deleted_range_that_a_part_has_taken_does_not_come_back_by_a_join() {
     story.hashed.shared.kept.lock().wanted.fill(false);
     for round in 0..8 {
         // The hash stores have similar sizes and the first one is the smallest, so only its range
-        // delete excludes it from a join.
+        // delete keeps it from being joined.
         let memtable = Memtable::new(1 << 20);
         for number in 0..100 {
             let key = format!("other {number:03}").into_bytes();

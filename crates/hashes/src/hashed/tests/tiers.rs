@@ -1,4 +1,4 @@
-//! Tests with several tiers: on which tier data is placed, and when it is moved.
+//! Tests with several tiers: where data is placed, and when it moves.
 
 use super::{
     AllocationClass, Dictionary, HashedForm, HashedOptions, HashedStructure, IndexKind, MemoryDirectory,
@@ -13,7 +13,7 @@ fn directories() -> TierDirectories {
     TierDirectories::from(Arc::new(MemoryDirectory::new())).and(Arc::new(MemoryDirectory::new()))
 }
 
-/// Creates a store with two tiers. The first tier has the given planned capacity in bytes.
+/// Creates a store with two tiers, the first of which has the given planned capacity in bytes.
 fn two_tiers(planned_bytes: u64) -> StructureContext {
     let options = StoreOptions {
         extents: ExtentOptions {
@@ -25,8 +25,8 @@ fn two_tiers(planned_bytes: u64) -> StructureContext {
     home_in(directories(), &options)
 }
 
-/// Writes the records with the given numbers as hash stores of a thousand records each, and
-/// executes the merges that are due.
+/// Writes the records with the given numbers as hash stores of a thousand records each, and runs
+/// the merges that are due.
 fn put(hashed: &HashedStructure, numbers: std::ops::Range<u64>, value: Option<&[u8]>) {
     let numbers: Vec<u64> = numbers.collect();
     for some in numbers.chunks(1000) {
@@ -59,7 +59,7 @@ fn merge(hashed: &HashedStructure) {
     }
 }
 
-/// Returns for each part the tiers on which its leaves are.
+/// Returns, for each part, the tiers that contain its leaves.
 fn tiers_of_parts(hashed: &HashedStructure) -> Vec<Vec<u8>> {
     let version = hashed.version();
     let of_part = |part: &Arc<super::super::state::HashPartition>| {
@@ -118,7 +118,7 @@ fn a_first_tier_has_as_many_parts_as_it_is_planned_to_have() {
         };
         let home = two_tiers(4 << 20);
         let hashed = HashedStructure::create(home.clone(), options, 0).unwrap();
-        // The records have about eight mebibytes.
+        // The records take up about eight mebibytes.
         put(&hashed, 0..40_000, Some(&[7; 190]));
         for _ in 0..2 {
             hashed.compact_part(b"").unwrap();
@@ -138,7 +138,7 @@ fn a_first_tier_has_as_many_parts_as_it_is_planned_to_have() {
 #[test]
 fn what_has_shrunk_comes_back_to_the_first_tier() {
     for options in [small(IndexKind::PaCHash), bundle(4, true), bundle(2, false)] {
-        // Each extent of a run has half a mebibyte, even if the run has few records.
+        // Each extent of a run takes up half a mebibyte, however few records the run has.
         let home = two_tiers(6 << 20);
         let hashed = HashedStructure::create(home.clone(), options, 0).unwrap();
         put(&hashed, 0..20_000, Some(&[7; 600]));

@@ -1,5 +1,5 @@
-//! Tests of the levels of a bundle of trees: the leaves that a search reads, the data that is
-//! written per leaf, and the handling of damaged lists.
+//! Tests of the levels in a bundle of trees: which leaves a search reads, how much is written per
+//! leaf, and what happens if lists are damaged.
 
 use super::bundles::{check, get, merge, put};
 use super::{
@@ -16,7 +16,7 @@ use alluvium_dictionary::rules::OneKeyspace;
 use alluvium_storage::store::{Store, StoreOptions};
 use std::sync::Arc;
 
-/// Options with a single part and without joins of hash stores.
+/// Options for a single part, without joins of hash stores.
 fn one_part(lambda: u16) -> HashedOptions {
     HashedOptions {
         parts_log: 0,
@@ -24,8 +24,7 @@ fn one_part(lambda: u16) -> HashedOptions {
     }
 }
 
-/// Creates a structure that has `leaves` leaves. Each has `each` records, whose keys are in no
-/// other leaf.
+/// Creates a structure with `leaves` leaves of `each` records, whose keys are in no other leaf.
 fn planted(home: &StructureContext, lambda: u16, leaves: u64, each: u64) -> HashedStructure {
     let hashed = HashedStructure::create(home.clone(), one_part(lambda), 0).unwrap();
     let stores = u64::from(lambda).min(4);
@@ -72,7 +71,7 @@ fn degrees_of_roots_are_the_digits_of_a_counter_and_no_record_is_written_again()
     }
 }
 
-/// Searches a level for a hash. Returns the leaves found, and the number of lists read.
+/// Searches a level for a hash. Returns the leaves found and the number of lists read.
 fn searched(home: &StructureContext, level: &PartitionLevel, hash: u64) -> (Vec<usize>, u32) {
     let guard = home.store.epochs().pin();
     let fetch = BlockingFetch {
@@ -92,9 +91,9 @@ fn searched(home: &StructureContext, level: &PartitionLevel, hash: u64) -> (Vec<
     (leaves, descent.nodes())
 }
 
-/// A false positive begins in a root, and it survives each further height with a probability of at
-/// most 1/λ (Lemma 9). In a tree of height h, fewer than 1/λ false positives pass the root, and
-/// λ^−h reach a leaf.
+/// A false positive starts in a root and survives each further height with probability at most 1/λ
+/// (Lemma 9). In a tree of height h, fewer than 1/λ false positives get past the root, and λ^−h
+/// reach a leaf.
 #[test]
 fn false_positives_of_a_level_are_one_in_lambda_for_each_of_its_heights() {
     for (lambda, leaves) in [(2u16, 15u64), (4, 63), (16, 17)] {
@@ -138,8 +137,8 @@ fn false_positives_of_a_level_are_one_in_lambda_for_each_of_its_heights() {
     }
 }
 
-/// Write amplification of a record: at each height, its hash is written (λ + 1) / 2 times to lists
-/// of nodes, and in addition to digests. A lookup reads one leaf.
+/// Tests the write amplification of a record. At each height, its hash is written (λ + 1) / 2 times
+/// to node lists, and in addition to digests. A lookup reads one leaf.
 #[test]
 fn inserts_cost_what_the_theorem_says_and_lookups_a_leaf() {
     for (lambda, leaves) in [(2u16, 63u64), (4, 63), (16, 255)] {
@@ -150,8 +149,8 @@ fn inserts_cost_what_the_theorem_says_and_lookups_a_leaf() {
         let heights = (leaves as f64 + 1.0).log(factor).round();
         let written = stats.merged_entries as f64 / records as f64;
         let beta = HashLayout::of_leaf(0, lambda.ilog2() as u8, each).beta();
-        // The hash is written (λ + 1) / 2 times at each height, once to the digest of the leaf, and
-        // once to a digest for every β heights.
+        // The hash is written (λ + 1) / 2 times at each height, once to the leaf's digest, and once
+        // to a digest for every β heights.
         let theorem = heights * (factor + 1.0) / 2.0 + 1.0 + (heights / f64::from(beta)).floor();
         let bits = 3.0 * factor.log2() + 3.0;
         let (found, lists) = found_in(&home, &hashed, records);
@@ -160,7 +159,7 @@ fn inserts_cost_what_the_theorem_says_and_lookups_a_leaf() {
              {:.4} blocks; a hit asks {lists:.2} lists and reads {found:.3} leaves",
             written * bits / 8.0 / 4096.0,
         );
-        // The roots are not full, so the last λ − 1 children of each were written less often.
+        // The roots are not full, so the last λ − 1 children of each have been written less often.
         assert!(
             written <= theorem && written * 1.5 > theorem,
             "{written}, {theorem}"
@@ -204,7 +203,8 @@ fn a_third_of_dead_records_makes_a_part_settle_and_it_goes_on_from_there() {
     let hashed = HashedStructure::create(home.clone(), one_part(4), 0).unwrap();
     let mut settled = 0;
     for round in 0..120u64 {
-        // The same keys are written repeatedly. The lists show this, without reading records.
+        // The same keys are written again and again, and the lists show this without any reads of
+        // records.
         put(&hashed, 500 * (round % 6)..500 * (round % 6) + 500).unwrap();
         home.horizon.raise(hashed.cut());
         merge(&hashed).unwrap();
@@ -271,8 +271,8 @@ fn lists(tree: &RoutingNode) -> Vec<RoutingList> {
     all
 }
 
-/// Creates a structure of 21 leaves, made from 4 hash stores each, in a directory. It has levels of
-/// heights 1 to 3.
+/// Creates a structure in a directory with 21 leaves, each made of 4 hash stores, and with levels
+/// of heights 1 to 3.
 fn grown(directory: &Arc<dyn Directory>) -> (StructureContext, HashedStructure) {
     let store = Store::create(Arc::clone(directory), &StoreOptions::default(), b"").unwrap();
     let home = StructureContext {
@@ -304,8 +304,8 @@ fn all_lists(hashed: &HashedStructure) -> Vec<RoutingList> {
     trees.flat_map(|tree| lists(&tree.root)).collect()
 }
 
-/// Damages each list in turn, in a page or in its description. A check must report the damage, and
-/// after a repair all keys must still be found.
+/// Damages each list in turn, either in a page or in its description. A check must report the
+/// damage, and all keys must be found after a repair.
 #[test]
 fn a_damaged_list_costs_reads_and_no_key() {
     let count = {
@@ -357,7 +357,7 @@ fn a_damaged_list_costs_reads_and_no_key() {
     }
 }
 
-/// If all lists are lost, lookups read every leaf. The levels have no nodes until the part is
+/// If all lists are lost, lookups read every leaf, and the levels have no nodes until the part is
 /// rebuilt.
 #[test]
 fn a_forest_without_lists_grows_on_and_is_whole_again_once_it_is_rebuilt() {
@@ -387,7 +387,7 @@ fn a_forest_without_lists_grows_on_and_is_whole_again_once_it_is_rebuilt() {
     assert_eq!(check(&home, &hashed), Vec::<String>::new());
 }
 
-/// If a leaf is lost, the list of its parent is dropped, and all other lists are kept.
+/// If a leaf is lost, the list of its parent is dropped and all other lists are kept.
 #[test]
 fn a_run_that_is_lost_leaves_the_rest_of_its_tree() {
     for (level, number) in [(0, 0), (1, 2), (2, 0), (2, 9)] {
@@ -468,8 +468,8 @@ fn a_cascade_is_done_in_slices() {
     assert_eq!(roots(&hashed), [0, 0, 0, 1]);
 }
 
-/// In a bundle of arrays, a repair that rewrites a run must drop the filter of the level, because
-/// the lost records may have named earlier runs.
+/// In a bundle of arrays, a repair that rewrites a run must drop the level's filter, because the
+/// lost records may have named earlier runs.
 #[test]
 fn a_routing_filter_does_not_outlive_a_run_that_was_mended() {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
@@ -492,7 +492,7 @@ fn a_routing_filter_does_not_outlive_a_run_that_was_mended() {
         let version = hashed.version();
         let level = &version.parts[0].levels[0];
         assert!(level.runs.len() == 2 && level.filter.is_some());
-        // The newer run loses a leaf. Lookups find older records of the keys in this leaf only
+        // The newer run loses a leaf. Lookups reach older records of the keys in this leaf only
         // through records of the newer run.
         let leaf = level.runs[1].run.leaf(1).unwrap();
         flip(&directory, leaf.offset);

@@ -1,4 +1,4 @@
-//! Tests of the memory that scans use, and of the input that merges read.
+//! Tests of how much memory scans use, and of how much input merges read.
 
 use super::*;
 use alluvium_base::Purpose;
@@ -34,7 +34,7 @@ fn a_walk_over_long_values_holds_few_of_them() {
     }
 }
 
-/// From each hash store, the merge of a part reads only the leaves with records of this part.
+/// The merge of a part reads only those leaves of each hash store that contain records of the part.
 #[test]
 fn a_merge_reads_the_leaves_of_its_part_alone() {
     let directory = MemoryDirectory::new();

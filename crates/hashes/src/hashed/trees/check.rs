@@ -1,5 +1,5 @@
-//! Consistency check of a list of a routing tree. It reads all runs below the list and compares
-//! their hashes with the entries.
+//! Consistency check of a routing tree list, which reads all runs below the list and compares their
+//! hashes with the entries.
 
 use super::{RoutingList, RoutingListCursor, RoutingListDescription};
 use crate::hashed::leaf::LeafEntryIter;
@@ -11,12 +11,12 @@ use alluvium_storage::{Error, NodePointer, Result};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Maximum number of errors that are reported for one list.
+/// Maximum number of errors reported for one list.
 const MOST_TOLD: usize = 20;
-/// Total number of leaves that are read ahead, over all runs.
+/// Total number of leaves to read ahead, over all runs.
 const AHEAD: u64 = 256;
 
-/// Iterator over the distinct hashes of a run, ascending.
+/// Iterator over the distinct hashes of a run, in ascending order.
 struct DistinctHashIter<'c> {
     files: DataFiles<'c>,
     run: &'c HashRun,
@@ -62,7 +62,7 @@ impl DistinctHashIter<'_> {
     }
 }
 
-/// Iterator over the entries that a list must have, computed from the runs below it (V2, V3).
+/// Iterator over the entries that a list must have, given the runs below it (V2, V3).
 struct ExpectedEntries<'c> {
     runs: Vec<DistinctHashIter<'c>>,
     next: BinaryHeap<Reverse<(u64, usize, u64)>>,
@@ -118,7 +118,7 @@ impl<'c> ExpectedEntries<'c> {
 }
 
 impl StoredList<RoutingListDescription> {
-    /// Returns whether all pages can be read and decoded. I/O errors are returned.
+    /// Returns whether all pages can be read and decoded. Passes on I/O errors.
     pub(in crate::hashed) fn is_readable(&self, files: DataFiles<'_>) -> Result<bool> {
         let mut all = RoutingListCursor::new(PageSource::Files(files), self, Purpose::Check, 16);
         loop {
@@ -131,8 +131,8 @@ impl StoredList<RoutingListDescription> {
         }
     }
 
-    /// Compares the list with the runs below it, and returns the differences (V2 to V4). The runs
-    /// are given oldest first, each with the index of the child that contains it.
+    /// Compares the list with the runs below it and returns the differences (V2 to V4). The runs
+    /// must be given oldest first, each with the index of the child that contains it.
     pub(in crate::hashed) fn check(&self, files: DataFiles<'_>, runs: &[(HashRun, usize)]) -> Vec<String> {
         let mut found = Vec::new();
         if let Err(error) = self.compare(files, runs, &mut found) {
@@ -156,7 +156,7 @@ impl StoredList<RoutingListDescription> {
             if children > 0 && entry.payload >> child_bits >= children {
                 found.push(format!("{entry:?}, of {children} children (V2)"));
             }
-            // Ignore additional entries: they may be hashes that a repair has removed from the runs
+            // Ignore extra entries, because a repair may have removed their hashes from the runs
             // (V4).
             if next == Some(entry) {
                 next = wanted.next()?;

@@ -1,5 +1,5 @@
-//! On-disk encoding of the lists of routing trees, version 1, and of the trees in the contents of a
-//! structure. All integers are little-endian; a *varint* is LEB128 of at most 10 bytes.
+//! On-disk encoding of routing tree lists, version 1, and of the trees in the contents of a
+//! structure. All integers are little-endian. A *varint* is LEB128 of at most 10 bytes.
 //!
 //! The description of a list:
 //!
@@ -19,10 +19,10 @@
 //!     32        a listing of its pages: `hashed/lists/format.rs`
 //! ```
 //!
-//! The payload of an entry of a node consists of a check character, a next character and a child,
-//! from the lowest bit to the highest. The digest of a leaf has prefixes of 40 bits. The digest of
-//! a tree has prefixes as long as those of the next height. The payload of an entry of a digest
-//! consists of the bits of the hash that follow the prefix.
+//! The payload of a node entry consists of a check character, a next character and a child, from
+//! the lowest bit to the highest. A leaf digest has prefixes of 40 bits. A tree digest has prefixes
+//! as long as those of the next height. The payload of a digest entry consists of the hash bits
+//! after the prefix.
 //!
 //! The tree of a level is encoded in the contents of a structure as follows:
 //!

@@ -1,5 +1,5 @@
-//! Division of a hash into the fields that a tree of a given height uses: the prefix, the check
-//! digit, and the next digit, which follows the prefix.
+//! Divides a hash into the fields that a tree of a given height uses: the prefix, the check digit,
+//! and the next digit, which follows the prefix.
 
 use crate::hashed::lists;
 use alluvium_storage::{Error, Result};
@@ -9,11 +9,11 @@ pub(super) const MOST_PREFIX_BITS: u32 = lists::MOST_PREFIX_BITS as u32;
 /// Minimum value of `base_bits`. It ensures that at most 56 bits of a hash follow a prefix.
 const LEAST_BASE_BITS: u32 = 8;
 
-/// Base-2 logarithm of the number of lists that are merged at once. It is small in tests, so that
-/// hashes are rewritten often.
+/// Base-2 logarithm of the number of lists that are merged at once. Small in tests, so that hashes
+/// are rewritten often.
 const SOURCES_LOG: u8 = if cfg!(test) { 2 } else { 8 };
 
-/// How the trees of a part divide hashes into fields. A *character* is a digit of a hash in base λ.
+/// How the trees of a part divide a hash into fields. A *character* is a digit of a hash in base λ.
 ///
 /// ```
 /// use alluvium_hashes::hashed::trees::HashLayout;
@@ -27,10 +27,10 @@ const SOURCES_LOG: u8 = if cfg!(test) { 2 } else { 8 };
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashLayout {
-    /// Number of leading bits of a hash that are the same in the whole part and therefore ignored.
+    /// Number of leading hash bits that are the same in the whole part, and therefore ignored.
     pub skipped_bits: u8,
-    /// Length of the prefix at height 0, in bits: the base-2 logarithm of the number of records of
-    /// a leaf. The prefix is one character longer for each unit of height.
+    /// Length of the prefix at height 0, in bits: the base-2 logarithm of the number of records in
+    /// a leaf. The prefix grows by one character per height.
     pub base_bits: u8,
     /// Length of a character, in bits: log2 λ.
     pub character_bits: u8,
@@ -58,7 +58,7 @@ impl HashLayout {
     }
 
     /// Returns whether a hash has enough bits for the prefix, the next digit and the check digits
-    /// of a height without an overlap.
+    /// of a height without overlap.
     #[must_use]
     pub fn fits(&self, height: u8) -> bool {
         let prefix = self.prefix_bits(height);
@@ -85,13 +85,13 @@ impl HashLayout {
         }
     }
 
-    /// Returns the number of bits of a hash that follow the skipped bits.
+    /// Returns the number of hash bits after the skipped bits.
     #[must_use]
     pub fn own_bits(&self) -> u32 {
         64 - u32::from(self.skipped_bits)
     }
 
-    /// Returns the first `bits` bits of a hash that follow the skipped bits.
+    /// Returns the first `bits` bits of a hash after the skipped bits.
     #[must_use]
     #[inline]
     pub fn first(&self, hash: u64, bits: u32) -> u64 {
@@ -110,7 +110,7 @@ impl HashLayout {
     }
 
     /// Returns the check digit of a hash at a height. Height 1 uses the last digit of the hash, and
-    /// each further height uses the digit before.
+    /// each further height uses the digit before it.
     #[must_use]
     #[inline]
     pub fn check(&self, hash: u64, height: u8) -> u16 {
@@ -118,15 +118,15 @@ impl HashLayout {
         self.character(hash.checked_shr(behind).unwrap_or(0))
     }
 
-    /// Returns the next digit of a hash at a height: the digit that follows the prefix.
+    /// Returns the next digit of a hash at a height, which is the digit after the prefix.
     #[must_use]
     #[inline]
     pub fn next(&self, hash: u64, height: u8) -> u16 {
         self.character(self.first(hash, self.prefix_bits(height) + u32::from(self.character_bits)))
     }
 
-    /// Returns the sketch of a hash at a height. The lower bits are the check digit, and the bits
-    /// above it are the next digit.
+    /// Returns the sketch of a hash at a height: the check digit in the lower bits, and the next
+    /// digit above it.
     #[must_use]
     #[inline]
     pub fn sketch(&self, hash: u64, height: u8) -> u64 {
@@ -139,15 +139,15 @@ impl HashLayout {
     }
 
     /// Returns β. At every β-th height, hashes are rewritten in the order of a longer prefix
-    /// (Conway §2.7). β is chosen so that at most 256 lists, or λ lists if λ is greater, are merged
-    /// at once.
+    /// (Conway §2.7). β is chosen in such a way that at most 256 lists, or λ lists if λ is greater,
+    /// are merged at once.
     #[must_use]
     pub fn beta(&self) -> u8 {
         (SOURCES_LOG / self.character_bits).max(1)
     }
 
     /// Returns the height of the digests from which the parent of a full tree of this height is
-    /// built. Height 0 stands for the digests of leaves.
+    /// built. Height 0 stands for leaf digests.
     #[must_use]
     pub fn source_height(&self, height: u8) -> u8 {
         let beta = self.beta();
@@ -177,8 +177,8 @@ mod tests {
                     cut.validate(1).unwrap();
                     for height in (1..40).take_while(|&height| cut.fits(height)) {
                         cut.validate(height).unwrap();
-                        // The prefix and the next digit are at the beginning of the hash. The check
-                        // digits are after them.
+                        // The prefix and the next digit are at the beginning of the hash, and the
+                        // check digits come after them.
                         let first = cut.prefix_bits(height) + u32::from(character);
                         let behind = u32::from(height) * u32::from(character);
                         assert!(u32::from(skipped) + first + behind <= 64);

@@ -1,5 +1,4 @@
-//! Merges the hashes of several digests. The result is ordered by prefix, and hashes with the same
-//! prefix stay in the order of their age.
+//! Merges the hashes of several digests by prefix. Hashes with the same prefix stay ordered by age.
 
 use super::{ListHeader, RoutingList, RoutingListCursor};
 use crate::hashed::lists::PageSource;
@@ -10,34 +9,34 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-/// Total number of pages that are read ahead, over all digests.
+/// Total number of pages to read ahead, over all digests.
 const AHEAD: u64 = 1024;
 
-/// A merge of several digests, which are given oldest first.
+/// A merge of several digests, which must be given oldest first.
 #[derive(Debug)]
 pub(super) struct DigestMerger {
     sources: Vec<DigestSource>,
-    /// Priority queue of the next prefix of each source. Among equal prefixes, that of the older
-    /// source comes first.
+    /// Priority queue of the next prefix of each source. Among equal prefixes, the older source
+    /// comes first.
     next: BinaryHeap<Reverse<(u64, usize)>>,
-    /// The header that all sources have in common.
+    /// The header that all sources share.
     head: ListHeader,
-    /// Length of the prefix by which the result is ordered, in bits.
+    /// Length of the prefix that orders the result, in bits.
     prefix_bits: u32,
-    /// Hashes with the same prefix in the sources, in reverse order, which are returned next.
+    /// The next hashes to return, which have the same prefix in the sources. In reverse order.
     group: Vec<u64>,
 }
 
 #[derive(Debug)]
 struct DigestSource {
     cursor: RoutingListCursor<'static>,
-    /// The current hash of the source. Its prefix is in the priority queue.
+    /// The source's current hash, whose prefix is in the priority queue.
     hash: u64,
 }
 
 impl DigestMerger {
-    /// Starts a merge of digests that have the same header. If they are digests of trees, they must
-    /// be ordered by a prefix of at most `prefix_bits` bits.
+    /// Starts a merge of digests with the same header. Tree digests must be ordered by a prefix of
+    /// at most `prefix_bits` bits.
     pub(super) fn new(store: &Arc<Store>, digests: &[RoutingList], prefix_bits: u32) -> Result<DigestMerger> {
         let head = digests.first().expect("a tree has leaves").head();
         assert!(
@@ -71,14 +70,14 @@ impl DigestMerger {
         Ok(hashes)
     }
 
-    /// Returns the number of hashes in all sources together.
+    /// Returns the total number of hashes in all sources.
     pub(super) fn len(&self) -> u64 {
         let entries = self.sources.iter().map(|source| source.cursor.of().entries());
         entries.sum()
     }
 
-    /// Returns the prefix of a hash by which the sources are merged. Its length is the smaller of
-    /// two: the length by which the sources are ordered, and the requested length.
+    /// Returns the hash prefix by which the sources are merged. It is as long as the prefix that
+    /// orders the sources, or as the requested prefix if that is shorter.
     fn key(&self, hash: u64) -> u64 {
         let bits = self.prefix_bits.min(self.head.prefix_bits());
         self.head.cut.first(hash, bits)
@@ -95,7 +94,7 @@ impl DigestMerger {
         Ok(())
     }
 
-    /// Returns the next hash without its skipped bits, or `None` after the last hash.
+    /// Returns the next hash without its skipped bits, or `None` after the last one.
     pub(super) fn next(&mut self) -> Result<Option<u64>> {
         if let Some(hash) = self.group.pop() {
             return Ok(Some(hash));
@@ -110,8 +109,8 @@ impl DigestMerger {
             return Ok(Some(hash));
         }
         // The sources are ordered by a shorter prefix. Collect all hashes with this prefix and sort
-        // them by the longer prefix. The sort is stable, so hashes with the same longer prefix stay
-        // in the order of their age.
+        // them by the longer one. The sort is stable, so hashes with the same longer prefix stay
+        // ordered by age.
         while let Some(&Reverse((next, source))) = self.next.peek()
             && next == key
         {

@@ -1,5 +1,5 @@
-//! Writes the list of a run's hashes while a merge writes the run. The list is the digest of a
-//! leaf, or the node above a settled run.
+//! Writes the list of a run's hashes while a merge writes the run. The list is either a leaf digest
+//! or the node above a settled run.
 
 use super::tree::{LevelTree, RoutingNode};
 use super::{HashLayout, ListHeader, RoutingListWriter, WrittenRoutingList};
@@ -9,7 +9,7 @@ use alluvium_storage::node::WriterOptions;
 use alluvium_storage::store::Store;
 use std::sync::Arc;
 
-/// Writer of the hashes of a run, which arrive in ascending order.
+/// Writer of a run's hashes, which arrive in ascending order.
 #[derive(Debug)]
 pub(in crate::hashed) struct LeafWriter {
     writer: RoutingListWriter,
@@ -18,8 +18,7 @@ pub(in crate::hashed) struct LeafWriter {
 
 impl LeafWriter {
     /// Starts the list for a run of about `records` records in a part with the given levels. If
-    /// `is_settled` is true, it is the node above a settled run; otherwise it is the digest of a
-    /// leaf.
+    /// `is_settled` is true, the list is the node above a settled run, and otherwise a leaf digest.
     pub(in crate::hashed) fn new(
         store: &Arc<Store>,
         options: WriterOptions,
@@ -50,7 +49,7 @@ impl LeafWriter {
         self.writer.head().is_node()
     }
 
-    /// Adds the hash of a record. A repeated hash is added only once.
+    /// Adds the hash of a record, unless it repeats the previous one.
     pub(in crate::hashed) fn push(&mut self, hash: u64) -> Result<()> {
         if self.last == Some(hash) {
             return Ok(());
@@ -66,7 +65,7 @@ impl LeafWriter {
     }
 }
 
-/// Returns the roots of the trees in a part that accept leaves. The first has height 1, and a level
+/// Returns the roots of the trees in a part that accept leaves, starting at height 1. A level
 /// without a tree yields `None`.
 fn growing(levels: &[PartitionLevel]) -> impl Iterator<Item = Option<&RoutingNode>> {
     let trees = levels.iter().map(|level| level.tree.as_ref());
@@ -74,14 +73,14 @@ fn growing(levels: &[PartitionLevel]) -> impl Iterator<Item = Option<&RoutingNod
     growing.map(|tree| tree.map(|tree: &LevelTree| &tree.root))
 }
 
-/// Returns the layout of the trees that accept leaves, or `None` if there are no such trees.
+/// Returns the layout of the trees that accept leaves, or `None` if there are none.
 fn growing_cut(levels: &[PartitionLevel]) -> Option<HashLayout> {
     growing(levels).flatten().map(|root| root.cut).next()
 }
 
-/// Returns whether the trees cannot accept another leaf of about `records` records. This is the
-/// case if hashes have too few bits for another level, or if `records` is much larger than the
-/// first leaf was.
+/// Returns whether the trees cannot accept another leaf of about `records` records, either because
+/// hashes have too few bits for another level, or because `records` far exceeds the size of the
+/// first leaf.
 pub(in crate::hashed) fn is_spent(levels: &[PartitionLevel], records: u64) -> bool {
     let Some(cut) = growing_cut(levels) else {
         return false;

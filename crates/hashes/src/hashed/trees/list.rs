@@ -1,5 +1,5 @@
-//! Writer of a list of a routing tree: the sketches of a node, or a digest, which has the hashes of
-//! a leaf or of a tree.
+//! Writer of a routing tree list, which is either a node's list of sketches or a digest with the
+//! hashes of a leaf or a tree.
 
 use super::hash_layout::MOST_PREFIX_BITS;
 use super::{HashLayout, RoutingListDescription, WrittenRoutingList};
@@ -9,38 +9,38 @@ use alluvium_storage::node::WriterOptions;
 use alluvium_storage::store::Store;
 use std::sync::Arc;
 
-/// Header of a list. It identifies the kind of the list, so that a reader can check that it has
-/// opened the expected list.
+/// Header of a list, which identifies its kind so that a reader can check that it has opened the
+/// right list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListHeader {
     /// How hashes are divided into fields.
     pub cut: HashLayout,
-    /// Height of the tree to which the list belongs; 0 for the digest of a leaf.
+    /// Height of the list's tree, or 0 for a leaf digest.
     pub height: u8,
-    /// Number of children of the node; 0 for a digest.
+    /// Number of children of the node, or 0 for a digest.
     pub children: u16,
 }
 
 impl ListHeader {
-    /// Returns whether this is the list of a node and not a digest.
+    /// Returns whether this is a node's list rather than a digest.
     #[must_use]
     pub fn is_node(&self) -> bool {
         self.children > 0
     }
 
-    /// Returns the length in bits of the prefix by which the entries are ordered.
+    /// Returns the length of the prefix that orders the entries, in bits.
     #[must_use]
     pub fn prefix_bits(&self) -> u32 {
         match (self.is_node(), self.height) {
             (true, height) => self.cut.prefix_bits(height),
             (false, 0) => MOST_PREFIX_BITS,
-            // A digest of a tree is ordered by the prefix that the parent of the tree uses.
+            // A tree digest is ordered by the prefix that the tree's parent uses.
             (false, height) => self.cut.prefix_bits(height + 1),
         }
     }
 
-    /// Returns the length of a payload in bits. The payload of a node's entry is a sketch and a
-    /// child; that of a digest's entry is the rest of the hash.
+    /// Returns the length of a payload in bits. The payload of a node entry is a sketch and a
+    /// child, and that of a digest entry is the rest of the hash.
     #[must_use]
     pub fn payload_bits(&self) -> u32 {
         match self.is_node() {
@@ -66,8 +66,8 @@ impl ListHeader {
         }
     }
 
-    /// Returns the list entry for a hash. For a node, `child` is the index of the child that
-    /// contains the hash; for a digest it is ignored.
+    /// Returns the list entry for a hash. In a node's list, `child` is the index of the child that
+    /// contains the hash. In a digest, it is ignored.
     #[must_use]
     pub fn entry(&self, hash: u64, child: usize) -> PrefixSketch {
         let prefix = self.cut.first(hash, self.prefix_bits());
@@ -78,14 +78,14 @@ impl ListHeader {
         PrefixSketch { prefix, payload }
     }
 
-    /// Returns the hash, without its skipped bits, that an entry of a digest represents.
+    /// Returns the hash that a digest entry represents, without its skipped bits.
     #[must_use]
     pub fn hash(&self, entry: PrefixSketch) -> u64 {
         entry.prefix << self.payload_bits() | entry.payload
     }
 }
 
-/// Writer of a list. If it is dropped before it is finished, its space is freed.
+/// Writer of a list, whose space is freed if it is dropped before it is finished.
 #[derive(Debug)]
 pub struct RoutingListWriter {
     store: Arc<Store>,
@@ -95,11 +95,11 @@ pub struct RoutingListWriter {
 }
 
 impl RoutingListWriter {
-    /// Starts a list that will have about `expected` entries.
+    /// Starts a list of about `expected` entries.
     ///
     /// # Errors
-    /// If the header is invalid, or if the store accepts no changes because an earlier I/O error
-    /// has poisoned it.
+    /// If the header is invalid, or if the store accepts no changes because of an earlier I/O
+    /// error.
     pub fn new(
         store: &Arc<Store>,
         options: WriterOptions,
@@ -116,19 +116,19 @@ impl RoutingListWriter {
         })
     }
 
-    /// Returns the header of the list.
+    /// Returns the list's header.
     #[must_use]
     pub fn head(&self) -> ListHeader {
         self.head
     }
 
-    /// Returns the number of entries appended.
+    /// Returns the number of entries appended so far.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.sketches.entries()
     }
 
-    /// Appends an entry. Its prefix must not be less than the previous prefix.
+    /// Appends an entry, whose prefix must not be less than the previous one.
     ///
     /// # Errors
     /// A full disk; I/O errors.

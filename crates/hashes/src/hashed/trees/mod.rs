@@ -1,46 +1,45 @@
-//! Routing trees, stored on the device. In a bundle of trees, each level has one, which finds the
-//! leaves that may contain a hash.
+//! Routing trees on the device. Each level of a bundle of trees has one, which finds the leaves
+//! that may contain a hash.
 //!
-//! A leaf is a run that a merge has written from hash stores. It is not rewritten later: merges
-//! move only its hashes from level to level. A *node* is a list of sketches, which determines the
-//! children that may contain a hash. A *digest* is a list of all hashes of a leaf or of a tree,
-//! from which the nodes above it are built.
+//! A leaf is a run that a merge has written from hash stores. It is never rewritten: merges move
+//! only its hashes from level to level. A *node* is a list of sketches that determines which
+//! children may contain a hash. A *digest* is a list of all hashes of a leaf or a tree, from which
+//! the nodes above it are built.
 //!
 //! *Scope*: how a hash is divided into a prefix, a check digit and a next digit; where nodes and
-//! digests are stored; how a leaf is added to a tree; how a search matches the entries of a node to
+//! digests are stored; how a leaf is added to a tree; how a search matches a node's entries with
 //! those of its parent.
 //!
-//! *Must not depend on*: when merges are due, how records are merged, the contents of a run except
+//! *Must not depend on*: when merges are due, how records are merged, what a run contains besides
 //! hashes.
 //!
 //! Source: Conway, "Understanding Dictionaries at the Intersection of Theory and Practice" (2020),
-//! §2.5 and §2.7. Lists are read through the page cache, so they occupy memory only while they are
-//! used.
+//! §2.5 and §2.7. Lists are read through the page cache, so they take up memory only while they are
+//! in use.
 //!
 //! Invariants:
 //!
 //! - **V1** The root of a level's tree has fewer than λ children, and every other node has λ. The
 //!   tree of level i has height i.
-//! - **V2** The list of a node has an entry for each hash of each leaf below the node. Entries are
-//!   ordered by prefix, then by leaf, oldest first, then by hash. Therefore some entries of a
-//!   parent and of its child correspond one to one, in the same order: the parent's entries with a
-//!   given prefix that refer to the child, and the child's entries whose prefix and next digit form
-//!   that prefix.
-//! - **V3** A digest has all hashes of the leaf or tree to which it belongs. They are ordered by
-//!   the prefix of the digest, then by leaf, then by hash.
+//! - **V2** A node's list has an entry for each hash of each leaf below the node. Entries are
+//!   ordered by prefix, then by leaf, oldest first, then by hash. As a result, the parent's entries
+//!   that have a given prefix and refer to a child correspond one to one, in the same order, to
+//!   those of the child's entries whose prefix and next digit form that prefix.
+//! - **V3** A digest has all hashes of its leaf or tree, ordered by the digest's prefix, then by
+//!   leaf, then by hash.
 //! - **V4** Every hash of a run is in all lists above the run. After a repair, lists may contain
-//!   additional hashes.
+//!   extra hashes.
 //!
-//! A bundle of trees differs from Conway's BOT in the following points:
+//! A bundle of trees differs from Conway's BOT as follows:
 //!
-//! - A leaf is a run of many pages, which is made from λ hash stores and has its own index. A
-//!   search below a node of height 1 therefore reads one page of each leaf that it visits.
-//! - The queue is the one of the β-asymmetric BOT, because a write costs more than a read. At every
-//!   β-th height the hashes are rewritten, so that at most 256 lists are merged at once. The queue
+//! - A leaf is a run of many pages, made from λ hash stores, with its own index. A search below a
+//!   node of height 1 therefore reads one page of each leaf that it visits.
+//! - The queue is that of the β-asymmetric BOT, because a write costs more than a read. Hashes are
+//!   rewritten at every β-th height, so that at most 256 lists are merged at once. The queue
 //!   contains complete hashes instead of the remaining characters.
-//! - When a part is rebuilt, the resulting run is *settled*: it is older than all trees of the part
-//!   and has a node of its own.
-//! - A node that cannot be read is dropped. The search then visits all children of the node.
+//! - Rebuilding a part produces a *settled* run, which is older than all trees of the part and has
+//!   its own node.
+//! - A node that cannot be read is dropped. Searches then visit all of its children.
 
 mod check;
 pub mod format;
@@ -78,18 +77,18 @@ pub struct RoutingListDescription {
     pub(super) listing: PageListing,
 }
 
-/// A list of a routing tree: the list of a node, or a digest.
+/// A routing tree list: a node's list or a digest.
 pub type RoutingList = StoredList<RoutingListDescription>;
-/// A list of a routing tree that is written but not yet part of a structure.
+/// A routing tree list that has been written but is not part of a structure yet.
 pub type WrittenRoutingList = lists::WrittenList<RoutingListDescription>;
-/// Cursor over the entries of a list of a routing tree.
+/// Cursor over the entries of a routing tree list.
 pub(super) type RoutingListCursor<'f> = lists::SketchCursor<'f, RoutingListDescription>;
 
 impl StoredList<RoutingListDescription> {
     /// Checks that the list has the expected header, and returns the list.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the list has another header.
+    /// [`Error::Corrupt`] if the list has a different header.
     pub fn required(self, head: ListHeader) -> Result<RoutingList> {
         match self.meta.head == head {
             true => Ok(self),
@@ -100,20 +99,20 @@ impl StoredList<RoutingListDescription> {
         }
     }
 
-    /// Returns the header of the list.
+    /// Returns the list's header.
     #[must_use]
     pub fn head(&self) -> ListHeader {
         self.meta.head
     }
 
-    /// Returns the number of entries that probably belong to superseded records of their key.
+    /// Returns the number of entries that probably belong to superseded records.
     #[must_use]
     pub fn hidden(&self) -> u64 {
         self.meta.hidden
     }
 
-    /// Returns the payloads of all entries with a prefix, in order. Pending if a page must first be
-    /// read from the device.
+    /// Returns the payloads of all entries with a prefix, in order. Pending if a page must be read
+    /// from the device first.
     ///
     /// # Errors
     /// I/O errors; damaged pages.

@@ -1,4 +1,4 @@
-//! Encoded references to the lists of routing trees, as stored in the contents of a structure.
+//! Encoded references to routing tree lists, as stored in the contents of a structure.
 
 use super::tree::{LevelTree, RoutingChild, RoutingNode};
 use super::{HashLayout, ListHeader, RoutingList};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Encoded references to the lists of a level's tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeName {
-    /// Whether the run of the level was written by a rebuild of the part.
+    /// Whether a rebuild of the part wrote the level's run.
     pub is_settled: bool,
     /// Length of the prefix at height 0, in bits.
     pub base_bits: u8,
@@ -17,21 +17,21 @@ pub struct TreeName {
     pub root: NodeName,
 }
 
-/// Encoded references to the lists of a node and of everything below it.
+/// Encoded references to a node's lists and all lists below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeName {
-    /// Pointer to the description of the node's list, if the node has one.
+    /// Pointer to the description of the node's list, if it has one.
     pub node: Option<ValuePointer>,
-    /// Pointer to the description of the node's digest, if the node has one.
+    /// Pointer to the description of the node's digest, if it has one.
     pub digest: Option<ValuePointer>,
     /// The children of the node, oldest first.
     pub children: Vec<ChildName>,
 }
 
-/// Encoded references to the lists of a child of a node.
+/// Encoded references to the lists of a node's child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChildName {
-    /// A run. The pointer leads to the description of its digest, if it has one.
+    /// A run, with a pointer to the description of its digest if it has one.
     Leaf(Option<ValuePointer>),
     Node(NodeName),
 }
@@ -41,10 +41,10 @@ pub enum ChildName {
 pub(in crate::hashed) struct ListName {
     pub(in crate::hashed) pointer: ValuePointer,
     pub(in crate::hashed) head: ListHeader,
-    /// The runs below the list. Each is given by its index in the level and the index of the child
-    /// that contains it.
+    /// The runs below the list, each as its index in the level and the index of the child that
+    /// contains it.
     pub(in crate::hashed) runs: Vec<(usize, usize)>,
-    /// Whether the list is unusable if any of the runs below it is lost.
+    /// Whether the list becomes unusable if any run below it is lost.
     pub(in crate::hashed) needs_all: bool,
 }
 
@@ -115,8 +115,8 @@ impl NodeName {
         })
     }
 
-    /// Appends the references to all lists of the node and below it. `first` is the index in the
-    /// level of the first run below the node.
+    /// Appends references to the node's lists and all lists below it. `first` is the index, in the
+    /// level, of the first run below the node.
     fn lists(&self, cut: HashLayout, height: u8, first: usize, all: &mut Vec<ListName>) {
         let (mut runs, mut next) = (Vec::new(), first);
         for (number, child) in self.children.iter().enumerate() {
@@ -152,7 +152,7 @@ impl NodeName {
                 pointer,
                 head,
                 runs: runs.clone(),
-                // The list of a node at height 1 refers to runs by their numbers.
+                // A node's list at height 1 refers to runs by index.
                 needs_all: head.is_node() && height == 1,
             }));
         }
@@ -178,7 +178,7 @@ impl TreeName {
         }
     }
 
-    /// Opens the lists of the tree by calling `open` for each, which may also drop a list.
+    /// Opens the tree's lists by calling `open` for each. `open` may also drop a list.
     pub(in crate::hashed) fn open(
         &self,
         skipped_bits: u8,
@@ -189,7 +189,7 @@ impl TreeName {
             .open(self.cut(skipped_bits, character_bits), self.height, open)
     }
 
-    /// Returns the references to all lists of the tree.
+    /// Returns references to all lists of the tree.
     pub(in crate::hashed) fn lists(&self, skipped_bits: u8, character_bits: u8) -> Vec<ListName> {
         let mut all = Vec::new();
         let cut = self.cut(skipped_bits, character_bits);

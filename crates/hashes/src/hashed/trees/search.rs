@@ -1,12 +1,11 @@
-//! Search in a routing tree. It returns the leaves that may contain a hash, from the newest to the
-//! oldest.
+//! Searches a routing tree for the leaves that may contain a hash, from newest to oldest.
 //!
 //! In each node, the search reads all entries whose prefix matches the hash. In the root, an entry
 //! is *alive* if its check digit also matches. In a lower node, the entries whose next digit
-//! matches as well correspond one to one, in the same order, to the entries of the parent that
+//! matches as well correspond one to one, in the same order, to those of the parent's entries that
 //! refer to this node (V2). Such an entry is alive if the corresponding entry of the parent is
-//! alive and its own check digit matches. The parent therefore also passes down the entries that
-//! are not alive; without them the two lists would not align.
+//! alive and its own check digit matches. The parent must therefore pass down entries that are not
+//! alive as well, or the two lists would not align.
 
 use super::HashLayout;
 use super::tree::{RoutingChild, RoutingNode};
@@ -17,18 +16,17 @@ use std::task::{Poll, ready};
 /// A node on the search path.
 #[derive(Debug)]
 struct SearchFrame {
-    /// Index of the node among the children of its parent.
+    /// Index of the node among its parent's children.
     number: usize,
-    /// Number of children that have not been visited. They are the oldest ones.
+    /// Number of children that have not been visited, which are the oldest ones.
     left: usize,
-    /// The entries of the node whose prefix matches the hash: for each, the child and whether the
-    /// entry is alive. `None` if the node was dropped, in which case all children are visited.
+    /// The node's entries whose prefix matches the hash: for each, the child and whether the entry
+    /// is alive. `None` if the node was dropped, in which case all children are visited.
     entries: Option<Vec<(usize, bool)>>,
 }
 
 impl SearchFrame {
-    /// Returns the newest child that has not been visited and may contain the hash, if there is
-    /// one.
+    /// Returns the newest unvisited child that may contain the hash, if there is one.
     fn next(&self) -> Option<usize> {
         match &self.entries {
             None => self.left.checked_sub(1),
@@ -41,8 +39,8 @@ impl SearchFrame {
         }
     }
 
-    /// Returns, for each entry that refers to a child, whether the entry is alive. Returns `None`
-    /// if the node was dropped.
+    /// Returns whether each entry that refers to a child is alive, or `None` if the node was
+    /// dropped.
     fn flags(&self, child: usize) -> Option<Vec<bool>> {
         let entries = self.entries.as_ref()?.iter();
         let of_child = entries.filter(|(of, _)| *of == child);
@@ -50,11 +48,11 @@ impl SearchFrame {
     }
 }
 
-/// Position of a search, from which it continues after waiting for a page. It is valid only with
-/// one tree and one hash.
+/// Position of a search, at which it continues after waiting for a page. Valid only for one tree
+/// and one hash.
 #[derive(Debug, Default)]
 pub(in crate::hashed) struct TreeDescent {
-    /// The nodes on the search path, starting with the root.
+    /// The nodes on the search path, starting at the root.
     frames: Vec<SearchFrame>,
     is_begun: bool,
     /// Number of nodes whose lists have been read.
@@ -68,8 +66,8 @@ impl TreeDescent {
         self.nodes
     }
 
-    /// Returns the index in the level of the next leaf that may contain the hash, or `None` if
-    /// there are no more. Pending if a page must first be read from the device.
+    /// Returns the index, in the level, of the next leaf that may contain the hash, or `None` if
+    /// there are no more. Pending if a page must be read from the device first.
     pub(in crate::hashed) fn next<F: NodeFetch>(
         &mut self,
         root: &RoutingNode,
@@ -109,8 +107,8 @@ impl TreeDescent {
         }
     }
 
-    /// Returns the tree at the end of the search path, and the index in the level of its first
-    /// leaf.
+    /// Returns the tree at the end of the search path, and the index of its first leaf in the
+    /// level.
     fn place<'t>(&self, root: &'t RoutingNode) -> Option<(&'t RoutingNode, usize)> {
         let (mut tree, mut first) = (root, 0);
         let (_, below) = self.frames.split_first()?;
@@ -125,7 +123,7 @@ impl TreeDescent {
         Some((tree, first))
     }
 
-    /// Reads the matching entries of a node and returns the frame for it.
+    /// Reads the matching entries of a node and returns its frame.
     fn enter<F: NodeFetch>(
         &mut self,
         tree: &RoutingNode,
@@ -158,8 +156,7 @@ impl TreeDescent {
 }
 
 /// Returns the matching entries of a node: for each, the child and whether the entry is alive.
-/// Returns `None` if the entries do not correspond to those of the parent, because their numbers
-/// differ.
+/// Returns `None` if they do not correspond to the parent's entries because their numbers differ.
 fn alive(
     cut: HashLayout,
     height: u8,
@@ -175,7 +172,7 @@ fn alive(
         let is_checked = payload & mask == u64::from(check);
         let is_alive = match &mut flags {
             None => is_checked,
-            // An entry with a different next digit corresponds to no entry of the parent.
+            // An entry with a different next digit has no counterpart in the parent.
             Some(_) if payload >> bits & mask != u64::from(next) => false,
             Some(flags) => *flags.next()? && is_checked,
         };
@@ -206,8 +203,8 @@ mod tests {
     #[test]
     fn entries_that_are_not_alive_keep_lists_aligned() {
         let cut = HashLayout::of_leaf(0, 2, 100);
-        // At height 2, the check digit is the second digit from the end, which is 1. The next digit
-        // is 3.
+        // At height 2, the check digit is the second digit from the end, which is 1, and the next
+        // digit is 3.
         let hash = u64::from(0b11u8) << (62 - cut.prefix_bits(2)) | 0b0110;
         assert_eq!((cut.check(hash, 2), cut.next(hash, 2)), (1, 3));
         let list = [entry(0, 3, 1), entry(0, 1, 1), entry(1, 3, 0), entry(2, 3, 1)];

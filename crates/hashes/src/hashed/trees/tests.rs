@@ -1,5 +1,4 @@
-//! Tests of the merging of digests and of growing roots. The results are compared with lists in
-//! memory.
+//! Tests of digest merges and of growing roots, which compare the results with lists in memory.
 
 use super::hashes::DigestMerger;
 use super::{HashLayout, ListHeader, RoutingList, RoutingListCursor, RoutingListWriter, WrittenRoutingList};
@@ -32,7 +31,7 @@ fn digest(cut: HashLayout, height: u8) -> ListHeader {
     }
 }
 
-/// Sorts hashes by their first `bits` bits. The sort is stable.
+/// Sorts hashes by their first `bits` bits, with a stable sort.
 fn sorted(cut: HashLayout, mut hashes: Vec<u64>, bits: u32) -> Vec<u64> {
     hashes.sort_by_key(|&hash| cut.first(hash, bits));
     hashes
@@ -42,7 +41,7 @@ fn all(mut merged: DigestMerger) -> Vec<u64> {
     std::iter::from_fn(|| merged.next().unwrap()).collect()
 }
 
-/// Generates leaves that have many equal hashes, and some hashes with equal prefixes.
+/// Generates leaves with many equal hashes, and with some hashes that have equal prefixes.
 fn leaves(cut: HashLayout, count: usize) -> Vec<Vec<u64>> {
     let mut random = fastrand::Rng::with_seed(7);
     let leaf = |_| {
@@ -73,12 +72,12 @@ fn digests_are_merged_by_prefix_and_then_in_the_order_of_the_log() {
         let lists = |digests: &[WrittenRoutingList]| -> Vec<RoutingList> {
             digests.iter().map(|digest| digest.stored().clone()).collect()
         };
-        // Merge the digests of leaves in the order of height 2.
+        // Merge the leaf digests in the order of height 2.
         let of_height = |height| cut.prefix_bits(height);
         let merged = all(DigestMerger::new(&store, &lists(&digests), of_height(2)).unwrap());
         assert_eq!(merged, sorted(cut, leaves.concat(), of_height(2)));
-        // Merge groups of six digests to digests of height 1, in the order of height 2. Then merge
-        // these digests in the order of height 4.
+        // Merge groups of six digests into digests of height 1, in the order of height 2. Then
+        // merge these in the order of height 4.
         let higher: Vec<WrittenRoutingList> = digests
             .chunks(6)
             .map(|some| {

@@ -1,4 +1,4 @@
-//! Routing trees in memory: the lists of each node, and the runs of the level that are the leaves.
+//! Routing trees in memory: the lists of each node, and the runs of the level as leaves.
 
 use super::{HashLayout, RoutingList};
 use crate::hashed::state::LevelRun;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// A child of a node: a leaf or another node.
 #[derive(Clone, Debug)]
 pub(in crate::hashed) enum RoutingChild {
-    /// A run with its digest. The digest is dropped once the hashes have been rewritten to the
+    /// A run and its digest. The digest is dropped once its hashes have been rewritten to the
     /// digest of a tree above the run.
     Leaf(Option<RoutingList>),
     Node(Arc<RoutingNode>),
@@ -34,15 +34,14 @@ fn keep(
     }
 }
 
-/// A node with everything below it. The leaves are consecutive runs of a level, oldest first.
+/// A node and everything below it. The leaves are consecutive runs of a level, oldest first.
 #[derive(Clone, Debug)]
 pub(in crate::hashed) struct RoutingNode {
     pub(in crate::hashed) cut: HashLayout,
     pub(in crate::hashed) height: u8,
-    /// The list of the node. `None` if it could not be read, in which case a search visits all
-    /// children.
+    /// The node's list. `None` if it could not be read, in which case searches visit all children.
     pub(in crate::hashed) node: Option<RoutingList>,
-    /// The digest of all leaves below the node, if the hashes have been rewritten for this node.
+    /// The digest of all leaves below the node, if the hashes were rewritten for this node.
     pub(in crate::hashed) digest: Option<RoutingList>,
     /// The children of the node, oldest first.
     pub(in crate::hashed) children: Vec<RoutingChild>,
@@ -95,7 +94,7 @@ impl RoutingNode {
         })
     }
 
-    /// Returns the tree without the lists that cannot be read, and the number of these lists.
+    /// Returns the tree without the lists that cannot be read, and their number.
     pub(in crate::hashed) fn readable(&self, files: DataFiles<'_>) -> Result<(RoutingNode, u64)> {
         let mut left = 0;
         let tree = self.filtered(&mut |list| {
@@ -106,16 +105,15 @@ impl RoutingNode {
         Ok((tree, left))
     }
 
-    /// Returns the tree without any digests. They are no longer needed once a new digest above has
-    /// all of their hashes.
+    /// Returns the tree without its digests, which are useless once a new digest above them has all
+    /// of their hashes.
     pub(super) fn without_digests(&self) -> RoutingNode {
         let all = self.filtered(&mut |list| Ok(list.head().is_node()));
         all.expect("nothing is read")
     }
 
-    /// Returns the tree without a leaf whose run is lost. The list of the leaf's parent is dropped,
-    /// because it refers to its children by index. Higher lists may keep entries for lost hashes
-    /// (V4).
+    /// Returns the tree without a leaf whose run is lost. Drops the list of the leaf's parent,
+    /// because it refers to children by index. Higher lists may keep entries for lost hashes (V4).
     pub(in crate::hashed) fn without_leaf(&self, leaf: usize) -> RoutingNode {
         assert!(leaf < self.leaves, "a leaf of the tree");
         let (mut changed, mut first) = (self.clone(), 0);
@@ -140,8 +138,8 @@ impl RoutingNode {
         changed
     }
 
-    /// Returns the digests at a lower height, oldest first. Returns `None` if one of them is
-    /// missing or there are none.
+    /// Returns the digests at a lower height, oldest first, or `None` if one is missing or there
+    /// are none.
     pub(super) fn digests(&self, height: u8) -> Option<Vec<RoutingList>> {
         if self.height == height {
             return self.digest.clone().map(|digest| vec![digest]);
@@ -153,12 +151,11 @@ impl RoutingNode {
                 RoutingChild::Node(tree) => all.extend(tree.digests(height)?),
             }
         }
-        // If the tree has lost all of its runs, there are no hashes to pass up.
+        // A tree that has lost all of its runs has no hashes to pass up.
         (!all.is_empty()).then_some(all)
     }
 
-    /// Returns how many entries of the node's list probably belong to superseded records of their
-    /// key.
+    /// Returns how many entries of the node's list probably belong to superseded records.
     pub(in crate::hashed) fn hidden(&self) -> u64 {
         self.node.as_ref().map_or(0, RoutingList::hidden)
     }
@@ -168,10 +165,9 @@ impl RoutingNode {
 #[derive(Clone, Debug)]
 pub(in crate::hashed) struct LevelTree {
     pub(in crate::hashed) root: RoutingNode,
-    /// Whether the run of the level was written by a rebuild of the part. The tree then accepts no
-    /// further leaf.
+    /// Whether a rebuild of the part wrote the level's run. The tree then accepts no more leaves.
     pub(in crate::hashed) is_settled: bool,
-    /// Indexes in the level of the runs that have range deletes, ascending.
+    /// Indexes, in the level, of the runs that have range deletes, ascending.
     pub(in crate::hashed) deleting: Box<[usize]>,
 }
 

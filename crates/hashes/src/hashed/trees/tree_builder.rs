@@ -1,7 +1,6 @@
 //! Adds a leaf to the tree of the first level. If the root of a level then has λ children, it
-//! becomes a child of the root of the next level. It is not changed by this: only the root of the
-//! next level is rewritten, from its old entries and from the hashes in the digests below the new
-//! child.
+//! becomes a child of the next level's root without changing itself. Only the next level's root is
+//! rewritten, from its old entries and from the hashes in the digests below the new child.
 
 use super::hashes::DigestMerger;
 use super::tree::{LevelTree, RoutingChild, RoutingNode};
@@ -15,11 +14,11 @@ use alluvium_storage::store::Store;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Number of pages of the old root that are read in one batch.
+/// Number of pages of the old root per batch.
 const AHEAD: u64 = 16;
 
-/// The tree that results from adding a leaf. Its new lists are written but not yet part of a
-/// structure.
+/// The tree after a leaf has been added. Its new lists have been written but are not part of a
+/// structure yet.
 #[derive(Debug)]
 pub(in crate::hashed) struct RoutingTree {
     written: Vec<WrittenRoutingList>,
@@ -40,7 +39,7 @@ impl RoutingTree {
         }
     }
 
-    /// Returns the number of entries in the lists that were written.
+    /// Returns the number of entries in the new lists.
     pub(in crate::hashed) fn entries(&self) -> u64 {
         self.written
             .iter()
@@ -56,27 +55,27 @@ pub(in crate::hashed) struct RoutingTreeBuilder {
     store: Arc<Store>,
     options: WriterOptions,
     cut: HashLayout,
-    /// Previous roots of the trees. The root with index i has height i + 1.
+    /// Previous roots of the trees. The root at index i has height i + 1.
     roots: Vec<Option<RoutingNode>>,
-    /// Height of the root that is being written.
+    /// Height of the root being written.
     height: u8,
-    /// The new child of the root that is being written.
+    /// The new child of the root being written.
     child: RoutingChild,
     root: Option<Box<RootBuilder>>,
     written: Vec<WrittenRoutingList>,
 }
 
-/// Writes a new root by merging the entries of the old root with the hashes of a new child.
+/// Writes a new root by merging the old root's entries with the hashes of a new child.
 #[derive(Debug)]
 struct RootBuilder {
     old: Option<RoutingListCursor<'static>>,
-    /// Next entry of the old root, or `None` after the last entry.
+    /// Next entry of the old root, or `None` after the last one.
     head: Option<PrefixSketch>,
     hashes: DigestMerger,
-    /// Next hash of the new child, if it has been read.
+    /// Next hash of the new child, if it has already been read.
     arriving: Option<u64>,
     node: RoutingListWriter,
-    /// Writer of a new digest of the child. `None` unless the hashes are rewritten at this height.
+    /// Writer of the child's new digest. `None` unless the hashes are rewritten at this height.
     digest: Option<RoutingListWriter>,
     child: usize,
     twins: DuplicateEstimator,
@@ -85,13 +84,12 @@ struct RootBuilder {
 
 /// Estimates how many keys of the new child also have a record in an older child.
 ///
-/// Two entries with the same prefix and the same sketch usually belong to the same key, so such
-/// matches are counted. The number of matches that are expected by chance is subtracted.
+/// Two entries with the same prefix and the same sketch usually belong to the same key, so the
+/// estimate is the number of such matches, minus the number expected by chance.
 #[derive(Debug, Default)]
 struct DuplicateEstimator {
     prefix: u64,
-    /// For each sketch, the number of entries of the old root that have the current prefix and this
-    /// sketch.
+    /// For each sketch, the number of old entries with the current prefix and this sketch.
     sketches: BTreeMap<u64, u64>,
     entries: u64,
     found: u64,
@@ -120,15 +118,15 @@ impl DuplicateEstimator {
         self.pairs += self.entries.saturating_sub(same);
     }
 
-    /// Returns the estimated number of keys that also have a record in an older child. A sketch has
-    /// two characters of `bits` bits each.
+    /// Returns the estimated number of keys that also have a record in an older child. A sketch
+    /// consists of two characters of `bits` bits each.
     fn count(&self, bits: u8) -> u64 {
         self.found.saturating_sub(self.pairs >> (2 * bits))
     }
 }
 
 impl RootBuilder {
-    /// Writes up to `most` entries. Returns whether all entries are written.
+    /// Writes up to `most` entries. Returns whether all of them have been written.
     fn go_on(&mut self, most: usize) -> Result<bool> {
         for _ in 0..most {
             if self.arriving.is_none() {
@@ -137,8 +135,8 @@ impl RootBuilder {
             let head = self.node.head();
             let entry = self.arriving.map(|hash| head.entry(hash, self.child));
             match (self.head, entry) {
-                // The old root's entries with a prefix are older than the new entries with this
-                // prefix, so they come first (V2).
+                // The old root's entries with a prefix are older than the new ones, so they come
+                // first (V2).
                 (Some(old), entry) if entry.is_none_or(|entry| old.prefix <= entry.prefix) => {
                     self.take_old(old)?;
                 }
@@ -149,8 +147,8 @@ impl RootBuilder {
         Ok(false)
     }
 
-    /// Writes the entry for the next hash of the new child, and also adds the hash to the new
-    /// digest if there is one.
+    /// Writes the entry for the next hash of the new child, and adds the hash to the new digest if
+    /// there is one.
     fn take(&mut self, entry: PrefixSketch) -> Result<()> {
         let hash = self.arriving.take().expect("the entry is of a hash");
         self.twins
@@ -178,8 +176,7 @@ impl RootBuilder {
 }
 
 impl RoutingTreeBuilder {
-    /// Starts adding a leaf, which has the given digest, to the trees of a part with the given
-    /// levels.
+    /// Starts adding a leaf with the given digest to the trees of a part with the given levels.
     pub(in crate::hashed) fn new(
         store: &Arc<Store>,
         options: WriterOptions,
@@ -206,8 +203,7 @@ impl RoutingTreeBuilder {
         self.roots.get_mut(usize::from(self.height) - 1)?.take()
     }
 
-    /// Returns the digests from which the hashes of the new child are read. Returns `None` if a
-    /// digest is missing.
+    /// Returns the digests that supply the hashes of the new child, or `None` if one is missing.
     fn sources(&self) -> Option<Vec<RoutingList>> {
         match &self.child {
             RoutingChild::Leaf(digest) => digest.clone().map(|digest| vec![digest]),
@@ -278,10 +274,11 @@ impl RoutingTreeBuilder {
         Ok(())
     }
 
-    /// Writes up to `most` entries. Returns the new tree once it is complete, and `None` before.
+    /// Writes up to `most` entries. Returns the new tree once it is complete, and `None` until
+    /// then.
     ///
     /// # Errors
-    /// A full disk; I/O errors; damage to the lists that are read.
+    /// A full disk; I/O errors; damage to the lists being read.
     pub(in crate::hashed) fn go_on(&mut self, most: usize) -> Result<Option<RoutingTree>> {
         if let Some(root) = &mut self.root
             && !root.go_on(most)?
@@ -309,8 +306,8 @@ impl RoutingTreeBuilder {
         Ok(None)
     }
 
-    /// Completes the list of a root, and returns it. If the hashes of the child were rewritten, the
-    /// child gets the new digest and the digests below the child are dropped.
+    /// Completes a root's list and returns it. If the child's hashes were rewritten, the child gets
+    /// the new digest, and the digests below it are dropped.
     fn end(&mut self, root: RootBuilder) -> Result<RoutingList> {
         let hidden = root.hidden + root.twins.count(self.cut.character_bits);
         let node = root.node.finish(hidden)?;
@@ -331,8 +328,8 @@ impl RoutingTreeBuilder {
     }
 }
 
-/// Returns the levels of a part with an additional run, and records the extents of the run's new
-/// lists as used in the current generation. Existing lists and runs are not rewritten.
+/// Returns the levels of a part with one more run, and marks the extents of the run's new lists as
+/// used in the current generation. Existing lists and runs are not rewritten.
 pub(in crate::hashed) fn install(
     levels: &[PartitionLevel],
     run: LevelRun,
@@ -345,7 +342,7 @@ pub(in crate::hashed) fn install(
     } = grown;
     let mut kept: Vec<&RoutingList> = Vec::new();
     root.each_list(&mut |list| kept.push(list));
-    // Discard a new digest that was already replaced by a higher one in the same step.
+    // Discard a new digest that a higher one has already replaced in the same step.
     let stays = |written: &WrittenRoutingList| {
         kept.iter()
             .any(|list| list.pointer() == written.stored().pointer())
