@@ -29,7 +29,7 @@ pub enum AccessKind {
 /// write. PDAM allows concurrent reads but requires exclusive writes (CREW; Bender et al. 2021,
 /// Definition 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("two accesses to block {block} of file {file} in one step of the device, one of them a write")]
+#[error("two accesses to block {block} of file {file} in the same device step, at least one of them a write")]
 pub struct CostFault {
     /// Number that identifies the file, as in [`DeviceAccess::file`].
     pub file: u64,

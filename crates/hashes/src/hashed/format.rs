@@ -368,7 +368,9 @@ fn levels(
         if let HashedForm::Boa { lambda, .. } = form
             && count >= lambda.into()
         {
-            return Err(ContentsError::Other(format!("{count} runs of a level (U3)")));
+            return Err(ContentsError::Other(format!(
+                "too many runs in a level: {count} (U3)"
+            )));
         }
         for _ in 0..count {
             let upto = reader.varint()?;
@@ -390,7 +392,7 @@ fn levels(
         }
         if level.filter.is_some() && count == 0 {
             return Err(ContentsError::Other(
-                "a filter of a level without runs (U4)".to_owned(),
+                "a level with a filter but no runs (U4)".to_owned(),
             ));
         }
         above = level.runs.first().map_or(above, |oldest| oldest.upto);
@@ -398,7 +400,7 @@ fn levels(
     }
     match levels.last() {
         Some(last) if last.runs.is_empty() => {
-            Err(ContentsError::Other("a last level without runs".to_owned()))
+            Err(ContentsError::Other("no runs in the last level".to_owned()))
         }
         _ => Ok(levels),
     }
@@ -551,7 +553,7 @@ mod tests {
         );
         assert!(
             with(&|all| all.parts[0].levels[2].runs.clear()),
-            "a last level without runs"
+            "no runs in the last level"
         );
         assert!(
             with(&|all| {

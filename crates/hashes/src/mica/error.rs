@@ -42,7 +42,7 @@ pub enum Error {
         why: String,
     },
     /// The operating system cannot provide the memory.
-    #[error("the system provides no memory for a table: {why}; make the table smaller")]
+    #[error("the operating system cannot provide the memory for a table: {why}; make the table smaller")]
     Memory {
         /// The operating system's error.
         why: String,

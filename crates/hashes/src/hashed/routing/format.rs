@@ -93,7 +93,9 @@ fn read(
         .validate()
         .map_err(|error| DescriptionError::Other(error.to_string()))?;
     if runs == 0 || u32::from(runs) >= 1 << shape.character_bits {
-        return Err(DescriptionError::Other(format!("{runs} runs of a level")));
+        return Err(DescriptionError::Other(format!(
+            "an invalid number of runs in the level: {runs}"
+        )));
     }
     let entries = reader.u64()?;
     let listing = PageListing::decode(reader, place, page_size, shape.is_refined())?;
