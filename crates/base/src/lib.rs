@@ -10,8 +10,8 @@
 //!
 //! Invariants:
 //!
-//! - **B1** All integers on disk are little-endian and have a fixed width. The encoding never
-//!   depends on `usize` or on the host's byte order.
+//! - **B1** Integers on disk are little-endian with a fixed width, or LEB128 varints. The encoding
+//!   never depends on `usize` or on the host's byte order.
 //! - **B2** A [`bytes::ByteReader`] never panics and never reads outside its slice, whatever the
 //!   slice contains.
 

@@ -105,9 +105,9 @@ pub struct ProbeSample {
     pub round: u32,
     /// Number of requests that were measured.
     pub requests: u64,
-    /// Elapsed time from the first request to the last completion, in nanoseconds.
+    /// Elapsed time of the measurement, in nanoseconds.
     pub elapsed_ns: u64,
-    /// CPU time of all requests combined, in nanoseconds.
+    /// CPU time of the measurement, in nanoseconds.
     pub cpu_ns: u64,
     /// Typical latency of one request or batch, in nanoseconds: the mean latency after the fastest
     /// tenth and the slowest tenth have been discarded.

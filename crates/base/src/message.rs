@@ -17,7 +17,7 @@ pub enum MessageKind {
     Put = 0,
     /// Deletes the key, whatever its older messages are.
     Delete = 1,
-    /// Merges the operand into the value of the key with the keyspace's merge operator.
+    /// Uses the keyspace's merge operator to merge the operand into the value of the key.
     Merge = 2,
 }
 

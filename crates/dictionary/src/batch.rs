@@ -137,8 +137,8 @@ impl ScanBatch {
     }
 
     /// Limits the batch to `records` records and to a small number of bytes, because memory is
-    /// scarce. Frees all memory beyond that. The caller must have called [`ScanBatch::clear`]
-    /// immediately before.
+    /// scarce. Frees the batch's memory if it has much more than that. The caller must have called
+    /// [`ScanBatch::clear`] immediately before.
     #[cold]
     pub fn limit_memory(&mut self, records: usize) {
         let enough = LITTLE * records;
